@@ -1,0 +1,48 @@
+# make demo | test | lint | format | env | train | clean
+#
+# Everything is installed into .venv and nowhere else. PYTHON chooses the interpreter (3.10-3.13),
+# TORCH the torch to install: a GPU user may say TORCH=torch, or name a build of her own. Without a GPU,
+# PIP_EXTRA_INDEX_URL set to PyTorch's CPU wheel index leaves several GB of CUDA libraries out.
+TORCH ?= torch==2.13.0
+export PYTHON TORCH
+
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: help env demo test lint format train clean
+
+help:
+	@echo 'make demo   install what the demo needs, then run the live closed loop for about a minute'
+	@echo 'make test   install what the tests need, then lint and test'
+	@echo 'make env    install everything: .venv/bin/auras is the program'
+	@echo 'make lint   ruff, mypy, one-way imports'
+	@echo 'make format let ruff fix and format'
+	@echo 'make train  train the Push-T policy again (CPU, long)'
+	@echo 'make clean  remove .venv, builds and caches'
+
+env:
+	@sh scripts/env.sh demo test dev
+
+demo:
+	@sh scripts/env.sh demo
+	@$(BIN)/auras demo
+
+test: env lint
+	@$(BIN)/python -m pytest
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: env
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+train:
+	@sh scripts/env.sh demo
+	@$(BIN)/auras train pusht
+
+clean:
+	rm -rf .venv build dist install log *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,41 @@
+"""From chunks to commands: channel contract, alignment by executed index, seams, limits, safety states.
+
+The actuator node and lockstep evaluation run this same code. It knows neither ROS nor torch, reads no clock
+and never publishes.
+"""
+
+from __future__ import annotations
+
+from .chunk import Chunk, Provenance
+from .command import Command, Horizon
+from .contract import Channel, ChannelKind, Contract, ContractError, HoldPolicy, Interpolation
+from .limits import DEFAULT_CLIP_TOLERANCE, Limits
+from .safety import Event, SafetyState
+from .stream import ActionStream
+from .verdict import Accepted, Refusal, Rejected
+from .wire import WireChunk, WireDim, from_wire, to_wire
+
+__all__ = [
+    "DEFAULT_CLIP_TOLERANCE",
+    "Accepted",
+    "ActionStream",
+    "Channel",
+    "ChannelKind",
+    "Chunk",
+    "Command",
+    "Contract",
+    "ContractError",
+    "Event",
+    "HoldPolicy",
+    "Horizon",
+    "Interpolation",
+    "Limits",
+    "Provenance",
+    "Refusal",
+    "Rejected",
+    "SafetyState",
+    "WireChunk",
+    "WireDim",
+    "from_wire",
+    "to_wire",
+]

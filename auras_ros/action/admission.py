@@ -1,0 +1,63 @@
+"""Who may speak: everything that can be said against a chunk without looking at its values.
+
+One session of one agent is followed from arming on, epochs only rise, and within an epoch only newer
+origins (then newer requests) are taken. This module never sees a clock, only the time it is given.
+"""
+
+from __future__ import annotations
+
+from .chunk import Chunk, Provenance
+from .contract import Contract, ContractError
+from .verdict import Refusal, Rejected
+
+Order = tuple[int, int, int]
+
+
+class Admission:
+    """`host`: where given, other hosts' chunks are refused, their monotonic clock is not ours."""
+
+    def __init__(self, contract: Contract, max_age_ns: int, host: str | None) -> None:
+        self._contract, self._max_age_ns, self._host = contract, max_age_ns, host
+        self.session: str | None = None
+        self._newest: Order | None = None
+
+    def refuse(self, chunk: Chunk, now_ns: int) -> Rejected | None:
+        """The reason to refuse, or None."""
+        try:
+            chunk.check(self._contract)
+        except ContractError as error:
+            return Rejected(Refusal.SHAPE, str(error))
+        source = chunk.provenance
+        if self._host is not None and source.host != self._host:
+            return Rejected(Refusal.OTHER_HOST, f"host {source.host!r}: its monotonic clock is not ours")
+        if self.session is not None and source.session != self.session:
+            return Rejected(Refusal.OTHER_SESSION, "session changed; re-arm")
+        if self._newest is not None and (order := _order(source)) <= self._newest:
+            return _not_newer(order, self._newest)
+        age_ns = now_ns - source.origin_mono_ns
+        if age_ns < 0:
+            return Rejected(Refusal.FUTURE_ORIGIN, f"origin is {-age_ns / 1e6:.3f} ms in the future")
+        if age_ns > self._max_age_ns:
+            return Rejected(Refusal.TOO_OLD, f"origin is {age_ns / 1e6:.1f} ms old")
+        return None
+
+    def admit(self, source: Provenance) -> None:
+        """The chunk was taken: its session is the one to follow, and only newer chunks come after it."""
+        self.session, self._newest = source.session, _order(source)
+
+    def forget(self) -> None:
+        """Follow whoever comes next."""
+        self.session, self._newest = None, None
+
+
+def _order(source: Provenance) -> Order:
+    return (source.epoch, source.origin_mono_ns, source.request)
+
+
+def _not_newer(order: Order, newest: Order) -> Rejected:
+    text = f"(epoch, origin, request) {order}, newest {newest}"
+    if order == newest:
+        return Rejected(Refusal.DUPLICATE, text)
+    if order[0] < newest[0]:
+        return Rejected(Refusal.OLD_EPOCH, text)
+    return Rejected(Refusal.OUT_OF_ORDER, text)

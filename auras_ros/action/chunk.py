@@ -1,0 +1,156 @@
+"""A chunk of actions and where it comes from.
+
+Provenance travels with the actions from the camera stamp to the published command, so that each command
+can say which observation it answers. This module holds data and checks its form; it never decides whether
+a chunk may be executed (`stream` does) and knows no message type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .contract import ChannelKind, Contract, ContractError, FloatArray
+
+_INT64 = 2**63
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a chunk comes from. Raises ContractError, naming the field.
+
+    `origin_stamp_ns` is the oldest camera stamp in the last stage's context, in the camera's clock, and
+    `origin_mono_ns` the same instant on the monotonic clock of `host` (its boot id): it defines action
+    index 0 (design rule 8). `session` is one life of an agent, `epoch` rises with prompt, adapter, plan or
+    reset (rule 9), `context_age_ns` is the age of the context at every generation stage.
+    """
+
+    origin_stamp_ns: int
+    origin_mono_ns: int
+    host: str = ""
+    session: str = ""
+    frame: int = 0
+    request: int = 0
+    epoch: int = 0
+    context_age_ns: tuple[int, ...] = ()
+    prompt: str = ""
+    adapter: str = ""
+    plan: str = ""
+    checkpoint: str = ""
+
+    def __post_init__(self) -> None:
+        for name in _INTS:
+            _check_int(name, getattr(self, name))
+        for name in _TEXTS:
+            if not isinstance(getattr(self, name), str):
+                raise ContractError(f"provenance: {name}: expected text, got {getattr(self, name)!r}")
+        ages = self.context_age_ns
+        if not isinstance(ages, list | tuple):
+            raise ContractError(f"provenance: context_age_ns: expected a list of integers, got {ages!r}")
+        for age in ages:
+            _check_int("context_age_ns", age)
+        object.__setattr__(self, "context_age_ns", tuple(ages))
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Provenance:
+        """Build from a JSON object; the two origins are required, unknown keys are refused."""
+        if not isinstance(raw, Mapping):
+            raise ContractError(f"provenance: expected an object, got {type(raw).__name__}")
+        known = {field.name for field in fields(cls)}
+        for key in raw:
+            if key not in known:
+                raise ContractError(f"provenance: unknown key {key!r}")
+        for key in ("origin_stamp_ns", "origin_mono_ns"):
+            if key not in raw:
+                raise ContractError(f"provenance: {key}: missing")
+        return cls(**raw)
+
+    @classmethod
+    def from_json(cls, text: str) -> Provenance:
+        """Build from JSON text."""
+        return cls.from_dict(loads(text, "provenance"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object that `from_dict` reads."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "context_age_ns": list(self.context_age_ns)}
+
+    def to_json(self) -> str:
+        """Compact JSON text."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+
+_INTS = ("origin_stamp_ns", "origin_mono_ns", "frame", "request", "epoch")
+_TEXTS = ("host", "session", "prompt", "adapter", "plan", "checkpoint")
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Actions [horizon, channels] in physical units and contract order, float64, a read-only copy.
+
+    `reference` [channels] is the state at the origin; delta_origin channels need it, others ignore it.
+    Values are not judged here, not even NaN: what may still be executed is known only at offer time.
+    Raises ContractError on a wrong shape or a type that is not numeric.
+    """
+
+    actions: FloatArray
+    provenance: Provenance
+    reference: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "actions", _frozen("actions", self.actions, 2))
+        if self.reference is not None:
+            object.__setattr__(self, "reference", _frozen("reference", self.reference, 1))
+            if self.reference.shape[0] != self.actions.shape[1]:
+                raise ContractError(
+                    f"chunk: reference: {self.reference.shape[0]} values for {self.actions.shape[1]} channels"
+                )
+
+    @property
+    def horizon(self) -> int:
+        """Number of policy steps."""
+        return int(self.actions.shape[0])
+
+    def check(self, contract: Contract) -> None:
+        """Raise ContractError unless the form fits the contract: channel count, reference where needed."""
+        if self.actions.shape[1] != len(contract.channels):
+            raise ContractError(
+                f"chunk: actions: {self.actions.shape[1]} channels, the contract has "
+                f"{len(contract.channels)} ({', '.join(contract.names)})"
+            )
+        needed = contract.is_kind(ChannelKind.DELTA_ORIGIN)
+        if not needed.any():
+            return
+        known = np.zeros(len(needed), bool) if self.reference is None else np.isfinite(self.reference)
+        missing = needed & ~known
+        if missing.any():
+            name = contract.names[int(np.argmax(missing))]
+            raise ContractError(f"chunk: reference: channel {name!r} is delta_origin and has no finite value")
+
+
+def _frozen(name: str, values: npt.ArrayLike, ndim: int) -> FloatArray:
+    try:
+        array = np.array(values, dtype=np.float64, order="C", copy=True)
+    except (TypeError, ValueError) as error:
+        raise ContractError(f"chunk: {name}: not an array of numbers: {error}") from error
+    if array.ndim != ndim or array.size == 0:
+        raise ContractError(f"chunk: {name}: expected {ndim} non-empty dimensions, got shape {array.shape}")
+    array.flags.writeable = False
+    return array
+
+
+def _check_int(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not -_INT64 <= value < _INT64:
+        raise ContractError(f"provenance: {name}: expected a 64-bit integer, got {repr(value)[:80]}")
+
+
+def loads(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ContractError(f"{what}: not JSON: {error}") from error

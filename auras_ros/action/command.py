@@ -1,0 +1,37 @@
+"""What the action stream hands out: one tick's command, and the checked rest of a horizon. Data only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .chunk import Provenance
+from .contract import FloatArray
+from .safety import SafetyState
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Command:
+    """One tick's answer. `values` [channels] float64 in contract order, NaN where `publish` is False.
+
+    `source`: chunk, blend, hold, stop or none. `index` is the policy step, `age_ns` the age of its origin,
+    `limited` the channels that a limit changed; `provenance` is the chunk's, None for holds.
+    """
+
+    values: FloatArray
+    publish: bool
+    state: SafetyState
+    source: str
+    index: int | None = None
+    age_ns: int | None = None
+    provenance: Provenance | None = None
+    limited: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Horizon:
+    """What is still to come of the chunk in force: `values` [steps, channels], one policy step apart, each
+    within the limits and no faster than the rates, starting at the chunk's step `index`."""
+
+    index: int
+    values: FloatArray
+    provenance: Provenance

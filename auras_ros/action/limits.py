@@ -1,0 +1,113 @@
+"""The last guard before a command: finite, within its limits, no faster than its rate.
+
+Two places use it. A chunk is screened when it is offered: values a hair beyond a limit (policies overshoot
+by rounding and by noise) are put on it and counted, values further out refuse the whole chunk, and so does
+NaN or Inf, because a policy that says one such thing is not believed in the rest. "A hair" is
+`clip_tolerance` times the channel's range (default 0.02). Then every command passes `guard`, hold values
+too. Comparisons and np.clip let NaN through, so finiteness is always asked for by itself. This module never
+decides what to do about a refusal.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .contract import BoolArray, ChannelKind, Contract, ContractError, FloatArray, HoldPolicy
+from .verdict import Refusal, Rejected
+
+DEFAULT_CLIP_TOLERANCE = 0.02
+
+
+class Limits:
+    """The contract's limits as vectors [channels], for ticks of `tick_ns`. Raises ContractError."""
+
+    def __init__(
+        self, contract: Contract, tick_ns: int, clip_tolerance: float = DEFAULT_CLIP_TOLERANCE
+    ) -> None:
+        if not 0.0 <= clip_tolerance <= 1.0:
+            raise ContractError(f"limits: clip_tolerance: {clip_tolerance!r} is not in 0..1")
+        channels = contract.channels
+        self.names = contract.names
+        self.lower = np.array([channel.lower for channel in channels])
+        self.upper = np.array([channel.upper for channel in channels])
+        self.slack = clip_tolerance * (self.upper - self.lower)
+        self.rate = np.array([np.inf if c.max_rate is None else c.max_rate for c in channels])
+        self.step = self.rate * (tick_ns * 1e-9)
+        self.increments = contract.is_kind(ChannelKind.DELTA_PREVIOUS)
+        self.velocities = contract.is_kind(ChannelKind.VELOCITY)
+        self._keeps_last = np.array([channel.hold is HoldPolicy.LAST for channel in channels])
+        self._hold_value = np.array([channel.hold_value or 0.0 for channel in channels])
+
+    def rest(self) -> FloatArray:
+        """The anchor [channels] before anything is known: NaN for positions, 0 for rates and increments.
+
+        Nothing else moves the robot, so its rates are zero; where it stands is not known.
+        """
+        return np.where(self.increments | self.velocities, 0.0, np.nan)
+
+    def screen(self, values: FloatArray, used: BoolArray) -> int | Rejected:
+        """Check the entries of values [horizon, channels] where `used`; clip overshoot in place.
+
+        Returns the number of clipped values, or the refusal, which names step and channel.
+        """
+        bad = used & ~np.isfinite(values)
+        if bad.any():
+            return self._refuse(Refusal.NON_FINITE, "is not finite", values, bad)
+        over = used & ((values < self.lower - self.slack) | (values > self.upper + self.slack))
+        if over.any():
+            return self._refuse(Refusal.OVER_LIMIT, "is beyond its limits", values, over)
+        outside = used & ((values < self.lower) | (values > self.upper))
+        np.clip(values, self.lower, self.upper, out=values)
+        return int(np.count_nonzero(outside))
+
+    def _refuse(self, reason: Refusal, text: str, values: FloatArray, bad: BoolArray) -> Rejected:
+        step, channel = (int(i) for i in np.argwhere(bad)[0])
+        limits = f"[{self.lower[channel]:g}, {self.upper[channel]:g}]"
+        value = values[step, channel]
+        return Rejected(reason, f"step {step}, channel {self.names[channel]!r}: {value:g} {text} {limits}")
+
+    def guard(
+        self, wanted: FloatArray, anchor: FloatArray, step: FloatArray | None = None
+    ) -> FloatArray | None:
+        """The nearest allowed command [channels] to `wanted`, at most one `step` away from `anchor`.
+
+        `anchor` is the last command; NaN where there was none (no rate to keep yet), 0 for increments. None
+        where any wanted value is not finite: there is no nearest command to NaN.
+        """
+        if not np.isfinite(wanted).all():
+            return None
+        step = self.step if step is None else step
+        # The value limits win over the rate: an anchor is always within them, so both can be kept.
+        low = np.fmax(self.lower, anchor - step)
+        high = np.fmin(self.upper, anchor + step)
+        guarded: FloatArray = np.minimum(np.maximum(wanted, low), high)
+        return guarded
+
+    def hold(self, anchor: FloatArray) -> FloatArray | None:
+        """What the hold policies want [channels], not yet guarded.
+
+        None where a position was never commanded nor measured: a robot is never sent an invented position,
+        nor a jump to a hold value from an unknown place.
+        """
+        if np.isnan(anchor).any():
+            return None
+        return np.where(self._keeps_last, anchor, self._hold_value)
+
+    def measured(self, current: FloatArray) -> FloatArray | Rejected:
+        """A measured position as an anchor [channels], NaN for what was not measured.
+
+        A position a hair outside its limits is put on the limit; further out it is refused, because the
+        first command back within the limits would be a jump. Increments have no position.
+        """
+        anchor = np.array(current, dtype=np.float64)
+        if anchor.shape != self.lower.shape:
+            text = f"current: shape {anchor.shape}, expected {self.lower.shape}"
+            return Rejected(Refusal.BAD_POSITION, text)
+        anchor[self.increments] = np.nan
+        outside = (anchor < self.lower - self.slack) | (anchor > self.upper + self.slack)
+        if outside.any():
+            channel = int(np.argmax(outside))
+            limits = f"[{self.lower[channel]:g}, {self.upper[channel]:g}]"
+            text = f"current: channel {self.names[channel]!r}: {anchor[channel]:g} is outside {limits}"
+            return Rejected(Refusal.BAD_POSITION, text)
+        return np.clip(anchor, self.lower, self.upper)

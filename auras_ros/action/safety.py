@@ -1,0 +1,84 @@
+"""Safety states: disarmed, armed, holding, stopped, and the only ways between them.
+
+disarmed: nothing is published. armed: a valid chunk is being executed. holding: armed, but nothing is valid;
+it ends by itself when a valid chunk of the same session comes. stopped: latched until disarmed. The first
+reason for a state wins and stays until the state is left, so that a log says what began it. This module
+never computes a command.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+
+MAX_EVENTS = 256
+
+
+class SafetyState(str, Enum):
+    """See the module's docstring."""
+
+    DISARMED = "disarmed"
+    ARMED = "armed"
+    HOLDING = "holding"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Event:
+    """A transition: the state entered and why, the state left, and when (the stream's clock)."""
+
+    state: SafetyState
+    previous: SafetyState
+    reason: str
+    at_ns: int
+
+
+class Safety:
+    """The state, its first reason, and the transitions not yet collected (bounded: the newest are kept)."""
+
+    def __init__(self) -> None:
+        self.state = SafetyState.DISARMED
+        self.reason = "not armed yet"
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+
+    @property
+    def live(self) -> bool:
+        """Whether chunks may be executed: armed or holding."""
+        return self.state in (SafetyState.ARMED, SafetyState.HOLDING)
+
+    def arm(self, at_ns: int, reason: str) -> None:
+        """From disarmed or holding to holding, until a valid chunk comes; other states stay."""
+        if self.state in (SafetyState.DISARMED, SafetyState.HOLDING):
+            self._enter(SafetyState.HOLDING, reason, at_ns)
+
+    def resume(self, at_ns: int, reason: str) -> None:
+        """From holding to armed; other states stay."""
+        if self.state is SafetyState.HOLDING:
+            self._enter(SafetyState.ARMED, reason, at_ns)
+
+    def hold(self, at_ns: int, reason: str) -> None:
+        """From armed to holding; other states stay, with their first reason."""
+        if self.state is SafetyState.ARMED:
+            self._enter(SafetyState.HOLDING, reason, at_ns)
+
+    def stop(self, at_ns: int, reason: str) -> None:
+        """From any state to stopped, latched."""
+        if self.state is not SafetyState.STOPPED:
+            self._enter(SafetyState.STOPPED, reason, at_ns)
+
+    def disarm(self, at_ns: int, reason: str) -> None:
+        """From any state to disarmed: the only way out of stopped."""
+        if self.state is not SafetyState.DISARMED:
+            self._enter(SafetyState.DISARMED, reason, at_ns)
+
+    def drain(self) -> list[Event]:
+        """The transitions since the last call, oldest first."""
+        events = []
+        while self._events:
+            events.append(self._events.popleft())
+        return events
+
+    def _enter(self, state: SafetyState, reason: str, at_ns: int) -> None:
+        self._events.append(Event(state, self.state, reason, at_ns))
+        self.state, self.reason = state, reason

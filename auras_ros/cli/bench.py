@@ -1,0 +1,37 @@
+"""`auras bench NAME`: measure this machine. Each figure comes with its command, hardware, versions and N."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from pathlib import Path
+
+BENCHES = {
+    "ros": "image latency between two processes; the actuator's interval error beside inference, with and without FIFO"
+}
+EXAMPLE = """
+example
+  auras bench ros                          prints the figures
+  auras bench ros --json ros.json          and writes them
+"""
+
+
+def run(argv: list[str]) -> int:
+    listed = "\n".join(f"  {name:8} {text}" for name, text in BENCHES.items())
+    parser = argparse.ArgumentParser(
+        prog="auras bench",
+        description=f"{__doc__}\n\nbenches\n{listed}",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", choices=list(BENCHES), help="which bench")
+    parser.add_argument("--json", type=Path, help="write the report here")
+    options, rest = parser.parse_known_args(argv)
+    bench = importlib.import_module(f"auras_ros.bench.{options.name}")
+    report = bench.run(rest)
+    for name, value in report.summary.items():
+        print(f"{name:34} {value:.4g}")
+    if options.json:
+        report.write(options.json)
+        print(f"written: {options.json}")
+    return 0

@@ -1,0 +1,77 @@
+"""Entry point of `auras`: picks the command, turns named errors into one line and an exit status.
+
+Exit status: 0 done; 1 it went wrong; 2 the command or its settings cannot work as given; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from auras_ros import __version__
+
+COMMANDS = {
+    "run": "start the nodes of a config and keep them alive: auras run config/pusht.yaml",
+    "demo": "the whole closed loop on Push-T for a minute, with a summary, a video and a timeline",
+    "sim": "only the simulator's bridge, for your own agent or controller",
+    "train": "make demonstrations, train and evaluate a policy: auras train pusht",
+    "bench": "measure this machine: auras bench ros",
+    "doctor": "say what was found here (ROS 2 or DDS, GPU, scheduling, checkpoints) and what to do about it",
+}
+EPILOG = """
+first steps
+  auras doctor                      what this machine has
+  auras demo                        a trained policy drives Push-T through real ROS 2 topics
+  auras run config/pusht.yaml       the same nodes, until you press Ctrl-C
+  auras COMMAND --help              each command's options and an example
+"""
+
+
+def usage() -> str:
+    lines = [
+        f"auras {__version__}: real-time inference for robot policies on ROS 2",
+        "",
+        "usage: auras COMMAND ...",
+        "",
+    ]
+    lines += [f"  {name:8} {text}" for name, text in COMMANDS.items()]
+    return "\n".join(lines) + "\n" + EPILOG
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        print(__version__)
+        return 0
+    command, rest = arguments[0], arguments[1:]
+    if command not in COMMANDS:
+        print(f"error: no command '{command}'; there is {', '.join(COMMANDS)} (auras --help)", file=sys.stderr)
+        return 2
+    try:
+        module = importlib.import_module(f"auras_ros.cli.{command}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("auras_ros"):
+            raise
+        print(f"error: 'auras {command}' needs the package '{error.name}': {_remedy(error.name)}", file=sys.stderr)
+        return 2
+    try:
+        return int(module.run(rest))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except (OSError, ValueError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _remedy(package: str) -> str:
+    simulator = ("gym_pusht", "gymnasium", "pymunk", "pygame", "shapely")
+    extra = {**dict.fromkeys(simulator, "sim"), "matplotlib": "plot"}.get(package)
+    return f"pip install 'auras_ros[{extra}]'" if extra else f"pip install {package}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""One line that says how far a long command is: rewritten on a terminal, now and then otherwise."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+
+class Progress:
+    """say(text) as often as you like. quiet_s: how long to wait between lines where there is no terminal."""
+
+    def __init__(self, quiet_s: float = 10.0) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._every_s = 0.1 if self._terminal else quiet_s
+        self._last_s, self._width, self._pending = 0.0, 0, ""
+
+    def say(self, text: str) -> None:
+        self._pending = text
+        if time.monotonic() - self._last_s >= self._every_s:
+            self._show()
+
+    def done(self, text: str = "") -> None:
+        """Finish the line; the last text said, or this one, stays."""
+        self._pending = text or self._pending
+        if self._pending:
+            self._show()
+        if self._terminal:
+            print(flush=True)
+
+    def _show(self) -> None:
+        if self._terminal:
+            print(f"\r{self._pending:<{self._width}}", end="", flush=True)
+            self._width = len(self._pending)
+        else:
+            print(self._pending, flush=True)
+        self._last_s, self._pending = time.monotonic(), ""

@@ -1,0 +1,64 @@
+"""`auras run CONFIG`: the nodes of a config under supervision, until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from auras_ros import resources
+from auras_ros.cli.supervisor import Supervisor, SupervisorError
+
+POLL_S = 0.1
+EXAMPLE = """
+example
+  auras run config/pusht.yaml                       simulator, agent and actuator
+  auras run config/pusht.yaml --namespace /left     the same under /left/...
+  ros2 topic echo /action                           from another shell, where ROS 2 is installed
+
+The config is a ROS 2 parameter file; `supervisor` in it lists the processes. A process that dies is started again,
+later each time (0.5 s to 8 s). A new agent drives only after somebody arms the actuator again:
+  ros2 service call /actuator/arm std_srvs/srv/Trigger
+"""
+
+
+def config_path(given: str) -> Path:
+    """A config by path, or by the name of one that ships (with or without .yaml). Raises FileNotFoundError."""
+    path = Path(given).expanduser()
+    if path.is_file():
+        return path
+    name = path.name if path.suffix else f"{path.name}.yaml"
+    return resources.find("config", name)
+
+
+def run(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="auras run", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("config", help="parameter file, or the name of one that ships (pusht, pusht_drift)")
+    parser.add_argument("--namespace", default="", help="put every node under this namespace, e.g. /left")
+    options = parser.parse_args(argv)
+    stopping: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopping.append(number)
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with Supervisor(config_path(options.config), namespace=options.namespace) as supervisor:
+            print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
+            while not stopping and supervisor.alive:
+                for line in supervisor.poll():
+                    print(f"[supervisor] {line}", file=sys.stderr, flush=True)
+                time.sleep(POLL_S)
+    except SupervisorError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    print("stopped", flush=True)
+    return 0 if stopping else 1

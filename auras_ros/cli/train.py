@@ -1,0 +1,42 @@
+"""`auras train pusht`: demonstrations, training, evaluation, checkpoint. An interrupted run goes on later."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from auras_ros.cli.progress import Progress
+
+EXAMPLE = """
+example
+  auras train pusht --out my_policy                     about an hour on one core (figures: docs/pusht-policy.md)
+  auras train pusht --smoke --out /tmp/try              a few seconds: tests the machinery, learns nothing
+  auras run config/pusht.yaml                           then set `checkpoint: ./my_policy` for agent and actuator
+"""
+
+
+def run(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="auras train", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("policy", choices=["pusht"], help="what to train")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint")
+    parser.add_argument("--work", type=Path, help="folder for demonstrations and stages (default: OUT.work)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of demonstrations, weights and batches")
+    parser.add_argument("--episodes", type=int, default=200, help="evaluation episodes in seq (seeds 0, 1, ...)")
+    parser.add_argument("--smoke", action="store_true", help="tiny amounts of everything")
+    options = parser.parse_args(argv)
+    if options.seed < 0 or options.episodes < 1:
+        parser.error("--seed must not be negative and --episodes must be at least 1")
+    from auras_ros.train.pusht import Schedule, make_policy
+
+    progress = Progress()
+    work = options.work or options.out.with_name(options.out.name + ".work")
+    schedule = Schedule.smoke() if options.smoke else Schedule()
+    record = make_policy(options.out, work, options.seed, schedule, options.episodes, progress.say)
+    progress.done()
+    for name, result in record["success"].items():
+        low, high = result["low"], result["high"]
+        print(f"{name}: {result['successes']}/{result['episodes']} succeed ({low:.1%} to {high:.1%} at 95 %)")
+    print(f"written: {options.out}")
+    return 0

@@ -1,0 +1,46 @@
+"""Time behind one interface, so that every scheduler runs on a real clock or on a test's virtual one.
+
+All times are nanoseconds on one monotonic scale. Wall-clock time never appears here: it jumps.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """now_ns never goes back; sleep_until_ns returns at or after the given time, at once if it has passed."""
+
+    def now_ns(self) -> int: ...
+
+    def sleep_until_ns(self, at_ns: int) -> None: ...
+
+
+class MonotonicClock:
+    """CLOCK_MONOTONIC: shared by all processes of a host, untouched by changes of the date."""
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def sleep_until_ns(self, at_ns: int) -> None:
+        while (left := at_ns - time.monotonic_ns()) > 0:
+            time.sleep(left / 1e9)
+
+
+class VirtualClock:
+    """Time that passes only when somebody sleeps or advances it."""
+
+    def __init__(self, start_ns: int = 0) -> None:
+        self._now_ns = start_ns
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    def sleep_until_ns(self, at_ns: int) -> None:
+        self._now_ns = max(self._now_ns, at_ns)
+
+    def advance(self, duration_ns: int) -> None:
+        if duration_ns < 0:
+            raise ValueError(f"duration_ns must not be negative, got {duration_ns}")
+        self._now_ns += duration_ns

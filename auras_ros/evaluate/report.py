@@ -1,0 +1,66 @@
+"""One form for every result: what was run, where, with which versions, the rows and the figures that matter."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("auras_ros", "torch", "numpy", "cyclonedds", "rosbags", "gym-pusht")
+CPUINFO = Path("/proc/cpuinfo")
+
+
+@dataclass
+class Report:
+    """`rows`: flat objects; `summary`: a flat object of numbers."""
+
+    name: str
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "hardware": hardware(),
+            "versions": versions(),
+            "rows": self.rows,
+            "summary": self.summary,
+        }
+
+    def write(self, path: Path) -> None:
+        """Write the JSON; it appears whole or not at all."""
+        temporary = path.with_name(path.name + ".partial")
+        temporary.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, cores this process may use, memory, kernel, GPU if torch is loaded and sees one."""
+    model = platform.processor() or platform.machine()
+    if CPUINFO.exists():
+        names = [line.split(":", 1)[1].strip() for line in CPUINFO.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    found = {"cpu": model, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(pages * page / 2**30, 1)}
+    torch = sys.modules.get("torch")
+    gpu = torch.cuda.get_device_name(0) if torch is not None and torch.cuda.is_available() else None
+    return {**found, "kernel": platform.release(), "gpu": gpu}
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that a figure may depend on, where installed."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,1 @@
+"""Plain torch networks. Nothing here knows about time, devices, normalisation files or ROS."""

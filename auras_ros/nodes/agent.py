@@ -1,0 +1,285 @@
+"""The agent: cameras and joint states in, action chunks with their provenance out. It never publishes a command.
+
+Three threads: the executor takes messages, the inference thread runs frames, the heartbeat tells the actuator that
+this process lives. When the actuator falls silent, no chunk is published: nobody would watch over it.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from auras_ros import resources
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.messages import MessageError, chunk_message, host_id, json_message, read_json
+from auras_ros.nodes.parameters import ParameterError, parameter, read_parameters
+from auras_ros.nodes.process import node_main
+from auras_ros.observation import Assembler, Fault, Observation, ObservationError, decode_compressed, decode_raw
+from auras_ros.pipeline.load import PolicyError, load_sequential
+from auras_ros.pipeline.seq import Frame, Identity
+from auras_ros.ros import DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from auras_ros.ros.image import stamp_ns, to_time_msg
+from auras_ros.ros.msg import (
+    CompressedImage,
+    DiagnosticArray,
+    DiagnosticStatus,
+    Float64MultiArray,
+    Image,
+    JointState,
+    KeyValue,
+    String,
+)
+from auras_ros.ros.srv import Trigger
+
+HEARTBEAT_NS = 20_000_000
+POLL_S = 0.005
+LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of the agent."""
+
+    checkpoint: str = parameter("pusht", "the policy: a name that ships, or a folder")
+    plan: str = parameter("quick", "one of the checkpoint's plans")
+    mode: str = parameter("seq", "schedule of perception and generation: seq")
+    seed: int = parameter(0, "seed of the noise", 0, 2**31 - 1)
+    actuator: str = parameter("actuator", "name of the actuator node; no chunk is published while it is silent")
+    actuator_timeout_ms: float = parameter(250.0, "the actuator counts as silent after this", 100.0, 1000.0)
+    frame_period_ms: float = parameter(
+        0.0, "frames start on this grid; 0: as soon as there is a new observation", 0.0, 10000.0
+    )
+    camera_age_limit_ms: float = parameter(350.0, "no frame runs on an older camera image", 1.0, 60000.0)
+    state_age_limit_ms: float = parameter(350.0, "no frame runs on older joint states", 1.0, 60000.0)
+    sync_tolerance_ms: float = parameter(50.0, "how far the cameras' newest stamps may lie apart", 0.0, 10000.0)
+    compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
+    threads: int = parameter(1, "intra-op threads of the policy", 1, 64)
+
+
+class Agent(Node):
+    """See the module's docstring."""
+
+    def __init__(self, **node_options: Any) -> None:
+        super().__init__("agent", **node_options)
+        self.settings = read_parameters(self, Settings)
+        if self.settings.mode != "seq":
+            raise ParameterError(f"agent: mode: must be seq, got {self.settings.mode!r}")
+        self._monotonic, self._session = MonotonicClock(), uuid.uuid4().hex[:12]
+        self._sequential = self._load()
+        checkpoint = self._sequential.checkpoint
+        self._spec, self._contract = checkpoint.spec, checkpoint.contract
+        self._assembler = Assembler(
+            self._spec,
+            self.settings.camera_age_limit_ms,
+            self.settings.state_age_limit_ms,
+            self.settings.sync_tolerance_ms,
+        )
+        self._actuator_ns: int | None = None
+        self._actuator_lost = False
+        self._fault = ""
+        self._reset_due = threading.Event()
+        self._running = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._heartbeat_loop, name="heartbeat", daemon=True),
+            threading.Thread(target=self._frame_loop, name="frames", daemon=True),
+        ]
+        self._connect()
+
+    def _load(self) -> Any:
+        """Read, check and warm up the policy; what takes seconds happens before anything is promised."""
+        settings = self.settings
+        folder = resources.checkpoint(settings.checkpoint)
+        self.get_logger().info(f"loading {folder}, plan '{settings.plan}'")
+        identity = Identity(host_id(), self._session)
+        sequential = load_sequential(folder, settings.plan, settings.seed, self._monotonic, identity, settings.threads)
+        gc.collect()
+        gc.freeze()  # what lives for ever is not looked at again by the garbage collector
+        self.get_logger().info(f"golden sample replayed, ready as session {self._session}")
+        return sequential
+
+    def _connect(self) -> None:
+        reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
+        best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+        newest = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+        self._chunk = self.create_publisher(Float64MultiArray, "~/chunk", reliable)
+        self._heartbeat = self.create_publisher(String, "~/heartbeat", best_effort)
+        self._provenance = self.create_publisher(DiagnosticArray, "provenance", reliable)
+        for camera in self._spec.cameras:
+            topic = f"camera/{camera.name}/image_raw"
+            if self.settings.compressed:
+                take = lambda message, name=camera.name: self._on_compressed(name, message)  # noqa: E731
+                self.create_subscription(CompressedImage, f"{topic}/compressed", take, newest)
+            else:
+                take = lambda message, name=camera.name: self._on_image(name, message)  # noqa: E731
+                self.create_subscription(Image, topic, take, newest)
+        self.create_subscription(JointState, "joint_states", self._on_joint_states, qos_profile_sensor_data)
+        self.create_subscription(String, f"{self.settings.actuator}/state", self._on_actuator, LATCHED)
+        self.create_service(Trigger, "~/reset", self._on_reset)
+
+    # -- what arrives (executor thread) -------------------------------------------------------------------
+
+    def _on_image(self, name: str, message: Image) -> None:
+        try:
+            frame = decode_raw(
+                height=message.height,
+                width=message.width,
+                encoding=message.encoding,
+                step=message.step,
+                data=message.data,
+            )
+        except ObservationError as error:
+            self._say(self._assembler.count(error.fault))
+            return
+        self._put_image(name, frame, message.header)
+
+    def _on_compressed(self, name: str, message: CompressedImage) -> None:
+        try:
+            frame = decode_compressed(message.data)
+        except ObservationError as error:
+            self._say(self._assembler.count(error.fault))
+            return
+        self._put_image(name, frame, message.header)
+
+    def _put_image(self, name: str, frame: Any, header: Any) -> None:
+        stamp, latency_ns = self._stamp(header)
+        self._say(self._assembler.put_image(name, frame, stamp, self._monotonic.now_ns(), latency_ns))
+
+    def _on_joint_states(self, message: JointState) -> None:
+        stamp, latency_ns = self._stamp(message.header)
+        positions = np.asarray(message.position, dtype=np.float64)
+        fault = self._assembler.put_state(list(message.name), positions, stamp, self._monotonic.now_ns(), latency_ns)
+        self._say(fault)
+
+    def _stamp(self, header: Any) -> tuple[int, int]:
+        """(the stamp, how long ago it was by the same clock). A camera clock that runs ahead counts as 0 ago."""
+        stamp = stamp_ns(header)
+        return stamp, max(0, self.get_clock().now().nanoseconds - stamp)
+
+    def _say(self, fault: Fault | None) -> None:
+        if fault is not None:
+            self.get_logger().warning(str(fault), throttle_duration_sec=1.0)
+
+    def _on_actuator(self, message: String) -> None:
+        try:
+            sent_ns = int(read_json(message.data, "actuator state")["mono_ns"])
+        except (MessageError, KeyError, TypeError, ValueError) as error:
+            self.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
+            return
+        self._actuator_ns = min(sent_ns, self._monotonic.now_ns())  # a latched state of a dead actuator is old
+
+    def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self._reset_due.set()
+        self._assembler.reset()
+        response.success, response.message = True, "new epoch from the next frame on"
+        return response
+
+    # -- frames (inference thread) ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._running.set()
+        for thread in self._threads:
+            thread.start()
+
+    def halt(self) -> None:
+        self._running.clear()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=5.0)
+
+    def _frame_loop(self) -> None:
+        try:
+            self._run_frames()
+        except BaseException:
+            self._running.clear()  # the heartbeat ends with the frames: the actuator holds
+            raise
+
+    def _run_frames(self) -> None:
+        last_origin_ns, next_ns = -1, self._monotonic.now_ns()
+        while self._running.is_set():
+            self._monotonic.sleep_until_ns(next_ns)
+            if self._reset_due.is_set():
+                self._reset_due.clear()
+                self._sequential.reset()
+                last_origin_ns = -1
+            observation = self._assembler.latch(self._monotonic.now_ns())
+            if not self._usable(observation, last_origin_ns):
+                next_ns = self._monotonic.now_ns() + round(POLL_S * 1e9)
+                continue
+            assert isinstance(observation, Observation)
+            started_ns = self._monotonic.now_ns()
+            last_origin_ns = observation.origin_mono_ns
+            self._emit(self._sequential.run(observation))
+            next_ns = started_ns + round(self.settings.frame_period_ms * 1e6)
+
+    def _usable(self, observation: Observation | Fault, last_origin_ns: int) -> bool:
+        """Whether a frame may start: an observation newer than the last one's (design rule 4), a living actuator."""
+        if isinstance(observation, Fault):
+            fault = f"{observation.source} {observation.name.value}"
+            if fault != self._fault:
+                self._fault = fault
+                self.get_logger().warning(f"no observation: {observation}")
+            return False
+        if self._fault:
+            self._fault = ""
+            self.get_logger().info("observations are back")
+        return observation.origin_mono_ns > last_origin_ns and self._watched()
+
+    def _watched(self) -> bool:
+        """Whether the actuator was heard of lately; says so when that changes."""
+        silent = (
+            self._actuator_ns is None
+            or self._monotonic.now_ns() - self._actuator_ns > self.settings.actuator_timeout_ms * 1e6
+        )
+        if silent and not self._actuator_lost:
+            self.get_logger().error(f"actuator '{self.settings.actuator}' is silent: no chunk is published")
+        elif not silent and self._actuator_lost:
+            self.get_logger().info(f"actuator '{self.settings.actuator}' is back")
+        self._actuator_lost = silent
+        return not silent
+
+    def _emit(self, frame: Frame) -> None:
+        if self._reset_due.is_set() or not self._watched():
+            return
+        self._chunk.publish(chunk_message(frame.chunk, self._contract))
+        published_ns = self._monotonic.now_ns()
+        times = {
+            "latched_ns": frame.latched_ns,
+            "perceived_ns": frame.perceived_ns,
+            "generated_ns": frame.generated_ns,
+            "published_ns": published_ns,
+        }
+        facts = {**frame.chunk.provenance.to_dict(), **times}
+        status = DiagnosticStatus(
+            level=DiagnosticStatus.OK,
+            name=self.get_fully_qualified_name(),
+            message="chunk",
+            values=[KeyValue(key=key, value=str(value)) for key, value in facts.items()],
+        )
+        array = DiagnosticArray(status=[status])
+        array.header.stamp = to_time_msg(frame.chunk.provenance.origin_stamp_ns)
+        self._provenance.publish(array)
+
+    def _heartbeat_loop(self) -> None:
+        next_ns = self._monotonic.now_ns()
+        while self._running.is_set():
+            state = "actuator lost" if self._actuator_lost else self._fault or "running"
+            self._heartbeat.publish(
+                json_message({"session": self._session, "frame": self._sequential.frames, "state": state})
+            )
+            next_ns = max(next_ns + HEARTBEAT_NS, self._monotonic.now_ns())
+            self._monotonic.sleep_until_ns(next_ns)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of the executable `agent`."""
+    return node_main(argv, Agent, Agent.start, Agent.halt, (PolicyError, ParameterError, OSError))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Between the project's own data and ROS messages: chunks, actions, and the JSON texts between the processes.
+
+Both directions stand side by side here, so that what one node writes is what the other reads. What arrives is not
+trusted: a message that is not of the form raises MessageError and names the field.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from auras_ros.action import Chunk, Command, Contract, from_wire, to_wire
+from auras_ros.ros.msg import Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
+
+MAX_TEXT = 65536
+
+
+class MessageError(ValueError):
+    """A message that is not of the form agreed on; the text names the field."""
+
+
+def host_id() -> str:
+    """The boot id: processes with the same one share CLOCK_MONOTONIC."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def chunk_message(chunk: Chunk, contract: Contract) -> Float64MultiArray:
+    """A chunk with its provenance as one multi-array (form: docs/interfaces.md)."""
+    wire = to_wire(chunk, contract)
+    dims = [MultiArrayDimension(label=d.label, size=d.size, stride=d.stride) for d in wire.dims]
+    return Float64MultiArray(layout=MultiArrayLayout(dim=dims, data_offset=0), data=wire.data)
+
+
+def read_chunk(message: Float64MultiArray, contract: Contract) -> Chunk:
+    """Raises ContractError (a ValueError) naming what does not fit."""
+    dims = [(d.label, int(d.size), int(d.stride)) for d in message.layout.dim]
+    return from_wire(dims, np.asarray(message.data, dtype=np.float64), contract)
+
+
+@dataclass(frozen=True)
+class ActionLabel:
+    """How fresh an action is: carried in the second dimension's label of every action message."""
+
+    state: str
+    source: str
+    index: int | None
+    age_ns: int | None
+    request: int | None
+    tick: int
+    mono_ns: int
+
+
+def action_message(command: Command, names: str, tick: int, now_ns: int) -> Float64MultiArray:
+    """A command as a multi-array: dim 0 names the channels, dim 1 says how fresh it is."""
+    request = command.provenance.request if command.provenance else None
+    label = ActionLabel(command.state.value, command.source, command.index, command.age_ns, request, tick, now_ns)
+    count = len(command.values)
+    dims = [
+        MultiArrayDimension(label=names, size=count, stride=count),
+        MultiArrayDimension(label=json.dumps(vars(label), separators=(",", ":")), size=1, stride=1),
+    ]
+    return Float64MultiArray(layout=MultiArrayLayout(dim=dims, data_offset=0), data=command.values)
+
+
+def read_action(message: Float64MultiArray) -> tuple[NDArray[np.float64], ActionLabel]:
+    """The values of an action and its label. Raises MessageError."""
+    if len(message.layout.dim) != 2:
+        raise MessageError(f"action: {len(message.layout.dim)} dimensions, expected 2")
+    fields = read_json(message.layout.dim[1].label, "action: dim[1]")
+    try:
+        return np.array(message.data, dtype=np.float64), ActionLabel(**fields)
+    except TypeError as error:
+        raise MessageError(f"action: dim[1]: {error}") from error
+
+
+def json_message(fields: dict[str, Any]) -> String:
+    return String(data=json.dumps(fields, separators=(",", ":")))
+
+
+def read_json(text: str, what: str) -> dict[str, Any]:
+    """The JSON object in a text. Raises MessageError naming `what`."""
+    if len(text) > MAX_TEXT:
+        raise MessageError(f"{what}: {len(text)} characters, at most {MAX_TEXT}")
+    try:
+        fields = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise MessageError(f"{what}: not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise MessageError(f"{what}: expected a JSON object, got {type(fields).__name__}")
+    return fields

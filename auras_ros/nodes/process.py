@@ -1,0 +1,58 @@
+"""The life of a node's process: initialise, build, spin, halt, shut down; the exit status says how it went.
+
+0: asked to stop. 1: it broke. 2: it cannot start with these settings, and starting it again will not help.
+Signals are taken here and not by ROS, whose handlers end the context at once: a node that is asked to stop must
+still be able to publish its last word.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import TypeVar
+
+from auras_ros.ros import Node, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
+
+BAD_SETTINGS = 2
+WAKE_S = 0.05  # Python runs a signal handler only between two waits
+N = TypeVar("N", bound=Node)
+
+
+def node_main(
+    argv: list[str] | None,
+    build: Callable[[], N],
+    start: Callable[[N], None],
+    halt: Callable[[N], None],
+    bad_settings: tuple[type[Exception], ...],
+) -> int:
+    """Run one node until SIGINT or SIGTERM. `bad_settings`: errors of `build` that end with status 2."""
+    asked = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask)
+    init(args=sys.argv if argv is None else argv, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        try:
+            node = build()
+        except bad_settings as error:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            return BAD_SETTINGS
+        executor = SingleThreadedExecutor()
+        executor.add_node(node)
+        start(node)
+        try:
+            while not asked.is_set():
+                executor.spin_once(timeout_sec=WAKE_S)
+        finally:
+            halt(node)
+            executor.shutdown()
+            node.destroy_node()
+    finally:
+        try_shutdown()
+    return 0

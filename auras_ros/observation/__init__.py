@@ -1,0 +1,44 @@
+"""From messages to tensors: latest-frame slots, decoding, sync, history, preprocessing.
+
+The agent node, training and lockstep evaluation run this same code. It knows neither ROS nor torch, reads no
+clock, and names every reason why there is no observation.
+"""
+
+from __future__ import annotations
+
+from .assemble import Assembler, Observation
+from .checks import SpecError
+from .fault import Fault, FaultName, ObservationError
+from .history import History
+from .images import MAX_PIXELS, compressed_size, decode_compressed, decode_raw
+from .preprocess import Prepared, Preprocessor
+from .slot import LatestSlot, Stamped
+from .spec import CameraSpec, Crop, ObservationSpec, Resize, StateSpec
+from .state import JointMap
+from .sync import Synced, synchronize
+
+__all__ = [
+    "MAX_PIXELS",
+    "Assembler",
+    "CameraSpec",
+    "Crop",
+    "Fault",
+    "FaultName",
+    "History",
+    "JointMap",
+    "LatestSlot",
+    "Observation",
+    "ObservationError",
+    "ObservationSpec",
+    "Prepared",
+    "Preprocessor",
+    "Resize",
+    "SpecError",
+    "Stamped",
+    "StateSpec",
+    "Synced",
+    "compressed_size",
+    "decode_compressed",
+    "decode_raw",
+    "synchronize",
+]

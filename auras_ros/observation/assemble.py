@@ -1,0 +1,211 @@
+"""From streams to one observation: what a frame of the executor latches at its start.
+
+Frames and states are put when they come; `latch` takes the newest of each, or names the one fault that
+stands in the way. This module never fills a missing stream with zeros or with something old, and never waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .fault import Fault, ObservationError
+from .history import History
+from .images import ImageArray
+from .preprocess import Float32Array, Preprocessor
+from .slot import LatestSlot, Stamped
+from .spec import ObservationSpec
+from .state import JointMap, StateArray
+from .sync import Synced, synchronize
+
+STATE = "state"
+_STATE_STEPS = 4  # policy steps that a camera may lag behind the state and still find the one beside it
+
+_Prepared = tuple[Stamped[ImageArray], Float32Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """`history` instants, oldest first: `images` float32 [history, cameras, 3, h, w], `state` float32
+    [history, joints], `camera_stamps` [history][cameras]. The newest instant's oldest camera stamp is the
+    origin, in the stamps' clock and on the host's monotonic clock; `position` [joints] is the state at the
+    newest instant as measured (the reference of delta_origin channels), with `state_stamp_ns`.
+    """
+
+    images: Float32Array
+    state: Float32Array
+    position: StateArray
+    origin_stamp_ns: int
+    origin_mono_ns: int
+    skew_ns: int
+    camera_stamps: tuple[tuple[int, ...], ...]
+    state_stamp_ns: int | None
+
+
+class Assembler:
+    """`camera_age_limit_ms`, `state_age_limit_ms`: how old (on the monotonic clock) the newest may be;
+    `sync_tolerance_ms`: how far the newest stamps of the cameras may lie apart.
+
+    `put_*` may be called from one thread and `latch` from another. The newest frame of each camera is
+    taken, and the state beside the origin (a state stamped by a clock of its own: the newest). Entries for
+    earlier instants are picked by stamp at origin - k dt (see `History.pick`).
+    """
+
+    def __init__(
+        self,
+        spec: ObservationSpec,
+        camera_age_limit_ms: float,
+        state_age_limit_ms: float,
+        sync_tolerance_ms: float,
+    ) -> None:
+        self.spec = spec
+        self.preprocess = Preprocessor(spec)
+        self._tolerance_ns = round(sync_tolerance_ms * 1e6)
+        self._cameras: dict[str, LatestSlot[ImageArray]] = {
+            camera.name: LatestSlot(camera.name, camera_age_limit_ms) for camera in spec.cameras
+        }
+        self._state = LatestSlot[StateArray](STATE, state_age_limit_ms) if spec.state else None
+        self._joints = JointMap(spec.state.names if spec.state else ())
+        self._past: dict[str, History[Any]] = {
+            name: History(spec.history, spec.dt_ns) for name in self._cameras
+        }
+        self._past[STATE] = History(spec.history + _STATE_STEPS, spec.dt_ns)
+        self._prepared: dict[str, list[_Prepared]] = {}
+        self._faults: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def put_image(
+        self, name: str, frame: ImageArray, stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0
+    ) -> Fault | None:
+        """Take a decoded frame, uint8 RGB of the size that the spec says. Returns the fault, or None.
+
+        The frame is kept, not copied: it must not change any more.
+        """
+        try:
+            self.preprocess.check_frame(name, frame)
+        except ObservationError as error:
+            return self.count(error.fault)
+        return self._put(self._cameras[name], frame, stamp_ns, receipt_mono_ns, latency_ns)
+
+    def put_state(
+        self,
+        names: Sequence[str],
+        positions: npt.ArrayLike,
+        stamp_ns: int,
+        receipt_mono_ns: int,
+        latency_ns: int = 0,
+    ) -> Fault | None:
+        """Take joint positions by name, any order, more than needed. Returns the fault, or None."""
+        if self._state is None:
+            return None
+        try:
+            vector = self._joints.vector(names, positions)
+        except ObservationError as error:
+            return self.count(error.fault)
+        return self._put(self._state, vector, stamp_ns, receipt_mono_ns, latency_ns)
+
+    def latch(self, now_mono_ns: int) -> Observation | Fault:
+        """The observation as of now, or the first fault (cameras in the spec's order, state, then skew)."""
+        with self._lock:
+            newest = self._newest(now_mono_ns)
+            if isinstance(newest, Fault):
+                return self._count(newest)
+            cameras = {name: newest[name] for name in self._cameras} or newest
+            synced = synchronize(cameras, self._tolerance_ns)
+            if isinstance(synced, Fault):
+                return self._count(synced)
+            instants = [self._instant(newest, synced, back) for back in reversed(range(self.spec.history))]
+        return self._build(instants, synced)
+
+    def reset(self) -> None:
+        """Forget every stream and the history: stamps may start anew, the next observation is the first."""
+        with self._lock:
+            for slot in (*self._cameras.values(), self._state):
+                if slot is not None:
+                    slot.reset()
+            for past in self._past.values():
+                past.clear()
+            self._prepared = {}
+
+    def counters(self) -> dict[str, Any]:
+        """Totals: `faults` by name, and each stream's counters."""
+        with self._lock:
+            faults = dict(self._faults)
+        streams = {name: slot.counters() for name, slot in self._cameras.items()}
+        if self._state is not None:
+            streams[STATE] = self._state.counters()
+        return {"faults": faults, "streams": streams}
+
+    def count(self, fault: Fault) -> Fault:
+        """Count a fault that was found outside (a frame that could not be decoded); returns it."""
+        with self._lock:
+            return self._count(fault)
+
+    def _count(self, fault: Fault) -> Fault:
+        self._faults[fault.name.value] = self._faults.get(fault.name.value, 0) + 1
+        return fault
+
+    def _put(
+        self, slot: LatestSlot[Any], item: Any, stamp_ns: int, receipt_mono_ns: int, latency_ns: int
+    ) -> Fault | None:
+        with self._lock:
+            entry = slot.put(item, stamp_ns, receipt_mono_ns, latency_ns)
+            if isinstance(entry, Fault):
+                return self._count(entry)
+            if entry.item is item and (self.spec.history > 1 or slot is self._state):
+                self._past[slot.name].push(entry)
+            return None
+
+    def _newest(self, now_mono_ns: int) -> dict[str, Stamped[Any]] | Fault:
+        newest: dict[str, Stamped[Any]] = {}
+        for slot in (*self._cameras.values(), self._state):
+            if slot is None:
+                continue
+            entry = slot.latest(now_mono_ns)
+            if isinstance(entry, Fault):
+                return entry
+            newest[slot.name] = entry
+        return newest
+
+    def _instant(self, newest: dict[str, Stamped[Any]], synced: Synced, back: int) -> dict[str, Stamped[Any]]:
+        """The entries `back` steps before the origin; for 0 the newest frames and the state beside them."""
+        target_ns = synced.origin.stamp_ns - back * self.spec.dt_ns
+        if back:
+            return {name: self._past[name].pick(target_ns, entry) for name, entry in newest.items()}
+        if self._state is None:
+            return newest
+        return {**newest, STATE: self._past[STATE].beside(target_ns, newest[STATE])}
+
+    def _build(self, instants: list[dict[str, Stamped[Any]]], synced: Synced) -> Observation:
+        height, width = self.spec.image_size
+        images = np.empty((len(instants), len(self._cameras), 3, height, width), dtype=np.float32)
+        for column, name in enumerate(self._cameras):
+            for row, image in enumerate(self._images(name, [instant[name] for instant in instants])):
+                images[row, column] = image
+        states = [instant[STATE] if self._state else None for instant in instants]
+        newest = states[-1]
+        return Observation(
+            images,
+            np.stack([self.preprocess.state(None if entry is None else entry.item) for entry in states]),
+            np.zeros(0) if newest is None else newest.item.copy(),
+            synced.origin.stamp_ns,
+            synced.origin.mono_ns,
+            synced.skew_ns,
+            tuple(tuple(instant[name].stamp_ns for name in self._cameras) for instant in instants),
+            None if newest is None else newest.stamp_ns,
+        )
+
+    def _images(self, name: str, entries: list[Stamped[ImageArray]]) -> list[Float32Array]:
+        """One camera's frames preprocessed; what the latch before has done already is taken from there."""
+        done: list[_Prepared] = []
+        for entry in entries:
+            # By identity: after a reset another frame may carry the same stamp.
+            known = [image for at, image in done + self._prepared.get(name, []) if at is entry]
+            done.append((entry, known[0] if known else self.preprocess.image(name, entry.item)))
+        self._prepared[name] = done
+        return [image for _, image in done]

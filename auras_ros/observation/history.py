@@ -1,0 +1,68 @@
+"""The recent past of one stream, thinned, for policies that look at more than one instant.
+
+A policy learnt from observations dt apart; the camera delivers at its own rate and a frame may take many
+periods. So what is kept is sampled at the stream's rate, and picked by stamp when an observation is latched.
+This module never interpolates between entries.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar
+
+from .slot import Stamped
+
+T = TypeVar("T")
+
+_SAMPLES_PER_DT = 8  # bounds memory at any stream rate; dt/8 apart is close enough to dt/2
+
+
+class History(Generic[T]):
+    """Entries of the last `length` policy steps, at most 8 a step. Not thread-safe.
+
+    Spacing is by stamp, not by receipt: in a slow simulation a policy step is a step of its clock.
+    """
+
+    def __init__(self, length: int, dt_ns: int) -> None:
+        self._dt_ns = dt_ns
+        self._keep_ns = length * dt_ns
+        self._least_ns = dt_ns // _SAMPLES_PER_DT
+        self._entries: deque[Stamped[T]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def push(self, entry: Stamped[T]) -> None:
+        """Keep an entry; stamps rise. One closer than dt/8 to the entry before is not kept."""
+        if self._entries and entry.stamp_ns - self._entries[-1].stamp_ns < self._least_ns:
+            return
+        self._entries.append(entry)
+        while entry.stamp_ns - self._entries[0].stamp_ns > self._keep_ns:
+            self._entries.popleft()
+
+    def pick(self, target_stamp_ns: int, newest: Stamped[T]) -> Stamped[T]:
+        """The entry for an instant: the nearest within half a dt, else the nearest older one, else the oldest
+        there is: the first observation is repeated, as in training. `newest` counts, kept or not.
+        """
+        near = self._nearest(target_stamp_ns, newest)
+        if near is not None:
+            return near
+        known = [*self._entries, newest]
+        older = [entry for entry in known if entry.stamp_ns <= target_stamp_ns]
+        return max(older, key=_stamp) if older else min(known, key=_stamp)
+
+    def beside(self, stamp_ns: int, newest: Stamped[T]) -> Stamped[T]:
+        """The entry that belongs to another stream's stamp: the nearest within half a dt, else the newest."""
+        return self._nearest(stamp_ns, newest) or newest
+
+    def _nearest(self, stamp_ns: int, newest: Stamped[T]) -> Stamped[T] | None:
+        nearest = min([*self._entries, newest], key=lambda entry: abs(entry.stamp_ns - stamp_ns))
+        return nearest if 2 * abs(nearest.stamp_ns - stamp_ns) <= self._dt_ns else None
+
+    def clear(self) -> None:
+        """Forget everything: the next entry is the first again."""
+        self._entries.clear()
+
+
+def _stamp(entry: Stamped[T]) -> int:
+    return entry.stamp_ns

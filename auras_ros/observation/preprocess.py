@@ -1,0 +1,129 @@
+"""Frames and joint positions to network inputs, exactly as the checkpoint says.
+
+Training, evaluation and the nodes call this one function, so that a policy sees at work what it saw when it
+learnt. This module never guesses: a frame of another size is refused, not resized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .fault import FaultName, ObservationError
+from .images import ImageArray
+from .spec import CameraSpec, ObservationSpec, Resize
+from .state import StateArray
+
+Float32Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """`image` float32 [cameras, 3, h, w] in the spec's camera order; `state` float32 [joints], maybe none."""
+
+    image: Float32Array
+    state: Float32Array
+
+
+class Preprocessor:
+    """See the module's docstring. Stateless; safe to share."""
+
+    def __init__(self, spec: ObservationSpec) -> None:
+        self.spec = spec
+        self._cameras = {camera.name: camera for camera in spec.cameras}
+        self._factors = {camera.name: _factors(camera) for camera in spec.cameras}
+        self._state = _state_factors(spec)
+
+    def __call__(self, images: Mapping[str, ImageArray], state: StateArray | None = None) -> Prepared:
+        """One instant: `images` by camera name, uint8 RGB [height, width, 3]; `state` [joints] in the spec's
+        order. Raises ObservationError naming camera or state."""
+        height, width = self.spec.image_size
+        image = np.empty((len(self._cameras), 3, height, width), dtype=np.float32)
+        for row, name in enumerate(self._cameras):
+            if name not in images:
+                raise ObservationError(FaultName.MISSING, name, "no frame given")
+            image[row] = self.image(name, images[name])
+        return Prepared(image, self.state(state))
+
+    def check_frame(self, name: str, frame: ImageArray) -> None:
+        """Raise ObservationError unless the frame is what the spec says this camera delivers."""
+        camera = self._cameras.get(name)
+        if camera is None:
+            known = ", ".join(self._cameras) or "none"
+            raise ObservationError(FaultName.UNKNOWN_SOURCE, name, f"not a camera of the policy ({known})")
+        if frame.dtype != np.uint8:
+            raise ObservationError(FaultName.BAD_DATA, name, f"dtype {frame.dtype}, expected uint8")
+        if frame.shape != (camera.height, camera.width, 3):
+            expected = (camera.height, camera.width, 3)
+            raise ObservationError(FaultName.BAD_SIZE, name, f"shape {frame.shape}, expected {expected}")
+
+    def image(self, name: str, frame: ImageArray) -> Float32Array:
+        """One camera's frame, uint8 RGB [height, width, 3], as float32 [3, h, w]. Raises ObservationError."""
+        self.check_frame(name, frame)
+        camera = self._cameras[name]
+        pixels = frame[:, :, ::-1] if camera.color == "bgr" else frame
+        for step in camera.order.split("_then_"):
+            pixels = _crop(pixels, camera) if step == "crop" else _resize(pixels, camera.resize)
+        gain, offset = self._factors[name]
+        result: Float32Array = pixels.transpose(2, 0, 1) * gain + offset
+        return result
+
+    def state(self, positions: StateArray | None) -> Float32Array:
+        """Joint positions [joints] in the spec's order, normalised, float32. Raises ObservationError."""
+        wanted = 0 if self.spec.state is None else len(self.spec.state.names)
+        if wanted == 0:
+            return np.zeros(0, dtype=np.float32)
+        if positions is None:
+            raise ObservationError(FaultName.MISSING, "state", "no positions given")
+        values = np.asarray(positions, dtype=np.float64)
+        if values.shape != (wanted,):
+            detail = f"shape {values.shape}, expected ({wanted},)"
+            raise ObservationError(FaultName.BAD_STATE, "state", detail)
+        if not np.isfinite(values).all():
+            raise ObservationError(FaultName.NON_FINITE, "state", "a position is not finite")
+        offset, divisor, shift = self._state
+        return ((values - offset) / divisor + shift).astype(np.float32)
+
+
+def _factors(camera: CameraSpec) -> tuple[Float32Array, Float32Array]:
+    """(pixel * scale - mean) / std as gain and offset [3, 1, 1], computed in float64, kept in float32."""
+    mean, std = (np.array(values).reshape(3, 1, 1) for values in (camera.mean, camera.std))
+    return (camera.scale / std).astype(np.float32), (-mean / std).astype(np.float32)
+
+
+def _state_factors(spec: ObservationSpec) -> tuple[StateArray, StateArray, float]:
+    if spec.state is None or spec.state.kind == "none":
+        return np.zeros(1), np.ones(1), 0.0
+    first, second = np.array(spec.state.first), np.array(spec.state.second)
+    if spec.state.kind == "min_max":
+        return first, (second - first) / 2.0, -1.0
+    return first, second, 0.0
+
+
+def _crop(pixels: ImageArray, camera: CameraSpec) -> ImageArray:
+    if camera.crop is None:
+        return pixels
+    top, left, height, width = camera.crop.window(pixels.shape[0], pixels.shape[1])
+    return pixels[top : top + height, left : left + width]
+
+
+def _resize(pixels: ImageArray, resize: Resize | None) -> ImageArray:
+    if resize is None or pixels.shape[:2] == (resize.height, resize.width):
+        return pixels
+    import cv2
+
+    methods = {
+        "area": cv2.INTER_AREA,
+        "linear": cv2.INTER_LINEAR,
+        "nearest": cv2.INTER_NEAREST,
+        "cubic": cv2.INTER_CUBIC,
+    }
+    size = (resize.width, resize.height)
+    resized: ImageArray = np.asarray(
+        cv2.resize(np.ascontiguousarray(pixels), size, interpolation=methods[resize.interpolation]),
+        dtype=np.uint8,
+    )
+    return resized

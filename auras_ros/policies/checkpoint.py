@@ -1,0 +1,149 @@
+"""A policy on disk: `policy.json` (networks, observation, contract, statistics, plans), safetensors, golden sample.
+
+Everything the runtime must know to run the policy as it was trained is in the folder; nothing is guessed, and what
+does not fit is refused by name. Loading never executes anything from the folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from auras_ros.action import Contract, ContractError
+from auras_ros.models.keypoint_encoder import KeypointEncoder
+from auras_ros.models.unet1d import ConditionalUnet1d
+from auras_ros.observation import ObservationSpec, SpecError
+from auras_ros.policies import golden
+from auras_ros.policies.denoising import make_sampler
+from auras_ros.policies.diffusion import DiffusionPolicy
+from auras_ros.policies.golden import GoldenSample
+from auras_ros.policies.tensors import CheckpointError, fill, read_tensors, sha256
+
+FORMAT = "auras-policy/1"
+MANIFEST, WEIGHTS, GOLDEN = "policy.json", "model.safetensors", "golden.safetensors"
+GOLDEN_TOLERANCE = 1e-4  # of each channel's range
+KEYS = {
+    "format",
+    "name",
+    "type",
+    "encoder",
+    "network",
+    "horizon",
+    "observation",
+    "action",
+    "statistics",
+    "plans",
+    "weights",
+}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded folder. `plans`: name -> {"sampler", "steps"}; the first is the default."""
+
+    name: str
+    spec: ObservationSpec
+    contract: Contract
+    horizon: int
+    plans: dict[str, dict[str, Any]]
+    digest: str
+    _networks: nn.ModuleDict
+    _lower: torch.Tensor
+    _upper: torch.Tensor
+
+    def policy(self, plan: str) -> DiffusionPolicy:
+        """The policy under one of its plans; all plans share the weights. Raises CheckpointError."""
+        if plan not in self.plans:
+            raise CheckpointError(f"checkpoint '{self.name}' has no plan '{plan}'; there is {', '.join(self.plans)}")
+        try:
+            settings = self.plans[plan]
+            sampler = make_sampler(settings["sampler"], settings["steps"])
+        except (TypeError, KeyError, ValueError) as error:
+            raise CheckpointError(f"checkpoint '{self.name}', plan '{plan}': {error}") from error
+        networks = self._networks
+        policy = DiffusionPolicy(
+            networks["encoder"], networks["network"], sampler, self.horizon, self._lower, self._upper
+        )
+        return policy.eval()
+
+    def tolerance(self) -> NDArray[np.float64]:
+        """How far a golden replay may be off, [channels] in physical units."""
+        return GOLDEN_TOLERANCE * (self._upper - self._lower).numpy()
+
+
+def load(folder: Path) -> Checkpoint:
+    """Read a checkpoint and replay its golden sample under every plan. Raises CheckpointError, naming the thing."""
+    manifest = read_manifest(folder)
+    weights = folder / WEIGHTS
+    tensors = read_tensors(weights)
+    digest = sha256(weights)
+    if manifest["weights"] != {"file": WEIGHTS, "sha256": digest}:
+        raise CheckpointError(f"{weights}: is not the file that {MANIFEST} was written for (sha256 {digest})")
+    checkpoint = build(manifest, digest, folder / MANIFEST)
+    fill(checkpoint._networks, tensors, weights)
+    sample = GoldenSample.load(folder / GOLDEN)
+    for plan in checkpoint.plans:
+        golden.check(checkpoint.policy(plan), plan, checkpoint.spec, sample, checkpoint.tolerance())
+    return checkpoint
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """`policy.json` as checked JSON. Raises CheckpointError."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        pickles = [p.name for p in folder.glob("*") if p.suffix in (".ckpt", ".pt", ".pth", ".pkl")]
+        hint = f"; {pickles[0]} is a pickle and is refused" if pickles else ""
+        raise CheckpointError(f"{path}: file not found{hint}")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path}: not JSON: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: format is not '{FORMAT}'")
+    for key in sorted(KEYS ^ manifest.keys()):
+        raise CheckpointError(f"{path}: key '{key}' is {'missing' if key in KEYS else 'unknown'}")
+    return manifest
+
+
+def build(manifest: Mapping[str, Any], digest: str, path: Path) -> Checkpoint:
+    """The networks of a manifest, with weights still random. Raises CheckpointError."""
+    try:
+        spec, contract = ObservationSpec.from_dict(manifest["observation"]), Contract.from_dict(manifest["action"])
+    except (SpecError, ContractError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    if manifest["type"] != "diffusion":
+        raise CheckpointError(f"{path}: type '{manifest['type']}' is not known; there is diffusion")
+    lower, upper = (_statistics(manifest, key, len(contract.names), path) for key in ("lower", "upper"))
+    for name, low, high in zip(contract.names, lower, upper, strict=True):
+        if low >= high:
+            raise CheckpointError(f"{path}: statistics of '{name}': lower {low} is not below upper {high}")
+    if not isinstance(manifest["plans"], dict) or not manifest["plans"]:
+        raise CheckpointError(f"{path}: plans: expected at least one")
+    try:
+        encoder = KeypointEncoder(**manifest["encoder"])
+        states = 0 if spec.state is None else len(spec.state.names)
+        condition = spec.history * (len(spec.cameras) * encoder.features + states)
+        network = ConditionalUnet1d(len(contract.names), condition, **manifest["network"])
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: encoder or network: {error}") from error
+    horizon = manifest["horizon"]
+    if not isinstance(horizon, int) or horizon < 4 or horizon % 4:
+        raise CheckpointError(f"{path}: horizon: {horizon!r} is not a positive multiple of 4")
+    networks = nn.ModuleDict({"encoder": encoder, "network": network}).eval().requires_grad_(False)
+    bounds = torch.tensor(lower, dtype=torch.float64), torch.tensor(upper, dtype=torch.float64)
+    return Checkpoint(manifest["name"], spec, contract, horizon, manifest["plans"], digest, networks, *bounds)
+
+
+def _statistics(manifest: Mapping[str, Any], key: str, count: int, path: Path) -> list[float]:
+    values = manifest["statistics"].get(key) if isinstance(manifest["statistics"], dict) else None
+    if not isinstance(values, list) or len(values) != count or not np.isfinite(np.array(values, dtype=float)).all():
+        raise CheckpointError(f"{path}: statistics: {key}: expected {count} finite numbers, got {values!r}")
+    return [float(value) for value in values]

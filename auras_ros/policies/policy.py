@@ -1,0 +1,57 @@
+"""The four methods that every policy has. What differs between families is behind them (design: "Policy")."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+
+class GenerationState(NamedTuple):
+    """What generation carries from step to step: the sample [B, H, A] and the rest of its noise tape [B, T, H, A]."""
+
+    sample: Tensor
+    tape: Tensor
+
+
+class Policy(Protocol):
+    """perceive -> context; begin -> state; step (n times) -> state; finish -> chunk. Pure functions of tensors.
+
+    B is the batch: rows are independent requests. Contexts and states have fixed shapes, so that a stage can be
+    captured once and replayed.
+    """
+
+    @property
+    def steps(self) -> int:
+        """Generation steps of one request."""
+        ...
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Shape of one request's noise tape, without the batch."""
+        ...
+
+    def perceive(self, images: Tensor, state: Tensor) -> Tensor:
+        """Preprocessed images [B, history, cameras, 3, h, w] and state [B, history, D] -> context [B, C]."""
+        ...
+
+    def begin(self, noise: Tensor) -> GenerationState:
+        """Noise tape [B, *noise_shape] -> the state before step 0."""
+        ...
+
+    def step(self, state: GenerationState, context: Tensor, index: Tensor) -> GenerationState:
+        """One generation step; `index` int64 [B] is each row's own step."""
+        ...
+
+    def finish(self, state: GenerationState) -> Tensor:
+        """The state after the last step -> actions [B, horizon, channels] in physical units, float64."""
+        ...
+
+
+def generate(policy: Policy, noise: Tensor, context: Tensor) -> Tensor:
+    """All steps of one batch of requests, one after the other: actions [B, horizon, channels]."""
+    state = policy.begin(noise)
+    for i in range(policy.steps):
+        state = policy.step(state, context, torch.full((len(noise),), i))
+    return policy.finish(state)

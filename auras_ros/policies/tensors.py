@@ -1,0 +1,63 @@
+"""Reading weights from a file that nobody vouches for: safetensors only, every tensor checked before it is used."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+PICKLE_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin", ".npy", ".joblib")
+PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used; the text names the file, key or tensor."""
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file. Raises CheckpointError; a pickle is refused without being opened as one."""
+    if path.suffix.lower() in PICKLE_SUFFIXES:
+        raise CheckpointError(f"{path}: pickled weights can run code when loaded and are refused; use safetensors")
+    if not path.is_file():
+        raise CheckpointError(f"{path}: file not found")
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start.startswith(PICKLE_STARTS):
+        raise CheckpointError(f"{path}: is a pickle in spite of its name and is refused; use safetensors")
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: not a readable safetensors file: {error}") from error
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise CheckpointError(f"{path}: tensor '{name}' holds NaN or infinity")
+    return tensors
+
+
+def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Load tensors into a module; half precision becomes the module's own. Raises CheckpointError by tensor name."""
+    wanted = module.state_dict()
+    for name in sorted(wanted.keys() - tensors.keys()):
+        raise CheckpointError(f"{path}: tensor '{name}' is missing")
+    for name in sorted(tensors.keys() - wanted.keys()):
+        raise CheckpointError(f"{path}: tensor '{name}' belongs to no part of this policy")
+    for name, tensor in wanted.items():
+        if tensors[name].shape != tensor.shape:
+            got, expected = list(tensors[name].shape), list(tensor.shape)
+            raise CheckpointError(f"{path}: tensor '{name}' has shape {got}, expected {expected}")
+    module.load_state_dict({name: tensor.to(wanted[name].dtype) for name, tensor in tensors.items()})
+
+
+def sha256(path: Path) -> str:
+    """Digest of a file, hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(path)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

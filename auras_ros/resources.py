@@ -1,0 +1,76 @@
+"""Finds the files that ship beside the code: configurations, launch files, checkpoints.
+
+They lie in the source tree of an editable install, and in `share/auras_ros` of any other: under
+the prefix this very module was installed to, under the interpreter's own, or under one that ROS 2
+was told of. This module only finds files; it never reads one.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from pathlib import Path
+from typing import Literal, get_args
+
+PACKAGE = "auras_ros"
+Kind = Literal["config", "launch", "checkpoints"]
+
+
+def share_dir() -> Path:
+    """The folder that holds package.xml, `config/`, `launch/` and `checkpoints/`.
+
+    Raises FileNotFoundError, which lists the folders that were looked at.
+    """
+    for folder in _candidates():
+        if _is_share(folder):
+            return folder
+    raise FileNotFoundError(f"{PACKAGE}: no shared files, looked in {_listed(_candidates())}")
+
+
+def find(kind: Kind, name: str) -> Path:
+    """The file or folder `name` of one kind, e.g. `find("config", "pusht.yaml")`.
+
+    `name` is relative and stays inside its folder (ValueError otherwise). Every place is asked in
+    turn, so that an overlay may hold some of the files only. Raises FileNotFoundError, which lists
+    the paths that were looked at and the names there are.
+    """
+    if kind not in get_args(Kind):
+        raise ValueError(f"unknown kind {kind!r}, expected one of {', '.join(get_args(Kind))}")
+    if not name or Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ValueError(f"{kind} name {name!r} must be a relative path inside {kind}/")
+    folders = [folder / kind for folder in _candidates() if _is_share(folder)]
+    for folder in folders:
+        if (folder / name).exists():
+            return folder / name
+    known = sorted({path.name for folder in folders if folder.is_dir() for path in folder.iterdir()})
+    looked = _listed([folder / name for folder in folders or [f / kind for f in _candidates()]])
+    raise FileNotFoundError(f"{kind} {name!r} not found, looked for {looked}; there is {known or 'nothing'}")
+
+
+def checkpoint(name_or_folder: str) -> Path:
+    """A checkpoint's folder: a path (it has a separator in it), or the name of one that ships."""
+    if os.sep not in name_or_folder:
+        return find("checkpoints", name_or_folder)
+    folder = Path(name_or_folder).expanduser()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"checkpoint folder not found: {folder}")
+    return folder
+
+
+def _candidates() -> list[Path]:
+    """Every place in order: the copy that belongs to this code first, then the environment's."""
+    module = Path(__file__).resolve()
+    source_tree = module.parents[1]
+    prefixes = [*module.parents, Path(sysconfig.get_path("data"))]
+    prefixes += [Path(entry) for entry in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if entry]
+    return list(dict.fromkeys([source_tree, *(prefix / "share" / PACKAGE for prefix in prefixes)]))
+
+
+def _is_share(folder: Path) -> bool:
+    """Whether `folder` is ours: another package's share folder has another package.xml."""
+    manifest = folder / "package.xml"
+    return manifest.is_file() and f"<name>{PACKAGE}</name>" in manifest.read_text(encoding="utf-8")
+
+
+def _listed(paths: list[Path]) -> str:
+    return ", ".join(str(path) for path in paths)

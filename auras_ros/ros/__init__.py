@@ -1,0 +1,97 @@
+"""ROS 2 for the nodes: rclpy where it is installed, Cyclone DDS on the same wire where it is not.
+
+Names and signatures are rclpy's (Jazzy), so that node code is the same on both. Messages come from
+`auras_ros.ros.msg`, services from `auras_ros.ros.srv`: all real, or all ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from .backend import BACKEND
+
+if TYPE_CHECKING:
+    from .dds import (
+        Clock,
+        ClockType,
+        Context,
+        DurabilityPolicy,
+        Duration,
+        ExternalShutdownException,
+        Future,
+        HistoryPolicy,
+        InvalidParameterTypeException,
+        InvalidParameterValueException,
+        JumpThreshold,
+        LivelinessPolicy,
+        LoggingSeverity,
+        Node,
+        Parameter,
+        ParameterAlreadyDeclaredException,
+        ParameterNotDeclaredException,
+        ParameterUninitializedException,
+        PublisherEventCallbacks,
+        QoSPolicyKind,
+        QoSProfile,
+        ReliabilityPolicy,
+        SignalHandlerOptions,
+        SingleThreadedExecutor,
+        SubscriptionEventCallbacks,
+        Time,
+        create_node,
+        get_default_context,
+        get_logger,
+        init,
+        ok,
+        qos_policy_name_from_kind,
+        qos_profile_sensor_data,
+        qos_profile_services_default,
+        qos_profile_system_default,
+        remove_ros_args,
+        shutdown,
+        spin,
+        spin_once,
+        spin_until_future_complete,
+        try_shutdown,
+    )
+
+# Where rclpy keeps each name; our layer has all of them in one module.
+_RCLPY = {
+    "rclpy": ("create_node", "init", "ok", "shutdown", "spin", "spin_once", "spin_until_future_complete",
+              "try_shutdown"),
+    "rclpy.clock": ("Clock", "ClockType", "JumpThreshold"),
+    "rclpy.context": ("Context",),
+    "rclpy.duration": ("Duration",),
+    "rclpy.event_handler": ("PublisherEventCallbacks", "SubscriptionEventCallbacks"),
+    "rclpy.exceptions": ("ParameterAlreadyDeclaredException", "ParameterNotDeclaredException",
+                         "ParameterUninitializedException", "InvalidParameterTypeException",
+                         "InvalidParameterValueException"),
+    "rclpy.executors": ("ExternalShutdownException", "SingleThreadedExecutor"),
+    "rclpy.logging": ("LoggingSeverity", "get_logger"),
+    "rclpy.node": ("Node",),
+    "rclpy.parameter": ("Parameter",),
+    "rclpy.qos": ("DurabilityPolicy", "HistoryPolicy", "LivelinessPolicy", "QoSPolicyKind", "QoSProfile",
+                  "ReliabilityPolicy", "qos_policy_name_from_kind", "qos_profile_sensor_data",
+                  "qos_profile_services_default", "qos_profile_system_default"),
+    "rclpy.signals": ("SignalHandlerOptions",),
+    "rclpy.task": ("Future",),
+    "rclpy.time": ("Time",),
+    "rclpy.utilities": ("get_default_context", "remove_ros_args"),
+}  # fmt: skip
+
+for _module, _names in _RCLPY.items():
+    _source = importlib.import_module(_module if BACKEND == "rclpy" else f"{__name__}.dds")
+    globals().update({_name: getattr(_source, _name) for _name in _names})
+
+__all__ = [
+    "BACKEND", "Clock", "ClockType", "Context", "Duration", "DurabilityPolicy", "ExternalShutdownException",
+    "Future", "HistoryPolicy", "InvalidParameterTypeException", "InvalidParameterValueException", "JumpThreshold",
+    "LivelinessPolicy", "LoggingSeverity", "Node", "Parameter", "ParameterAlreadyDeclaredException",
+    "ParameterNotDeclaredException", "ParameterUninitializedException", "PublisherEventCallbacks",
+    "QoSPolicyKind", "QoSProfile", "ReliabilityPolicy", "SignalHandlerOptions", "SingleThreadedExecutor",
+    "SubscriptionEventCallbacks", "Time", "create_node", "get_default_context", "get_logger", "init", "ok",
+    "qos_policy_name_from_kind", "qos_profile_sensor_data", "qos_profile_services_default",
+    "qos_profile_system_default", "remove_ros_args", "shutdown", "spin", "spin_once",
+    "spin_until_future_complete", "try_shutdown",
+]  # fmt: skip

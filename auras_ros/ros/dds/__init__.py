@@ -1,0 +1,48 @@
+"""An rclpy-shaped layer on Cyclone DDS that speaks the wire of ROS 2 Jazzy, for machines without ROS 2.
+
+The names are rclpy's. It holds the subset that the nodes use, and nothing that rclpy does not have under the
+same name; `auras_ros.ros` chooses between the two.
+"""
+
+from .arguments import UnknownROSArgsError, remove_ros_args
+from .clock import Clock, ClockChange, ClockType, Duration, JumpThreshold, Time, TimeJump
+from .context import Context, get_default_context, init, ok, shutdown, try_shutdown
+from .events import PublisherEventCallbacks, SubscriptionEventCallbacks
+from .executor import ExternalShutdownException, ShutdownException, SingleThreadedExecutor
+from .future import Future
+from .logger import LoggingSeverity, get_logger
+from .node import Node
+from .parameter import Parameter
+from .parameters import (
+    InvalidParameterTypeException,
+    InvalidParameterValueException,
+    ParameterAlreadyDeclaredException,
+    ParameterNotDeclaredException,
+    ParameterUninitializedException,
+)
+from .qos import (
+    DurabilityPolicy,
+    HistoryPolicy,
+    LivelinessPolicy,
+    QoSPolicyKind,
+    QoSProfile,
+    ReliabilityPolicy,
+    qos_policy_name_from_kind,
+    qos_profile_sensor_data,
+    qos_profile_services_default,
+    qos_profile_system_default,
+)
+from .signals import SignalHandlerOptions
+from .spinning import create_node, spin, spin_once, spin_until_future_complete
+
+__all__ = [
+    "Clock", "ClockChange", "ClockType", "Context", "Duration", "DurabilityPolicy", "ExternalShutdownException",
+    "Future", "HistoryPolicy", "InvalidParameterTypeException", "InvalidParameterValueException", "JumpThreshold",
+    "LivelinessPolicy", "LoggingSeverity", "Node", "Parameter", "ParameterAlreadyDeclaredException",
+    "ParameterNotDeclaredException", "ParameterUninitializedException", "PublisherEventCallbacks",
+    "QoSPolicyKind", "QoSProfile", "ReliabilityPolicy", "ShutdownException", "SignalHandlerOptions",
+    "SingleThreadedExecutor", "SubscriptionEventCallbacks", "Time", "TimeJump", "UnknownROSArgsError",
+    "create_node", "get_default_context", "get_logger", "init", "ok", "qos_policy_name_from_kind",
+    "qos_profile_sensor_data", "qos_profile_services_default", "qos_profile_system_default", "remove_ros_args",
+    "shutdown", "spin", "spin_once", "spin_until_future_complete", "try_shutdown",
+]  # fmt: skip

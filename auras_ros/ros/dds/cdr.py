@@ -1,0 +1,225 @@
+"""CDR (XCDR1, keyless, as rmw_cyclonedds writes it) from field descriptions, both ways.
+
+Large numeric arrays are neither copied when written (they become pieces of a gather write) nor when read
+(they are views on the payload). Every length is checked against what is left before anything is made of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .fields import DTYPES, Field, check_length, one_coercer
+
+HEADER = b"\x00\x01\x00\x00"
+GATHER_BYTES = 4096
+_FORMATS = {
+    "int8": "b", "uint8": "B", "char": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
+    "int64": "q", "uint64": "Q", "float32": "f", "float64": "d",
+}  # fmt: skip
+_COUNT = struct.Struct("<I")
+
+
+class CdrError(ValueError):
+    """A payload is not a CDR message of the expected type."""
+
+
+class Output:
+    """The payload being written: finished pieces and the small one that grows."""
+
+    __slots__ = ("base", "buffer", "pieces")
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(HEADER)
+        self.base = -len(HEADER)
+        self.pieces: list[Any] = []
+
+    def align(self, size: int) -> None:
+        pad = -(self.base + len(self.buffer)) & (size - 1)
+        if pad:
+            self.buffer += b"\0" * pad
+
+    def extend(self, values: Any) -> None:
+        """Append an array's bytes: in place where small, as its own piece of the gather write where large."""
+        view = memoryview(values).cast("B")
+        if view.nbytes < GATHER_BYTES:
+            self.buffer += view
+            return
+        self.pieces += (self.buffer, view)
+        self.base += len(self.buffer) + view.nbytes
+        self.buffer = bytearray()
+
+    def finish(self) -> list[Any]:
+        return [*self.pieces, self.buffer] if self.buffer else self.pieces
+
+
+Encode = Callable[[Output, Any], None]
+Decode = Callable[[memoryview, int], "tuple[Any, int]"]
+
+
+def _encode_number(base: str) -> Encode:
+    packer = struct.Struct("<" + _FORMATS[base])
+    pack, size = packer.pack, packer.size
+
+    def encode(out: Output, value: Any) -> None:
+        if size > 1:
+            out.align(size)
+        out.buffer += pack(value)
+
+    return encode
+
+
+def _encode_string(out: Output, value: str) -> None:
+    data = value.encode()
+    out.align(4)
+    out.buffer += _COUNT.pack(len(data) + 1)
+    out.buffer += data
+    out.buffer.append(0)
+
+
+def _encode_bool(out: Output, value: bool) -> None:
+    out.buffer.append(value)
+
+
+def _encode_byte(out: Output, value: bytes) -> None:
+    out.buffer += value
+
+
+def encoder(field: Field, owner: str, nested: Encode | None, nested_type: type | None) -> Encode:
+    """The function that appends one field's value; nested is the encoder of a message field."""
+    one = nested or {"string": _encode_string, "bool": _encode_bool, "byte": _encode_byte}.get(field.base)
+    one = one or _encode_number(field.base)
+    if field.kind == "one":
+        return one
+    counted, where = field.kind == "sequence", f"{owner}.{field.name}"
+    if field.numeric:
+        size = DTYPES[field.base].itemsize
+
+        def numbers(out: Output, values: Any) -> None:
+            if counted:
+                out.align(4)
+                out.buffer += _COUNT.pack(len(values))
+            if len(values):
+                out.align(size)
+                out.extend(values)
+
+        return numbers
+    single, check = one, one_coercer(field, where, nested_type)
+
+    def items(out: Output, values: Sequence[Any]) -> None:
+        if counted:
+            out.align(4)
+            out.buffer += _COUNT.pack(len(values))
+        for value in values:
+            single(out, check(value))
+        if not counted:
+            check_length(where, field, len(values))
+
+    return items
+
+
+def _decode_number(base: str, order: str) -> Decode:
+    unpacker = struct.Struct(order + _FORMATS[base])
+    unpack, size = unpacker.unpack_from, unpacker.size
+
+    def decode(view: memoryview, at: int) -> tuple[Any, int]:
+        at += -at & (size - 1)
+        return unpack(view, at)[0], at + size
+
+    return decode
+
+
+def _decode_string(order: str) -> Decode:
+    count = struct.Struct(order + "I").unpack_from
+
+    def decode(view: memoryview, at: int) -> tuple[str, int]:
+        at += -at & 3
+        length = count(view, at)[0]
+        end = at + 4 + length
+        if end > len(view):
+            raise CdrError(f"a string of {length} bytes where {len(view) - at - 4} are left")
+        if length == 0:
+            return "", end
+        if view[end - 1] != 0:
+            raise CdrError("a string without its closing NUL")
+        return str(view[at + 4 : end - 1], "utf-8"), end
+
+    return decode
+
+
+def _decode_bool(view: memoryview, at: int) -> tuple[bool, int]:
+    return view[at] != 0, at + 1
+
+
+def _decode_byte(view: memoryview, at: int) -> tuple[bytes, int]:
+    if at >= len(view):
+        raise CdrError("a byte is missing")
+    return bytes(view[at : at + 1]), at + 1
+
+
+def _decode_numbers(field: Field, order: str, count: Callable[[memoryview, int], tuple[int, int]]) -> Decode:
+    dtype = DTYPES[field.base].newbyteorder(order)
+    native, size, is_bool = DTYPES[field.base], dtype.itemsize, field.base == "bool"
+
+    def decode(view: memoryview, at: int) -> tuple[Any, int]:
+        length, at = count(view, at)
+        if length == 0:
+            return np.empty(0, native), at
+        at += -at & (size - 1)
+        if length * size > len(view) - at:
+            raise CdrError(f"{field.name}: {length} values where {max(0, len(view) - at)} bytes are left")
+        if is_bool:
+            return np.frombuffer(view, np.uint8, length, at) != 0, at + length
+        values = np.frombuffer(view, dtype, length, at)
+        return values if dtype == native else values.astype(native), at + length * size
+
+    return decode
+
+
+def decoder(field: Field, order: str, nested: Decode | None) -> Decode:
+    """The function that reads one field at an offset and returns (value, next offset); order '<' or '>'."""
+    unpack_count = struct.Struct(order + "I").unpack_from
+
+    def count(view: memoryview, at: int) -> tuple[int, int]:
+        if field.kind == "array":
+            return field.length, at
+        at += -at & 3
+        # A bound is not enforced here: rclpy sends and takes more than it, and a peer must still be understood.
+        return unpack_count(view, at)[0], at + 4
+
+    if field.kind != "one" and field.numeric:
+        return _decode_numbers(field, order, count)
+    one = nested
+    if one is None:
+        one = {"string": _decode_string(order), "bool": _decode_bool, "byte": _decode_byte}.get(field.base)
+    single = one or _decode_number(field.base, order)
+    if field.kind == "one":
+        return single
+
+    def items(view: memoryview, at: int) -> tuple[list[Any], int]:
+        length, at = count(view, at)
+        # Every item takes at least one byte, so a length beyond that is a lie and must not cost memory.
+        if length > len(view) - at:
+            raise CdrError(f"{field.name}: {length} items where {len(view) - at} bytes are left")
+        values = []
+        for _ in range(length):
+            value, at = single(view, at)
+            values.append(value)
+        return values, at
+
+    return items
+
+
+def byte_order(payload: memoryview) -> str:
+    """'<' or '>' by the encapsulation header; CdrError for any other encoding than plain CDR."""
+    if len(payload) < len(HEADER):
+        raise CdrError(f"{len(payload)} bytes, too short for the encapsulation header")
+    kind = bytes(payload[:2])
+    if kind == b"\x00\x01":
+        return "<"
+    if kind == b"\x00\x00":
+        return ">"
+    raise CdrError(f"encapsulation {kind.hex()} is not plain CDR")

@@ -1,0 +1,190 @@
+"""What a process has of ROS: contexts with arguments, a participant and an end; init, ok and shutdown.
+
+A signal only marks a context as ended and wakes its executors; entities are deleted by shutdown, by
+destroy_node, or when the interpreter exits.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from . import discovery
+from .arguments import Arguments, parse
+from .graph import Graph
+from .logger import set_logger_level
+from .participant import Participant
+from .signals import SignalHandlerOptions, SignalHandlers
+
+if TYPE_CHECKING:
+    from .executor import SingleThreadedExecutor
+
+
+class NotInitializedException(RuntimeError):
+    """init() has not been called on the context, or it is shut down."""
+
+
+class Context:
+    """One initialised use of ROS: its arguments, one participant made when first needed, its executors."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._valid = False
+        self._initialized = False
+        self._participant: Participant | None = None
+        self._graph: Graph | None = None
+        self._callbacks: list[Callable[[], None]] = []
+        self.executors: weakref.WeakSet[SingleThreadedExecutor] = weakref.WeakSet()
+        self.arguments = Arguments()
+        self.domain_id = 0
+
+    def init(self, args: Sequence[str] | None = None, *, domain_id: int | None = None) -> None:
+        """Read arguments (sys.argv where None) and environment. RuntimeError where already initialised."""
+        with self._lock:
+            if self._valid:
+                raise RuntimeError("Context.init() must only be called once")
+            self._close()
+            self.arguments = parse(sys.argv if args is None else args)
+            self.domain_id = discovery.domain_id() if domain_id is None else domain_id
+            for name, level in self.arguments.log_levels:
+                set_logger_level(name, level)
+            self._valid = self._initialized = True
+            _contexts.add(self)
+
+    def ok(self) -> bool:
+        """True between init and shutdown (or a signal)."""
+        return self._valid
+
+    @property
+    def participant(self) -> Participant:
+        with self._lock:
+            if not self._valid:
+                raise NotInitializedException("rclpy.init() has not been called, or the context is shut down")
+            if self._participant is None:
+                self._participant = Participant(self.domain_id)
+                self._graph = Graph(self._participant)
+            return self._participant
+
+    @property
+    def graph(self) -> Graph:
+        """Who is there: this participant's nodes, announced, and those that others announce."""
+        with self._lock:
+            _ = self.participant
+            assert self._graph is not None
+            return self._graph
+
+    def on_shutdown(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    def invalidate(self) -> None:
+        """End the context without deleting anything; safe in a signal handler."""
+        self._valid = False
+        self.wake()
+
+    def wake(self) -> None:
+        """Make executors that wait look again."""
+        for executor in list(self.executors):
+            executor.wake()
+
+    def shutdown(self) -> None:
+        """End the context and delete its entities. RuntimeError where it has ended already (as rclpy)."""
+        if not self.try_shutdown():
+            raise RuntimeError("the context is already shut down, or was never initialised")
+
+    def try_shutdown(self) -> bool:
+        """As shutdown, but False instead of an error; deletes entities that a signal left."""
+        with self._lock:
+            was_valid = self._valid
+            self.invalidate()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+        self._close()
+        return was_valid
+
+    def _close(self) -> None:
+        with self._lock:
+            participant, self._participant, self._graph = self._participant, None, None
+        if participant is not None:
+            participant.close()
+        _contexts.discard(self)
+
+
+_contexts: set[Context] = set()
+_default = Context()
+
+
+def get_default_context() -> Context:
+    return _default
+
+
+def _invalidate_all() -> None:
+    for context in list(_contexts):
+        context.invalidate()
+
+
+def _wake_all() -> None:
+    for context in list(_contexts):
+        context.wake()
+
+
+_signals = SignalHandlers(_invalidate_all, _wake_all)
+
+
+@atexit.register
+def _close_all() -> None:
+    for context in list(_contexts):
+        context.try_shutdown()
+
+
+class InitContextManager:
+    """What init returns: usable in a with-statement, which shuts down at its end."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def __enter__(self) -> Context:
+        return self.context
+
+    def __exit__(self, *_: object) -> None:
+        try_shutdown(context=self.context)
+
+
+def init(
+    *,
+    args: Sequence[str] | None = None,
+    context: Context | None = None,
+    domain_id: int | None = None,
+    signal_handler_options: SignalHandlerOptions | None = None,
+) -> InitContextManager:
+    """Begin to use ROS. Signal handlers are installed for the default context unless told otherwise."""
+    chosen = context or _default
+    chosen.init(args, domain_id=domain_id)
+    if signal_handler_options is None:
+        default = SignalHandlerOptions.ALL if context is None else SignalHandlerOptions.NO
+        signal_handler_options = default
+    _signals.install(signal_handler_options)
+    return InitContextManager(chosen)
+
+
+def ok(*, context: Context | None = None) -> bool:
+    """True while the context is usable."""
+    return (context or _default).ok()
+
+
+def shutdown(*, context: Context | None = None, uninstall_handlers: bool | None = None) -> None:
+    """End the context; RuntimeError where it has ended already."""
+    (context or _default).shutdown()
+    if uninstall_handlers or (uninstall_handlers is None and context in (None, _default)):
+        _signals.uninstall()
+
+
+def try_shutdown(*, context: Context | None = None, uninstall_handlers: bool | None = None) -> None:
+    """End the context where it has not ended; never an error."""
+    (context or _default).try_shutdown()
+    if uninstall_handlers or (uninstall_handlers is None and context in (None, _default)):
+        _signals.uninstall()

@@ -1,0 +1,157 @@
+"""Writers and readers of CDR payloads: a gather write, and a take without a copy for large samples.
+
+They carry bytes and never look into them. A lock per endpoint lets any thread publish while another shuts
+down; libddsc releases the GIL in both directions.
+"""
+
+from __future__ import annotations
+
+import ctypes as ct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import library as dds
+from . import typehash
+from .participant import Participant, guid
+from .qos import QoSProfile, dds_qos
+
+_DATA = 2  # SDK_DATA: the serialised data, not only its key
+_ANY_STATE = 0x7F
+_PADDING = np.zeros(4, np.uint8)
+# libddsc recycles samples up to 16 kB in a pool that ends with the domain; those are copied out at once.
+# Larger ones are plain memory, which may outlive the domain.
+_COPY_BELOW_BYTES = 32 * 1024
+
+
+@dataclass(frozen=True)
+class Received:
+    """One payload: read-only bytes, the writer's local handle and its source time."""
+
+    payload: memoryview
+    publication_handle: int
+    source_stamp_ns: int
+
+
+class _Loan:
+    """Keeps one sample of libddsc's alive for as long as an array views its memory."""
+
+    __slots__ = ("__array_interface__", "_sample")
+
+    def __init__(self, sample: int, address: int, size: int) -> None:
+        self._sample = sample
+        self.__array_interface__ = {"data": (address, True), "shape": (size,), "typestr": "|u1", "version": 3}
+
+    def __del__(self, unref: Callable[[int], None] = dds.serdata_unref) -> None:
+        unref(self._sample)
+
+
+class _Endpoint:
+    """What writer and reader share: an entity, its lock, its end."""
+
+    def __init__(self, participant: Participant, topic: str, ros_type: str) -> None:
+        self.participant, self.topic, self.ros_type = participant, topic, ros_type
+        self.lock = threading.Lock()
+        self.closed = False
+        self.ref = 0
+        self.gid = b""
+
+    def _adopt(self, ref: int, what: str) -> None:
+        self.ref = dds.check(ref, f"{what} on {self.topic} of {self.ros_type}")
+        self.gid = guid(self.ref)
+        self.participant.register(self)
+
+    def close(self) -> None:
+        """Delete the entity; waits for a write or take under way, and a second call does nothing."""
+        with self.lock:
+            if not self.closed:
+                self.closed = True
+                dds.delete(self.ref)
+
+
+class Writer(_Endpoint):
+    """Writes CDR payloads on one topic; `extra_user_data` goes before the type hash (services put an id there)."""
+
+    def __init__(
+        self, participant: Participant, topic: str, ros_type: str, profile: QoSProfile, extra_user_data: bytes = b""
+    ) -> None:
+        super().__init__(participant, topic, ros_type)
+        with dds_qos(profile, extra_user_data + typehash.user_data(ros_type)) as qos:
+            entity = participant.topic(topic, ros_type)
+            self._adopt(dds.create_writer(participant.publisher, entity, qos, None), "writer")
+        sertype = dds.pointer_slot()
+        dds.check(dds.get_entity_sertype(self.ref, ct.byref(sertype)), f"writer on {topic}")
+        self._sertype = sertype
+
+    def write(self, pieces: Sequence[Any]) -> None:
+        """Publish one payload given in pieces (C-contiguous buffers): gathered by libddsc, padded to four bytes.
+
+        Raises DdsError where the writer is closed or libddsc refuses the payload.
+        """
+        arrays = [np.frombuffer(piece, np.uint8) for piece in pieces]
+        total = sum(array.size for array in arrays)
+        if pad := -total & 3:
+            arrays.append(_PADDING[:pad])
+            total += pad
+        vector = (dds.Iov * len(arrays))(*[(a.__array_interface__["data"][0], a.size) for a in arrays])
+        with self.lock:
+            if self.closed:
+                raise dds.DdsError(f"publish on {self.topic}: the publisher or its context is shut down")
+            sample = dds.serdata_from_iov(self._sertype, _DATA, len(arrays), vector, total)
+            if not sample:
+                raise dds.DdsError(f"publish on {self.topic}: a payload of {total} bytes was refused")
+            dds.check(dds.writecdr(self.ref, sample), f"publish on {self.topic}")
+
+    def matched_count(self) -> int:
+        """How many readers this writer reaches now."""
+        return 0 if self.closed else max(0, int(dds.get_matched_subscriptions(self.ref, None, 0)))
+
+
+class Reader(_Endpoint):
+    """Takes CDR payloads from one topic; `condition` is what a waitset watches for data."""
+
+    def __init__(
+        self,
+        participant: Participant,
+        topic: str,
+        ros_type: str,
+        profile: QoSProfile,
+        extra_user_data: bytes = b"",
+        *,
+        ignore_own_participant: bool = False,
+    ) -> None:
+        super().__init__(participant, topic, ros_type)
+        data = extra_user_data + typehash.user_data(ros_type)
+        with dds_qos(profile, data, ignore_own_participant=ignore_own_participant) as qos:
+            entity = participant.topic(topic, ros_type)
+            self._adopt(dds.create_reader(participant.subscriber, entity, qos, None), "reader")
+        self.condition = dds.check(dds.create_readcondition(self.ref, _ANY_STATE), f"reader on {topic}")
+        self._slot, self._info = (ct.c_void_p * 1)(), (dds.SampleInfo * 1)()
+
+    def take(self) -> Received | None:
+        """The next payload, or None where there is none (or the reader is closed)."""
+        with self.lock:
+            while not self.closed and dds.takecdr(self.ref, self._slot, 1, self._info, _ANY_STATE) > 0:
+                sample, info = self._slot[0], self._info[0]
+                if not info.valid_data:  # a writer went away: no payload
+                    dds.serdata_unref(sample)
+                    continue
+                return Received(_payload(sample), info.publication_handle, info.source_timestamp)
+        return None
+
+    def matched_count(self) -> int:
+        """How many writers reach this reader now."""
+        return 0 if self.closed else max(0, int(dds.get_matched_publications(self.ref, None, 0)))
+
+
+def _payload(sample: int) -> memoryview:
+    vector, size = dds.Iov(), dds.serdata_size(sample)
+    dds.serdata_unref(dds.serdata_to_ref(sample, 0, size, ct.byref(vector)))  # takeCDR's own reference remains
+    if size < _COPY_BELOW_BYTES:
+        data = ct.string_at(vector.base, size)
+        dds.serdata_unref(sample)
+        return memoryview(data)
+    return memoryview(np.asarray(_Loan(sample, vector.base, size)))  # type: ignore[arg-type]

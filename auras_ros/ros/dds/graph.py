@@ -1,0 +1,194 @@
+"""The ROS graph: the nodes of this participant, announced on ros_discovery_info, and everyone else's.
+
+The whole list is published again at each change, as rmw does. Endpoints of topics come from DDS's own
+built-in topics. Nothing here calls a user's callback.
+"""
+
+from __future__ import annotations
+
+import ctypes as ct
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from . import library as dds
+from . import names
+from .cdr import CdrError
+from .endpoint import Reader, Writer
+from .messages import deserialize, message_type, serialize
+from .participant import Participant
+from .qos import DurabilityPolicy, HistoryPolicy, QoSProfile
+
+_INFO = "rmw_dds_common/msg/ParticipantEntitiesInfo"
+_TOPIC = "ros_discovery_info"
+_WRITER_QOS = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+_READER_QOS = QoSProfile(history=HistoryPolicy.KEEP_ALL, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+_ALIVE = 0x10 | 0x0F  # alive instances, whatever their sample and view state
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class TopicEndpointInfo:
+    """One publisher or subscription of a topic; node name and namespace are empty until its node is known."""
+
+    node_name: str
+    node_namespace: str
+    topic_type: str
+    endpoint_gid: bytes
+
+
+class Graph:
+    """Local nodes and their endpoints, remote ones as far as they are known; safe from any thread."""
+
+    def __init__(self, participant: Participant) -> None:
+        self._participant = participant
+        self._lock = threading.RLock()
+        self._local: dict[tuple[str, str], Counter[tuple[str, bytes]]] = {}
+        self._remote: dict[bytes, Any] = {}
+        self._writer = Writer(participant, _TOPIC, _INFO, _WRITER_QOS)
+        self._reader = Reader(participant, _TOPIC, _INFO, _READER_QOS, ignore_own_participant=True)
+        self._builtin: dict[int, int] = {}
+        self.entity = self._reader.condition
+        self.ignored_count = 0
+
+    @property
+    def closed(self) -> bool:
+        return self._reader.closed
+
+    def add_node(self, namespace: str, name: str) -> bool:
+        """Announce a node; False where this participant already has one of that name."""
+        with self._lock:
+            existed = (namespace, name) in self._local
+            self._local.setdefault((namespace, name), Counter())
+            self._announce()
+            return not existed
+
+    def remove_node(self, namespace: str, name: str) -> None:
+        with self._lock:
+            self._local.pop((namespace, name), None)
+            self._announce()
+
+    def set_endpoints(self, namespace: str, name: str, readers: Iterable[bytes], writers: Iterable[bytes]) -> None:
+        """Announce which readers and writers a node has now, by gid."""
+        with self._lock:
+            kept = Counter([("r", gid) for gid in readers] + [("w", gid) for gid in writers])
+            self._local[namespace, name] = kept
+            self._announce()
+
+    def _announce(self) -> None:
+        if self._participant.closed:
+            return
+        gid_type, node_type = message_type("rmw_dds_common/msg/Gid"), message_type("rmw_dds_common/msg/NodeEntitiesInfo")
+        nodes = [
+            node_type(
+                node_namespace=namespace,
+                node_name=name,
+                reader_gid_seq=[gid_type(data=gid) for kind, gid in gids if kind == "r"],
+                writer_gid_seq=[gid_type(data=gid) for kind, gid in gids if kind == "w"],
+            )
+            for (namespace, name), gids in self._local.items()
+        ]
+        info = message_type(_INFO)(gid=gid_type(data=self._participant.gid), node_entities_info_seq=nodes)
+        self._writer.write(serialize(info))
+
+    def execute(self) -> None:
+        """Take one announcement of another participant (the executor calls this when there is one)."""
+        with self._lock:
+            self._take()
+
+    def _take(self) -> bool:
+        received = self._reader.take()
+        if received is None:
+            return False
+        try:
+            info = deserialize(received.payload, _INFO)
+        except CdrError:
+            self.ignored_count += 1
+        else:
+            self._remote[bytes(info.gid.data)] = info
+        return True
+
+    def _refresh(self) -> None:
+        while self._take():
+            pass
+        alive = {participant for _, participant, _, _ in self._endpoints(dds.BUILTIN_PUBLICATION)}
+        for gid in [gid for gid in self._remote if gid not in alive]:
+            del self._remote[gid]
+
+    def nodes(self) -> list[tuple[str, str]]:
+        """(name, namespace) of every known node, this participant's first."""
+        with self._lock:
+            self._refresh()
+            remote = [(node.node_name, node.node_namespace)
+                      for info in self._remote.values() for node in info.node_entities_info_seq]  # fmt: skip
+            return [(name, namespace) for namespace, name in self._local] + remote
+
+    def _owners(self) -> dict[bytes, tuple[str, str]]:
+        owners = {gid: (name, namespace)
+                  for (namespace, name), gids in self._local.items() for _, gid in gids}  # fmt: skip
+        for info in self._remote.values():
+            for node in info.node_entities_info_seq:
+                for gid in (*node.reader_gid_seq, *node.writer_gid_seq):
+                    owners[bytes(gid.data)] = (node.node_name, node.node_namespace)
+        return owners
+
+    def endpoints_of(self, topic: str, *, publishers: bool) -> list[TopicEndpointInfo]:
+        """The publishers or subscriptions of an absolute topic name, in this process and elsewhere."""
+        with self._lock:
+            self._refresh()
+            owners, wanted = self._owners(), names.dds_topic(topic)
+            kind = dds.BUILTIN_PUBLICATION if publishers else dds.BUILTIN_SUBSCRIPTION
+            return [
+                TopicEndpointInfo(*owners.get(gid, ("", "")), _ros_type(type_name), gid)
+                for gid, _, name, type_name in self._endpoints(kind)
+                if name == wanted
+            ]
+
+    def topics(self) -> dict[str, set[str]]:
+        """Absolute topic names and their ROS types."""
+        found: dict[str, set[str]] = {}
+        with self._lock:
+            for kind in (dds.BUILTIN_PUBLICATION, dds.BUILTIN_SUBSCRIPTION):
+                for _, _, name, type_name in self._endpoints(kind):
+                    if name.startswith("rt/"):
+                        found.setdefault(name[2:], set()).add(_ros_type(type_name))
+        return found
+
+    def _endpoints(self, kind: int) -> list[tuple[bytes, bytes, str, str]]:
+        """(gid, participant gid, DDS topic, DDS type) of every live endpoint of one kind."""
+        if self._participant.closed:
+            return []
+        if kind not in self._builtin:
+            reader = dds.create_reader(self._participant.ref, kind, None, None)
+            self._builtin[kind] = dds.check(reader, "built-in topic reader")
+        reader, found = self._builtin[kind], []
+        room = _BATCH
+        while True:
+            samples, infos = (ct.c_void_p * room)(), (dds.SampleInfo * room)()
+            count = dds.check(dds.read(reader, samples, infos, room, _ALIVE), "built-in topic")
+            try:
+                if count < room:
+                    for address, info in zip(samples[:count], infos, strict=False):
+                        if info.valid_data:
+                            found.append(_describe(dds.Endpoint.from_address(address)))
+                    return found
+            finally:
+                if count > 0:
+                    dds.return_loan(reader, samples, count)
+            room *= 4
+
+
+def _describe(endpoint: dds.Endpoint) -> tuple[bytes, bytes, str, str]:
+    topic = (endpoint.topic_name or b"").decode("utf-8", "replace")
+    type_name = (endpoint.type_name or b"").decode("utf-8", "replace")
+    return bytes(endpoint.key), bytes(endpoint.participant_key), topic, type_name
+
+
+def _ros_type(dds_type: str) -> str:
+    """'sensor_msgs::msg::dds_::Image_' → 'sensor_msgs/msg/Image'; anything else unchanged."""
+    parts = dds_type.split("::")
+    if len(parts) == 4 and parts[2] == "dds_" and parts[3].endswith("_"):
+        return f"{parts[0]}/{parts[1]}/{parts[3][:-1]}"
+    return dds_type

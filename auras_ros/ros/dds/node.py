@@ -1,0 +1,261 @@
+"""The node: names, publishers, subscriptions, services, clients, timers and parameters, as rclpy's Node.
+
+It creates things and looks after their end; the executor runs them. No parameter services, no /rosout, no
+lifecycle yet: they are built from these parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import names
+from .arguments import Arguments, parse
+from .clock import Clock, ClockType
+from .context import Context, get_default_context
+from .events import PublisherEventCallbacks, SubscriptionEventCallbacks
+from .graph import TopicEndpointInfo
+from .guard import GuardCondition
+from .logger import RcutilsLogger
+from .node_parameters import NodeParameters
+from .parameter import Parameter
+from .parameters import ParameterStore, as_overrides
+from .params_file import overrides_for
+from .pubsub import Publisher, Subscription
+from .qos import QoSProfile, qos_profile_services_default
+from .service import Client, Service
+from .timer import Timer
+from .timesource import TimeSource
+
+if TYPE_CHECKING:
+    from .executor import SingleThreadedExecutor, Waitable
+
+
+class Node(NodeParameters):
+    """One node of the ROS graph. Entities may be created and destroyed from any thread."""
+
+    def __init__(
+        self,
+        node_name: str,
+        *,
+        context: Context | None = None,
+        cli_args: Sequence[str] | None = None,
+        namespace: str | None = None,
+        use_global_arguments: bool = True,
+        parameter_overrides: list[Parameter] | None = None,
+        allow_undeclared_parameters: bool = False,
+        automatically_declare_parameters_from_overrides: bool = False,
+    ) -> None:
+        self.context = context or get_default_context()
+        participant = self.context.participant
+        arguments = _arguments(self.context, cli_args, use_global_arguments)
+        self._remaps = arguments.remaps
+        name, space = names.remap_node(node_name, names.normalize_namespace(namespace), self._remaps)
+        self._name, self._namespace = names.check_node_name(name), names.normalize_namespace(space)
+        self._logger = RcutilsLogger(self.get_fully_qualified_name().strip("/").replace("/", "."))
+        self._participant = participant
+        self.executor: SingleThreadedExecutor | None = None
+        self._publishers: list[Publisher] = []
+        self._subscriptions: list[Subscription] = []
+        self._services: list[Service] = []
+        self._clients: list[Client] = []
+        self._guards: list[GuardCondition] = []
+        self._timers: list[Timer] = []
+        self._destroyed = False
+        self._clock = Clock(clock_type=ClockType.ROS_TIME)
+        overrides = overrides_for(arguments.parameters, self.get_fully_qualified_name())
+        overrides |= as_overrides(parameter_overrides)
+        self._parameters = ParameterStore(overrides, allow_undeclared=allow_undeclared_parameters)
+        if not self.context.graph.add_node(self._namespace, self._name):
+            self._logger.warning(f"this process already has a node {self.get_fully_qualified_name()}")
+        self._time_source = TimeSource(self, self._clock)
+        if automatically_declare_parameters_from_overrides:
+            for parameter in overrides:
+                if not self.has_parameter(parameter):
+                    self.declare_parameter(parameter, overrides[parameter])
+
+    def get_name(self) -> str:
+        return self._name
+
+    def get_namespace(self) -> str:
+        return self._namespace
+
+    def get_fully_qualified_name(self) -> str:
+        return names.fully_qualified(self._namespace, self._name)
+
+    def get_logger(self) -> RcutilsLogger:
+        return self._logger
+
+    def get_clock(self) -> Clock:
+        """The node's ROS clock: system time, or /clock while `use_sim_time` is true."""
+        return self._clock
+
+    @property
+    def publishers(self) -> Iterator[Publisher]:
+        yield from self._publishers
+
+    @property
+    def subscriptions(self) -> Iterator[Subscription]:
+        yield from self._subscriptions
+
+    @property
+    def timers(self) -> Iterator[Timer]:
+        yield from list(self._timers)
+
+    def waitables(self) -> Iterator[Waitable]:
+        """What an executor has to watch for this node."""
+        yield from list(self._subscriptions)
+        yield from list(self._services)
+        yield from list(self._clients)
+        yield from list(self._guards)
+        for endpoint in [*self._publishers, *self._subscriptions]:
+            if endpoint.events.wanted:
+                yield endpoint.events
+
+    def resolve_topic_name(self, topic: str, *, only_expand: bool = False) -> str:
+        """The absolute name of a topic after expansion and (unless only_expand) remapping."""
+        return self._resolve(topic, "topic", only_expand)
+
+    def resolve_service_name(self, service: str, *, only_expand: bool = False) -> str:
+        return self._resolve(service, "service", only_expand)
+
+    def _resolve(self, name: str, what: str, only_expand: bool) -> str:
+        absolute = names.expand(name, self._namespace, self._name, what)
+        return absolute if only_expand else names.remap(absolute, self._remaps, self._namespace, self._name, what)
+
+    def create_publisher(
+        self, msg_type: Any, topic: str, qos_profile: QoSProfile | int, *, callback_group: object = None,
+        event_callbacks: PublisherEventCallbacks | None = None,
+    ) -> Publisher:  # fmt: skip
+        """A publisher of `msg_type` on a relative, private (~/…) or absolute topic."""
+        made = Publisher(
+            self._participant, msg_type, self.resolve_topic_name(topic), QoSProfile.coerce(qos_profile),
+            event_callbacks or PublisherEventCallbacks(), self._logger,
+        )  # fmt: skip
+        return self._added(made, self._publishers)
+
+    def create_subscription(
+        self, msg_type: Any, topic: str, callback: Callable[[Any], object], qos_profile: QoSProfile | int, *,
+        callback_group: object = None, event_callbacks: SubscriptionEventCallbacks | None = None,
+    ) -> Subscription:  # fmt: skip
+        """Call `callback(message)` for what is published on a topic."""
+        made = Subscription(
+            self._participant, msg_type, self.resolve_topic_name(topic), callback, QoSProfile.coerce(qos_profile),
+            event_callbacks or SubscriptionEventCallbacks(), self._logger,
+        )  # fmt: skip
+        return self._added(made, self._subscriptions)
+
+    def create_service(
+        self, srv_type: Any, srv_name: str, callback: Callable[[Any, Any], Any], *,
+        qos_profile: QoSProfile = qos_profile_services_default, callback_group: object = None,
+    ) -> Service:  # fmt: skip
+        """Answer requests with `callback(request, response) -> response`."""
+        name = self.resolve_service_name(srv_name)
+        made = Service(self._participant, srv_type, name, callback, qos_profile, self._logger)
+        return self._added(made, self._services)
+
+    def create_client(
+        self, srv_type: Any, srv_name: str, *, qos_profile: QoSProfile = qos_profile_services_default,
+        callback_group: object = None,
+    ) -> Client:  # fmt: skip
+        """A client of a service."""
+        name = self.resolve_service_name(srv_name)
+        return self._added(Client(self._participant, srv_type, name, qos_profile, self._logger), self._clients)
+
+    def create_timer(
+        self, timer_period_sec: float, callback: Callable[[], object], callback_group: object = None,
+        clock: Clock | None = None, autostart: bool = True,
+    ) -> Timer:  # fmt: skip
+        """Call `callback()` every timer_period_sec of `clock` (the node's own unless given)."""
+        made = Timer(callback, int(timer_period_sec * 1e9), clock or self._clock)
+        if not autostart:
+            made.cancel()
+        return self._added(made, self._timers)
+
+    def create_guard_condition(self, callback: Callable[[], object], callback_group: object = None) -> GuardCondition:
+        """Something that any thread can `trigger()` to have `callback()` run by the executor."""
+        return self._added(GuardCondition(self._participant, callback), self._guards)
+
+    def _added(self, made: Any, where: list[Any]) -> Any:
+        where.append(made)
+        self._changed(announce=not isinstance(made, (Timer, GuardCondition)))
+        return made
+
+    def _changed(self, *, announce: bool) -> None:
+        if announce and self.context.ok() and not self._destroyed:
+            pairs = [*self._services, *self._clients]
+            readers = [s.endpoint.gid for s in self._subscriptions] + [pair.reader.gid for pair in pairs]
+            writers = [p.endpoint.gid for p in self._publishers] + [pair.writer.gid for pair in pairs]
+            self.context.graph.set_endpoints(self._namespace, self._name, readers, writers)
+        if self.executor is not None:
+            self.executor.refresh()
+
+    def _destroy(self, what: Any, where: list[Any]) -> bool:
+        if what not in where:
+            return False
+        where.remove(what)
+        what.close()
+        self._changed(announce=not isinstance(what, (Timer, GuardCondition)))
+        return True
+
+    def destroy_publisher(self, publisher: Publisher) -> bool:
+        return self._destroy(publisher, self._publishers)
+
+    def destroy_subscription(self, subscription: Subscription) -> bool:
+        return self._destroy(subscription, self._subscriptions)
+
+    def destroy_service(self, service: Service) -> bool:
+        return self._destroy(service, self._services)
+
+    def destroy_client(self, client: Client) -> bool:
+        return self._destroy(client, self._clients)
+
+    def destroy_timer(self, timer: Timer) -> bool:
+        return self._destroy(timer, self._timers)
+
+    def destroy_guard_condition(self, guard: GuardCondition) -> bool:
+        return self._destroy(guard, self._guards)
+
+    def destroy_node(self) -> None:
+        """End the node and everything it created; a second call does nothing."""
+        if self._destroyed:
+            return
+        self._destroyed = True
+        if self.executor is not None:
+            self.executor.remove_node(self)
+        for where in (self._timers, self._guards, self._services, self._clients, self._subscriptions, self._publishers):
+            for made in list(where):
+                made.close()
+            where.clear()
+        if self.context.ok():
+            self.context.graph.remove_node(self._namespace, self._name)
+
+    def count_publishers(self, topic_name: str) -> int:
+        """How many publishers a topic has, in all processes."""
+        return len(self.get_publishers_info_by_topic(topic_name))
+
+    def count_subscribers(self, topic_name: str) -> int:
+        return len(self.get_subscriptions_info_by_topic(topic_name))
+
+    def get_publishers_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[TopicEndpointInfo]:
+        """The publishers of a topic with their nodes, in all processes."""
+        return self.context.graph.endpoints_of(self.resolve_topic_name(topic_name), publishers=True)
+
+    def get_subscriptions_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[TopicEndpointInfo]:
+        return self.context.graph.endpoints_of(self.resolve_topic_name(topic_name), publishers=False)
+
+    def get_node_names_and_namespaces(self) -> list[tuple[str, str]]:
+        return self.context.graph.nodes()
+
+    def get_node_names(self) -> list[str]:
+        return [name for name, _ in self.context.graph.nodes()]
+
+    def get_topic_names_and_types(self, no_demangle: bool = False) -> list[tuple[str, list[str]]]:
+        return sorted((name, sorted(kinds)) for name, kinds in self.context.graph.topics().items())
+
+
+def _arguments(context: Context, cli_args: Sequence[str] | None, use_global: bool) -> Arguments:
+    """A node's own arguments first: the first remap rule wins; for parameters the last, so there they go last."""
+    own = parse(["--ros-args", *cli_args] if cli_args and "--ros-args" not in cli_args else cli_args or [])
+    shared = context.arguments if use_global else Arguments()
+    return Arguments(own.remaps + shared.remaps, shared.parameters + own.parameters)

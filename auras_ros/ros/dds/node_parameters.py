@@ -1,0 +1,79 @@
+"""The parameter methods of a node, as rclpy names them; `ParameterStore` does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .parameter import Parameter
+from .parameters import ParameterNotDeclaredException, ParameterStore
+
+SetCallback = Callable[[list[Parameter]], Any]
+
+
+class NodeParameters:
+    """Mixed into Node; needs `_parameters`."""
+
+    _parameters: ParameterStore
+
+    def declare_parameter(
+        self, name: str, value: Any = None, descriptor: Any = None, ignore_override: bool = False
+    ) -> Parameter:
+        """Declare one parameter with a default, or with a Parameter.Type and no default.
+
+        Raises ParameterAlreadyDeclaredException, InvalidParameterTypeException (an override of another type)
+        or InvalidParameterValueException (out of range, or refused by a callback).
+        """
+        return self._parameters.declare(name, value, descriptor, ignore_override)
+
+    def declare_parameters(self, namespace: str, parameters: Sequence[tuple[Any, ...]]) -> list[Parameter]:
+        """Declare (name, default[, descriptor]) tuples under a prefix."""
+        prefix = f"{namespace}." if namespace else ""
+        return [self.declare_parameter(prefix + name, *rest) for name, *rest in parameters]
+
+    def undeclare_parameter(self, name: str) -> None:
+        self._parameters.undeclare(name)
+
+    def has_parameter(self, name: str) -> bool:
+        return self._parameters.has(name)
+
+    def get_parameter(self, name: str) -> Parameter:
+        """The parameter; ParameterNotDeclaredException or ParameterUninitializedException where there is none."""
+        return self._parameters.get(name)
+
+    def get_parameters(self, names: Sequence[str]) -> list[Parameter]:
+        return [self.get_parameter(name) for name in names]
+
+    def get_parameter_or(self, name: str, alternative_value: Parameter | None = None) -> Parameter:
+        """The parameter, or the alternative where it is not declared."""
+        if self.has_parameter(name):
+            return self.get_parameter(name)
+        return alternative_value if alternative_value is not None else Parameter(name)
+
+    def get_parameters_by_prefix(self, prefix: str) -> dict[str, Parameter]:
+        """The declared parameters under `prefix.`, by the rest of their names; all for an empty prefix."""
+        start = f"{prefix}." if prefix else ""
+        return {name[len(start) :]: self.get_parameter(name)
+                for name in self._parameters.names() if name.startswith(start)}  # fmt: skip
+
+    def describe_parameter(self, name: str) -> Any:
+        """The rcl_interfaces/ParameterDescriptor."""
+        return self._parameters.describe(name)
+
+    def set_parameters(self, parameter_list: Sequence[Parameter]) -> list[Any]:
+        """Set one after another; a SetParametersResult each. A refused one keeps its old value."""
+        for parameter in parameter_list:
+            if not self._parameters.settable(parameter.name):
+                raise ParameterNotDeclaredException(f"parameter {parameter.name} is not declared")
+        return [self._parameters.set_atomically([parameter]) for parameter in parameter_list]
+
+    def set_parameters_atomically(self, parameter_list: Sequence[Parameter]) -> Any:
+        """Set all or none; one SetParametersResult."""
+        return self._parameters.set_atomically(parameter_list)
+
+    def add_on_set_parameters_callback(self, callback: SetCallback) -> None:
+        """Have `callback(parameters) -> SetParametersResult` agree before a set; the newest is asked first."""
+        self._parameters.add_callback(callback)
+
+    def remove_on_set_parameters_callback(self, callback: SetCallback) -> None:
+        self._parameters.remove_callback(callback)

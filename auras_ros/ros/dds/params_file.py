@@ -1,0 +1,117 @@
+"""Parameter files and parameter values in YAML, as rcl reads them.
+
+It turns text into (node pattern, name, value) rules and matches patterns; it never touches a node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_SECTION = "ros__parameters"
+_EXPONENT = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)[eE][-+]?\d+\Z")
+
+
+class ParametersFileError(ValueError):
+    """A parameter file or value cannot be used; the message names the file and the entry."""
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that reads 1e-3 as a number, as rcl does, and leaves dates as text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
+
+
+@dataclass(frozen=True)
+class ParameterRule:
+    """One override: for nodes that match `pattern`, parameter `name` gets `value`."""
+
+    pattern: str
+    name: str
+    value: Any
+
+
+def parse_value(text: str, where: str) -> Any:
+    """A command-line value: bool, int, float, str or a list of one of them."""
+    try:
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader
+    except yaml.YAMLError as error:
+        raise ParametersFileError(f"{where}: {text!r} is not YAML: {error}") from None
+    return check_value("" if value is None and not text else value, where)
+
+
+def check_value(value: Any, where: str) -> Any:
+    """`value` where a parameter can hold it; ParametersFileError names the entry otherwise."""
+    if isinstance(value, list):
+        kinds = {type(item) for item in value}
+        if len(kinds) > 1 or not kinds <= {bool, int, float, str}:
+            raise ParametersFileError(f"{where}: a list must hold values of one type, got {value!r}"[:300])
+        for item in value:
+            check_value(item, where)
+    elif not isinstance(value, (bool, int, float, str)):
+        raise ParametersFileError(f"{where}: {value!r} is no parameter value"[:300])
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ParametersFileError(f"{where}: {value} does not fit 64 bits")
+    return value
+
+
+def load(path: str | Path) -> list[ParameterRule]:
+    """The rules of a parameter file, the most general pattern (`/**`) first, exact names last."""
+    try:
+        document = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
+    except OSError as error:
+        raise ParametersFileError(f"parameter file {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ParametersFileError(f"parameter file {path}: {error}") from None
+    if document is None:
+        return []
+    rules = list(_nodes(document, "", str(path)))
+    return sorted(rules, key=lambda rule: (rule.pattern != "/**", "*" not in rule.pattern))
+
+
+def _nodes(tree: Any, prefix: str, where: str) -> Iterator[ParameterRule]:
+    if not isinstance(tree, dict):
+        raise ParametersFileError(f"parameter file {where}: {prefix or 'the top level'} is not a mapping")
+    for key, below in tree.items():
+        if key == _SECTION:
+            if not prefix:
+                raise ParametersFileError(f"parameter file {where}: {_SECTION} stands under no node name")
+            yield from _values(below, prefix, "", where)
+        else:
+            yield from _nodes(below, f"{prefix}/{str(key).strip('/')}", where)
+
+
+def _values(tree: Any, pattern: str, prefix: str, where: str) -> Iterator[ParameterRule]:
+    if not isinstance(tree, dict):
+        raise ParametersFileError(f"parameter file {where}: {pattern} {prefix or _SECTION} is not a mapping")
+    for key, value in tree.items():
+        name = f"{prefix}.{key}" if prefix else str(key)
+        if isinstance(value, dict):
+            yield from _values(value, pattern, name, where)
+        else:
+            yield ParameterRule(pattern, name, check_value(value, f"parameter file {where}: {pattern} {name}"))
+
+
+def matches(pattern: str, fully_qualified_name: str) -> bool:
+    """True where a node's full name fits: `*` is one token, `**` any number; no slash means any namespace."""
+    if "/" not in pattern and "*" not in pattern:
+        return fully_qualified_name.rsplit("/", 1)[1] == pattern
+    expression = ""
+    for token in pattern.strip("/").split("/"):
+        expression += {"**": r"(?:/\w+)*", "*": r"/\w+"}.get(token, "/" + re.escape(token))
+    return re.fullmatch(expression, fully_qualified_name) is not None
+
+
+def overrides_for(rules: tuple[ParameterRule, ...], fully_qualified_name: str) -> dict[str, Any]:
+    """Name → value for one node; later rules win."""
+    return {rule.name: rule.value for rule in rules if matches(rule.pattern, fully_qualified_name)}

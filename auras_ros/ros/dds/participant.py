@@ -1,0 +1,110 @@
+"""One DDS participant per context: its domain, its topics, and an orderly end.
+
+Everything is deleted from here, endpoints first, so that no thread holds a pointer into a deleted domain.
+It knows nothing of ROS beyond the enclave that a participant announces.
+"""
+
+from __future__ import annotations
+
+import ctypes as ct
+import threading
+import weakref
+from typing import Protocol
+
+from . import discovery
+from . import library as dds
+from . import names
+from .qos import dds_qos
+
+# One octet at offset 0, then the end: the rest of a payload is carried and not looked at.
+_OPAQUE_OPS = (ct.c_uint32 * 3)(0x01010000, 0, 0)
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class _Domains:
+    """The DDS domains of this process, each created with our configuration and deleted with its last user."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users: dict[int, tuple[int, int]] = {}
+
+    def acquire(self, domain_id: int) -> None:
+        with self._lock:
+            handle, users = self._users.get(domain_id, (0, 0))
+            if users == 0:
+                text = discovery.configuration().encode()
+                handle = dds.check(dds.create_domain(domain_id, text or None), f"domain {domain_id}")
+            self._users[domain_id] = handle, users + 1
+
+    def release(self, domain_id: int) -> None:
+        with self._lock:
+            handle, users = self._users[domain_id]
+            if users > 1:
+                self._users[domain_id] = handle, users - 1
+                return
+            del self._users[domain_id]
+            dds.delete(handle)
+
+
+_DOMAINS = _Domains()
+
+
+class Participant:
+    """A participant with one publisher and one subscriber; endpoints register here to be closed with it."""
+
+    def __init__(self, domain_id: int) -> None:
+        self.domain_id = domain_id
+        self._lock = threading.RLock()
+        self._topics: dict[tuple[str, str], int] = {}
+        self._endpoints: weakref.WeakSet[Closable] = weakref.WeakSet()
+        self.closed = False
+        _DOMAINS.acquire(domain_id)
+        try:
+            with dds_qos(user_data=b"enclave=/;") as qos:
+                self.ref = dds.check(dds.create_participant(domain_id, qos, None), f"domain {domain_id}")
+        except BaseException:
+            _DOMAINS.release(domain_id)
+            raise
+        self.publisher = dds.check(dds.create_publisher(self.ref, None, None), "publisher")
+        self.subscriber = dds.check(dds.create_subscriber(self.ref, None, None), "subscriber")
+        self.gid = guid(self.ref)
+
+    def topic(self, name: str, ros_type: str) -> int:
+        """The topic entity of a DDS topic name and a ROS type, created once."""
+        with self._lock:
+            if self.closed:
+                raise dds.DdsError(f"topic {name}: the context is shut down")
+            if (name, ros_type) not in self._topics:
+                descriptor = dds.Descriptor(
+                    size=1, align=1, typename=names.dds_type(ros_type).encode(), nops=3, ops=_OPAQUE_OPS, meta=b""
+                )
+                entity = dds.create_topic(self.ref, ct.byref(descriptor), name.encode(), None, None)
+                self._topics[name, ros_type] = dds.check(entity, f"topic {name} of {ros_type}")
+            return self._topics[name, ros_type]
+
+    def register(self, endpoint: Closable) -> None:
+        """Have `endpoint` closed before the participant."""
+        with self._lock:
+            self._endpoints.add(endpoint)
+
+    def close(self) -> None:
+        """Delete every endpoint, then the participant, then the domain; a second call does nothing."""
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+            endpoints = list(self._endpoints)
+        for endpoint in endpoints:
+            endpoint.close()
+        dds.delete(self.ref)
+        _DOMAINS.release(self.domain_id)
+
+
+def guid(entity: int) -> bytes:
+    """The 16 bytes that identify an entity on the wire."""
+    value = (ct.c_uint8 * 16)()
+    dds.check(dds.get_guid(entity, value), "guid")
+    return bytes(value)

@@ -1,0 +1,121 @@
+"""Publishers and subscriptions: a topic, a message type, a writer or reader, and its events.
+
+A payload that is no message of the topic's type is ignored, counted and logged now and then; it never reaches
+the callback and never stops the executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import names
+from .cdr import CdrError
+from .endpoint import Reader, Received, Writer
+from .events import EventHandler, PublisherEventCallbacks, SubscriptionEventCallbacks
+from .library import assert_liveliness, check
+from .logger import RcutilsLogger
+from .messages import Message, deserialize, serialize
+from .participant import Participant
+from .qos import QoSProfile
+
+LOG_PERIOD_S = 5.0
+
+
+def ros_type_of(msg_type: Any) -> str:
+    """'package/msg/Name' of a message class; TypeError for anything else."""
+    if not (isinstance(msg_type, type) and issubclass(msg_type, Message)):
+        raise TypeError(f"{msg_type!r} is not a message class of auras_ros.ros.msg")
+    return msg_type._ros_type
+
+
+class Ignored:
+    """Counts the payloads of one topic that were not understood, and says so at most every few seconds."""
+
+    def __init__(self, topic: str, logger: RcutilsLogger) -> None:
+        self.topic, self._logger = topic, logger
+        self.count = 0
+
+    def add(self, received: Received, reason: object) -> None:
+        self.count += 1
+        self._logger.warning(
+            f"ignored a payload of {received.payload.nbytes} bytes on {self.topic}: {reason} "
+            f"({self.count} so far)",
+            throttle_duration_sec=LOG_PERIOD_S,
+        )
+
+
+class Publisher:
+    """Publishes messages of one type; `publish` may be called from any thread."""
+
+    def __init__(
+        self, participant: Participant, msg_type: Any, topic: str, qos: QoSProfile,
+        callbacks: PublisherEventCallbacks, logger: RcutilsLogger,
+    ) -> None:  # fmt: skip
+        self.msg_type, self.topic_name, self.qos_profile = msg_type, topic, qos
+        self.endpoint = Writer(participant, names.dds_topic(topic), ros_type_of(msg_type), qos)
+        self.events = EventHandler(self.endpoint, callbacks, logger)
+
+    @property
+    def topic(self) -> str:
+        return self.topic_name
+
+    def publish(self, msg: Any) -> None:
+        """Send one message. TypeError for another type, DdsError (a RuntimeError) after shutdown."""
+        if type(msg) is not self.msg_type:
+            raise TypeError(f"publish on {self.topic_name}: expected {self.msg_type._ros_type}, got {type(msg).__name__}")
+        self.endpoint.write(serialize(msg))
+
+    def get_subscription_count(self) -> int:
+        """How many subscriptions this publisher reaches now."""
+        return self.endpoint.matched_count()
+
+    def assert_liveliness(self) -> None:
+        """Say that the publisher is alive, where its liveliness is MANUAL_BY_TOPIC."""
+        check(assert_liveliness(self.endpoint.ref), f"liveliness of {self.topic_name}")
+
+    def close(self) -> None:
+        self.endpoint.close()
+
+
+class Subscription:
+    """Calls `callback(message)`, one message for each turn of the executor."""
+
+    def __init__(
+        self, participant: Participant, msg_type: Any, topic: str, callback: Callable[[Any], object],
+        qos: QoSProfile, callbacks: SubscriptionEventCallbacks, logger: RcutilsLogger,
+    ) -> None:  # fmt: skip
+        self.msg_type, self.topic_name, self.qos_profile, self.callback = msg_type, topic, qos, callback
+        self._ros_type = ros_type_of(msg_type)
+        self.endpoint = Reader(participant, names.dds_topic(topic), self._ros_type, qos)
+        self.events = EventHandler(self.endpoint, callbacks, logger)
+        self.entity = self.endpoint.condition
+        self._ignored = Ignored(topic, logger)
+
+    @property
+    def closed(self) -> bool:
+        return self.endpoint.closed
+
+    @property
+    def ignored_count(self) -> int:
+        """Payloads that were no message of this type."""
+        return self._ignored.count
+
+    def execute(self) -> None:
+        """Take one payload and hand its message to the callback, whose exceptions propagate."""
+        received = self.endpoint.take()
+        if received is None:
+            return
+        try:
+            message = deserialize(received.payload, self._ros_type)
+        except CdrError as error:
+            self._ignored.add(received, error)
+            return
+        self.callback(message)
+
+    def get_publisher_count(self) -> int:
+        """How many publishers reach this subscription now."""
+        return self.endpoint.matched_count()
+
+    def close(self) -> None:
+        self.endpoint.close()

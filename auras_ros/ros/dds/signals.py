@@ -1,0 +1,78 @@
+"""SIGINT and SIGTERM as rclpy treats them: every context is shut down, blocked executors wake.
+
+SIGINT then does what it did before (KeyboardInterrupt); SIGTERM only ends the contexts, and spin raises
+ExternalShutdownException. Handlers only set flags: nothing is deleted while arbitrary code is interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from enum import IntFlag
+from types import FrameType
+from typing import Any
+
+
+class SignalHandlerOptions(IntFlag):
+    NO = 0
+    SIGINT = 1
+    SIGTERM = 2
+    ALL = 3
+
+
+class SignalHandlers:
+    """Installed signal handlers, and the thread that wakes blocked executors when a signal arrives.
+
+    Python runs its handlers only when the main thread leaves a blocking C call, so the wakeup pipe, which is
+    written at once, has to make it leave.
+    """
+
+    def __init__(self, on_signal: Callable[[], None], wake: Callable[[], None]) -> None:
+        self._on_signal, self._wake = on_signal, wake
+        self._previous: dict[int, Any] = {}
+        self._pipe: tuple[int, int] | None = None
+        self._previous_fd = -1
+
+    def install(self, options: SignalHandlerOptions) -> None:
+        """Only the main thread may; elsewhere, and a second time, nothing happens."""
+        if options == SignalHandlerOptions.NO or self._previous:
+            return
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number, flag in ((signal.SIGINT, SignalHandlerOptions.SIGINT), (signal.SIGTERM, SignalHandlerOptions.SIGTERM)):
+            if options & flag:
+                self._previous[number] = signal.signal(number, self._handle)
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        self._pipe = read_end, write_end
+        self._previous_fd = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, args=(read_end, self._previous_fd), daemon=True, name="ros-signals").start()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._on_signal()
+        previous = self._previous.get(number)
+        if callable(previous):
+            previous(number, frame)
+
+    def _watch(self, read_end: int, previous_fd: int) -> None:
+        while data := os.read(read_end, 64):
+            self._wake()
+            if previous_fd >= 0:
+                os.write(previous_fd, data)
+        os.close(read_end)
+
+    def uninstall(self) -> None:
+        """Put back what was there; only where our handler is still the installed one."""
+        if not self._previous or threading.current_thread() is not threading.main_thread():
+            return
+        for number, previous in self._previous.items():
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, previous if previous is not None else signal.SIG_DFL)
+        self._previous = {}
+        if self._pipe is not None:
+            current = signal.set_wakeup_fd(-1)
+            signal.set_wakeup_fd(self._previous_fd if current == self._pipe[1] else current)
+            os.close(self._pipe[1])  # ends the thread
+            self._pipe = None

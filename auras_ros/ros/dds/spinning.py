@@ -1,0 +1,64 @@
+"""spin and its relatives on the default executor of a context, as rclpy's module functions."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+
+from .context import Context, get_default_context
+from .executor import SingleThreadedExecutor
+from .future import Future
+from .node import Node
+
+_lock = threading.Lock()
+_executors: weakref.WeakKeyDictionary[object, SingleThreadedExecutor] = weakref.WeakKeyDictionary()
+
+
+def get_global_executor(context: Context | None = None) -> SingleThreadedExecutor:
+    """The executor that spin uses; one for each life of a context."""
+    chosen = context or get_default_context()
+    with _lock:
+        key = chosen.participant  # a context that is initialised again has another participant
+        if key not in _executors:
+            _executors[key] = SingleThreadedExecutor(context=chosen)
+        return _executors[key]
+
+
+def spin_once(node: Node, *, executor: SingleThreadedExecutor | None = None, timeout_sec: float | None = None) -> None:
+    """Run one callback of the node (or of the executor's other nodes), waiting up to timeout_sec."""
+    chosen = executor or get_global_executor(node.context)
+    added = chosen.add_node(node)
+    try:
+        chosen.spin_once(timeout_sec)
+    finally:
+        if added:
+            chosen.remove_node(node)
+
+
+def spin(node: Node, executor: SingleThreadedExecutor | None = None) -> None:
+    """Run the node's callbacks until the context ends; ExternalShutdownException where that happens in a wait."""
+    chosen = executor or get_global_executor(node.context)
+    added = chosen.add_node(node)
+    try:
+        chosen.spin()
+    finally:
+        if added:
+            chosen.remove_node(node)
+
+
+def spin_until_future_complete(
+    node: Node, future: Future, executor: SingleThreadedExecutor | None = None, timeout_sec: float | None = None
+) -> None:
+    """Run callbacks until the future is done or timeout_sec is over."""
+    chosen = executor or get_global_executor(node.context)
+    added = chosen.add_node(node)
+    try:
+        chosen.spin_until_future_complete(future, timeout_sec)
+    finally:
+        if added:
+            chosen.remove_node(node)
+
+
+def create_node(node_name: str, **options: object) -> Node:
+    """Node(node_name, …)."""
+    return Node(node_name, **options)  # type: ignore[arg-type]

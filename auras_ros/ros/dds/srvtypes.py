@@ -1,0 +1,37 @@
+"""Service types shaped like rclpy's: a class with `Request` and `Response`.
+
+Definitions are registered under their full service name: rosbags would file the parts as messages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rosbags.typesys import get_types_from_msg
+
+from .messages import STORE, message_type
+
+
+class ServiceType:
+    """Base of all service types; it is never instantiated."""
+
+    _ros_type: str
+    Request: Any
+    Response: Any
+
+
+def register_service(ros_type: str, definition: str) -> Any:
+    """Add 'package/srv/Name' by its .srv text and return its class."""
+    request, separator, response = definition.partition("---")
+    if not separator:
+        raise ValueError(f"{ros_type}: a service definition needs a line of ---")
+    for text, suffix in ((request, "_Request"), (response, "_Response")):
+        [fields] = get_types_from_msg(text.strip() + "\n", ros_type + suffix).values()
+        STORE.register({ros_type + suffix: fields})
+    parts = {"Request": message_type(ros_type + "_Request"), "Response": message_type(ros_type + "_Response")}
+    return type(ros_type.rsplit("/", 1)[1], (ServiceType,), {"_ros_type": ros_type, **parts})
+
+
+Empty = register_service("std_srvs/srv/Empty", "---\n")
+SetBool = register_service("std_srvs/srv/SetBool", "bool data\n---\nbool success\nstring message\n")
+Trigger = register_service("std_srvs/srv/Trigger", "---\nbool success\nstring message\n")

@@ -1,0 +1,165 @@
+"""Training loops of the Push-T policy: encoder on simulator keypoints, then the denoiser on frozen features.
+
+Loops count steps, not seconds, so that a seed gives the same run on any machine up to rounding.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from auras_ros.models.keypoint_encoder import KeypointEncoder
+from auras_ros.models.unet1d import ConditionalUnet1d
+from auras_ros.policies.denoising import TRAINING_STEPS, add_noise, squared_cosine_alphas
+from auras_ros.train.demonstrations import Demonstrations
+from auras_ros.train.push_table import corners
+
+HALF_PX = 256.0  # positions are scaled to [-1, 1] over the 512 px table
+HORIZON = 16
+FEATURE_NOISE = 0.02  # the denoiser must bear the encoder's error on unseen images
+PIXEL_MEAN, PIXEL_STD = 0.8, 1 / 3
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Curve:
+    """Loss against step, one row a report, grouped by stage."""
+
+    rows: list[dict[str, float | str]] = field(default_factory=list)
+    _stage: str = ""
+
+    def stage(self, name: str) -> None:
+        """Rows from here on belong to stage `name`; rows of an interrupted try at it are dropped."""
+        self._stage = name
+        self.rows[:] = [row for row in self.rows if row["stage"] != name]
+
+    def add(self, step: int, loss: float, **more: float) -> None:
+        self.rows.append({"stage": self._stage, "step": step, "loss": loss, **more})
+
+
+def pixels(images: Tensor) -> Tensor:
+    """uint8 [N, H, W, 3] -> the policy's input [N, 3, H, W]: the batched twin of the checkpoint's preprocessing."""
+    return ((images.permute(0, 3, 1, 2).float() * (1 / 255)) - PIXEL_MEAN) / PIXEL_STD  # channels-last in memory
+
+
+def _cosine(optimizer: torch.optim.Optimizer, peak: float, step: int, steps: int, warmup: int) -> None:
+    rate = peak * min(1.0, (step + 1) / warmup) * (0.5 * (1 + math.cos(math.pi * step / steps)) + 0.01)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def keypoint_targets(data: Demonstrations) -> Tensor:
+    """The tee's corners and the agent in [-1, 1], float32 [N, 18]."""
+    tee = np.stack([corners(pose) for pose in data.tee.astype(np.float64)]).reshape(len(data.tee), -1)
+    return torch.from_numpy(np.concatenate([tee, data.agent], 1) / HALF_PX - 1).float()
+
+
+def train_encoder(
+    encoder: KeypointEncoder, data: Demonstrations, steps: int, peak: float, curve: Curve, progress: Progress
+) -> None:
+    """Regress keypoints from single images, then fix the whitening of the features."""
+    images, targets = torch.from_numpy(data.images), keypoint_targets(data)
+    encoder.to(memory_format=torch.channels_last)
+    check = torch.arange(0, len(images), max(1, len(images) // 500))
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=peak, weight_decay=1e-4)
+    for step in range(steps):
+        _cosine(optimizer, peak, step, steps, warmup=50)
+        batch = torch.randint(0, len(images), (64,))
+        loss = F.smooth_l1_loss(encoder.keypoints(pixels(images[batch])), targets[batch], beta=0.02)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if (step + 1) % 250 == 0:
+            with torch.no_grad():
+                error_px = float((encoder.keypoints(pixels(images[check])) - targets[check]).abs().mean() * HALF_PX)
+            curve.add(step + 1, float(loss.detach()), error_px=error_px)
+            progress(f"encoder step {step + 1}/{steps}, mean keypoint error {error_px:.2f} px")
+    encoder.fit_whitening(raw_features(encoder, images))
+
+
+@torch.no_grad()
+def raw_features(encoder: KeypointEncoder, images: Tensor) -> Tensor:
+    """Unwhitened features of uint8 images, [N, F]."""
+    return torch.cat([encoder.raw(pixels(images[i : i + 512])) for i in range(0, len(images), 512)])
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Training windows over episodes: the frame before (the first repeats itself), and the next HORIZON actions
+    (the last repeats itself)."""
+
+    features: Tensor
+    agent: Tensor
+    actions: Tensor
+    previous: Tensor
+    last: Tensor
+
+    @classmethod
+    def of(cls, encoder: KeypointEncoder, data: Demonstrations) -> Windows:
+        count = len(data.episode)
+        change = np.flatnonzero(np.diff(data.episode)) + 1
+        starts, ends = np.r_[0, change], np.r_[change, count]
+        lengths = ends - starts
+        first, last = np.repeat(starts, lengths), np.repeat(ends - 1, lengths)
+        features = (raw_features(encoder, torch.from_numpy(data.images)) - encoder.feature_mean) / encoder.feature_std
+        return cls(
+            features=features,
+            agent=torch.from_numpy(data.agent / HALF_PX - 1).float(),
+            actions=torch.from_numpy(data.actions / HALF_PX - 1).float(),
+            previous=torch.from_numpy(np.maximum(np.arange(count) - 1, first)),
+            last=torch.from_numpy(last),
+        )
+
+    def batch(self, size: int) -> tuple[Tensor, Tensor]:
+        """(condition [B, 2 (F + 2)], actions [B, HORIZON, 2]) at random frames."""
+        now = torch.randint(0, len(self.features), (size,))
+        before = self.previous[now]
+        window = torch.minimum(now[:, None] + torch.arange(HORIZON), self.last[now][:, None])
+        noise = FEATURE_NOISE * torch.randn(2, size, self.features.shape[1])
+        condition = [
+            self.features[before] + noise[0],
+            self.agent[before],
+            self.features[now] + noise[1],
+            self.agent[now],
+        ]
+        return torch.cat(condition, 1), self.actions[window]
+
+
+def train_denoiser(
+    network: ConditionalUnet1d, windows: Windows, steps: int, peak: float, curve: Curve, progress: Progress
+) -> ConditionalUnet1d:
+    """Predict clean actions from noisy ones; returns the exponential moving average of the weights."""
+    average = copy.deepcopy(network)
+    alphas = squared_cosine_alphas()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=peak, weight_decay=1e-5)
+    smooth = 0.0
+    for step in range(steps):
+        _cosine(optimizer, peak, step, steps, warmup=100)
+        condition, clean = windows.batch(256)
+        timestep = torch.randint(0, TRAINING_STEPS, (len(clean),))
+        noisy = add_noise(clean, torch.randn_like(clean), timestep, alphas)
+        loss = F.mse_loss(network(noisy, timestep, condition), clean)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        _average(average, network, min(0.999, (1 + step) / (10 + step)))
+        smooth = float(loss.detach()) if step == 0 else 0.98 * smooth + 0.02 * float(loss.detach())
+        if (step + 1) % 250 == 0:
+            curve.add(step + 1, smooth)
+            progress(f"denoiser step {step + 1}/{steps}, loss {smooth:.5f}")
+    return average
+
+
+@torch.no_grad()
+def _average(average: nn.Module, network: nn.Module, decay: float) -> None:
+    for mean, parameter in zip(average.parameters(), network.parameters(), strict=True):
+        mean.lerp_(parameter, 1 - decay)

@@ -1,0 +1,107 @@
+"""Writes a trained Push-T policy as a checkpoint folder: manifest, weights, golden sample, and the record beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.torch import save_file
+
+from auras_ros.action import Channel, ChannelKind, Contract, HoldPolicy
+from auras_ros.models.keypoint_encoder import KeypointEncoder
+from auras_ros.models.unet1d import ConditionalUnet1d
+from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
+from auras_ros.policies import checkpoint as format
+from auras_ros.policies import golden
+from auras_ros.policies.golden import GoldenSample
+from auras_ros.policies.tensors import fill, read_tensors, sha256
+from auras_ros.sim.pusht import CONTROL_DT_MS, IMAGE_PX, SIZE_PX, PushTWorld
+from auras_ros.train.diffusion import HORIZON, PIXEL_MEAN, PIXEL_STD, Curve
+
+AXES = ("agent_x", "agent_y")
+MAX_RATE_PX_S = 4000.0
+PLANS = {"quick": {"sampler": "ddim", "steps": 8}, "ddpm100": {"sampler": "ddpm", "steps": 100}}
+GOLDEN_SEED = 424_242
+
+
+def observation_spec() -> ObservationSpec:
+    """What the Push-T policy sees: one camera, the agent's position, two instants."""
+    camera = CameraSpec("top", IMAGE_PX, IMAGE_PX, mean=(PIXEL_MEAN,) * 3, std=(PIXEL_STD,) * 3)
+    state = StateSpec(AXES, "min_max", (0.0, 0.0), (SIZE_PX, SIZE_PX))
+    return ObservationSpec((camera,), state, history=2, dt_ms=CONTROL_DT_MS)
+
+
+def contract() -> Contract:
+    """What its actions mean: the pusher's target position, in pixels of the table."""
+    channels = tuple(
+        Channel(axis, "px", ChannelKind.ABSOLUTE, 0.0, SIZE_PX, "table", MAX_RATE_PX_S, HoldPolicy.LAST)
+        for axis in AXES
+    )
+    return Contract(channels, CONTROL_DT_MS)
+
+
+def write_checkpoint(folder: Path, name: str, encoder: KeypointEncoder, network: ConditionalUnet1d) -> None:
+    """Write everything that `policies.checkpoint.load` reads, then load it to be sure. Raises CheckpointError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = {"encoder": encoder, "network": network}
+    tensors = {f"{part}.{key}": t.contiguous() for part, m in parts.items() for key, t in m.state_dict().items()}
+    weights = folder / format.WEIGHTS
+    save_file(tensors, weights)
+    weights.chmod(0o644)  # the library writes for the owner alone
+    manifest = {
+        "format": format.FORMAT,
+        "name": name,
+        "type": "diffusion",
+        "encoder": {"features": 64, "widths": [16, 32, 48], "maps": 32, "targets": 18},
+        "network": {"widths": [64, 128, 192]},
+        "horizon": HORIZON,
+        "observation": observation_spec().to_dict(),
+        "action": contract().to_dict(),
+        "statistics": {"kind": "min_max", "lower": [0.0, 0.0], "upper": [SIZE_PX, SIZE_PX]},
+        "plans": PLANS,
+        "weights": {"file": format.WEIGHTS, "sha256": sha256(weights)},
+    }
+    (folder / format.MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    _write_golden(folder, manifest)
+    format.load(folder)
+
+
+def _write_golden(folder: Path, manifest: dict[str, Any]) -> None:
+    world = PushTWorld()
+    world.reset(GOLDEN_SEED)
+    frames, states = [], []
+    for _ in range(2):
+        frames.append(world.image())
+        states.append(world.agent)
+        world.step(np.array([SIZE_PX / 2, SIZE_PX / 2]))
+    loaded = format.build(manifest, manifest["weights"]["sha256"], folder / format.MANIFEST)
+    fill(loaded._networks, read_tensors(folder / format.WEIGHTS), folder / format.WEIGHTS)
+    observation = GoldenSample({"top": np.stack(frames)}, np.stack(states), {})
+    actions = {plan: golden.replay(loaded.policy(plan), loaded.spec, observation) for plan in PLANS}
+    GoldenSample(observation.images, observation.state, actions).save(folder / format.GOLDEN)
+
+
+def write_record(folder: Path, record: dict[str, Any], curve: Curve) -> None:
+    """`training.json` (command, seed, amounts, success) and `curve.png` beside the weights."""
+    (folder / "training.json").write_text(
+        json.dumps({**record, "curve": curve.rows}, indent=1) + "\n", encoding="utf-8"
+    )
+    plot_curve(curve, folder / "curve.png")
+
+
+def plot_curve(curve: Curve, path: Path) -> None:
+    """Loss against step, one panel a stage."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    stages = list(dict.fromkeys(str(row["stage"]) for row in curve.rows))
+    figure = Figure(figsize=(3.2 * max(1, len(stages)), 2.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    for index, stage in enumerate(stages):
+        axes = figure.add_subplot(1, len(stages), index + 1)
+        rows = [row for row in curve.rows if row["stage"] == stage]
+        axes.plot([float(row["step"]) for row in rows], [float(row["loss"]) for row in rows])
+        axes.set(title=stage, xlabel="step", ylabel="loss", yscale="log")
+    figure.savefig(path, dpi=110)

@@ -1,0 +1,112 @@
+"""Builds auras_ros for pip and for colcon (ament_python).
+
+`kernels/` and `sim/` are packages at the top level and reach `auras_ros.kernels` and
+`auras_ros.sim` through two symbolic links inside `auras_ros/`: a `package_dir` mapping would
+do the same for pip, but breaks `colcon build --symlink-install`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+NAME = "auras_ros"
+SHARE = f"share/{NAME}"
+# Not the checkout's absolute path: data_files and colcon both want paths relative to setup.py.
+HERE = Path(__file__).resolve().parent
+
+
+def version() -> str:
+    """The one version number, read without importing the package."""
+    text = (HERE / NAME / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "([^"]+)"$', text, re.MULTILINE)
+    if found is None:
+        raise RuntimeError(f"{NAME}/__init__.py does not set __version__")
+    return found.group(1)
+
+
+def share_files(folder: str, pattern: str) -> list[tuple[str, list[str]]]:
+    """data_files entries for the files in `folder` that match `pattern`, one entry a folder."""
+    by_folder: dict[str, list[str]] = {}
+    for path in sorted((HERE / folder).glob(pattern)):
+        if path.is_file():
+            relative = path.relative_to(HERE)
+            by_folder.setdefault(f"{SHARE}/{relative.parent.as_posix()}", []).append(relative.as_posix())
+    return list(by_folder.items())
+
+
+SIM = ["gym-pusht>=0.1.6", "gymnasium>=1.0"]
+PLOT = ["matplotlib>=3.7"]
+TEST = [
+    "pytest>=8",
+    "hypothesis>=6.100",
+    "import-linter>=2.0",
+    "colcon-core>=0.18",
+    "colcon-ros>=0.5",
+    "setuptools>=77.0.3,<80",
+    "wheel",
+]
+DEV = ["ruff>=0.6", "mypy>=1.11", "types-PyYAML"]
+
+setup(
+    name=NAME,
+    version=version(),
+    description="Robot policies as a frame-clocked asynchronous pipeline between ROS 2 topics",
+    license="Apache-2.0",  # not license_expression: colcon on Ubuntu runs this with an older setuptools
+    license_files=["LICENSE"],
+    author="auras_ros maintainers",
+    packages=find_packages(include=[NAME, f"{NAME}.*"]),
+    package_data={NAME: ["py.typed"]},
+    data_files=[
+        ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
+        (SHARE, ["package.xml"]),
+        *share_files("launch", "*.launch.py"),
+        *share_files("config", "*.yaml"),
+        *share_files("checkpoints", "**/*"),
+    ],
+    zip_safe=False,
+    python_requires=">=3.10,<3.14",
+    install_requires=[
+        "torch",  # never pinned: the build (CPU, CUDA, Jetson) is the user's choice
+        "numpy",
+        "opencv-python",  # never beside opencv-python-headless: both own cv2
+        "x-transformers",
+        "accelerate",
+        "cuda-python; sys_platform == 'linux'",
+        # The wire where rclpy is not installed. Pinned, because the raw-CDR path uses private
+        # structures of libddsc. There is no wheel for aarch64 nor for Python 3.10: rclpy serves there.
+        "cyclonedds==11.0.1; platform_machine != 'aarch64' and python_version >= '3.11'",
+        "rosbags>=0.11",
+        "safetensors",
+        "pyyaml",
+    ],
+    extras_require={
+        "sim": SIM,
+        "plot": PLOT,
+        "demo": SIM + PLOT,
+        "test": TEST + SIM,  # `colcon test` runs nothing unless an extra of this name asks for pytest
+        "dev": DEV,
+    },
+    entry_points={
+        "console_scripts": [
+            "auras = auras_ros.cli:main",
+            "agent = auras_ros.nodes.agent:main",
+            "actuator = auras_ros.nodes.actuator:main",
+            "pusht_bridge = auras_ros.sim.pusht_bridge:main",
+        ],
+    },
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering",
+        "Typing :: Typed",
+    ],
+)

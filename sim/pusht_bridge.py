@@ -1,0 +1,257 @@
+"""The Push-T table as a ROS 2 node: camera, joint states and clock out, actions in, reset as a service.
+
+It stands where a robot would: one control step each 100 ms of an absolute grid, whatever the agent does.
+Each tick steps the world with the newest valid action and then shows it: what is stamped T is the world at T,
+and the action in force at the next tick is the answer to it. The rules are `pusht_game`'s; this module never
+decides about them, and knows no policy.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import Field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from auras_ros.clock import Clock, MonotonicClock
+from auras_ros.ros import (
+    ExternalShutdownException,
+    InvalidParameterTypeException,
+    InvalidParameterValueException,
+    Node,
+    Parameter,
+    QoSProfile,
+    ReliabilityPolicy,
+    init,
+    ok,
+    spin,
+    try_shutdown,
+)
+from auras_ros.ros.image import compressed_message, image_message, to_time_msg
+from auras_ros.ros.msg import (
+    ClockMsg,
+    CompressedImage,
+    Float64,
+    Float64MultiArray,
+    FloatingPointRange,
+    Header,
+    Image,
+    IntegerRange,
+    JointState,
+    ParameterDescriptor,
+    SetParametersResult,
+    String,
+)
+from auras_ros.ros.srv import Trigger
+from auras_ros.sim.pusht import IMAGE_PX
+from auras_ros.sim.pusht_game import DT_NS, NAMES, PushTGame, SettingError, Settings
+
+BAD_SETTINGS = 2
+CAMERA_FRAME, TABLE_FRAME = "camera_top", "table"
+JPEG_QUALITY = 95
+LATEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+# Every action is judged, so that refusals are counted; the newest valid one is in force.
+ACTIONS = QoSProfile(depth=10)
+
+
+class PushTBridge(Node):
+    """Actions and resets arrive in the executor's thread, `run` ticks in its own; a lock guards the game."""
+
+    def __init__(self, clock: Clock | None = None, **node_options: Any) -> None:
+        """Raises SettingError for a parameter that cannot be used."""
+        super().__init__("pusht", **node_options)
+        self.settings = _read_settings(self)
+        self._monotonic = clock or MonotonicClock()
+        self._lock = threading.Lock()
+        self._game = PushTGame(self.settings)
+        self._halted = threading.Event()
+        self._sim_ns, self._missed = 0, 0
+        self._encode = _encoder(self.settings.compression)
+        self._open_topics()
+        self.add_on_set_parameters_callback(self._on_parameters)
+
+    def _open_topics(self) -> None:
+        self._image = self.create_publisher(Image, "camera/top/image_raw", LATEST)
+        self._compressed = self.create_publisher(CompressedImage, "camera/top/image_raw/compressed", LATEST)
+        self._joints = self.create_publisher(JointState, "joint_states", LATEST)
+        self._status = self.create_publisher(String, "~/status", 10)
+        self._reward = self.create_publisher(Float64, "~/reward", 10)
+        if self.settings.viewer_px:
+            self._viewer = self.create_publisher(Image, "camera/viewer/image_raw", LATEST)
+        if self.settings.publish_clock:
+            self._time = self.create_publisher(ClockMsg, "/clock", LATEST)
+        self.create_subscription(Float64MultiArray, "action", self._on_action, ACTIONS)
+        self.create_service(Trigger, "~/reset", self._on_reset)
+
+    def _on_action(self, message: Any) -> None:
+        dims = message.layout.dim
+        names, label = (dims[i].label if len(dims) > i else "" for i in range(2))
+        with self._lock:
+            refusal = self._game.offer(message.data, self._monotonic.now_ns(), names, label)
+        if refusal is not None:
+            self.get_logger().warning(f"action refused: {refusal.value}", throttle_duration_sec=1.0)
+
+    def _on_reset(self, _request: Any, response: Any) -> Any:
+        with self._lock:
+            self._game.reset()
+            status = self._game.status
+        response.success = True
+        response.message = json.dumps({"episode": status.episode, "seed": status.seed})
+        return response
+
+    def _on_parameters(self, parameters: list[Parameter]) -> Any:
+        """`seed` is the seed of the next reset; nothing else changes while the table runs."""
+        try:
+            seeds = [Settings(seed=each.value).seed for each in parameters if each.name == "seed"]
+        except SettingError as error:
+            return SetParametersResult(successful=False, reason=str(error))
+        with self._lock:
+            for seed in seeds:
+                self._game.next_seed = seed
+        return SetParametersResult(successful=True)
+
+    def run(self) -> None:
+        """Tick on the grid until halted. A tick that was missed is skipped and counted, never made up."""
+        grid_ns = self._monotonic.now_ns() + DT_NS
+        while not self._halted.is_set() and ok():
+            self._monotonic.sleep_until_ns(grid_ns)
+            self._tick(grid_ns)
+            late = max(0, (self._monotonic.now_ns() - grid_ns) // DT_NS)
+            self._missed += late
+            grid_ns += (late + 1) * DT_NS
+
+    def halt(self) -> None:
+        """Let `run` return after the tick it is in."""
+        self._halted.set()
+
+    def _tick(self, grid_ns: int) -> None:
+        with self._lock:
+            self._game.tick(grid_ns)
+            image, agent, status = self._game.image(IMAGE_PX), self._game.agent, self._game.status
+            viewer = self._game.image(self.settings.viewer_px) if self.settings.viewer_px else None
+        stamp_ns = self._stamp(grid_ns)
+        if self.settings.publish_clock:
+            self._time.publish(ClockMsg(clock=to_time_msg(stamp_ns)))
+        self._image.publish(image_message(image, stamp_ns=stamp_ns, frame_id=CAMERA_FRAME, encoding="rgb8"))
+        header = Header(stamp=to_time_msg(stamp_ns), frame_id=TABLE_FRAME)
+        self._joints.publish(JointState(header=header, name=list(NAMES), position=agent.tolist()))
+        if self._compressed.get_subscription_count():
+            self._compressed.publish(self._encode(image, stamp_ns))
+        if viewer is not None:
+            self._viewer.publish(image_message(viewer, stamp_ns=stamp_ns, frame_id=CAMERA_FRAME, encoding="rgb8"))
+        times = {"stamp_ns": stamp_ns, "mono_ns": grid_ns, "missed_ticks": self._missed}
+        self._status.publish(String(data=json.dumps(status.to_dict() | times)))
+        self._reward.publish(Float64(data=status.reward))
+
+    def _stamp(self, grid_ns: int) -> int:
+        """The grid time on the clock of the stamps: simulated where we are its source, else the node's."""
+        if self.settings.publish_clock:
+            self._sim_ns += DT_NS
+            return self._sim_ns
+        lateness_ns = self._monotonic.now_ns() - grid_ns
+        return int(self.get_clock().now().nanoseconds) - lateness_ns
+
+    def close(self) -> None:
+        self._game.close()
+        self.destroy_node()
+
+
+def _read_settings(node: Node) -> Settings:
+    """Declare every field of Settings on the node; SettingError names node and parameter."""
+    try:
+        given = {
+            each.name: node.declare_parameter(each.name, each.default, _describe(each)).value
+            for each in fields(Settings)
+        }
+        return Settings(**given)
+    except (SettingError, InvalidParameterTypeException, InvalidParameterValueException) as error:
+        raise SettingError(f"{node.get_name()}: {error}") from error
+
+
+def _describe(each: Field[Any]) -> Any:
+    """What `ros2 param describe` shows. dynamic_typing: Settings itself checks the type, and takes 1 for 1.0."""
+    low, high = each.metadata["low"], each.metadata["high"]
+    descriptor = ParameterDescriptor(
+        name=each.name,
+        description=each.metadata["description"],
+        read_only=each.name != "seed",
+        dynamic_typing=True,
+    )
+    if isinstance(each.default, float):
+        descriptor.floating_point_range = [FloatingPointRange(from_value=low, to_value=high, step=0.0)]
+    elif low is not None:
+        descriptor.integer_range = [IntegerRange(from_value=int(low), to_value=int(high), step=1)]
+    return descriptor
+
+
+def _encoder(compression: str) -> Callable[[NDArray[np.uint8], int], Any]:
+    """(RGB image, stamp) -> CompressedImage, as image_transport names the formats."""
+    import cv2
+
+    suffix, options = {
+        "jpeg": (".jpg", [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]),
+        "png": (".png", [cv2.IMWRITE_PNG_COMPRESSION, 1]),
+    }[compression]
+
+    def encode(image: NDArray[np.uint8], stamp_ns: int) -> Any:
+        done, data = cv2.imencode(suffix, cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)
+        if not done:
+            raise RuntimeError(f"cv2 could not encode an image as {compression}")
+        return compressed_message(
+            data.tobytes(),
+            format=f"rgb8; {compression} compressed bgr8",
+            stamp_ns=stamp_ns,
+            frame_id=CAMERA_FRAME,
+        )
+
+    return encode
+
+
+def _tick_thread(bridge: PushTBridge, faults: list[BaseException]) -> threading.Thread:
+    """The thread of `run`. What it raises is kept for `main`, and ends the process."""
+
+    def target() -> None:
+        try:
+            bridge.run()
+        except Exception as error:
+            if not ok():
+                return  # publishing fails once a signal has shut the context down: the end, not a fault
+            faults.append(error)
+            try_shutdown()
+            raise
+
+    return threading.Thread(target=target, name="pusht ticks", daemon=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the bridge until SIGINT, SIGTERM or shutdown. 0: asked to stop, 1: it broke, 2: bad parameters."""
+    init(args=sys.argv if argv is None else argv)
+    try:
+        try:
+            bridge = PushTBridge()
+        except SettingError as error:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            return BAD_SETTINGS
+        faults: list[BaseException] = []
+        ticking = _tick_thread(bridge, faults)
+        ticking.start()
+        try:
+            spin(bridge)
+        except (KeyboardInterrupt, ExternalShutdownException):
+            pass  # how rclpy says that a signal asked us to stop
+        finally:
+            bridge.halt()
+            ticking.join(timeout=2.0)
+            bridge.close()
+        return 1 if faults else 0
+    finally:
+        try_shutdown()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""The rules of a Push-T table that is played over a wire: when it waits, moves, is done, and starts again.
+
+The world runs on its own clock: it never waits for a late action, it goes on with the last one. Time is
+handed in, so the same rules run on a virtual clock. This module knows no ROS, and no policy.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import Field, asdict, dataclass, field, fields
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from auras_ros.sim.pusht import CONTROL_DT_MS, SIZE_PX, SUCCESS_COVERAGE, Outcome, PushTWorld
+
+NAMES = ("agent_x", "agent_y")
+DT_NS = CONTROL_DT_MS * 1_000_000
+SHOW_NS = 1_000_000_000  # a finished table stands this long before the next one
+MAX_LABEL_CHARS = 4096
+
+
+class SettingError(ValueError):
+    """A setting that cannot be used; the text names it and what is allowed."""
+
+
+def setting(default: Any, description: str, low: float | None = None, high: float | None = None) -> Any:
+    """A field of `Settings`; low and high are inclusive bounds."""
+    return field(default=default, metadata={"description": description, "low": low, "high": high})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a table can be told; every field is a node parameter of the bridge. Raises SettingError."""
+
+    seed: int = setting(0, "seed of the first episode; each next one counts up by one", 0, 2**31 - 1)
+    drift_px: float = setting(0.0, "drift of the tee each control step, px; 0: the published task", 0.0, 19.0)
+    success_coverage: float = setting(SUCCESS_COVERAGE, "covered share of the goal: success", 0.05, 0.999)
+    max_steps: int = setting(300, "control steps after which an episode is done", 1, 1_000_000)
+    auto_reset: bool = setting(True, "start the next episode by itself, one second after one is done")
+    action_timeout_ms: int = setting(500, "count a control step whose action is older than this", 1, 60_000)
+    viewer_px: int = setting(0, "side of the images on camera/viewer, px; 0 publishes none", 0, 2048)
+    compression: str = setting("jpeg", "of the compressed camera: jpeg (quality 95) or png")
+    publish_clock: bool = setting(False, "be the source of /clock; stamps are then simulated time")
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            object.__setattr__(self, each.name, _checked(each.name, getattr(self, each.name), each))
+        if 0 < self.viewer_px < 16:
+            raise SettingError(f"viewer_px: must be 0 or in [16, 2048], got {self.viewer_px}")
+        if self.compression not in ("jpeg", "png"):
+            raise SettingError(f"compression: must be jpeg or png, got {self.compression!r}")
+
+
+def _checked(name: str, value: Any, each: Field[Any]) -> Any:
+    """The value in the type of the field's default, within its bounds. A whole number serves as a float."""
+    if isinstance(each.default, float) and type(value) is int:
+        value = float(value)
+    if type(value) is not type(each.default):
+        raise SettingError(f"{name}: expected {type(each.default).__name__}, got {value!r}")
+    low, high = each.metadata["low"], each.metadata["high"]
+    if low is not None and not low <= value <= high:
+        raise SettingError(f"{name}: must be in [{low}, {high}], got {value!r}")
+    return value
+
+
+class Phase(str, Enum):
+    """`waiting`: shown, standing still until the first action. `running`: a step a tick. `done`: at rest."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+
+
+class Refusal(str, Enum):
+    """Why an action did not become the one in force; the first reason wins."""
+
+    CHANNELS = "channels"
+    SIZE = "size"
+    NOT_FINITE = "not_finite"
+    OUT_OF_RANGE = "out_of_range"
+    STALE = "stale"
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where the table stands. `timeouts` and `refused` count since the start, the rest is this episode's."""
+
+    episode: int
+    seed: int
+    step: int
+    reward: float
+    coverage: float
+    success: bool
+    done: bool
+    waiting: bool
+    action: tuple[float, float] | None
+    refused: dict[str, int]
+    timeouts: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class PushTGame:
+    """One table. Not thread-safe: whoever shares it holds a lock.
+
+    All times are ns on one monotonic clock. `tick` is one control step at a grid time; what `image`, `agent`
+    and `status` give afterwards is the observation of that time.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.next_seed = settings.seed
+        self._world = PushTWorld(settings.drift_px, settings.success_coverage)
+        self._refused: Counter[str] = Counter()
+        self._episode, self._timeouts = -1, 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Start the next episode, of `next_seed`; the world stands still until its first action."""
+        self._seed, self.next_seed = self.next_seed, self.next_seed + 1
+        self._world.reset(self._seed)
+        self._episode += 1
+        self._phase = Phase.WAITING
+        self._outcome = Outcome(0.0, 0.0, False)
+        self._action: NDArray[np.float64] | None = None
+        self._action_ns = self._done_ns = 0
+        self._shown_ns: int | None = None
+
+    def offer(self, values: Sequence[float], now_ns: int, names: str = "", label: str = "") -> Refusal | None:
+        """An action [agent_x, agent_y] px. The newest valid one is in force; a refused one changes nothing.
+
+        names: comma-joined channels, if the sender says. label: the sender's JSON object about this action;
+        it is looked at only while waiting: an action that was made for the episode before must not start one.
+        """
+        target = np.asarray(values, dtype=np.float64).reshape(-1)
+        refusal = _judge(target, names)
+        if refusal is None and self._phase is Phase.WAITING and not self._meant_for_this(label):
+            refusal = Refusal.STALE
+        if refusal is not None:
+            self._refused[refusal.value] += 1
+            return refusal
+        self._action, self._action_ns = target, now_ns
+        if self._phase is Phase.WAITING:
+            self._phase = Phase.RUNNING
+        return None
+
+    def _meant_for_this(self, label: str) -> bool:
+        """Whether a labelled action was made from an observation of this episode; True without a label."""
+        try:
+            given = json.loads(label) if len(label) <= MAX_LABEL_CHARS else None
+        except (ValueError, RecursionError):
+            return True
+        if not isinstance(given, dict) or "source" not in given:
+            return True
+        age_ns, mono_ns = given.get("age_ns"), given.get("mono_ns")
+        if self._shown_ns is None or given["source"] in ("hold", "stop"):
+            return False
+        if type(age_ns) is not int or type(mono_ns) is not int:
+            return True
+        # Half a step of slack: stamps come back through another clock.
+        return mono_ns - age_ns > self._shown_ns - DT_NS // 2
+
+    def tick(self, grid_ns: int) -> None:
+        """One control step that ends at `grid_ns`."""
+        if self._phase is Phase.RUNNING:
+            self._step(grid_ns)
+        elif self._phase is Phase.DONE and self.settings.auto_reset and grid_ns - self._done_ns >= SHOW_NS:
+            self.reset()
+        if self._shown_ns is None:
+            self._shown_ns = grid_ns
+
+    def _step(self, grid_ns: int) -> None:
+        if self._action is None:
+            raise RuntimeError("running without an action")
+        if grid_ns - self._action_ns > self.settings.action_timeout_ms * 1_000_000:
+            self._timeouts += 1
+        self._outcome = self._world.step(self._action)
+        if self._outcome.success or self._world.steps >= self.settings.max_steps:
+            self._phase, self._done_ns = Phase.DONE, grid_ns
+
+    def image(self, size_px: int) -> NDArray[np.uint8]:
+        """The table from above, uint8 RGB [size_px, size_px, 3]."""
+        return self._world.image(size_px)
+
+    @property
+    def agent(self) -> NDArray[np.float64]:
+        """Position of the pusher [x, y], px."""
+        return self._world.agent
+
+    @property
+    def status(self) -> Status:
+        action = None if self._action is None else (float(self._action[0]), float(self._action[1]))
+        return Status(
+            episode=self._episode,
+            seed=self._seed,
+            step=self._world.steps,
+            reward=self._outcome.reward,
+            coverage=self._outcome.coverage,
+            success=self._outcome.success,
+            done=self._phase is Phase.DONE,
+            waiting=self._phase is Phase.WAITING,
+            action=action,
+            refused=dict(self._refused),
+            timeouts=self._timeouts,
+        )
+
+    def close(self) -> None:
+        self._world.close()
+
+
+def _judge(target: NDArray[np.float64], names: str) -> Refusal | None:
+    if names and names != ",".join(NAMES):
+        return Refusal.CHANNELS
+    if target.shape != (len(NAMES),):
+        return Refusal.SIZE
+    if not all(math.isfinite(value) for value in target):
+        return Refusal.NOT_FINITE
+    if target.min() < 0.0 or target.max() > SIZE_PX:
+        return Refusal.OUT_OF_RANGE
+    return None

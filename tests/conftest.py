@@ -1,0 +1,61 @@
+"""What holds for every test: one thread, no screen, no other machine, a ROS domain of its own."""
+
+from __future__ import annotations
+
+import os
+
+# Before anything imports torch, pygame or a DDS library; child processes inherit all of it.
+os.environ["OMP_NUM_THREADS"] = "1"  # two threads beside a busy neighbour run far slower than one
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+
+import fcntl
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+# Domains above 101 would reach into Linux's ephemeral ports; 40-99 belong to tests that choose their own.
+DOMAINS = range(1, 40)
+
+
+@cache
+def has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips GPU tests by name. torch is imported only for these: it costs seconds."""
+    if item.get_closest_marker("gpu") is not None and not has_gpu():
+        pytest.skip("needs a CUDA GPU")
+
+
+@pytest.fixture(scope="session")
+def own_domain() -> Iterator[int]:
+    """A ROS domain that no other test run on this machine holds, kept until this run ends."""
+    for domain in DOMAINS:
+        try:
+            lock = (Path(tempfile.gettempdir()) / f"auras_ros_domain_{domain}.lock").open("w")
+        except PermissionError:  # another user's
+            continue
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield domain
+            return
+    pytest.fail(f"every ROS domain in {DOMAINS} is in use by another test run")
+
+
+@pytest.fixture
+def ros_domain_id(own_domain: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """ROS_DOMAIN_ID set for one test and its children. Returns the domain."""
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(own_domain))
+    return own_domain

@@ -1,0 +1,59 @@
+"""The configurations that ship. Nodes ignore what they never declared: a typing error would pass unseen."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from auras_ros.nodes import actuator, agent
+from auras_ros.sim import pusht_game
+
+CONFIGS = sorted((Path(__file__).resolve().parents[2] / "config").glob("pusht*.yaml"))
+SETTINGS = {"pusht": pusht_game.Settings, "actuator": actuator.Settings, "agent": agent.Settings}
+
+
+def sections(path: Path) -> dict[str, dict[str, Any]]:
+    return {name: each["ros__parameters"] for name, each in yaml.safe_load(path.read_text()).items()}
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_every_parameter_is_one_of_its_node_and_of_its_type(path: Path) -> None:
+    for name, section in sections(path).items():
+        if name == "supervisor":
+            continue
+        known = {each.name: each.default for each in fields(SETTINGS[name])}
+        assert set(section) <= set(known), f"{path.name}: {name}"
+        for key, value in section.items():
+            assert type(value) is type(known[key]), f"{path.name}: {name}: {key}"
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_the_bridge_takes_its_section(path: Path) -> None:
+    pusht_game.Settings(**sections(path)["pusht"])
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_the_supervisor_starts_the_actuator_before_the_agent(path: Path) -> None:
+    """The actuator watches the agent; it must be there first."""
+    supervisor = sections(path)["supervisor"]
+    assert supervisor["processes"] == ["pusht_bridge", "actuator", "agent"]
+    assert supervisor["respawn"] is True
+
+
+def test_the_drifting_table_differs_in_the_table_alone() -> None:
+    """Guards against two configurations that drift apart: their runs are compared with each other."""
+    plain, drift = (
+        {p.name: sections(p) for p in CONFIGS}[name] for name in ("pusht.yaml", "pusht_drift.yaml")
+    )
+    different = {
+        (name, key)
+        for name, section in plain.items()
+        for key in section
+        if drift[name].get(key) != section[key]
+    }
+    assert different == {("pusht", "drift_px"), ("pusht", "success_coverage")}
+    assert (drift["pusht"]["drift_px"], drift["pusht"]["success_coverage"]) == (0.5, 0.9)

@@ -1,0 +1,87 @@
+"""The bridge's node in this process, on a virtual clock: the grid, the parameters, and what is not computed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from auras_ros.clock import VirtualClock
+from auras_ros.ros import Parameter, init, try_shutdown
+from auras_ros.ros.srv import Trigger
+from auras_ros.sim.pusht_bridge import PushTBridge
+from auras_ros.sim.pusht_game import DT_NS
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(1_000)
+
+
+@pytest.fixture
+def bridge(ros_domain_id: int, clock: VirtualClock) -> Iterator[PushTBridge]:
+    init(args=[])
+    made = PushTBridge(clock)
+    yield made
+    made.close()
+    try_shutdown()
+
+
+def ticks(bridge: PushTBridge, clock: VirtualClock, costs_ns: list[int], monkeypatch: Any) -> list[int]:
+    """Run one tick for each cost; returns the grid times."""
+    seen: list[int] = []
+
+    def tick(grid_ns: int) -> None:
+        seen.append(grid_ns)
+        clock.advance(costs_ns[len(seen) - 1])
+        if len(seen) == len(costs_ns):
+            bridge.halt()
+
+    monkeypatch.setattr(bridge, "_tick", tick)
+    bridge.run()
+    return seen
+
+
+def test_ticks_stay_on_the_grid_and_missed_ones_are_skipped(
+    bridge: PushTBridge, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against a world that makes up for lost time, and against a grid that drifts with the load."""
+    start_ns = clock.now_ns()
+    seen = ticks(bridge, clock, [DT_NS // 3, 2 * DT_NS + DT_NS // 2, 5, DT_NS - 1, 0], monkeypatch)
+    assert [(at - start_ns) / DT_NS for at in seen] == [1, 2, 5, 6, 7]
+    assert bridge._missed == 2
+
+
+def test_nothing_is_compressed_for_nobody(bridge: PushTBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("compressed without a subscriber")
+
+    monkeypatch.setattr(bridge, "_encode", refuse)
+    bridge._tick(DT_NS)
+
+
+def set_seed(bridge: PushTBridge, value: Any) -> Any:
+    return bridge.set_parameters([Parameter("seed", value=value)])[0]
+
+
+def test_the_seed_parameter_is_the_seed_of_the_next_reset(bridge: PushTBridge) -> None:
+    assert set_seed(bridge, 77).successful
+    answer = bridge._on_reset(Trigger.Request(), Trigger.Response())
+    assert json.loads(answer.message) == {"episode": 1, "seed": 77}
+    answer = bridge._on_reset(Trigger.Request(), Trigger.Response())
+    assert json.loads(answer.message)["seed"] == 78
+
+
+@pytest.mark.parametrize("value", [-1, 2**31, "seven"])
+def test_a_bad_seed_is_refused_and_changes_nothing(bridge: PushTBridge, value: Any) -> None:
+    assert not set_seed(bridge, value).successful
+    assert bridge.get_parameter("seed").value == 0
+    assert json.loads(bridge._on_reset(Trigger.Request(), Trigger.Response()).message)["seed"] == 1
+
+
+def test_a_running_table_keeps_its_rules(bridge: PushTBridge) -> None:
+    result = bridge.set_parameters([Parameter("max_steps", value=5)])[0]
+    assert not result.successful
+    assert bridge.get_parameter("max_steps").value == 300
