@@ -91,7 +91,7 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "auras = auras_ros.cli:main",
+            "auras = auras_ros.cli.main:main",
             "agent = auras_ros.nodes.agent:main",
             "actuator = auras_ros.nodes.actuator:main",
             "pusht_bridge = auras_ros.sim.pusht_bridge:main",

@@ -137,9 +137,9 @@ class PushTBridge(Node):
         stamp_ns = self._stamp(grid_ns)
         if self.settings.publish_clock:
             self._time.publish(ClockMsg(clock=to_time_msg(stamp_ns)))
-        self._image.publish(image_message(image, stamp_ns=stamp_ns, frame_id=CAMERA_FRAME, encoding="rgb8"))
         header = Header(stamp=to_time_msg(stamp_ns), frame_id=TABLE_FRAME)
         self._joints.publish(JointState(header=header, name=list(NAMES), position=agent.tolist()))
+        self._image.publish(image_message(image, stamp_ns=stamp_ns, frame_id=CAMERA_FRAME, encoding="rgb8"))
         if self._compressed.get_subscription_count():
             self._compressed.publish(self._encode(image, stamp_ns))
         if viewer is not None:

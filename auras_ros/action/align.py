@@ -113,7 +113,8 @@ class Placed:
         self.values: FloatArray = chunk.actions.copy()
         relative = contract.is_kind(ChannelKind.DELTA_ORIGIN)
         if chunk.reference is not None and relative.any():
-            self.values[:, relative] += chunk.reference[relative]
+            with np.errstate(over="ignore", invalid="ignore"):  # screening refuses what is not finite
+                self.values[:, relative] += chunk.reference[relative]
         self._linear = np.array([c.interpolation is Interpolation.LINEAR for c in contract.channels])
         self._blends = bool(self._linear.any())
         self._dt_ns, self._tick_ns = contract.dt_ns, tick_ns

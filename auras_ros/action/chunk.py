@@ -136,7 +136,7 @@ class Chunk:
 def _frozen(name: str, values: npt.ArrayLike, ndim: int) -> FloatArray:
     try:
         array = np.array(values, dtype=np.float64, order="C", copy=True)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ContractError(f"chunk: {name}: not an array of numbers: {error}") from error
     if array.ndim != ndim or array.size == 0:
         raise ContractError(f"chunk: {name}: expected {ndim} non-empty dimensions, got shape {array.shape}")
@@ -150,7 +150,8 @@ def _check_int(name: str, value: object) -> None:
 
 
 def loads(text: str, what: str) -> Any:
+    """JSON text to values. Raises ContractError: `what` is not JSON, too deep, or has a number too long."""
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ContractError(f"{what}: not JSON: {error}") from error

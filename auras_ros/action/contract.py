@@ -8,7 +8,6 @@ action value: checking values is the work of `limits`.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -160,7 +159,7 @@ class Contract:
         repeated = {name for name in self.names if self.names.count(name) > 1}
         if repeated:
             raise ContractError(f"channel {min(repeated)!r}: name: used more than once")
-        if not _is_number(self.dt_ms) or not math.isfinite(self.dt_ms) or self.dt_ns < 1:
+        if not _is_finite(self.dt_ms) or self.dt_ns < 1:
             raise ContractError(f"contract: dt_ms: {self.dt_ms!r} is not a time above zero")
 
     @property
@@ -192,7 +191,7 @@ class Contract:
         """Build from JSON text."""
         try:
             raw = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ContractError(f"contract: not JSON: {error}") from error
         return cls.from_dict(raw)
 
@@ -201,8 +200,9 @@ class Contract:
         return {"dt_ms": self.dt_ms, "channels": [channel.to_dict() for channel in self.channels]}
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_finite(value: object) -> bool:
+    # The bound is far below the largest double: sums and ranges of limits stay finite too.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
 
 
 def _keys(owner: str, raw: Mapping[str, Any], known: set[str], required: set[str]) -> None:
@@ -222,7 +222,7 @@ def _text(channel: Channel, field: str) -> None:
 
 def _finite(channel: Channel, field: str) -> None:
     value = getattr(channel, field)
-    if not _is_number(value) or not math.isfinite(value):
+    if not _is_finite(value):
         raise ContractError(f"channel {channel.name!r}: {field}: {value!r} is not a finite number")
     object.__setattr__(channel, field, float(value))
 

@@ -21,9 +21,7 @@ DEFAULT_CLIP_TOLERANCE = 0.02
 class Limits:
     """The contract's limits as vectors [channels], for ticks of `tick_ns`. Raises ContractError."""
 
-    def __init__(
-        self, contract: Contract, tick_ns: int, clip_tolerance: float = DEFAULT_CLIP_TOLERANCE
-    ) -> None:
+    def __init__(self, contract: Contract, tick_ns: int, clip_tolerance: float = DEFAULT_CLIP_TOLERANCE) -> None:
         if not 0.0 <= clip_tolerance <= 1.0:
             raise ContractError(f"limits: clip_tolerance: {clip_tolerance!r} is not in 0..1")
         channels = contract.channels
@@ -66,9 +64,7 @@ class Limits:
         value = values[step, channel]
         return Rejected(reason, f"step {step}, channel {self.names[channel]!r}: {value:g} {text} {limits}")
 
-    def guard(
-        self, wanted: FloatArray, anchor: FloatArray, step: FloatArray | None = None
-    ) -> FloatArray | None:
+    def guard(self, wanted: FloatArray, anchor: FloatArray, step: FloatArray | None = None) -> FloatArray | None:
         """The nearest allowed command [channels] to `wanted`, at most one `step` away from `anchor`.
 
         `anchor` is the last command; NaN where there was none (no rate to keep yet), 0 for increments. None

@@ -28,6 +28,8 @@ from .plan import Plan
 from .safety import Event, Safety, SafetyState
 from .verdict import Accepted, Refusal, Rejected
 
+MAX_RECORD_TICKS = 100_000  # bounds the memory of the executed record
+
 
 class ActionStream:
     """See the module's docstring.
@@ -56,11 +58,15 @@ class ActionStream:
             raise ContractError(f"stream: tick_ns: {tick_ns!r} is not in 1..dt ({contract.dt_ns})")
         self._hold_after_ns = _time_ns("hold_after_ms", hold_after_ms)
         self._max_age_ns = _time_ns("max_chunk_age_ms", max_chunk_age_ms)
+        blend_ns = _time_ns("blend_ms", blend_ms)
+        if blend_ns > self._max_age_ns:
+            raise ContractError(f"stream: blend_ms: {blend_ms} is longer than max_chunk_age_ms")
+        if self._max_age_ns // tick_ns > MAX_RECORD_TICKS:
+            raise ContractError(f"stream: max_chunk_age_ms: more than {MAX_RECORD_TICKS} ticks")
         self.contract, self.tick_ns = contract, tick_ns
         self._limits = Limits(contract, tick_ns, clip_tolerance)
         self._timeline = Timeline(tick_ns, self._max_age_ns, len(contract.channels))
-        blend_ticks = _time_ns("blend_ms", blend_ms) // tick_ns
-        self._plan = Plan(contract, self._timeline, self._limits, blend_ticks)
+        self._plan = Plan(contract, self._timeline, self._limits, blend_ns // tick_ns)
         self._admission = Admission(contract, self._max_age_ns, host)
         self._safety = Safety()
         self._lock = threading.Lock()

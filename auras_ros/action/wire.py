@@ -75,7 +75,7 @@ def from_wire(dims: Sequence[tuple[str, int, int]], data: npt.ArrayLike, contrac
         raise ContractError(f"chunk message: dim[1]: {names[:200]!r}, expected {','.join(contract.names)!r}")
     try:
         values = np.asarray(data, dtype=np.float64).reshape(-1)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ContractError(f"chunk message: data: not numbers: {error}") from error
     if values.size != horizon * channels:
         raise ContractError(f"chunk message: data: {values.size} values for {horizon} x {channels}")
@@ -99,6 +99,6 @@ def _read_header(raw: Any) -> tuple[Provenance, FloatArray | None]:
     filled = [np.nan if value is None else value for value in reference]
     try:
         array = np.array(filled, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ContractError(f"chunk message: reference: not numbers: {error}") from error
     return Provenance.from_dict(header), array

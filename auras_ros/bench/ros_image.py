@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ TOPIC = "/auras_bench/image_raw"
 WARM_UP_MESSAGES = 30
 _CHILD_EXIT_TIMEOUT_S = 5.0
 _CONNECT_TIMEOUT_S = 15.0
+_DISCOVERY_VARIABLES = ("ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_LOCALHOST_ONLY", "CYCLONEDDS_URI")
 _SENSOR_DATA = ros.QoSProfile(depth=1, reliability=ros.ReliabilityPolicy.BEST_EFFORT)
 
 
@@ -43,13 +44,26 @@ def _publisher_process(width: int, height: int, rate_hz: float, domain: int) -> 
             child.stdin.close()
 
 
+@contextmanager
+def _on_loopback() -> Iterator[str]:
+    """Localhost discovery (and its large fragments) unless the user chose a range; yields the range in force."""
+    if any(name in os.environ for name in _DISCOVERY_VARIABLES):
+        yield "as set in the environment"
+        return
+    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    try:
+        yield "LOCALHOST"
+    finally:
+        del os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"]
+
+
 def measure_image_latency(
     messages: int = 300, width: int = 640, height: int = 480, rate_hz: float = 30, domain: int | None = None
 ) -> dict[str, Any]:
     """Latency from publish() in one process to the callback in this one, warm-up excluded.
 
-    Returns image_latency_ms_p50, _p99, _max, messages (received), lost (gaps in the numbering), width, height
-    and rate_hz. Raises RuntimeError where the publisher dies, TimeoutError where too few images arrive.
+    Returns image_latency_ms_p50, _p99, _max, messages (received), lost (gaps in the numbering), width, height,
+    rate_hz and discovery. Raises RuntimeError where the publisher dies, TimeoutError where too few images arrive.
     """
     chosen = int(os.environ.get("ROS_DOMAIN_ID", "0") or "0") if domain is None else domain
     latencies_ms: list[float] = []
@@ -62,24 +76,8 @@ def measure_image_latency(
             latencies_ms.append((received_ns - stamp_ns(message)) / 1e6)
             numbers.append(number)
 
-    context = ros.Context()
-    ros.init(args=[], context=context, domain_id=chosen)
-    try:
-        node = ros.Node("auras_bench_image_sink", context=context, use_global_arguments=False)
-        node.create_subscription(Image, TOPIC, on_image, _SENSOR_DATA)
-        executor = ros.SingleThreadedExecutor(context=context)
-        executor.add_node(node)
-        deadline = time.monotonic() + _CONNECT_TIMEOUT_S + 2 * (messages + WARM_UP_MESSAGES) / rate_hz
-        with _publisher_process(width, height, rate_hz, chosen) as child:
-            while len(numbers) < messages:
-                executor.spin_once(timeout_sec=0.5)
-                if child.poll() is not None:
-                    raise RuntimeError(f"the publisher process ended with code {child.returncode}")
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"{len(numbers)} of {messages} images arrived in time")
-        node.destroy_node()
-    finally:
-        ros.try_shutdown(context=context)
+    with _on_loopback() as discovery:
+        _receive(messages, rate_hz, on_image, numbers, (width, height, chosen))
     p50, p99 = np.percentile(latencies_ms, [50, 99])
     return {
         "image_latency_ms_p50": float(p50),
@@ -90,7 +88,33 @@ def measure_image_latency(
         "width": width,
         "height": height,
         "rate_hz": rate_hz,
+        "discovery": discovery,
     }
+
+
+def _receive(
+    messages: int, rate_hz: float, on_image: Callable[[Any], None], numbers: list[int], source: tuple[int, int, int]
+) -> None:
+    """Spin until `messages` numbers are in; source is the child's width, height and domain."""
+    width, height, domain = source
+    context = ros.Context()
+    ros.init(args=[], context=context, domain_id=domain)
+    try:
+        node = ros.Node("auras_bench_image_sink", context=context, use_global_arguments=False)
+        node.create_subscription(Image, TOPIC, on_image, _SENSOR_DATA)
+        executor = ros.SingleThreadedExecutor(context=context)
+        executor.add_node(node)
+        deadline = time.monotonic() + _CONNECT_TIMEOUT_S + 2 * (messages + WARM_UP_MESSAGES) / rate_hz
+        with _publisher_process(width, height, rate_hz, domain) as child:
+            while len(numbers) < messages:
+                executor.spin_once(timeout_sec=0.5)
+                if child.poll() is not None:
+                    raise RuntimeError(f"the publisher process ended with code {child.returncode}")
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{len(numbers)} of {messages} images arrived in time")
+        node.destroy_node()
+    finally:
+        ros.try_shutdown(context=context)
 
 
 def _publish(width: int, height: int, rate_hz: float, domain: int) -> None:

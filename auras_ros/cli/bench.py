@@ -6,6 +6,8 @@ import argparse
 import importlib
 from pathlib import Path
 
+from auras_ros.cli.progress import Progress
+
 BENCHES = {
     "ros": "image latency between two processes; the actuator's interval error beside inference, with and without FIFO"
 }
@@ -28,10 +30,22 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--json", type=Path, help="write the report here")
     options, rest = parser.parse_known_args(argv)
     bench = importlib.import_module(f"auras_ros.bench.{options.name}")
-    report = bench.run(rest)
+    progress = Progress()
+    report = bench.run(rest, progress.say)
+    progress.done()
+    for row in report.rows:
+        print(
+            "  ".join(
+                f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in row.items()
+            )
+        )
     for name, value in report.summary.items():
         print(f"{name:34} {value:.4g}")
     if options.json:
         report.write(options.json)
         print(f"written: {options.json}")
     return 0
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

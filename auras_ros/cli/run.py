@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from auras_ros import resources
-from auras_ros.cli.supervisor import Supervisor, SupervisorError
+from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 
 POLL_S = 0.1
 EXAMPLE = """

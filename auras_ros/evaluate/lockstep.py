@@ -13,7 +13,8 @@ import numpy as np
 from auras_ros.action import ActionStream
 from auras_ros.observation import Assembler, Fault
 from auras_ros.pipeline.seq import Sequential
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht import CONTROL_DT_MS, PushTWorld
+from auras_ros.sim.pusht_game import NAMES
 
 REQUESTS_PER_EPISODE = 1_000  # each episode has its own stretch of the noise tape, so that seeds are paired
 
@@ -40,6 +41,8 @@ def run_episode(
     contract, dt_ns = checkpoint.contract, checkpoint.contract.dt_ns
     if not 1 <= execute_steps <= checkpoint.horizon:
         raise ValueError(f"execute_steps must be in [1, {checkpoint.horizon}], got {execute_steps}")
+    _require(contract.names == NAMES, f"the world's channels are {NAMES}, the policy's {contract.names}")
+    _require(contract.dt_ms == CONTROL_DT_MS, f"the world's step is {CONTROL_DT_MS} ms, the policy's {contract.dt_ms}")
     assembler = Assembler(checkpoint.spec, contract.dt_ms, contract.dt_ms, 0.0)
     stream = ActionStream(contract, dt_ns, max_chunk_age_ms=checkpoint.horizon * contract.dt_ms)
     world.reset(seed)
@@ -66,10 +69,9 @@ def run_episode(
 
 
 def _observe(assembler: Assembler, world: PushTWorld, now_ns: int) -> None:
-    names = assembler.spec.state.names if assembler.spec.state else ()
     for fault in (
         assembler.put_image(assembler.spec.cameras[0].name, world.image(), now_ns, now_ns),
-        assembler.put_state(names, world.agent, now_ns, now_ns),
+        assembler.put_state(NAMES, world.agent, now_ns, now_ns),
     ):
         _require(fault is None, str(fault))
 

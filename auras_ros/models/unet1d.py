@@ -14,6 +14,8 @@ from torch import Tensor, nn
 class TimestepEmbedding(nn.Module):
     """Sinusoidal embedding of the diffusion timestep, [B] -> [B, width], then a two-layer MLP."""
 
+    frequencies: Tensor
+
     def __init__(self, width: int = 64) -> None:
         super().__init__()
         self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.Mish(), nn.Linear(2 * width, width))

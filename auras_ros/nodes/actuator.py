@@ -85,7 +85,8 @@ class Actuator(Node):
         self._names = ",".join(self.contract.names)
         self._meter, self._scheduling = IntervalMeter(period_ns), "not started"
         self._ticks, self._skipped = 0, 0
-        self._beat_ns: int | None = None
+        self._beat_ns: int | None = None  # any agent's last heartbeat: somebody is there to be armed for
+        self._followed_ns: int | None = None  # that of the session whose chunks are taken
         self._agent_session = ""
         self._measured: tuple[int, list[float]] | None = None
         self._armed_once = not self.settings.arm_on_start
@@ -122,7 +123,7 @@ class Actuator(Node):
     def _on_chunk(self, message: Float64MultiArray) -> None:
         try:
             chunk = read_chunk(message, self.contract)
-        except ContractError as error:
+        except ValueError as error:  # ContractError, or a number of thousands of digits in the JSON
             self._refuse(str(error))
             return
         verdict = self._stream.offer(chunk, self._monotonic.now_ns())
@@ -137,11 +138,14 @@ class Actuator(Node):
 
     def _on_heartbeat(self, message: String) -> None:
         try:
-            session = read_json(message.data, "heartbeat")["session"]
+            session = str(read_json(message.data, "heartbeat")["session"])
         except (MessageError, KeyError) as error:
             self._refuse(f"heartbeat: {error}")
             return
-        self._agent_session, self._beat_ns = str(session), self._monotonic.now_ns()
+        followed, now_ns = self._stream.session, self._monotonic.now_ns()
+        if followed is None or followed == session:  # another agent's life says nothing about the one that drives
+            self._followed_ns = now_ns
+        self._agent_session, self._beat_ns = session, now_ns
 
     def _on_joint_states(self, message: JointState) -> None:
         """Remember where the robot is, for arming: channels without a joint of their name stay unknown."""
@@ -156,7 +160,7 @@ class Actuator(Node):
             if self._measured is None or now_ns - self._measured[0] > MEASURED_MAX_AGE_MS * 1_000_000:
                 return False, f"no joint_states within {MEASURED_MAX_AGE_MS} ms: where the robot is must be known"
             current = self._measured[1]
-        if not self._agent_alive(now_ns):
+        if not self._fresh(self._beat_ns, now_ns):
             return False, f"agent '{self.settings.agent}' is silent: start it first"
         verdict = self._stream.arm(now_ns, current)
         return verdict.ok, verdict.detail
@@ -187,6 +191,10 @@ class Actuator(Node):
         self._running.set()
         self._thread.start()
 
+    def working(self) -> bool:
+        """Whether the tick thread lives."""
+        return self._thread.is_alive()
+
     def halt(self) -> None:
         """Disarm, let the final hold command out, end the thread. For an orderly shutdown."""
         self._stream.disarm(self._monotonic.now_ns(), "shutting down")
@@ -207,15 +215,15 @@ class Actuator(Node):
 
     def _tick(self, now_ns: int) -> None:
         self._meter.tick(now_ns)
-        if not self._agent_alive(now_ns) and self._stream.state is SafetyState.ARMED:
+        if not self._fresh(self._followed_ns, now_ns) and self._stream.state is SafetyState.ARMED:
             self._stream.agent_lost(now_ns, f"agent silent for more than {self.settings.agent_timeout_ms:g} ms")
         command = self._stream.tick(now_ns)
         self._ticks += 1
         if command.publish:
             self._action.publish(action_message(command, self._names, self._ticks, now_ns))
 
-    def _agent_alive(self, now_ns: int) -> bool:
-        return self._beat_ns is not None and now_ns - self._beat_ns <= self.settings.agent_timeout_ms * 1e6
+    def _fresh(self, beat_ns: int | None, now_ns: int) -> bool:
+        return beat_ns is not None and now_ns - beat_ns <= self.settings.agent_timeout_ms * 1e6
 
     # -- what it says of itself ---------------------------------------------------------------------------
 
@@ -258,7 +266,7 @@ def load_contract(checkpoint: str) -> Contract:
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the executable `actuator`."""
-    return node_main(argv, Actuator, Actuator.start, Actuator.halt, (ContractError, ParameterError, OSError))
+    return node_main(argv, Actuator, Actuator.start, Actuator.halt, Actuator.working, (ContractError, ParameterError, OSError))
 
 
 if __name__ == "__main__":

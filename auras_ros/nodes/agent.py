@@ -38,7 +38,9 @@ from auras_ros.ros.msg import (
 from auras_ros.ros.srv import Trigger
 
 HEARTBEAT_NS = 20_000_000
-POLL_S = 0.005
+STATE_WAIT_NS = 20_000_000
+STATE_LAG_STEPS = 4
+LOOK_S = 0.02  # how long the frame loop waits for a message before it looks at the ages again
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
@@ -83,6 +85,8 @@ class Agent(Node):
         self._actuator_ns: int | None = None
         self._actuator_lost = False
         self._fault = ""
+        self._arrived = threading.Event()  # something to look at
+        self._awaited_origin_ns = self._awaited_since_ns = -1
         self._reset_due = threading.Event()
         self._running = threading.Event()
         self._threads = [
@@ -149,12 +153,14 @@ class Agent(Node):
     def _put_image(self, name: str, frame: Any, header: Any) -> None:
         stamp, latency_ns = self._stamp(header)
         self._say(self._assembler.put_image(name, frame, stamp, self._monotonic.now_ns(), latency_ns))
+        self._arrived.set()
 
     def _on_joint_states(self, message: JointState) -> None:
         stamp, latency_ns = self._stamp(message.header)
         positions = np.asarray(message.position, dtype=np.float64)
         fault = self._assembler.put_state(list(message.name), positions, stamp, self._monotonic.now_ns(), latency_ns)
         self._say(fault)
+        self._arrived.set()
 
     def _stamp(self, header: Any) -> tuple[int, int]:
         """(the stamp, how long ago it was by the same clock). A camera clock that runs ahead counts as 0 ago."""
@@ -168,7 +174,7 @@ class Agent(Node):
     def _on_actuator(self, message: String) -> None:
         try:
             sent_ns = int(read_json(message.data, "actuator state")["mono_ns"])
-        except (MessageError, KeyError, TypeError, ValueError) as error:
+        except (MessageError, KeyError, TypeError, ValueError, OverflowError) as error:
             self.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
             return
         self._actuator_ns = min(sent_ns, self._monotonic.now_ns())  # a latched state of a dead actuator is old
@@ -186,6 +192,10 @@ class Agent(Node):
         for thread in self._threads:
             thread.start()
 
+    def working(self) -> bool:
+        """Whether both threads live."""
+        return all(thread.is_alive() for thread in self._threads)
+
     def halt(self) -> None:
         self._running.clear()
         for thread in self._threads:
@@ -200,35 +210,51 @@ class Agent(Node):
             raise
 
     def _run_frames(self) -> None:
-        last_origin_ns, next_ns = -1, self._monotonic.now_ns()
+        last_origin_ns = -1
         while self._running.is_set():
-            self._monotonic.sleep_until_ns(next_ns)
+            self._arrived.wait(LOOK_S)
+            self._arrived.clear()
             if self._reset_due.is_set():
                 self._reset_due.clear()
                 self._sequential.reset()
                 last_origin_ns = -1
-            observation = self._assembler.latch(self._monotonic.now_ns())
-            if not self._usable(observation, last_origin_ns):
-                next_ns = self._monotonic.now_ns() + round(POLL_S * 1e9)
-                continue
-            assert isinstance(observation, Observation)
             started_ns = self._monotonic.now_ns()
+            observation = self._assembler.latch(started_ns)
+            if isinstance(observation, Fault):
+                self._note(observation)
+                continue
+            self._note(None)
+            if observation.origin_mono_ns <= last_origin_ns or not self._watched():
+                continue  # design rule 4: only a newer observation is worth a request
+            if self._state_is_due(observation, started_ns):
+                continue
             last_origin_ns = observation.origin_mono_ns
             self._emit(self._sequential.run(observation))
-            next_ns = started_ns + round(self.settings.frame_period_ms * 1e6)
+            self._monotonic.sleep_until_ns(started_ns + round(self.settings.frame_period_ms * 1e6))
 
-    def _usable(self, observation: Observation | Fault, last_origin_ns: int) -> bool:
-        """Whether a frame may start: an observation newer than the last one's (design rule 4), a living actuator."""
-        if isinstance(observation, Fault):
-            fault = f"{observation.source} {observation.name.value}"
-            if fault != self._fault:
-                self._fault = fault
-                self.get_logger().warning(f"no observation: {observation}")
+    def _state_is_due(self, observation: Observation, now_ns: int) -> bool:
+        """Whether to wait for the joint states that belong to this image: policies learn the two of one instant.
+
+        They come by another topic, maybe a moment later. A state that lags by whole steps, or is stamped by a clock
+        of its own, is not waited for.
+        """
+        if observation.state_stamp_ns is None:
             return False
-        if self._fault:
-            self._fault = ""
+        lag_ns = observation.origin_stamp_ns - observation.state_stamp_ns
+        if not self.settings.sync_tolerance_ms * 1e6 < lag_ns < STATE_LAG_STEPS * self._spec.dt_ns:
+            return False
+        if self._awaited_origin_ns != observation.origin_mono_ns:
+            self._awaited_origin_ns, self._awaited_since_ns = observation.origin_mono_ns, now_ns
+        return now_ns - self._awaited_since_ns < STATE_WAIT_NS
+
+    def _note(self, fault: Fault | None) -> None:
+        """Say so when observations fail, and when they are back."""
+        name = f"{fault.source} {fault.name.value}" if fault else ""
+        if fault and name != self._fault:
+            self.get_logger().warning(f"no observation: {fault}")
+        elif self._fault and not fault:
             self.get_logger().info("observations are back")
-        return observation.origin_mono_ns > last_origin_ns and self._watched()
+        self._fault = name
 
     def _watched(self) -> bool:
         """Whether the actuator was heard of lately; says so when that changes."""
@@ -278,7 +304,7 @@ class Agent(Node):
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the executable `agent`."""
-    return node_main(argv, Agent, Agent.start, Agent.halt, (PolicyError, ParameterError, OSError))
+    return node_main(argv, Agent, Agent.start, Agent.halt, Agent.working, (PolicyError, ParameterError, OSError))
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def read_json(text: str, what: str) -> dict[str, Any]:
         raise MessageError(f"{what}: {len(text)} characters, at most {MAX_TEXT}")
     try:
         fields = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError alone: a number of thousands of digits
         raise MessageError(f"{what}: not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise MessageError(f"{what}: expected a JSON object, got {type(fields).__name__}")

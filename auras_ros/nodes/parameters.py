@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import field, fields
 from typing import Any, TypeVar
 
-from auras_ros.ros import Node
+from auras_ros.ros import InvalidParameterTypeException, InvalidParameterValueException, Node
 from auras_ros.ros.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 
 T = TypeVar("T")
@@ -32,13 +32,17 @@ def read_parameters(node: Node, settings: type[T]) -> T:
     values: dict[str, Any] = {}
     for each in fields(settings):  # type: ignore[arg-type]
         meta, default = each.metadata, each.default
-        given = _declare(node, each.name, default, meta)
+        low, high = meta["low"], meta["high"]
+        try:
+            given = _declare(node, each.name, default, meta)
+        except (InvalidParameterTypeException, InvalidParameterValueException) as error:
+            bounds = "" if low is None else f"must be in [{low}, {high}]: "
+            raise ParameterError(f"{node.get_name()}: {each.name}: {bounds}{error}") from error
         if isinstance(default, float) and type(given) is int:
             given = float(given)
         if type(given) is not type(default):
             expected = type(default).__name__
             raise ParameterError(f"{node.get_name()}: {each.name}: expected {expected}, got {given!r}")
-        low, high = meta["low"], meta["high"]
         if low is not None and not low <= given <= high:
             raise ParameterError(f"{node.get_name()}: {each.name}: must be in [{low}, {high}], got {given!r}")
         values[each.name] = given

@@ -26,9 +26,11 @@ def node_main(
     build: Callable[[], N],
     start: Callable[[N], None],
     halt: Callable[[N], None],
+    working: Callable[[N], bool],
     bad_settings: tuple[type[Exception], ...],
 ) -> int:
-    """Run one node until SIGINT or SIGTERM. `bad_settings`: errors of `build` that end with status 2."""
+    """Run one node until SIGINT or SIGTERM, or until it is no longer `working`: a node whose own thread broke must
+    not look alive. `bad_settings`: errors of `build` that end with status 2."""
     asked = threading.Event()
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -47,12 +49,13 @@ def node_main(
         executor.add_node(node)
         start(node)
         try:
-            while not asked.is_set():
+            while not asked.is_set() and working(node):
                 executor.spin_once(timeout_sec=WAKE_S)
+            broken = not working(node)
         finally:
             halt(node)
             executor.shutdown()
             node.destroy_node()
     finally:
         try_shutdown()
-    return 0
+    return 1 if broken else 0

@@ -21,7 +21,7 @@ def enter_realtime(priority: int, *, all_threads: bool = False) -> str:
 
     Threads started from then on inherit it.
 
-    0 leaves things as they are. Returns what was reached, for people: "fifo 50", "other (not asked for)" or
+    0 leaves the scheduling class as it is. Returns what was reached, for people: "fifo 50", "other (not asked for)" or
     "other (not permitted: ...)". Never raises for a refusal: the actuator runs either way and says how.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -77,7 +77,8 @@ class IntervalMeter:
     """The last `size` intervals between ticks, against their period. Warm-up ticks are left out."""
 
     def __init__(self, period_ns: int, size: int = 3000, warmup: int = 20) -> None:
-        self._period_ns, self._warmup = period_ns, warmup
+        self._period_ns = period_ns
+        self._warmup = max(1, warmup)  # the first tick has no interval
         self._errors_ns = np.zeros(size, dtype=np.int64)
         self._count, self._last_ns = 0, 0
 

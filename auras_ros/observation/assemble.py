@@ -71,9 +71,7 @@ class Assembler:
         }
         self._state = LatestSlot[StateArray](STATE, state_age_limit_ms) if spec.state else None
         self._joints = JointMap(spec.state.names if spec.state else ())
-        self._past: dict[str, History[Any]] = {
-            name: History(spec.history, spec.dt_ns) for name in self._cameras
-        }
+        self._past: dict[str, History[Any]] = {name: History(spec.history, spec.dt_ns) for name in self._cameras}
         self._past[STATE] = History(spec.history + _STATE_STEPS, spec.dt_ns)
         self._prepared: dict[str, list[_Prepared]] = {}
         self._faults: dict[str, int] = {}

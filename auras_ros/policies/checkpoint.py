@@ -7,6 +7,7 @@ does not fit is refused by name. Loading never executes anything from the folder
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,9 @@ class Checkpoint:
         try:
             settings = self.plans[plan]
             sampler = make_sampler(settings["sampler"], settings["steps"])
-        except (TypeError, KeyError, ValueError) as error:
+        except KeyError as error:
+            raise CheckpointError(f"checkpoint '{self.name}', plan '{plan}': {error} is missing") from error
+        except (TypeError, ValueError) as error:
             raise CheckpointError(f"checkpoint '{self.name}', plan '{plan}': {error}") from error
         networks = self._networks
         policy = DiffusionPolicy(
@@ -91,7 +94,9 @@ def load(folder: Path) -> Checkpoint:
     fill(checkpoint._networks, tensors, weights)
     sample = GoldenSample.load(folder / GOLDEN)
     for plan in checkpoint.plans:
-        golden.check(checkpoint.policy(plan), plan, checkpoint.spec, sample, checkpoint.tolerance())
+        golden.check(
+            checkpoint.policy(plan), plan, checkpoint.spec, checkpoint.contract.names, sample, checkpoint.tolerance()
+        )
     return checkpoint
 
 
@@ -104,7 +109,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: file not found{hint}")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path}: not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format is not '{FORMAT}'")
@@ -143,7 +148,16 @@ def build(manifest: Mapping[str, Any], digest: str, path: Path) -> Checkpoint:
 
 
 def _statistics(manifest: Mapping[str, Any], key: str, count: int, path: Path) -> list[float]:
-    values = manifest["statistics"].get(key) if isinstance(manifest["statistics"], dict) else None
-    if not isinstance(values, list) or len(values) != count or not np.isfinite(np.array(values, dtype=float)).all():
+    statistics = manifest["statistics"]
+    if not isinstance(statistics, dict) or statistics.keys() != {"kind", "lower", "upper"}:
+        raise CheckpointError(f"{path}: statistics: expected kind, lower and upper, got {statistics!r}")
+    if statistics["kind"] != "min_max":
+        raise CheckpointError(f"{path}: statistics: kind '{statistics['kind']}' is not known; there is min_max")
+    values = statistics[key]
+    if not isinstance(values, list) or len(values) != count or not all(_is_finite(value) for value in values):
         raise CheckpointError(f"{path}: statistics: {key}: expected {count} finite numbers, got {values!r}")
     return [float(value) for value in values]
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

@@ -70,8 +70,8 @@ def make_sampler(name: SamplerName, steps: int) -> Sampler:
     """A sampler by name. DDPM runs all training steps; DDIM any number from 1 to 100."""
     if name not in ("ddim", "ddpm"):
         raise ValueError(f"sampler must be 'ddim' or 'ddpm', got {name!r}")
-    if not 1 <= steps <= TRAINING_STEPS:
-        raise ValueError(f"{name}: steps must be in [1, {TRAINING_STEPS}], got {steps}")
+    if type(steps) is not int or not 1 <= steps <= TRAINING_STEPS:
+        raise ValueError(f"{name}: steps must be a whole number in [1, {TRAINING_STEPS}], got {steps!r}")
     if name == "ddpm" and steps != TRAINING_STEPS:
         raise ValueError(f"ddpm runs all {TRAINING_STEPS} training steps, got steps = {steps}; use ddim for fewer")
     alphas = squared_cosine_alphas()

@@ -1,20 +1,22 @@
 """The golden sample: one raw observation and the actions it must lead to, replayed whenever a checkpoint is loaded.
 
-It runs the whole way from raw pixels to physical units, so that swapped colours, joints or statistics are found
-before a robot finds them.
+It runs the whole way from raw pixels to physical units, and keeps everything by name, so that swapped colours,
+joints, channels or statistics are found before a robot finds them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 
-from auras_ros.observation import ObservationSpec, Preprocessor
+from auras_ros.observation import ObservationError, ObservationSpec, Preprocessor
 from auras_ros.policies.policy import Policy, generate
 from auras_ros.policies.tensors import CheckpointError, read_tensors
 
@@ -23,36 +25,52 @@ NOISE_SEED = 20_250_101
 
 @dataclass(frozen=True)
 class GoldenSample:
-    """images: camera -> uint8 RGB [history, h, w, 3]; state float64 [history, D] in physical units, oldest first."""
+    """images: camera -> uint8 RGB [history, h, w, 3]; state: joint -> float64 [history] in physical units, oldest
+    first; actions: "plan/channel" -> float64 [horizon] in physical units."""
 
     images: dict[str, NDArray[np.uint8]]
-    state: NDArray[np.float64]
-    actions: dict[str, NDArray[np.float64]]  # plan -> [horizon, channels]
+    state: dict[str, NDArray[np.float64]]
+    actions: dict[str, NDArray[np.float64]]
+
+    def with_actions(self, plan: str, channels: Sequence[str], actions: NDArray[np.float64]) -> GoldenSample:
+        """The same with the actions [horizon, channels] of one plan more."""
+        columns = {f"{plan}/{channel}": actions[:, i] for i, channel in enumerate(channels)}
+        return GoldenSample(self.images, self.state, self.actions | columns)
 
     def save(self, path: Path) -> None:
-        tensors = {f"image.{name}": torch.from_numpy(np.ascontiguousarray(a)) for name, a in self.images.items()}
-        tensors["state"] = torch.from_numpy(self.state)
-        tensors |= {f"actions.{plan}": torch.from_numpy(np.ascontiguousarray(a)) for plan, a in self.actions.items()}
-        save_file(tensors, path)
+        groups: dict[str, Mapping[str, NDArray[Any]]]
+        groups = {"image": self.images, "state": self.state, "actions": self.actions}
+        arrays = {f"{group}/{name}": a for group, named in groups.items() for name, a in named.items()}
+        save_file({name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}, path)
         path.chmod(0o644)  # the library writes for the owner alone
 
     @classmethod
     def load(cls, path: Path) -> GoldenSample:
-        tensors = {name: tensor.numpy() for name, tensor in read_tensors(path).items()}
-        if "state" not in tensors:
-            raise CheckpointError(f"{path}: tensor 'state' is missing")
-        images = {name[6:]: a for name, a in tensors.items() if name.startswith("image.")}
-        actions = {name[8:]: a for name, a in tensors.items() if name.startswith("actions.")}
-        return cls(images, tensors["state"], actions)
+        """Raises CheckpointError."""
+        groups: dict[str, dict[str, NDArray[Any]]] = {"image": {}, "state": {}, "actions": {}}
+        for key, tensor in read_tensors(path).items():
+            group, _, name = key.partition("/")
+            if group not in groups:
+                raise CheckpointError(f"{path}: tensor '{key}' belongs to no part of a golden sample")
+            groups[group][name] = tensor.numpy()
+        return cls(groups["image"], groups["state"], groups["actions"])
 
 
 def replay(policy: Policy, spec: ObservationSpec, sample: GoldenSample) -> NDArray[np.float64]:
-    """Actions [horizon, channels] that this policy makes of the sample's observation, with the sample's noise."""
+    """Actions [horizon, channels] that this policy makes of the sample's observation, with the sample's noise.
+
+    Raises CheckpointError where the sample is not an observation of this spec.
+    """
     preprocess = Preprocessor(spec)
-    history = [
-        preprocess({name: frames[i] for name, frames in sample.images.items()}, sample.state[i])
-        for i in range(spec.history)
-    ]
+    joints = () if spec.state is None else spec.state.names
+    try:
+        positions = np.array([sample.state[joint] for joint in joints]).reshape(len(joints), -1).T
+        history = [
+            preprocess({camera.name: sample.images[camera.name][i] for camera in spec.cameras}, positions[i])
+            for i in range(spec.history)
+        ]
+    except (KeyError, IndexError, ValueError, ObservationError) as error:
+        raise CheckpointError(f"golden sample: does not fit the observation: {error}") from error
     images = torch.from_numpy(np.stack([instant.image for instant in history]))[None]
     state = torch.from_numpy(np.stack([instant.state for instant in history]))[None]
     noise = torch.randn((1, *policy.noise_shape), generator=torch.Generator().manual_seed(NOISE_SEED))
@@ -60,18 +78,26 @@ def replay(policy: Policy, spec: ObservationSpec, sample: GoldenSample) -> NDArr
 
 
 def check(
-    policy: Policy, plan: str, spec: ObservationSpec, sample: GoldenSample, tolerance: NDArray[np.float64]
+    policy: Policy,
+    plan: str,
+    spec: ObservationSpec,
+    channels: Sequence[str],
+    sample: GoldenSample,
+    tolerance: NDArray[np.float64],
 ) -> None:
     """Raise CheckpointError unless the replay is within `tolerance` [channels] (physical units) of the sample."""
-    if plan not in sample.actions:
-        raise CheckpointError(f"golden sample: no actions for plan '{plan}'")
-    got, expected = replay(policy, spec, sample), sample.actions[plan]
-    if got.shape != expected.shape:
-        raise CheckpointError(f"golden sample: plan '{plan}' gave shape {got.shape}, expected {expected.shape}")
-    off = np.abs(got - expected)
-    if not np.isfinite(got).all() or (off > tolerance).any():
-        step, channel = np.unravel_index(int(np.nanargmax(off / tolerance)), off.shape)
-        raise CheckpointError(
-            f"golden sample: plan '{plan}', step {step}, channel {channel}: {got[step, channel]:.4f} instead of "
-            f"{expected[step, channel]:.4f}; preprocessing, statistics or weights are not those it was trained with"
-        )
+    got = replay(policy, spec, sample)
+    for i, channel in enumerate(channels):
+        expected = sample.actions.get(f"{plan}/{channel}")
+        if expected is None:
+            raise CheckpointError(f"golden sample: no actions for plan '{plan}', channel '{channel}'")
+        if expected.shape != got[:, i].shape:
+            wanted, given = len(got), list(expected.shape)
+            raise CheckpointError(f"golden sample: plan '{plan}': horizon {wanted}, the sample has {given}")
+        agrees = np.abs(got[:, i] - expected) <= tolerance[i]  # False for NaN
+        if not agrees.all():
+            step = int(np.argmin(agrees))
+            raise CheckpointError(
+                f"golden sample: plan '{plan}', step {step}, channel '{channel}': {got[step, i]:.4f} instead of "
+                f"{expected[step]:.4f}; preprocessing, statistics or weights are not those it was trained with"
+            )

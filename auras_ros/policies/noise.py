@@ -5,6 +5,7 @@ Drawn on the CPU, so that every mode and every device sees the same numbers.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,4 +14,6 @@ def noise_tape(shape: tuple[int, ...], seed: int, request: int) -> Tensor:
     """Standard normal float32 of `shape` for one request. seed: 0 to 2**31 - 1; request: 0 to 2**32 - 1."""
     if not 0 <= seed < 2**31 or not 0 <= request < 2**32:
         raise ValueError(f"seed must be in [0, 2**31) and request in [0, 2**32), got {seed} and {request}")
-    return torch.randn(shape, generator=torch.Generator().manual_seed((seed << 32) + request))
+    # Not torch's own generator: on the CPU it keeps 32 bits of its seed, and two seeds would share their tapes.
+    random = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, request))))
+    return torch.from_numpy(random.standard_normal(shape, dtype=np.float32))

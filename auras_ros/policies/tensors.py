@@ -34,7 +34,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path}: not a readable safetensors file: {error}") from error
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor.double()).all()):  # float8 has no isfinite
             raise CheckpointError(f"{path}: tensor '{name}' holds NaN or infinity")
     return tensors
 
@@ -50,7 +50,16 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
         if tensors[name].shape != tensor.shape:
             got, expected = list(tensors[name].shape), list(tensor.shape)
             raise CheckpointError(f"{path}: tensor '{name}' has shape {got}, expected {expected}")
-    module.load_state_dict({name: tensor.to(wanted[name].dtype) for name, tensor in tensors.items()})
+    module.load_state_dict({name: _as(wanted[name], tensors[name], name, path) for name in wanted})
+
+
+def _as(wanted: Tensor, tensor: Tensor, name: str, path: Path) -> Tensor:
+    if tensor.is_floating_point() != wanted.is_floating_point():
+        raise CheckpointError(f"{path}: tensor '{name}' has type {tensor.dtype}, expected {wanted.dtype}")
+    converted = tensor.to(wanted.dtype)
+    if converted.is_floating_point() and not bool(torch.isfinite(converted).all()):
+        raise CheckpointError(f"{path}: tensor '{name}' has values beyond the range of {wanted.dtype}")
+    return converted
 
 
 def sha256(path: Path) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.sim.pusht import SIZE_PX, PushTWorld
+from auras_ros.sim.pusht import IMAGE_PX, SIZE_PX, PushTWorld
 from auras_ros.train.push_table import PushTable
 from auras_ros.train.pusht_expert import PushExpert
 
@@ -23,6 +23,7 @@ DISTURBED_SHARE = 0.04  # of steps at which a disturbance begins
 WALL_PX = 15.0
 
 Act = Callable[[NDArray[np.uint8], NDArray[np.float64]], NDArray[np.float64]]  # (image, agent) -> target, stateful
+Moment = tuple[NDArray[np.uint8], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 Progress = Callable[[str], None]
 
 
@@ -50,6 +51,9 @@ class Demonstrations:
     @classmethod
     def join(cls, parts: list[Demonstrations]) -> Demonstrations:
         """One after the other; episode numbers stay distinct."""
+        parts = [part for part in parts if len(part.episode)]
+        if not parts:
+            raise ValueError("no episode to learn from: none of them succeeded")
         offsets = np.cumsum([0, *(int(p.episode[-1]) + 1 for p in parts[:-1])])
         joined = {
             f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls) if f.name != "episode"
@@ -71,16 +75,20 @@ class Recipe:
 
 class _Recorder:
     def __init__(self) -> None:
-        self.frames: list[tuple[NDArray[np.uint8], ...]] = []
+        self.frames: list[Moment] = []
         self.episodes: list[int] = []
         self.kept = 0
 
-    def keep(self, frames: list[tuple[NDArray[np.uint8], ...]]) -> None:
+    def keep(self, frames: list[Moment]) -> None:
         self.frames += frames
         self.episodes += [self.kept] * len(frames)
         self.kept += 1
 
     def done(self) -> Demonstrations:
+        if not self.frames:
+            pair, pose = np.zeros((0, 2), np.float32), np.zeros((0, 3), np.float32)
+            images = np.zeros((0, IMAGE_PX, IMAGE_PX, 3), np.uint8)
+            return Demonstrations(images, pair, pose, pair, np.zeros(0, np.int64))
         images, agent, tee, actions = (np.array(column) for column in zip(*self.frames, strict=True))
         return Demonstrations(
             images,
@@ -107,12 +115,10 @@ class _Disturbance:
         return np.clip(action + self.offset, WALL_PX, SIZE_PX - WALL_PX)
 
 
-def _demonstrate(
-    world: PushTWorld, expert: PushExpert, disturbance: _Disturbance, steps: int
-) -> list[tuple[NDArray[np.uint8], ...]] | None:
+def _demonstrate(world: PushTWorld, expert: PushExpert, disturbance: _Disturbance, steps: int) -> list[Moment] | None:
     """Run the expert from where the world is; the frames if it succeeds, else None."""
     expert.reset()
-    frames = []
+    frames: list[Moment] = []
     for _ in range(steps):
         action = np.clip(expert.act(world.agent, world.tee, world.goal), 0, SIZE_PX)
         frames.append((world.image(), world.agent, world.tee, action))

@@ -23,6 +23,7 @@ from auras_ros.train.push_table import corners
 
 HALF_PX = 256.0  # positions are scaled to [-1, 1] over the 512 px table
 HORIZON = 16
+WHITENING_FRAMES = 4096
 FEATURE_NOISE = 0.02  # the denoiser must bear the encoder's error on unseen images
 PIXEL_MEAN, PIXEL_STD = 0.8, 1 / 3
 
@@ -67,7 +68,7 @@ def train_encoder(
 ) -> None:
     """Regress keypoints from single images, then fix the whitening of the features."""
     images, targets = torch.from_numpy(data.images), keypoint_targets(data)
-    encoder.to(memory_format=torch.channels_last)
+    encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     check = torch.arange(0, len(images), max(1, len(images) // 500))
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=peak, weight_decay=1e-4)
     for step in range(steps):
@@ -82,13 +83,13 @@ def train_encoder(
                 error_px = float((encoder.keypoints(pixels(images[check])) - targets[check]).abs().mean() * HALF_PX)
             curve.add(step + 1, float(loss.detach()), error_px=error_px)
             progress(f"encoder step {step + 1}/{steps}, mean keypoint error {error_px:.2f} px")
-    encoder.fit_whitening(raw_features(encoder, images))
+    encoder.fit_whitening(raw_features(encoder, images[:: max(1, len(images) // WHITENING_FRAMES)]))
 
 
 @torch.no_grad()
 def raw_features(encoder: KeypointEncoder, images: Tensor) -> Tensor:
     """Unwhitened features of uint8 images, [N, F]."""
-    return torch.cat([encoder.raw(pixels(images[i : i + 512])) for i in range(0, len(images), 512)])
+    return torch.cat([encoder.raw(pixels(images[i : i + 128])) for i in range(0, len(images), 128)])
 
 
 @dataclass(frozen=True)

@@ -78,9 +78,10 @@ def _write_golden(folder: Path, manifest: dict[str, Any]) -> None:
         world.step(np.array([SIZE_PX / 2, SIZE_PX / 2]))
     loaded = format.build(manifest, manifest["weights"]["sha256"], folder / format.MANIFEST)
     fill(loaded._networks, read_tensors(folder / format.WEIGHTS), folder / format.WEIGHTS)
-    observation = GoldenSample({"top": np.stack(frames)}, np.stack(states), {})
-    actions = {plan: golden.replay(loaded.policy(plan), loaded.spec, observation) for plan in PLANS}
-    GoldenSample(observation.images, observation.state, actions).save(folder / format.GOLDEN)
+    sample = GoldenSample({"top": np.stack(frames)}, dict(zip(AXES, np.stack(states).T, strict=True)), {})
+    for plan in PLANS:
+        sample = sample.with_actions(plan, AXES, golden.replay(loaded.policy(plan), loaded.spec, sample))
+    sample.save(folder / format.GOLDEN)
 
 
 def write_record(folder: Path, record: dict[str, Any], curve: Curve) -> None:

@@ -177,7 +177,7 @@ def make_policy(
         "success": {},
     }
     for plan in PLANS:
-        record["success"][plan] = _evaluate(out, plan, episodes, lambda text, plan=plan: progress(f"{plan}: {text}"))
+        record["success"][plan] = _evaluate(out, plan, episodes, progress)
         write_record(out, record, curve)
     return record
 
@@ -186,7 +186,7 @@ def _evaluate(folder: Path, plan: str, episodes: int, progress: Progress) -> dic
     sequential = Sequential(load(folder), plan, 0, VirtualClock(), Identity())
 
     def report(done: list[Episode]) -> None:
-        progress(f"episode {len(done)}/{episodes}, {sum(e.success for e in done)} succeed")
+        progress(f"{plan}: episode {len(done)}/{episodes}, {sum(e.success for e in done)} succeed")
 
     results = run_episodes(sequential, range(episodes), EXECUTED, report=report)
     successes = sum(episode.success for episode in results)

@@ -74,7 +74,7 @@ class PushExpert:
         cost, position, angle = self._after(tee, goal)
         steps = np.arange(1, STEPS + 1)
         ends = starts[:, None] + headings[:, None] * STEP_PX * steps[:, None]
-        reachable = ((starts > 24) & (starts < 488)).all(-1)[:, None] & ((ends > 20) & (ends < 492)).all(-1)
+        reachable = ((starts > 24) & (starts < 488)).all(-1, keepdims=True) & ((ends > 20) & (ends < 492)).all(-1)
         inside = ((position > 40) & (position < 472)).all(-1)
         travel = TRAVEL_COST * np.linalg.norm(starts - pusher, axis=-1)
         total = np.where(reachable & inside, cost + travel[:, None] + LENGTH_COST * steps, 1e6)

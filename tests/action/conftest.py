@@ -24,18 +24,14 @@ def contract(*channels: Channel, dt_ms: float = 100.0) -> Contract:
     return Contract(channels or (channel(),), dt_ms)
 
 
-def chunk(
-    actions: Any, origin_ns: int, *, reference: Any = None, session: str = "s", **source: Any
-) -> Chunk:
+def chunk(actions: Any, origin_ns: int, *, reference: Any = None, session: str = "s", **source: Any) -> Chunk:
     """A chunk of [horizon] (one channel) or [horizon, channels] whose two origins are the same number."""
     values = np.asarray(actions, dtype=float)
     values = values[:, None] if values.ndim == 1 else values
     return Chunk(values, Provenance(origin_ns, origin_ns, session=session, **source), reference)
 
 
-def armed(
-    rules: Contract | None = None, *, tick_ms: int = 100, current: Any = None, **options: Any
-) -> ActionStream:
+def armed(rules: Contract | None = None, *, tick_ms: int = 100, current: Any = None, **options: Any) -> ActionStream:
     """A stream that ticked once, at time 0, and was armed right after."""
     stream = ActionStream(rules or contract(), tick_ms * MS, **options)
     stream.tick(0)

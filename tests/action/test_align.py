@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from auras_ros.action import Limits
 from auras_ros.action.align import Placed, Timeline
 
 TICK = 10
@@ -134,6 +135,14 @@ def test_an_origin_cannot_lie_after_the_first_tick_that_uses_it(make: SimpleName
     assert chunk.executed_ns(3) == 10
     chunk.start(1)
     assert chunk.executed_ns(3) == 20
+
+
+def test_nothing_before_the_tick_that_the_values_were_screened_for_is_ever_due(make: SimpleNamespace) -> None:
+    """An offer's time and a tick's time come from two threads and may be the wrong way round."""
+    line = timeline(0)
+    chunk = placed(make, [np.nan, np.nan, 2, 3], line, 0)
+    assert chunk.screen(Limits(make.contract(), TICK), 5).ok
+    assert values(chunk, range(4, 7)) == [2, 2, 2]
 
 
 def test_values_are_copied(make: SimpleNamespace) -> None:

@@ -155,6 +155,8 @@ def test_the_wire_refuses_a_chunk_that_does_not_fit() -> None:
         (2, ('{"origin_stamp_ns":1,"origin_mono_ns":1,"reference":5}', 1, 1), "reference"),
         (2, ('{"origin_stamp_ns":1,"origin_mono_ns":1,"reference":["a",1]}', 1, 1), "reference"),
         (2, ('{"origin_stamp_ns":1,"origin_mono_ns":1,"reference":[1]}', 1, 1), "reference"),
+        (2, ('{"origin_stamp_ns":1,"origin_mono_ns":1,"reference":[1,1' + "0" * 400 + "]}", 1, 1), "reference"),
+        (2, ('{"origin_stamp_ns":1' + "0" * 9000 + ',"origin_mono_ns":1}', 1, 1), r"dim\[2\]: not JSON|origin"),
     ],
 )
 def test_a_foreign_message_is_refused_by_part(part: int, value: tuple[str, int, int], text: str) -> None:

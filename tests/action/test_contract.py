@@ -52,6 +52,8 @@ def test_reads_the_documented_form_and_writes_it_back() -> None:
         ({"upper": float("nan")}, "upper"),
         ({"upper": "512"}, "upper"),
         ({"upper": True}, "upper"),
+        ({"upper": 10**400}, "upper"),
+        ({"upper": 1.7e308}, "upper"),
         ({"max_rate": 0.0}, "max_rate"),
         ({"max_rate": -1.0}, "max_rate"),
         ({"max_rate": float("inf")}, "max_rate"),

@@ -1,4 +1,4 @@
-"""The action stream rule by rule: who is refused, when it holds, what is published last."""
+"""The action stream: alignment, seams, values and rates from offer to command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.action import ActionStream, Command, ContractError, Refusal, SafetyState
+from auras_ros.action import ActionStream, ContractError, Refusal, SafetyState
 
 MS = 1_000_000
 STEP = 100 * MS
@@ -24,9 +24,6 @@ def run(stream: ActionStream, *times_ns: int) -> list[float | None]:
 def refusal(verdict: Any) -> Refusal:
     assert not verdict.ok, verdict
     return verdict.reason
-
-
-# -- lockstep and alignment ------------------------------------------------------------------------------
 
 
 def test_in_lockstep_a_fresh_chunk_starts_at_its_index_zero(make: SimpleNamespace) -> None:
@@ -111,88 +108,6 @@ def test_a_limited_increment_carries_its_remainder(make: SimpleNamespace) -> Non
     assert [c.limited for c in commands] == [("x",), ("x",), (), (), ()]
 
 
-# -- who is refused --------------------------------------------------------------------------------------
-
-
-def test_duplicates_older_origins_and_older_requests_are_refused(make: SimpleNamespace) -> None:
-    stream = make.armed()
-    run(stream, STEP, 2 * STEP)
-    assert stream.offer(make.chunk(UP, STEP, request=5), 2 * STEP).ok
-    assert refusal(stream.offer(make.chunk(UP, STEP, request=5), 2 * STEP)) is Refusal.DUPLICATE
-    assert refusal(stream.offer(make.chunk(UP, STEP, request=4), 2 * STEP)) is Refusal.OUT_OF_ORDER
-    assert refusal(stream.offer(make.chunk(UP, 0, request=9), 2 * STEP)) is Refusal.OUT_OF_ORDER
-    assert stream.offer(make.chunk(UP, STEP, request=6), 2 * STEP).ok
-    assert stream.counters()["refused"] == {"duplicate": 1, "out_of_order": 2}
-    assert stream.counters()["accepted"] == 2
-
-
-def test_an_older_epoch_is_refused_and_a_newer_one_wins(make: SimpleNamespace) -> None:
-    stream = make.armed()
-    run(stream, STEP)
-    assert stream.offer(make.chunk(UP, STEP, epoch=1), STEP).ok
-    assert refusal(stream.offer(make.chunk(UP, STEP + 1, epoch=0), STEP + 2)) is Refusal.OLD_EPOCH
-    assert stream.offer(make.chunk(UP, 0, epoch=2), STEP + 2).ok
-
-
-def test_another_session_is_refused_until_rearmed(make: SimpleNamespace) -> None:
-    stream = make.armed()
-    stream.offer(make.chunk(UP, 0, session="a"), 1)
-    run(stream, STEP)
-    verdict = stream.offer(make.chunk(UP, STEP, session="b"), STEP + 1)
-    assert (refusal(verdict), verdict.detail) == (Refusal.OTHER_SESSION, "session changed; re-arm")
-    assert stream.session == "a"
-    stream.agent_lost(STEP + 2)
-    assert refusal(stream.offer(make.chunk(UP, STEP, session="b"), STEP + 3)) is Refusal.OTHER_SESSION
-    assert stream.arm(STEP + 4).ok
-    assert stream.offer(make.chunk(UP, STEP, session="b"), STEP + 5).ok
-    assert stream.session == "b"
-
-
-def test_reset_forgets_session_and_order_and_holds(make: SimpleNamespace) -> None:
-    stream = make.armed()
-    stream.offer(make.chunk(UP, STEP // 2, session="a", epoch=4), STEP - 1)
-    run(stream, STEP)
-    stream.reset(STEP + 1, "episode over")
-    assert (stream.state, stream.reason) == (SafetyState.HOLDING, "episode over")
-    assert run(stream, 2 * STEP) == [0]
-    assert stream.offer(make.chunk(UP, STEP, session="b", epoch=0), 2 * STEP + 1).ok
-
-
-def test_origins_that_cannot_be_placed_are_refused(make: SimpleNamespace) -> None:
-    stream = make.armed(max_chunk_age_ms=500)
-    for k in range(1, 11):
-        stream.tick(k * STEP)
-    now = 10 * STEP
-    assert refusal(stream.offer(make.chunk(UP, now + 1), now)) is Refusal.FUTURE_ORIGIN
-    assert refusal(stream.offer(make.chunk(UP, now - 5 * STEP - 1), now)) is Refusal.TOO_OLD
-    assert stream.offer(make.chunk(UP, now - 5 * STEP), now).ok
-    late = ActionStream(make.contract(), STEP)
-    late.tick(now)
-    late.arm(now)
-    assert refusal(late.offer(make.chunk(UP, now - 1), now)) is Refusal.UNKNOWN_ORIGIN
-
-
-def test_a_chunk_wholly_in_the_past_is_refused(make: SimpleNamespace) -> None:
-    stream = make.armed()
-    run(stream, STEP, 2 * STEP)
-    assert refusal(stream.offer(make.chunk([1, 2, 3], 0), 2 * STEP + 1)) is Refusal.PAST
-    assert stream.offer(make.chunk([1, 2, 3, 4], 0), 2 * STEP + 1).ok
-
-
-def test_a_chunk_of_another_form_or_host_is_refused(make: SimpleNamespace) -> None:
-    stream = make.armed(host="here")
-    assert refusal(stream.offer(make.chunk(np.zeros((4, 2)), 0, host="here"), 1)) is Refusal.SHAPE
-    assert refusal(stream.offer(make.chunk(UP, 0, host="there"), 1)) is Refusal.OTHER_HOST
-    assert stream.offer(make.chunk(UP, 0, host="here"), 1).ok
-    relative = make.armed(make.contract(make.channel(kind="delta_origin")))
-    assert refusal(relative.offer(make.chunk(UP, 0), 1)) is Refusal.SHAPE
-    assert relative.offer(make.chunk(UP, 0, reference=[10.0]), 1).ok
-    assert run(relative, STEP) == [11]
-
-
-# -- values ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 104.1, -104.1])
 def test_a_bad_value_refuses_the_chunk_and_holds_at_the_next_tick(make: SimpleNamespace, bad: float) -> None:
     """Reliability: never published; hold within 2T."""
@@ -254,207 +169,8 @@ def test_rates_hold_from_the_measured_position_on(make: SimpleNamespace) -> None
     assert run(free, STEP) == [7], "nothing is known to keep a rate from"
 
 
-# -- holding ---------------------------------------------------------------------------------------------
-
-
-def test_without_a_position_nothing_is_published_until_a_chunk_comes(make: SimpleNamespace) -> None:
-    stream = make.armed()
-    assert run(stream, STEP) == [None]
-    assert stream.state is SafetyState.HOLDING
-    assert stream.reason == "awaiting a chunk"
-    stream.offer(make.chunk(UP, STEP), STEP + 1)
-    assert stream.tick(2 * STEP).state is SafetyState.ARMED
-
-
-def test_with_a_measured_position_it_holds_that(make: SimpleNamespace) -> None:
-    stream = make.armed(current=[12.0])
-    assert run(stream, STEP) == [12]
-
-
-def test_after_the_horizon_the_last_command_stays_and_then_the_policy_holds(make: SimpleNamespace) -> None:
-    rules = make.contract(make.channel(hold="value", hold_value=-5.0))
-    stream = make.armed(rules, hold_after_ms=200)
-    stream.offer(make.chunk([1, 2], 0), 1)
-    commands = [stream.tick(k * STEP) for k in range(1, 6)]
-    assert [float(c.values[0]) for c in commands] == [2, 2, 2, -5, -5]
-    assert [c.source for c in commands] == ["chunk", "hold", "hold", "hold", "hold"]
-    states = [SafetyState.ARMED] * 3 + [SafetyState.HOLDING] * 2
-    assert [c.state for c in commands] == states
-    assert stream.reason == "the chunk's horizon is used up"
-    assert stream.counters()["hold_ticks"] == 4
-
-
-def test_a_chunk_grows_too_old_while_it_is_executed(make: SimpleNamespace) -> None:
-    stream = make.armed(max_chunk_age_ms=250)
-    stream.offer(make.chunk(list(range(20)), 0), 1)
-    assert run(stream, STEP, 2 * STEP, 3 * STEP) == [1, 2, 2]
-    assert stream.state is SafetyState.HOLDING
-    assert "older than 250 ms" in stream.reason
-
-
-def test_velocities_and_increments_hold_at_rest(make: SimpleNamespace) -> None:
-    rules = make.contract(make.channel("v", "velocity"), make.channel("d", "delta_previous"))
-    stream = make.armed(rules)
-    stream.offer(make.chunk([[5, 1], [5, 1]], 0), 1)
-    stream.tick(STEP)
-    assert stream.tick(2 * STEP).values.tolist() == [0, 0]
-
-
-def test_during_the_grace_time_increments_stop_at_once(make: SimpleNamespace) -> None:
-    stream = make.armed(make.contract(make.channel(kind="delta_previous")), hold_after_ms=1000)
-    stream.offer(make.chunk([0, 1], 0), 1)
-    assert run(stream, STEP, 2 * STEP, 3 * STEP) == [1, 0, 0]
-
-
-def test_a_lost_agent_holds_and_only_its_own_session_resumes(make: SimpleNamespace) -> None:
-    stream = make.armed(hold_after_ms=1000)
-    stream.offer(make.chunk(UP, 0), 1)
-    run(stream, STEP)
-    stream.agent_lost(STEP + 1, "liveliness lost")
-    command = stream.tick(2 * STEP)
-    assert (command.state, float(command.values[0])) == (SafetyState.HOLDING, 1)
-    assert stream.reason == "liveliness lost"
-    stream.agent_lost(2 * STEP + 1, "again")
-    assert stream.reason == "liveliness lost"
-    assert refusal(stream.offer(make.chunk(UP, 0), 2 * STEP + 2)) is Refusal.DUPLICATE
-    assert stream.offer(make.chunk(UP, STEP), 2 * STEP + 2).ok
-    assert run(stream, 3 * STEP) == [2]
-    states = [event.state.value for event in stream.drain_events()]
-    assert states == ["holding", "armed", "holding", "armed"]
-
-
-# -- arming, stopping, disarming ---------------------------------------------------------------------------
-
-
-def test_disarmed_nothing_is_published_and_chunks_are_refused(make: SimpleNamespace) -> None:
-    stream = ActionStream(make.contract(), STEP)
-    command = stream.tick(0)
-    assert (command.publish, command.source, command.state) == (False, "none", SafetyState.DISARMED)
-    assert np.isnan(command.values).all()
-    assert refusal(stream.offer(make.chunk(UP, 0), 1)) is Refusal.DISARMED
-
-
-def final(make: SimpleNamespace, leave: str, **rules: Any) -> list[Command]:
-    stream = make.armed(make.contract(make.channel(**rules)))
-    stream.offer(make.chunk([50] * 8, 0), 1)
-    stream.tick(STEP)
-    if leave == "holding":
-        stream.agent_lost(STEP + 1)
-    if leave == "stopped":
-        stream.stop(STEP + 1)
-    stream.disarm(STEP + 2)
-    stream.disarm(STEP + 3)
-    return [stream.tick(k * STEP) for k in range(2, 6)]
-
-
-@pytest.mark.parametrize("leave", ["armed", "holding", "stopped"])
-def test_leaving_for_disarmed_publishes_one_last_hold(make: SimpleNamespace, leave: str) -> None:
-    commands = final(make, leave)
-    assert [c.publish for c in commands] == [True, False, False, False]
-    assert (commands[0].values[0], commands[0].source) == (50, "hold")
-    assert all(c.state is SafetyState.DISARMED for c in commands)
-
-
-def test_the_last_velocity_on_the_wire_is_zero_whatever_the_acceleration(make: SimpleNamespace) -> None:
-    commands = final(make, "armed", kind="velocity", max_rate=100.0)
-    assert commands[0].values.tolist() == [0]
-
-
-def test_a_last_hold_value_keeps_its_rate(make: SimpleNamespace) -> None:
-    commands = final(make, "armed", hold="value", hold_value=0.0, max_rate=600.0)
-    assert commands[0].values.tolist() == [0]
-    commands = final(make, "armed", hold="value", hold_value=0.0, max_rate=300.0)
-    assert commands[0].values.tolist() == [20]  # 50 after one step without an anchor, then 30 towards 0
-
-
-def test_stop_latches_until_disarm(make: SimpleNamespace) -> None:
-    stream = make.armed()
-    stream.offer(make.chunk(UP, 0), 1)
-    run(stream, STEP)
-    stream.stop(STEP + 1, "button")
-    stream.stop(STEP + 2, "other button")
-    command = stream.tick(2 * STEP)
-    assert (command.publish, command.source, command.values[0]) == (True, "stop", 1)
-    assert stream.reason == "button"
-    assert refusal(stream.offer(make.chunk(UP, STEP), 2 * STEP + 1)) is Refusal.STOPPED
-    verdict = stream.arm(2 * STEP + 2)
-    assert refusal(verdict) is Refusal.STOPPED
-    assert "button; disarm first" in verdict.detail
-    assert run(stream, 3 * STEP) == [1]
-    stream.disarm(3 * STEP + 1)
-    assert run(stream, 4 * STEP, 5 * STEP) == [1, None]
-    assert stream.arm(5 * STEP + 1).ok
-
-
-def test_a_stop_from_disarmed_moves_nothing(make: SimpleNamespace) -> None:
-    rules = make.contract(make.channel("v", "velocity"), make.channel("p", hold="value", hold_value=3.0))
-    stream = ActionStream(rules, STEP)
-    stream.tick(0)
-    stream.stop(1)
-    assert run(stream, STEP) == [None]
-    stream.disarm(STEP + 1)
-    assert run(stream, 2 * STEP) == [None]
-    assert refusal(stream.offer(make.chunk(np.zeros((4, 2)), 0), 2 * STEP)) is Refusal.DISARMED
-
-
-def test_after_disarm_the_old_position_is_not_trusted(make: SimpleNamespace) -> None:
-    stream = make.armed()
-    stream.offer(make.chunk(UP, 0), 1)
-    run(stream, STEP)
-    stream.disarm(STEP + 1)
-    run(stream, 2 * STEP)
-    stream.arm(2 * STEP + 1)
-    assert run(stream, 3 * STEP) == [None]
-
-
-def test_disarm_and_arm_between_two_ticks_goes_on_holding(make: SimpleNamespace) -> None:
-    stream = make.armed()
-    stream.offer(make.chunk(UP, 0), 1)
-    run(stream, STEP)
-    stream.disarm(STEP + 1)
-    stream.arm(STEP + 2)
-    assert run(stream, 2 * STEP, 3 * STEP) == [1, 1]
-    assert stream.state is SafetyState.HOLDING
-
-
-def test_arming_twice_changes_nothing_and_a_bad_position_arms_nothing(make: SimpleNamespace) -> None:
-    stream = ActionStream(make.contract(), STEP)
-    stream.tick(0)
-    for bad in ([500.0], [0.0, 0.0], [np.inf]):
-        assert refusal(stream.arm(1, bad)) is Refusal.BAD_POSITION
-    assert stream.state is SafetyState.DISARMED
-    stream.arm(1, [np.nan])
-    stream.offer(make.chunk(UP, 0), 2)
-    run(stream, STEP)
-    assert stream.arm(STEP + 1, [90.0]).detail == "already armed"
-    assert run(stream, 2 * STEP) == [2]
-
-
-def test_a_clock_that_goes_back_disarms(make: SimpleNamespace) -> None:
-    stream = make.armed()
-    stream.offer(make.chunk(UP, 0), 1)
-    run(stream, STEP)
-    assert run(stream, 5, 5 + STEP) == [1, None]
-    assert (stream.state, stream.reason) == (SafetyState.DISARMED, "the clock went back")
-    assert stream.arm(5 + STEP).ok
-    assert stream.offer(make.chunk(UP, 5 + STEP), 6 + STEP).ok
-
-
-def test_a_clock_that_leaps_an_hour_holds(make: SimpleNamespace) -> None:
-    stream = make.armed(hold_after_ms=200)
-    stream.offer(make.chunk(UP, 0), 1)
-    run(stream, STEP)
-    command = stream.tick(3600 * 1000 * MS)
-    assert (command.state, command.values[0]) == (SafetyState.HOLDING, 1)
-
-
-# -- the rest --------------------------------------------------------------------------------------------
-
-
 def test_the_horizon_is_checked_like_commands(make: SimpleNamespace) -> None:
-    rules = make.contract(
-        make.channel("p", max_rate=100.0), make.channel("d", "delta_previous"), make.channel("f")
-    )
+    rules = make.contract(make.channel("p", max_rate=100.0), make.channel("d", "delta_previous"), make.channel("f"))
     stream = make.armed(rules, current=[0.0, np.nan, np.nan])
     assert stream.horizon(1) is None
     stream.offer(make.chunk([[50, 1, 5], [50, 2, 6], [50, 3, 7], [50, 4, 8]], 0), 1)
@@ -473,6 +189,8 @@ def test_the_horizon_is_checked_like_commands(make: SimpleNamespace) -> None:
         ({"tick_ns": STEP + 1}, "tick_ns"),
         ({"tick_ns": 1e6}, "tick_ns"),
         ({"blend_ms": -1}, "blend_ms"),
+        ({"blend_ms": 2001}, "blend_ms"),
+        ({"tick_ns": 1, "max_chunk_age_ms": 1}, "max_chunk_age_ms"),
         ({"hold_after_ms": float("nan")}, "hold_after_ms"),
         ({"max_chunk_age_ms": float("inf")}, "max_chunk_age_ms"),
     ],

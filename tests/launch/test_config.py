@@ -46,14 +46,9 @@ def test_the_supervisor_starts_the_actuator_before_the_agent(path: Path) -> None
 
 def test_the_drifting_table_differs_in_the_table_alone() -> None:
     """Guards against two configurations that drift apart: their runs are compared with each other."""
-    plain, drift = (
-        {p.name: sections(p) for p in CONFIGS}[name] for name in ("pusht.yaml", "pusht_drift.yaml")
-    )
+    plain, drift = ({p.name: sections(p) for p in CONFIGS}[name] for name in ("pusht.yaml", "pusht_drift.yaml"))
     different = {
-        (name, key)
-        for name, section in plain.items()
-        for key in section
-        if drift[name].get(key) != section[key]
+        (name, key) for name, section in plain.items() for key in section if drift[name].get(key) != section[key]
     }
     assert different == {("pusht", "drift_px"), ("pusht", "success_coverage")}
     assert (drift["pusht"]["drift_px"], drift["pusht"]["success_coverage"]) == (0.5, 0.9)

@@ -64,9 +64,7 @@ def started(file: str, config: str = "pusht", namespace: str = "") -> list[Any]:
         ("sim.launch.py", [("pusht_bridge", "pusht")]),
     ],
 )
-def test_each_file_starts_its_side_under_the_names_the_yaml_uses(
-    file: str, expected: list[tuple[str, str]]
-) -> None:
+def test_each_file_starts_its_side_under_the_names_the_yaml_uses(file: str, expected: list[tuple[str, str]]) -> None:
     """Guards against a node whose name is not its section's: it would silently run on defaults."""
     nodes = started(file)
     assert [(node.executable, node.name) for node in nodes] == expected
@@ -114,9 +112,7 @@ def test_the_namespace_reaches_every_node(file: str) -> None:
         assert node.namespace.perform(context) == "robot1"
 
 
-@pytest.mark.parametrize(
-    "config", ["pusht_drift", "pusht_drift.yaml", str(ROOT / "config" / "pusht_drift.yaml")]
-)
+@pytest.mark.parametrize("config", ["pusht_drift", "pusht_drift.yaml", str(ROOT / "config" / "pusht_drift.yaml")])
 def test_a_configuration_is_a_name_or_a_path(config: str) -> None:
     (node,) = started("sim.launch.py", config)
     assert node.parameters[0] == str(ROOT / "config" / "pusht_drift.yaml")

@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.tree import PROBES, copy_sources
+from tests.package.tree import ENTRY_POINTS, PROBES, copy_sources
 
-EXECUTABLES = ("agent", "actuator", "auras", "pusht_bridge")
 REPORT = """
 import json
 import auras_ros.kernels, auras_ros.sim
@@ -101,8 +100,8 @@ def test_builds_and_works_from_the_install_space(workspace: Workspace) -> None:
     assert marker.is_file()
 
     executables = workspace.prefix / "lib" / "auras_ros"
-    assert sorted(path.name for path in executables.iterdir()) == sorted(EXECUTABLES)
-    assert all(os.access(executables / name, os.X_OK) for name in EXECUTABLES)
+    assert sorted(path.name for path in executables.iterdir()) == sorted(ENTRY_POINTS)
+    assert all(os.access(executables / name, os.X_OK) for name in ENTRY_POINTS)
     assert not (workspace.prefix / "bin").exists(), "ros2 run looks in lib/auras_ros, not in bin"
 
     helped = workspace.run(str(executables / "auras"), "--help")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,7 @@ NOT_IN_THE_CORE = {
 
 
 def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*LINT, "--no-cache", "--no-logo"], cwd=tree, capture_output=True, text=True, timeout=120
-    )
+    return subprocess.run([*LINT, "--no-cache", "--no-logo"], cwd=tree, capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture
@@ -96,7 +95,8 @@ def test_an_import_against_the_grain_is_caught(copied_tree: Path, room: str, imp
     assert f"auras_ros.{room}.intruder -> {imports}" in result.stdout
 
 
-def imported_by(code: str) -> set[str]:
+@cache
+def imported_by(code: str) -> frozenset[str]:
     """The modules that a fresh interpreter holds after running `code`."""
     ran = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules, sep='\\n')"],
@@ -106,7 +106,7 @@ def imported_by(code: str) -> set[str]:
         timeout=120,
         check=True,
     )
-    return set(ran.stdout.split())
+    return frozenset(ran.stdout.split())
 
 
 def modules_of(room: str) -> list[str]:
@@ -121,7 +121,7 @@ def test_the_core_imports_neither_ros_nor_cuda(room: str) -> None:
     assert names, f"{room} is empty"
     loaded = imported_by("\n".join(f"import {name}" for name in names))
     assert set(names) <= loaded
-    torchs_own = imported_by("import torch") if "torch" in loaded else set()
+    torchs_own = imported_by("import torch") if "torch" in loaded else frozenset()
     assert (loaded - torchs_own) & NOT_IN_THE_CORE == set()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import xml.etree.ElementTree as ElementTree
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import auras_ros
-from tests.package.tree import ROOT
+from tests.package.tree import ENTRY_POINTS, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,13 @@ def test_every_message_package_is_declared(manifest: ElementTree.Element) -> Non
     assert "sensor_msgs" in used
     foreign = {"rmw_dds_common", "service_msgs", "type_description_interfaces"}  # the wire's own, ours only
     assert used - foreign <= declared
+
+
+@pytest.mark.parametrize("target", ENTRY_POINTS.values())
+def test_every_entry_point_leads_somewhere(target: str) -> None:
+    """A package instead of a module here installs well and fails at the first start."""
+    module, _, name = target.partition(":")
+    assert callable(getattr(importlib.import_module(module), name))
 
 
 @pytest.mark.parametrize("room", ["kernels", "sim"])

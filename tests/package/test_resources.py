@@ -50,9 +50,7 @@ def test_installed_files_are_found(nowhere: Path, prefix: str) -> None:
 def test_ament_prefixes_are_asked_in_order(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     overlay = make_share(nowhere / "overlay", config__a_yaml="over")
     underlay = make_share(nowhere / "underlay", config__a_yaml="under", config__b_yaml="under")
-    monkeypatch.setenv(
-        "AMENT_PREFIX_PATH", os.pathsep.join([str(nowhere / "overlay"), str(nowhere / "underlay")])
-    )
+    monkeypatch.setenv("AMENT_PREFIX_PATH", os.pathsep.join([str(nowhere / "overlay"), str(nowhere / "underlay")]))
     assert resources.share_dir() == overlay
     assert resources.find("config", "a.yaml") == overlay / "config" / "a.yaml"
     assert resources.find("config", "b.yaml") == underlay / "config" / "b.yaml"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.tree import copy_sources
+from tests.package.tree import ENTRY_POINTS, copy_sources
 
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
@@ -66,12 +66,7 @@ def test_every_module_is_in_the_wheel(built: tuple[Path, Path]) -> None:
 def test_every_shared_file_is_in_the_wheel(built: tuple[Path, Path]) -> None:
     tree, wheel = built
     patterns = {"config": "*.yaml", "launch": "*.launch.py", "checkpoints": "**/*"}
-    files = {
-        p.relative_to(tree)
-        for kind, glob in patterns.items()
-        for p in (tree / kind).glob(glob)
-        if p.is_file()
-    }
+    files = {p.relative_to(tree) for kind, glob in patterns.items() for p in (tree / kind).glob(glob) if p.is_file()}
     shared = {f"share/auras_ros/{file}" for file in files} | {
         "share/auras_ros/package.xml",
         "share/ament_index/resource_index/packages/auras_ros",
@@ -92,12 +87,7 @@ def test_nothing_else_is_in_the_wheel(built: tuple[Path, Path]) -> None:
 def test_entry_points(built: tuple[Path, Path]) -> None:
     parser = configparser.ConfigParser()
     parser.read_string(read(built[1], "dist-info/entry_points.txt"))
-    assert dict(parser["console_scripts"]) == {
-        "auras": "auras_ros.cli:main",
-        "agent": "auras_ros.nodes.agent:main",
-        "actuator": "auras_ros.nodes.actuator:main",
-        "pusht_bridge": "auras_ros.sim.pusht_bridge:main",
-    }
+    assert dict(parser["console_scripts"]) == ENTRY_POINTS
 
 
 def test_requirements(built: tuple[Path, Path]) -> None:

@@ -21,6 +21,12 @@ SOURCES = (
     "config",
     "checkpoints",
 )
+ENTRY_POINTS = {
+    "auras": "auras_ros.cli.main:main",
+    "agent": "auras_ros.nodes.agent:main",
+    "actuator": "auras_ros.nodes.actuator:main",
+    "pusht_bridge": "auras_ros.sim.pusht_bridge:main",
+}
 # The probes make every test say something even where a folder is still empty.
 PROBES = (
     "config/probe.yaml",

@@ -146,7 +146,7 @@ def test_image_state_status_and_reward_come_each_step_with_one_stamp(watcher: Wa
     assert set(watcher.rewards) == {0.0}
 
 
-@pytest.mark.parametrize(("compression", "error"), [("jpeg", 12.0), ("png", 0.0)])
+@pytest.mark.parametrize(("compression", "error"), [("jpeg", 3.0), ("png", 0.0)])
 def test_the_compressed_camera_shows_the_same_picture(
     watcher: Watcher, bridge: Bridges, compression: str, error: float
 ) -> None:
@@ -216,9 +216,9 @@ def test_an_episode_ends_and_the_next_begins_by_itself(watcher: Watcher, bridge:
 @pytest.mark.parametrize("drift_px", ["0.0", "3.0"])
 def test_only_the_drifting_tee_moves_by_itself(watcher: Watcher, bridge: Bridges, drift_px: str) -> None:
     bridge(f"drift_px:={drift_px}", "seed:=3")
-    watcher.until(lambda: len(watcher.joints) > 0, "joint states")
+    watcher.until(lambda: bool(watcher.joints and watcher.images), "joint states and an image")
     position = [float(each) for each in next(iter(watcher.joints.values())).position]
-    before = watcher.images[next(iter(set(watcher.images)))]
+    before = next(iter(watcher.images.values()))
     watcher.act_until(position, lambda: watcher.last["step"] >= 6, "steps")
     stamps = {each["stamp_ns"] for each in watcher.status if each["step"] >= 5}
     watcher.until(lambda: bool(stamps & set(watcher.images)), "an image of a later step")
@@ -228,7 +228,7 @@ def test_only_the_drifting_tee_moves_by_itself(watcher: Watcher, bridge: Bridges
 
 
 def test_simulated_time_starts_at_zero_and_is_in_every_stamp(watcher: Watcher, bridge: Bridges) -> None:
-    """One step on each control step, forward over a reset, published before what it stamps."""
+    """It advances by one step each control step, and forward over a reset."""
     order: list[tuple[str, int]] = []
     node = watcher.node
     node.create_subscription(ClockMsg, "/clock", lambda m: order.append(("clock", stamp_ns(m.clock))), SEEN)
@@ -249,8 +249,8 @@ def test_simulated_time_starts_at_zero_and_is_in_every_stamp(watcher: Watcher, b
 
 @pytest.mark.parametrize(
     ("argument", "named"),
-    [("drift_px:=-0.5", "drift_px"), ("max_steps:=0", "max_steps"), ("viewer_px:=5000", "viewer_px")]
-    + [("viewer_px:=3", "viewer_px"), ("compression:=webp", "compression"), ("seed:=first", "seed")],
+    [("drift_px:=-0.5", "drift_px"), ("viewer_px:=3", "viewer_px"), ("seed:=first", "seed")],
+    ids=["by its range", "by its meaning", "by its type"],
 )
 def test_a_bad_parameter_ends_it_with_status_2_and_is_named(bridge: Bridges, argument: str, named: str) -> None:
     child = bridge(argument)

@@ -10,6 +10,7 @@ import pytest
 
 from auras_ros.clock import VirtualClock
 from auras_ros.ros import Parameter, init, try_shutdown
+from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.srv import Trigger
 from auras_ros.sim.pusht_bridge import PushTBridge
 from auras_ros.sim.pusht_game import DT_NS
@@ -85,3 +86,31 @@ def test_a_running_table_keeps_its_rules(bridge: PushTBridge) -> None:
     result = bridge.set_parameters([Parameter("max_steps", value=5)])[0]
     assert not result.successful
     assert bridge.get_parameter("max_steps").value == 300
+
+
+class Recorder:
+    """Stands where a publisher stood."""
+
+    def __init__(self, name: str, order: list[tuple[str, Any]]) -> None:
+        self.name, self.order = name, order
+
+    def publish(self, message: Any) -> None:
+        self.order.append((self.name, message))
+
+
+def test_the_clock_comes_first_and_the_state_before_its_image(ros_domain_id: int, clock: VirtualClock) -> None:
+    """Guards against an image from the future, whose age is negative, and one whose state is not there yet."""
+    init(args=[])
+    bridge = PushTBridge(clock, parameter_overrides=[Parameter("publish_clock", value=True)])
+    order: list[tuple[str, Any]] = []
+    for name in ("_time", "_image", "_joints", "_status"):
+        setattr(bridge, name, Recorder(name, order))
+    try:
+        bridge._tick(DT_NS)
+        bridge._tick(2 * DT_NS)
+    finally:
+        bridge.close()
+        try_shutdown()
+    assert [name for name, _ in order] == ["_time", "_joints", "_image", "_status"] * 2
+    stamps = [stamp_ns(order[at][1].clock if at in (0, 4) else order[at][1]) for at in (0, 1, 2, 4, 5, 6)]
+    assert stamps == [DT_NS] * 3 + [2 * DT_NS] * 3

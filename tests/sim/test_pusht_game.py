@@ -205,6 +205,14 @@ def test_a_label_that_is_not_ours_is_no_reason_to_refuse(foreign: str) -> None:
     assert table.offer(HERE, label=foreign) is None
 
 
+def test_a_huge_label_is_not_parsed() -> None:
+    """It says `hold`, and would be refused if it were read."""
+    table = Table()
+    table.tick()
+    assert table.offer(HERE, label=label("hold", None, table.now_ns)) is Refusal.STALE
+    assert table.offer(HERE, label=label("hold", None, table.now_ns) + " " * 100_000) is None
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

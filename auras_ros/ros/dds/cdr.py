@@ -90,8 +90,8 @@ def _encode_byte(out: Output, value: bytes) -> None:
 
 def encoder(field: Field, owner: str, nested: Encode | None, nested_type: type | None) -> Encode:
     """The function that appends one field's value; nested is the encoder of a message field."""
-    one = nested or {"string": _encode_string, "bool": _encode_bool, "byte": _encode_byte}.get(field.base)
-    one = one or _encode_number(field.base)
+    plain: dict[str, Encode] = {"string": _encode_string, "bool": _encode_bool, "byte": _encode_byte}
+    one = nested or plain.get(field.base) or _encode_number(field.base)
     if field.kind == "one":
         return one
     counted, where = field.kind == "sequence", f"{owner}.{field.name}"
@@ -161,7 +161,7 @@ def _decode_byte(view: memoryview, at: int) -> tuple[bytes, int]:
 
 
 def _decode_numbers(field: Field, order: str, count: Callable[[memoryview, int], tuple[int, int]]) -> Decode:
-    dtype = DTYPES[field.base].newbyteorder(order)
+    dtype = DTYPES[field.base].newbyteorder("<" if order == "<" else ">")
     native, size, is_bool = DTYPES[field.base], dtype.itemsize, field.base == "bool"
 
     def decode(view: memoryview, at: int) -> tuple[Any, int]:
@@ -192,10 +192,8 @@ def decoder(field: Field, order: str, nested: Decode | None) -> Decode:
 
     if field.kind != "one" and field.numeric:
         return _decode_numbers(field, order, count)
-    one = nested
-    if one is None:
-        one = {"string": _decode_string(order), "bool": _decode_bool, "byte": _decode_byte}.get(field.base)
-    single = one or _decode_number(field.base, order)
+    plain = {"string": _decode_string(order), "bool": _decode_bool, "byte": _decode_byte}
+    single = nested or plain.get(field.base) or _decode_number(field.base, order)
     if field.kind == "one":
         return single
 

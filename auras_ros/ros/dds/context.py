@@ -60,6 +60,11 @@ class Context:
         return self._valid
 
     @property
+    def ended(self) -> bool:
+        """True after an init that a shutdown or a signal has ended."""
+        return self._initialized and not self._valid
+
+    @property
     def participant(self) -> Participant:
         with self._lock:
             if not self._valid:

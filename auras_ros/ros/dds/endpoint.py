@@ -96,7 +96,7 @@ class Writer(_Endpoint):
         if pad := -total & 3:
             arrays.append(_PADDING[:pad])
             total += pad
-        vector = (dds.Iov * len(arrays))(*[(a.__array_interface__["data"][0], a.size) for a in arrays])
+        vector = (dds.Iov * len(arrays))(*[dds.Iov(a.__array_interface__["data"][0], a.size) for a in arrays])
         with self.lock:
             if self.closed:
                 raise dds.DdsError(f"publish on {self.topic}: the publisher or its context is shut down")
@@ -135,7 +135,7 @@ class Reader(_Endpoint):
         """The next payload, or None where there is none (or the reader is closed)."""
         with self.lock:
             while not self.closed and dds.takecdr(self.ref, self._slot, 1, self._info, _ANY_STATE) > 0:
-                sample, info = self._slot[0], self._info[0]
+                sample, info = self._slot[0] or 0, self._info[0]
                 if not info.valid_data:  # a writer went away: no payload
                     dds.serdata_unref(sample)
                     continue

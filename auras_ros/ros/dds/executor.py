@@ -52,6 +52,8 @@ class SingleThreadedExecutor:
 
     def __init__(self, *, context: Context | None = None) -> None:
         self.context = context or get_default_context()
+        if self.context.ended:
+            raise ExternalShutdownException
         participant = self.context.participant
         self._waitset = dds.check(dds.create_waitset(participant.ref), "waitset")
         self._guard = dds.check(dds.create_guardcondition(participant.ref), "guard condition")

@@ -6,7 +6,6 @@ float64 field as garbage. Here every value is converted or refused, by the field
 
 from __future__ import annotations
 
-import array
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -103,10 +102,8 @@ def _string(where: str, value: Any, bound: int) -> str:
 def _numbers(where: str, base: str, value: Any) -> Any:
     """A one-dimensional array of the field's dtype; the caller's own memory where it already is one."""
     dtype = DTYPES[base]
-    if isinstance(value, (bytes, bytearray, memoryview, array.array)):
-        value = np.frombuffer(value, dtype=np.uint8 if isinstance(value, (bytes, bytearray)) else None) if len(
-            value
-        ) else ()  # fmt: skip
+    if isinstance(value, (bytes, bytearray)):
+        value = np.frombuffer(value, np.uint8) if value else ()
     elif isinstance(value, str) or not hasattr(value, "__len__"):
         raise _type_error(where, f"a sequence of {base}", value)
     source = value if isinstance(value, np.ndarray) else _as_array(where, base, value)

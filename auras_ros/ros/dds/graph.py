@@ -80,7 +80,8 @@ class Graph:
     def _announce(self) -> None:
         if self._participant.closed:
             return
-        gid_type, node_type = message_type("rmw_dds_common/msg/Gid"), message_type("rmw_dds_common/msg/NodeEntitiesInfo")
+        gid_type = message_type("rmw_dds_common/msg/Gid")
+        node_type = message_type("rmw_dds_common/msg/NodeEntitiesInfo")
         nodes = [
             node_type(
                 node_namespace=namespace,
@@ -167,12 +168,12 @@ class Graph:
         room = _BATCH
         while True:
             samples, infos = (ct.c_void_p * room)(), (dds.SampleInfo * room)()
-            count = dds.check(dds.read(reader, samples, infos, room, _ALIVE), "built-in topic")
+            count = dds.check(dds.read_mask(reader, samples, infos, room, room, _ALIVE), "built-in topic")
             try:
                 if count < room:
                     for address, info in zip(samples[:count], infos, strict=False):
                         if info.valid_data:
-                            found.append(_describe(dds.Endpoint.from_address(address)))
+                            found.append(_describe(dds.Endpoint.from_address(address or 0)))
                     return found
             finally:
                 if count > 0:

@@ -7,7 +7,7 @@ lifecycle yet: they are built from these parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import names
 from .arguments import Arguments, parse
@@ -29,6 +29,8 @@ from .timesource import TimeSource
 
 if TYPE_CHECKING:
     from .executor import SingleThreadedExecutor, Waitable
+
+_Made = TypeVar("_Made", Publisher, Subscription, Service, Client, Timer, GuardCondition)
 
 
 class Node(NodeParameters):
@@ -108,9 +110,8 @@ class Node(NodeParameters):
         yield from list(self._services)
         yield from list(self._clients)
         yield from list(self._guards)
-        for endpoint in [*self._publishers, *self._subscriptions]:
-            if endpoint.events.wanted:
-                yield endpoint.events
+        events = [p.events for p in self._publishers] + [s.events for s in self._subscriptions]
+        yield from [handler for handler in events if handler.wanted]
 
     def resolve_topic_name(self, topic: str, *, only_expand: bool = False) -> str:
         """The absolute name of a topic after expansion and (unless only_expand) remapping."""
@@ -176,14 +177,14 @@ class Node(NodeParameters):
         """Something that any thread can `trigger()` to have `callback()` run by the executor."""
         return self._added(GuardCondition(self._participant, callback), self._guards)
 
-    def _added(self, made: Any, where: list[Any]) -> Any:
+    def _added(self, made: _Made, where: list[_Made]) -> _Made:
         where.append(made)
         self._changed(announce=not isinstance(made, (Timer, GuardCondition)))
         return made
 
     def _changed(self, *, announce: bool) -> None:
         if announce and self.context.ok() and not self._destroyed:
-            pairs = [*self._services, *self._clients]
+            pairs: list[Service | Client] = [*self._services, *self._clients]
             readers = [s.endpoint.gid for s in self._subscriptions] + [pair.reader.gid for pair in pairs]
             writers = [p.endpoint.gid for p in self._publishers] + [pair.writer.gid for pair in pairs]
             self.context.graph.set_endpoints(self._namespace, self._name, readers, writers)
@@ -223,7 +224,10 @@ class Node(NodeParameters):
         self._destroyed = True
         if self.executor is not None:
             self.executor.remove_node(self)
-        for where in (self._timers, self._guards, self._services, self._clients, self._subscriptions, self._publishers):
+        kinds: tuple[list[Any], ...] = (
+            self._timers, self._guards, self._services, self._clients, self._subscriptions, self._publishers
+        )  # fmt: skip
+        for where in kinds:
             for made in list(where):
                 made.close()
             where.clear()

@@ -66,7 +66,7 @@ class Parameter:
             if self is Parameter.Type.NOT_SET:
                 return value is None
             if isinstance(value, (list, tuple)) and not value:
-                return self.value >= Parameter.Type.BYTE_ARRAY.value
+                return int(self.value) >= int(Parameter.Type.BYTE_ARRAY.value)
             return Parameter.Type.from_parameter_value(value) is self
 
     def __init__(self, name: str, type_: Parameter.Type | None = None, value: Any = None) -> None:

@@ -11,9 +11,8 @@ import threading
 import weakref
 from typing import Protocol
 
-from . import discovery
+from . import discovery, names
 from . import library as dds
-from . import names
 from .qos import dds_qos
 
 # One octet at offset 0, then the end: the rest of a payload is carried and not looked at.

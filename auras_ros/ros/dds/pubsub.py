@@ -63,7 +63,8 @@ class Publisher:
     def publish(self, msg: Any) -> None:
         """Send one message. TypeError for another type, DdsError (a RuntimeError) after shutdown."""
         if type(msg) is not self.msg_type:
-            raise TypeError(f"publish on {self.topic_name}: expected {self.msg_type._ros_type}, got {type(msg).__name__}")
+            wanted = self.msg_type._ros_type
+            raise TypeError(f"publish on {self.topic_name}: expected {wanted}, got {type(msg).__name__}")
         self.endpoint.write(serialize(msg))
 
     def get_subscription_count(self) -> int:

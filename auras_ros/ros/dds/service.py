@@ -100,7 +100,8 @@ class Service:
 
     def _await_reply_reader(self, received: Received) -> bool:
         """False where the requesting client is known to have a reply reader that is still not matched."""
-        wanted = _client_id(_matched_user_data(dds.get_matched_publication_data, self.reader, received.publication_handle))
+        lookup = dds.get_matched_publication_data
+        wanted = _client_id(_matched_user_data(lookup, self.reader, received.publication_handle))
         if not wanted:  # another vendor's client, or one that is gone: answer at once
             return True
         deadline = time.monotonic() + _REPLY_MATCH_TIMEOUT_S

@@ -41,14 +41,15 @@ class SignalHandlers:
             return
         if threading.current_thread() is not threading.main_thread():
             return
-        for number, flag in ((signal.SIGINT, SignalHandlerOptions.SIGINT), (signal.SIGTERM, SignalHandlerOptions.SIGTERM)):
-            if options & flag:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if options & SignalHandlerOptions[number.name]:
                 self._previous[number] = signal.signal(number, self._handle)
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
         self._pipe = read_end, write_end
         self._previous_fd = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-        threading.Thread(target=self._watch, args=(read_end, self._previous_fd), daemon=True, name="ros-signals").start()
+        ends = (read_end, self._previous_fd)
+        threading.Thread(target=self._watch, args=ends, name="ros-signals", daemon=True).start()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._on_signal()

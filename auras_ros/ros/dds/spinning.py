@@ -6,7 +6,7 @@ import threading
 import weakref
 
 from .context import Context, get_default_context
-from .executor import SingleThreadedExecutor
+from .executor import ExternalShutdownException, SingleThreadedExecutor
 from .future import Future
 from .node import Node
 
@@ -17,6 +17,8 @@ _executors: weakref.WeakKeyDictionary[object, SingleThreadedExecutor] = weakref.
 def get_global_executor(context: Context | None = None) -> SingleThreadedExecutor:
     """The executor that spin uses; one for each life of a context."""
     chosen = context or get_default_context()
+    if chosen.ended:  # a signal may come between init and spin
+        raise ExternalShutdownException
     with _lock:
         key = chosen.participant  # a context that is initialised again has another participant
         if key not in _executors:

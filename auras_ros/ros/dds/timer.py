@@ -40,12 +40,9 @@ class Timer:
         """Move to the next tick that is still ahead, on the original grid."""
         now_ns = self.clock.now_ns()
         self._next_ns += self.timer_period_ns
-        if self._next_ns < now_ns:
-            if self.timer_period_ns == 0:
-                self._next_ns = now_ns
-            else:
-                missed = 1 + (now_ns - self._next_ns - 1) // self.timer_period_ns
-                self._next_ns += missed * self.timer_period_ns
+        if self._next_ns <= now_ns and self.timer_period_ns > 0:
+            missed = 1 + (now_ns - self._next_ns) // self.timer_period_ns
+            self._next_ns += missed * self.timer_period_ns
 
     def execute(self) -> None:
         """Call back where it is (still) due."""

@@ -29,7 +29,8 @@ def type_hash(ros_type: str) -> str:
     todo = [ros_type]
     while todo:
         name = todo.pop()
-        constants, fields = STORE.fielddefs[name]
+        definition: Any = STORE.fielddefs[name]
+        constants, fields = definition
         store.fielddefs[name] = (constants, [(field, _without_char(what)) for field, what in fields])
         for _, (kind, what) in fields:
             inner = what[0] if kind in (Nodetype.ARRAY, Nodetype.SEQUENCE) else (kind, what)

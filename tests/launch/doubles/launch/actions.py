@@ -5,9 +5,7 @@ from typing import Any
 
 
 class DeclareLaunchArgument:
-    def __init__(
-        self, name: str, *, default_value: str | None = None, description: str | None = None
-    ) -> None:
+    def __init__(self, name: str, *, default_value: str | None = None, description: str | None = None) -> None:
         self.name, self.default_value, self.description = name, default_value, description
 
 

@@ -1,6 +1,6 @@
 """Runs a module as a supervised child: it is asked to stop when its supervisor dies, however that dies.
 
-usage: python -m auras_ros.cli.child PARENT_PID MODULE [ARGUMENT ...]
+usage: python -m auras_ros.nodes.child PARENT_PID MODULE [ARGUMENT ...]
 """
 
 from __future__ import annotations

@@ -1,0 +1,85 @@
+"""`auras bench ros`: what the wire and the actuator's clock cost on this machine.
+
+Interval error: |time between two ticks of the actuator - its period|, in its own process at 100 Hz, while an agent
+beside it denoises without a pause (the 100-step plan). Measured twice, with SCHED_FIFO asked for and without.
+Image latency: from publish to callback, 640x480x3 raw, between two processes on this host.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from auras_ros import resources
+from auras_ros.bench.ros_image import measure_image_latency
+from auras_ros.evaluate.report import Report
+from auras_ros.nodes.supervisor import Supervisor
+from auras_ros.ros import Node, QoSProfile, init, spin_once, try_shutdown
+from auras_ros.ros.msg import String
+
+START_S = 60.0
+
+
+Progress = Callable[[str], None]
+
+
+def run(argv: list[str], progress: Progress) -> Report:
+    parser = argparse.ArgumentParser(prog="auras bench ros", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=32.0, help="how long each interval measurement lasts")
+    parser.add_argument("--messages", type=int, default=300, help="images sent")
+    options = parser.parse_args(argv)
+    report = Report("ros")
+    for priority in (50, 0):
+        progress(f"interval error, SCHED_FIFO {'asked for' if priority else 'not asked for'} ...")
+        row = _interval_error(priority, options.seconds, progress)
+        suffix = "" if priority else "_without_fifo"
+        for figure in ("p50", "p99", "max"):
+            report.summary[f"interval_error_ms_{figure}{suffix}"] = row[figure]
+        report.summary[f"interval_n{suffix}"] = row["n"]
+        report.rows.append({"measure": "interval_error_ms", **row})
+    progress("image latency ...")
+    image = measure_image_latency(messages=options.messages)
+    report.rows.append({"measure": "image_latency_ms", **image})
+    report.summary |= {name: value for name, value in image.items() if name.startswith("image_latency_ms")}
+    report.summary["image_n"] = image["messages"]
+    return report
+
+
+def _interval_error(priority: int, seconds: float, progress: Progress) -> dict[str, Any]:
+    """Run bridge, actuator and a busy agent; the actuator's own statistics after `seconds` of armed ticks."""
+    overrides = {"actuator": {"realtime_priority": priority}, "agent": {"plan": "ddpm100"}}
+    config = resources.find("config", "pusht.yaml")
+    init(args=[])
+    node = Node("bench_ros")
+    newest: dict[str, Any] = {}
+    node.create_subscription(String, "actuator/state", lambda m: newest.update(json.loads(m.data)), QoSProfile(depth=1))
+    try:
+        with Path(os.devnull).open("w") as log, Supervisor(config, log=log, parameters=overrides) as supervisor:
+            begin_s = _wait_until_armed(node, supervisor, newest)
+            while (left_s := begin_s + seconds - time.monotonic()) > 0:
+                spin_once(node, timeout_sec=0.1)
+                if news := supervisor.poll():
+                    raise RuntimeError(f"a process ended during the measurement: {'; '.join(news)}")
+                progress(f"interval error, priority {priority}: {left_s:.0f} s to go")
+    finally:
+        node.destroy_node()
+        try_shutdown()
+    if newest.get("state") != "armed":
+        raise RuntimeError(f"the actuator was {newest.get('state')} at the end: {newest.get('reason')}")
+    return {**newest["interval_error_ms"], "scheduling": newest["scheduling"], "skipped_ticks": newest["skipped_ticks"]}
+
+
+def _wait_until_armed(node: Node, supervisor: Supervisor, newest: dict[str, Any]) -> float:
+    """The time at which the actuator was first heard to be armed, s. Raises RuntimeError after a while."""
+    end_s = time.monotonic() + START_S
+    while newest.get("state") != "armed":
+        if time.monotonic() > end_s:
+            raise RuntimeError(f"the actuator was not armed within {START_S:g} s; try: auras run config/pusht.yaml")
+        supervisor.poll()
+        spin_once(node, timeout_sec=0.1)
+    return time.monotonic()

@@ -1,0 +1,207 @@
+"""`auras doctor`: what this machine has, what that means, and what to do about it.
+
+The checks are small functions in a list; each looks at one thing and says one line about it. Those of the
+software stand here, those of the machine in `machine`. It changes nothing and installs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib import metadata
+
+from auras_ros import __version__, resources
+from auras_ros.cli import machine
+from auras_ros.cli.finding import Check, Finding, Verdict, note, ok, problem
+
+PINNED_CYCLONEDDS = "11.0.1"
+# Debian's package of each library that cv2 is linked to and its wheel does not bring.
+PACKAGE_OF = {"libGL.so.1": "libgl1", "libglib-2.0.so.0": "libglib2.0-0", "libgthread-2.0.so.0": "libglib2.0-0"}
+EXAMPLE = """
+example
+  auras doctor               a table; exit status 1 if something stops the runtime
+  auras doctor --json        the same for a program
+"""
+
+
+def python() -> Finding:
+    version = sys.version.split()[0]
+    if not (3, 10) <= sys.version_info[:2] <= (3, 13):
+        return problem("Python", version, "use Python 3.10 to 3.13: PYTHON=python3.11 make env")
+    return ok("Python", f"{version} at {sys.executable}")
+
+
+def ros() -> Finding:
+    """Which ROS 2 this process speaks, and whether it really can: a participant is made and taken down."""
+    try:
+        found = _backend()
+        _participant()
+    except ImportError as error:
+        remedy = f"source a ROS 2 installation, or: pip install cyclonedds=={PINNED_CYCLONEDDS} rosbags"
+        return problem("ROS 2", f"nothing speaks it here: {error}", remedy)
+    except (RuntimeError, ValueError, OSError) as error:
+        remedy = "look at ROS_DOMAIN_ID, CYCLONEDDS_URI, RMW_IMPLEMENTATION and the network line below"
+        return problem("ROS 2", f"no participant can be made: {error}", remedy)
+    domain = os.environ.get("ROS_DOMAIN_ID", "") or "0"
+    return ok("ROS 2", f"{found}, domain {domain}")
+
+
+def _backend() -> str:
+    from auras_ros.ros import BACKEND
+
+    if BACKEND == "rclpy":
+        rmw = os.environ.get("RMW_IMPLEMENTATION", "") or "the distribution's default"
+        distribution = os.environ.get("ROS_DISTRO", "") or "unknown"
+        return f"rclpy {_version('rclpy')} (distribution {distribution}), RMW {rmw}"
+    return f"no rclpy; Cyclone DDS {_version('cyclonedds')} on the same wire"
+
+
+def _participant() -> None:
+    from auras_ros.ros import Context, Node, SignalHandlerOptions, init, try_shutdown
+
+    context = Context()
+    init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        Node("auras_doctor", context=context).destroy_node()
+    finally:
+        try_shutdown(context=context)
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "of unknown version"
+
+
+def torch() -> Finding:
+    try:
+        module = importlib.import_module("torch")
+    except (ImportError, OSError) as error:
+        return problem("torch", f"does not import: {error}", "make env, or install torch for this machine")
+    threads, usable = module.get_num_threads(), len(os.sched_getaffinity(0))
+    text = f"{module.__version__}, {threads} intra-op threads"
+    if threads > usable:
+        return note("torch", f"{text} on {usable} cores", f"set OMP_NUM_THREADS={usable} or less")
+    return ok("torch", text)
+
+
+def opencv() -> Finding:
+    """cv2 imports, so the shared libraries that it wants are here; and only one package owns it."""
+    try:
+        module = importlib.import_module("cv2")
+    except (ImportError, OSError) as error:
+        missing = re.search(r"(lib\S+\.so[.\d]*)", str(error))
+        package = PACKAGE_OF.get(missing.group(1), "") if missing else ""
+        remedy = f"sudo apt-get install -y {package}" if package else "pip install opencv-python"
+        return problem("OpenCV", f"cv2 does not import: {error}", remedy)
+    names = ("opencv-python", "opencv-python-headless", "opencv-contrib-python")
+    owners = [name for name in names if _version(name) != "of unknown version"]
+    if len(owners) > 1:
+        remedy = f"keep one: pip uninstall {' '.join(owners)}, then pip install opencv-python"
+        return note("OpenCV", f"{module.__version__}, owned by {' and '.join(owners)}", remedy)
+    return ok("OpenCV", f"{module.__version__}, its shared libraries are here")
+
+
+def simulator() -> Finding:
+    try:
+        importlib.import_module("auras_ros.sim.pusht")
+    except (ImportError, OSError) as error:
+        return note("simulator", f"Push-T is not here: {error}", "for the demo: pip install 'auras_ros[sim]'")
+    return ok("simulator", f"Push-T (gym-pusht {_version('gym-pusht')})")
+
+
+def files() -> Finding:
+    """The configurations that ship are found, wherever this was installed to."""
+    try:
+        folder = resources.share_dir()
+        resources.find("config", "pusht.yaml")
+    except FileNotFoundError as error:
+        return problem("files", str(error), "install the package again: pip install . or colcon build")
+    return ok("files", str(folder))
+
+
+def checkpoints() -> Finding:
+    """Every policy that ships loads: format, hash, tensors, and the golden sample under each plan."""
+    from auras_ros.policies.checkpoint import load
+    from auras_ros.policies.tensors import CheckpointError
+
+    try:
+        folder = resources.share_dir() / "checkpoints"
+    except FileNotFoundError as error:
+        return problem("checkpoints", str(error), "install the package again")
+    found = sorted(path.parent for path in folder.glob("*/policy.json"))
+    if not found:
+        return problem("checkpoints", f"none in {folder}", "train one: auras train pusht")
+    loaded = []
+    for each in found:
+        try:
+            checkpoint = load(each)
+        except (CheckpointError, OSError) as error:
+            return problem("checkpoints", f"{each.name} does not load: {error}", "restore the folder or train again")
+        loaded.append(f"{checkpoint.name} ({', '.join(checkpoint.plans)}; sha256 {checkpoint.digest[:12]})")
+    return ok("checkpoints", "; ".join(loaded))
+
+
+CHECKS: tuple[Check, ...] = (
+    python, ros, *machine.CHECKS, torch, opencv, simulator, files, checkpoints,
+)  # fmt: skip
+
+
+def examine(checks: Sequence[Check]) -> list[Finding]:
+    """All findings, in order. A check that breaks is a finding too: the others still run."""
+    findings = []
+    for check in checks:
+        try:
+            findings.append(check())
+        except Exception as error:  # noqa: BLE001  whatever it is, it is reported, by its name
+            text = f"the check itself failed: {type(error).__name__}: {error}"
+            findings.append(problem(check.__name__, text, "please report this"))
+    return findings
+
+
+def table(findings: Sequence[Finding], width: int) -> str:
+    """A line a finding, wrapped to `width`, and under it what to do."""
+    column = max(len(each.name) for each in findings) + 2
+    lines = []
+    for each in findings:
+        head = f"{each.status.value:8}{each.name:{column}}"
+        lines += textwrap.wrap(each.text, width, initial_indent=head, subsequent_indent=" " * len(head))
+        if each.remedy:
+            arrow = " " * len(head) + "-> "
+            # Commands and file lines stay whole, so that they can be copied.
+            lines += textwrap.wrap(
+                each.remedy, width, initial_indent=arrow, subsequent_indent=" " * len(arrow), break_long_words=False
+            )
+    return "\n".join(lines)
+
+
+def run(argv: list[str]) -> int:
+    """0, or 1 where something stops the runtime."""
+    parser = argparse.ArgumentParser(
+        prog="auras doctor",
+        description="Say what was found on this machine, and what to do about it.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    options = parser.parse_args(argv)
+    findings = examine(CHECKS)
+    problems = sum(each.status is Verdict.PROBLEM for each in findings)
+    notes = sum(each.status is Verdict.NOTE for each in findings)
+    if options.json:
+        rows = [asdict(each) for each in findings]
+        summary = {"problems": problems, "notes": notes}
+        print(json.dumps({"name": "doctor", "version": __version__, "rows": rows, "summary": summary}, indent=1))
+    else:
+        print(table(findings, 110))
+        verdict = "something stops the runtime" if problems else "the runtime can start"
+        print(f"\nauras_ros {__version__}: {problems} problems, {notes} notes; {verdict}")
+    return 1 if problems else 0

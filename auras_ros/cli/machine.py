@@ -1,0 +1,179 @@
+"""`auras doctor` on the machine: cores, scheduling class, locked memory, GPU, network.
+
+Every check looks and leaves things as they were. None of them is needed to run: a small machine gets notes.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+from pathlib import Path
+
+from auras_ros.cli.finding import Check, Finding, note, ok
+
+FIFO_PRIORITY = 50  # the actuator's default
+RTPRIO_WANTED = 98
+MEMLOCK_WANTED_MIB = 64
+LIMITS = "/etc/security/limits.conf"
+INTERFACES = Path("/sys/class/net")
+ROUTES = Path("/proc/net/route")
+FLAG_UP, FLAG_LOOPBACK, FLAG_MULTICAST = 0x1, 0x8, 0x1000
+DISCOVERY_GROUP = "239.255.0.1"  # where DDS participants look for each other
+
+
+def user() -> str:
+    """The name for limits.conf; a user id without a name is given by number, as the file allows."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"#{os.getuid()}"
+
+
+def cores() -> Finding:
+    usable, there, load = len(os.sched_getaffinity(0)), os.cpu_count() or 1, os.getloadavg()[0]
+    text = f"{usable} of {there} cores for this process, load {load:.1f}"
+    if usable < 2:
+        return note("cores", text, "give it two: inference and the actuator's ticks would share one")
+    if load > usable:
+        return note("cores", text, "the machine is busy: rates and jitter will be worse than they could be")
+    return ok("cores", text)
+
+
+def try_fifo(priority: int) -> str:
+    """'' if this thread may run under SCHED_FIFO, else the reason. The class it had is restored."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+    except OSError as error:
+        return error.strerror or str(error)
+    os.sched_setscheduler(0, policy, parameters)
+    return ""
+
+
+def scheduling() -> Finding:
+    """Whether the actuator's thread may have SCHED_FIFO: its jitter under load depends on it."""
+    refusal = try_fifo(FIFO_PRIORITY)
+    limit = resource.getrlimit(resource.RLIMIT_RTPRIO)[0]
+    if not refusal:
+        return ok("scheduling", f"SCHED_FIFO is permitted (tried priority {FIFO_PRIORITY}, rtprio limit {limit})")
+    return note(
+        "scheduling",
+        f"SCHED_FIFO {FIFO_PRIORITY} is refused ({refusal}; rtprio limit {limit}): the actuator ticks without",
+        f"add the line '{user()} - rtprio {RTPRIO_WANTED}' to {LIMITS} and log in again; "
+        f"a container needs --cap-add=SYS_NICE --ulimit rtprio={RTPRIO_WANTED}",
+    )
+
+
+def memory_lock() -> Finding:
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    if limit == resource.RLIM_INFINITY:
+        return ok("memory lock", "unlimited")
+    text = f"{limit / 2**20:.0f} MiB may be locked in memory"
+    if limit < MEMLOCK_WANTED_MIB * 2**20:
+        remedy = f"against page faults in fixed-rate threads: '{user()} - memlock unlimited' in {LIMITS}"
+        return note("memory lock", text, remedy)
+    return ok("memory lock", text)
+
+
+def query_gpus() -> tuple[list[str], str]:
+    """(one line a GPU: name, driver, memory; reason why nvidia-smi said nothing). Both empty: no driver at all."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return [], ""
+    command = [program, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], str(error)
+    if done.returncode:
+        return [], (done.stdout or done.stderr).strip().splitlines()[0] if done.stdout or done.stderr else "failed"
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()], ""
+
+
+def cuda() -> tuple[bool, str]:
+    """(torch can use a GPU, the CUDA version torch was built for or '')."""
+    try:
+        import torch
+    except (ImportError, OSError):
+        return False, ""
+    return torch.cuda.is_available(), str(torch.version.cuda or "")
+
+
+def gpu() -> Finding:
+    """None is fine; one that torch cannot use is worth a word."""
+    found, reason = query_gpus()
+    usable, built_for = cuda()
+    if usable:
+        return ok("GPU", f"{'; '.join(found) or 'seen by torch'} (torch for CUDA {built_for})")
+    if reason:
+        return note("GPU", f"nvidia-smi fails: {reason}", "repair the driver; until then all runs on the CPU")
+    if not found:
+        return ok("GPU", "none; all runs on the CPU")
+    if not built_for:
+        remedy = "install a torch with CUDA: make env TORCH=torch"
+        return note("GPU", f"{'; '.join(found)}; this torch is built for the CPU alone", remedy)
+    remedy = f"update the driver for CUDA {built_for}, or look at CUDA_VISIBLE_DEVICES"
+    return note("GPU", f"{'; '.join(found)}; torch for CUDA {built_for} cannot use it", remedy)
+
+
+def interfaces() -> dict[str, int]:
+    """Network interfaces that are up, with the kernel's flags."""
+    found = {}
+    for folder in sorted(INTERFACES.iterdir()) if INTERFACES.is_dir() else []:
+        flags = int((folder / "flags").read_text(), 16)
+        if flags & FLAG_UP:
+            found[folder.name] = flags
+    return found
+
+
+def default_interface() -> str:
+    """The interface of the default route, which DDS prefers; '' without one."""
+    lines = ROUTES.read_text().splitlines()[1:] if ROUTES.is_file() else []
+    return next((line.split()[0] for line in lines if line.split()[1] == "00000000"), "")
+
+
+def multicast_error(interface: str) -> str:
+    """'' if a multicast datagram sent on an interface comes back to its sender, else what failed."""
+    payload = os.urandom(16)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.settimeout(1.0)
+        try:
+            receiver.bind(("", 0))
+            address, index = socket.inet_aton(DISCOVERY_GROUP), socket.if_nametoindex(interface)
+            group = struct.pack("4s4si", address, bytes(4), index)  # ip_mreqn
+            receiver.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
+            receiver.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, group)
+            receiver.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)
+            receiver.sendto(payload, (DISCOVERY_GROUP, receiver.getsockname()[1]))
+            return "" if receiver.recv(64) == payload else "another datagram came back"
+        except TimeoutError:
+            return "nothing came back within a second"
+        except OSError as error:
+            return error.strerror or str(error)
+
+
+def network() -> Finding:
+    """Which interface peers will be looked for on, and whether multicast finds them."""
+    local = os.environ.get("ROS_LOCALHOST_ONLY") == "1"
+    local = local or os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE") == "LOCALHOST"
+    if local:
+        return ok("network", "this host alone, as the environment says; multicast is not needed")
+    up = interfaces()
+    used = default_interface() or next((name for name, flags in up.items() if not flags & FLAG_LOOPBACK), "")
+    one_host = "on one machine nothing is needed; set ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST to say so"
+    if not used:
+        return note("network", f"no interface but {', '.join(up) or 'none'}: no other machine is reached", one_host)
+    text = f"{used} (up: {', '.join(up)})"
+    failure = "not supported by it" if not up.get(used, 0) & FLAG_MULTICAST else multicast_error(used)
+    if failure:
+        remedy = f"name other machines in ROS_STATIC_PEERS (a;b;c); {one_host}"
+        return note("network", f"{text}, multicast fails: {failure}", remedy)
+    return ok("network", f"{text}, multicast works")
+
+
+CHECKS: tuple[Check, ...] = (cores, scheduling, memory_lock, gpu, network)

@@ -1,0 +1,203 @@
+"""What the demo measures, from what came over the wire and nothing else.
+
+Figures count only what happened while an episode was played and the actuator armed; between episodes nobody moves.
+It knows no ROS: the node hands over plain values. Times are ns on the host's monotonic clock.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+KEPT = 60_000  # newest records kept for the timeline: ten minutes of actions at 100 Hz
+SETTLED_NS = 100 * NS_PER_MS  # a deadline missed earlier than this after arming may stem from before it
+LIVE = ("armed", "holding")
+
+
+@dataclass(frozen=True)
+class ChunkTimes:
+    """The life of one chunk: when its observation was made and latched, perceived, generated, published."""
+
+    request: int
+    origin_mono_ns: int
+    latched_ns: int
+    perceived_ns: int
+    generated_ns: int
+    published_ns: int
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, str]) -> ChunkTimes:
+        """From the key-value pairs of a `provenance` status. Raises ValueError naming the key."""
+        found = {}
+        for each in fields(cls):
+            try:
+                found[each.name] = int(values[each.name])
+            except (KeyError, ValueError) as error:
+                given = values.get(each.name)
+                raise ValueError(f"provenance: {each.name}: expected an integer, got {given!r}") from error
+        return cls(**found)
+
+
+class ActionMark(NamedTuple):
+    """An action as it was sent; `request` is None for a hold."""
+
+    mono_ns: int
+    request: int | None
+
+
+class StepMark(NamedTuple):
+    """A control step of the table at its grid time, which is also the camera's stamp."""
+
+    mono_ns: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, 99th percentile, maximum and number of a sample; ms."""
+
+    p50: float
+    p99: float
+    max: float
+    n: int
+
+
+class Measures:
+    """Feed it while playing; `figures` at any time."""
+
+    def __init__(self) -> None:
+        self.actions: deque[ActionMark] = deque(maxlen=KEPT)
+        self.chunks: deque[ChunkTimes] = deque(maxlen=KEPT)
+        self.steps: deque[StepMark] = deque(maxlen=KEPT)
+        self.spans: list[tuple[int, int]] = []
+        self.scheduling = "unknown"
+        self.refused_chunks: Counter[str] = Counter()
+        self.refused_actions: Counter[str] = Counter()
+        self._ages_ns = array("q")
+        self._armed_ns = self._intervals = self._chunk_count = 0
+        self._span: tuple[int, int] | None = None
+        self._deadline_misses = self._skipped_ticks = self._missed_steps = 0
+        self._interval: Spread | None = None
+        self._totals: dict[str, int] | None = None
+        self._world_totals: dict[str, int] | None = None
+
+    # -- while playing ------------------------------------------------------------------------------------
+
+    def action(self, mono_ns: int, request: int | None, source: str, age_ns: int | None) -> None:
+        """An action received. Its age counts where it answers an observation (source chunk or blend)."""
+        self.actions.append(ActionMark(mono_ns, request))
+        if source in ("chunk", "blend") and age_ns is not None:
+            self._ages_ns.append(age_ns)
+        if self._span is None:
+            self._span = (mono_ns, mono_ns)
+            return
+        self._armed_ns += max(0, mono_ns - self._span[1])
+        self._intervals += 1
+        self._span = (self._span[0], mono_ns)
+
+    def chunk(self, times: ChunkTimes) -> None:
+        """A chunk that was published, by its provenance."""
+        self.chunks.append(times)
+        self._chunk_count += self._span is not None
+
+    def actuator(self, state: Mapping[str, Any]) -> None:
+        """The actuator's `~/state`; its counters count by how much they rose."""
+        self.scheduling = str(state.get("scheduling", "unknown"))
+        error = state.get("interval_error_ms")
+        if error:
+            self._interval = Spread(float(error["p50"]), float(error["p99"]), float(error["max"]), int(error["n"]))
+        if state.get("state") not in LIVE:
+            self._totals = None
+            return
+        totals = {"skipped_ticks": int(state.get("skipped_ticks", 0))}
+        totals |= {f"refused {reason}": int(n) for reason, n in state.get("counters", {}).get("refused", {}).items()}
+        for name, more in _risen(self._totals, totals):
+            if name == "skipped_ticks":
+                self._skipped_ticks += more
+            else:
+                self.refused_chunks[name.removeprefix("refused ")] += more
+        self._totals = totals
+
+    def world(self, status: Mapping[str, Any]) -> None:
+        """The table's status. A table that stands and waits refuses every action but its first: not counted."""
+        self.steps.append(StepMark(int(status["mono_ns"]), int(status["step"])))
+        if status.get("waiting"):
+            return
+        totals = {"missed_ticks": int(status.get("missed_ticks", 0))}
+        totals |= {f"refused {reason}": int(n) for reason, n in status.get("refused", {}).items()}
+        for name, more in _risen(self._world_totals, totals):
+            if name == "missed_ticks":
+                self._missed_steps += more
+            else:
+                self.refused_actions[name.removeprefix("refused ")] += more
+        self._world_totals = totals
+
+    def deadlines_missed(self, count: int, now_ns: int) -> None:
+        """DDS reported that no action came within the deadline."""
+        if self._span is not None and now_ns - self._span[0] > SETTLED_NS:
+            self._deadline_misses += count
+
+    def pause(self) -> None:
+        """The episode is over: what comes until the next one is not counted."""
+        if self._span is not None:
+            self.spans.append(self._span)
+        self._span = self._totals = self._world_totals = None
+
+    # -- afterwards ---------------------------------------------------------------------------------------
+
+    def staleness(self) -> Spread | None:
+        """Age of the observation that each action answers; None before the first."""
+        return spread_ms(self._ages_ns)
+
+    @property
+    def interval_error(self) -> Spread | None:
+        """The actuator's own measurement over its last intervals."""
+        return self._interval
+
+    def figures(self) -> dict[str, float]:
+        """Every number of the summary, flat; a key is missing where there is nothing to say."""
+        armed_s = self._armed_ns / NS_PER_S
+        found: dict[str, float] = {"armed_s": armed_s}
+        if armed_s > 0:
+            found |= {"chunks_per_s": self._chunk_count / armed_s, "actions_per_s": self._intervals / armed_s}
+        for name, spread in (("interval_error_ms", self._interval), ("staleness_ms", self.staleness())):
+            if spread is not None:
+                found |= {f"{name}_{key}": value for key, value in vars(spread).items()}
+        found |= {
+            "deadline_misses": self._deadline_misses,
+            "skipped_ticks": self._skipped_ticks,
+            "missed_steps": self._missed_steps,
+            "refused_chunks": self.refused_chunks.total(),
+            "refused_actions": self.refused_actions.total(),
+        }
+        found |= {f"refused_chunks_{reason}": n for reason, n in sorted(self.refused_chunks.items())}
+        found |= {f"refused_actions_{reason}": n for reason, n in sorted(self.refused_actions.items())}
+        return found
+
+
+def spread_ms(values_ns: array[int]) -> Spread | None:
+    """The spread of times in ns, in ms; None of none."""
+    if not len(values_ns):
+        return None
+    values = np.frombuffer(values_ns, dtype=np.int64) / NS_PER_MS
+    p50, p99 = np.percentile(values, [50, 99])
+    return Spread(float(p50), float(p99), float(values.max()), len(values))
+
+
+def _risen(before: Mapping[str, int] | None, after: Mapping[str, int]) -> Iterable[tuple[str, int]]:
+    """How much each total rose. A total that fell belongs to a process that started anew."""
+    if before is None:
+        return
+    for name, total in after.items():
+        more = total - before.get(name, 0)
+        if more < 0:
+            more = total
+        if more:
+            yield name, more

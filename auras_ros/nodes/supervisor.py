@@ -1,0 +1,173 @@
+"""Starts the processes of a config, restarts those that die, and leaves nothing behind.
+
+It watches exit statuses only; whether a node does its work is for the nodes to watch over one another.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import yaml
+
+EXECUTABLES = {
+    "agent": "auras_ros.nodes.agent",
+    "actuator": "auras_ros.nodes.actuator",
+    "pusht_bridge": "auras_ros.sim.pusht_bridge",
+}
+BAD_SETTINGS = 2  # a node that ends with this will not do better the next time
+RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+STEADY_S = 10.0  # a process that lived this long starts again at the shortest delay
+GRACE_S = 5.0
+
+
+class SupervisorError(RuntimeError):
+    """The config cannot be run, or a process cannot start with its settings."""
+
+
+@dataclass
+class _Slot:
+    """One executable: its process, and when to start it again."""
+
+    name: str
+    process: subprocess.Popen[bytes] | None = None
+    started_s: float = 0.0
+    restarts: int = 0
+    due_s: float | None = 0.0
+
+
+def read_config(path: Path) -> tuple[list[str], bool]:
+    """(executables in starting order, respawn) from a ROS 2 parameter file. Raises SupervisorError."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SupervisorError(f"{path}: not YAML: {error}") from error
+    try:
+        settings = data["supervisor"]["ros__parameters"]
+        names = settings["processes"]
+    except (KeyError, TypeError) as error:
+        raise SupervisorError(f"{path}: supervisor/ros__parameters/processes is missing") from error
+    if not isinstance(names, list) or not names:
+        raise SupervisorError(f"{path}: supervisor processes: expected a list of {', '.join(EXECUTABLES)}")
+    for name in names:
+        if not isinstance(name, str) or name not in EXECUTABLES:
+            raise SupervisorError(
+                f"{path}: supervisor processes: no executable {name!r}; there is {', '.join(EXECUTABLES)}"
+            )
+    respawn = settings.get("respawn", True)
+    if not isinstance(respawn, bool):
+        raise SupervisorError(f"{path}: supervisor respawn: expected true or false, got {respawn!r}")
+    return names, respawn
+
+
+class Supervisor:
+    """Call `start`, then `poll` often from the thread that started it, then `stop`; or use it as a context.
+
+    parameters: node name -> overrides of the file's parameters. log: where the processes' output goes; None: through.
+    """
+
+    def __init__(
+        self,
+        config: Path,
+        *,
+        namespace: str = "",
+        log: IO[Any] | None = None,
+        parameters: dict[str, dict[str, Any]] | None = None,
+    ) -> None:
+        names, self.respawn = read_config(config)
+        self.config, self._namespace, self._log = config, namespace, log
+        self._overrides = parameters or {}
+        self._slots = [_Slot(name) for name in names]
+
+    @property
+    def processes(self) -> dict[str, subprocess.Popen[bytes]]:
+        """Executable name -> process, those that were started and not yet found dead."""
+        return {slot.name: slot.process for slot in self._slots if slot.process is not None}
+
+    def start(self) -> None:
+        for slot in self._slots:
+            self._spawn(slot)
+
+    def poll(self) -> list[str]:
+        """Look after the processes once; returns news, one line each. Raises SupervisorError on status 2."""
+        news = []
+        for slot in self._slots:
+            if slot.process is not None and (status := slot.process.poll()) is not None:
+                slot.process = None
+                news.append(self._died(slot, status))
+            elif slot.process is None and slot.due_s is not None and time.monotonic() >= slot.due_s:
+                self._spawn(slot)
+                news.append(f"{slot.name} started again")
+        return news
+
+    @property
+    def alive(self) -> bool:
+        """Whether anything runs or is going to."""
+        return any(slot.process is not None or slot.due_s is not None for slot in self._slots)
+
+    def stop(self) -> None:
+        """SIGTERM in reverse order of starting, SIGKILL to those still there after a grace."""
+        running = [slot for slot in reversed(self._slots) if slot.process is not None]
+        for slot in self._slots:
+            slot.due_s = None
+        for slot in running:
+            assert slot.process is not None
+            slot.process.terminate()
+        end_s = time.monotonic() + GRACE_S
+        for slot in running:
+            assert slot.process is not None
+            try:
+                slot.process.wait(max(0.0, end_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                slot.process.kill()
+                slot.process.wait()
+            slot.process = None
+
+    def _died(self, slot: _Slot, status: int) -> str:
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
+        if status == BAD_SETTINGS:
+            raise SupervisorError(f"{slot.name} cannot start with these settings; its own message says why")
+        if not self.respawn:
+            slot.due_s = None
+            return f"{slot.name} {how}"
+        slot.restarts = 0 if time.monotonic() - slot.started_s > STEADY_S else slot.restarts + 1
+        delay_s = RESTART_DELAYS_S[min(slot.restarts, len(RESTART_DELAYS_S) - 1)]
+        slot.due_s = time.monotonic() + delay_s
+        return f"{slot.name} {how}, starting again in {delay_s:g} s"
+
+    def _spawn(self, slot: _Slot) -> None:
+        child = [sys.executable, "-m", "auras_ros.nodes.child", str(os.getpid()), EXECUTABLES[slot.name]]
+        command = [*child, "--ros-args", "--params-file", str(self.config)]
+        if self._namespace:
+            command += ["-r", f"__ns:={self._namespace}"]
+        for node, values in self._overrides.items():
+            for name, value in values.items():
+                command += ["-p", f"{node}:{name}:={yaml.safe_dump(value, default_flow_style=True).splitlines()[0]}"]
+        slot.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT if self._log else None,
+            start_new_session=True,  # Ctrl-C reaches us alone; we stop them in order
+        )
+        slot.started_s, slot.due_s = time.monotonic(), None
+
+    def __enter__(self) -> Supervisor:
+        try:
+            self.start()
+        except OSError:
+            self.stop()  # what was started before the one that cannot be
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,268 @@
+"""`auras demo`: its options and errors, and whole runs in a process of their own over real topics."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from auras_ros import resources
+from auras_ros.cli import demo
+from auras_ros.cli.demo import DemoError, overrides, parameters, parse, progress_line
+from auras_ros.cli.referee import Referee, Rules
+from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 150.0
+
+# -- options ----------------------------------------------------------------------------------------------
+
+
+def test_defaults_are_a_minute_of_the_quick_plan() -> None:
+    options = parse([])
+    assert (options.rules, options.plan, options.seed, options.video) == (Rules(seconds=60.0), "quick", 0, True)
+    assert overrides(options) == {"pusht": {"seed": 0}, "agent": {"plan": "quick", "seed": 0}}
+
+
+def test_episodes_alone_have_no_time_limit() -> None:
+    assert parse(["--episodes", "10"]).rules == Rules(seconds=None, episodes=10)
+    assert parse(["--episodes", "1", "--seconds", "8"]).rules == Rules(seconds=8.0, episodes=1)
+
+
+def test_drift_brings_its_own_threshold() -> None:
+    given = overrides(parse(["--drift", "0.5", "--seed", "7", "--no-video"]))["pusht"]
+    expected = {"seed": 7, "viewer_px": 0, "drift_px": 0.5, "success_coverage": DRIFT_SUCCESS_COVERAGE}
+    assert given == expected
+    assert "success_coverage" not in overrides(parse(["--drift", "0"]))["pusht"]
+
+
+@pytest.mark.parametrize("argv", [["--seconds", "0"], ["--seconds", "nan"], ["--episodes", "0"], ["--seed", "x"]])
+def test_useless_options_are_refused_by_name(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(argv)
+    assert ended.value.code == 2
+    assert argv[0].strip("-") in capsys.readouterr().err
+
+
+def test_a_config_without_the_section_is_named(tmp_path: Path) -> None:
+    config = tmp_path / "demo.yaml"
+    config.write_text("pusht: {ros__parameters: {seed: 0}}\n")
+    assert parameters(config, "pusht") == {"seed": 0}
+    with pytest.raises(ValueError, match=r"demo\.yaml: agent/ros__parameters"):
+        parameters(config, "agent")
+
+
+def test_the_config_leaves_resetting_and_arming_to_the_referee() -> None:
+    config = resources.find("config", "demo.yaml")
+    assert parameters(config, "pusht")["auto_reset"] is False
+    assert parameters(config, "actuator")["arm_on_start"] is False
+    assert parameters(config, "pusht")["viewer_px"] > 0
+
+
+def test_the_progress_line_says_what_the_referee_does() -> None:
+    referee = Referee(Rules(), 0)
+    assert progress_line(referee, 0).split() == ["0", "s", "0", "of", "0", "succeeded", "disarming"]
+
+
+# -- starting ---------------------------------------------------------------------------------------------
+
+
+class Absent:
+    """A node to which nothing but the given names ever comes, on a clock that runs a second a turn."""
+
+    def __init__(self, missing: list[str], publishers: int = 1) -> None:
+        self._missing, self._publishers = missing, publishers
+
+    def missing(self) -> list[str]:
+        return self._missing
+
+    def count_publishers(self, topic: str) -> int:
+        return self._publishers
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Callable[[Absent], tuple[bool, int]]:
+    """start(node) -> (what it returned, seconds waited)."""
+    now = [0]
+    monkeypatch.setattr(demo, "MonotonicClock", lambda: SimpleNamespace(now_ns=lambda: now[0]))
+    run = object.__new__(demo._Demo)
+    run._progress = demo.Progress()
+
+    def turn() -> bool:
+        now[0] += 1_000_000_000
+        return True
+
+    def begin(node: Absent) -> tuple[bool, int]:
+        try:
+            return run._await_all(node, turn), now[0] // 1_000_000_000
+        except DemoError as error:
+            raise DemoError(f"{error} (at {now[0] // 1_000_000_000} s)") from error
+
+    return begin
+
+
+def test_what_never_comes_is_named_after_half_a_minute(start: Callable[[Absent], Any]) -> None:
+    with pytest.raises(DemoError, match=r"30 s on: pusht/status, agent/reset \(at 31 s\)"):
+        start(Absent(["pusht/status", "agent/reset"]))
+
+
+def test_the_agent_has_longer_because_it_loads(start: Callable[[Absent], Any]) -> None:
+    with pytest.raises(DemoError, match=r"90 s on: provenance, agent/reset \(at 91 s\)"):
+        start(Absent(["provenance", "agent/reset"]))
+
+
+def test_another_publisher_of_actions_is_a_conflict(start: Callable[[Absent], Any]) -> None:
+    assert start(Absent([], publishers=1)) == (True, 0)
+    with pytest.raises(DemoError, match="ROS_DOMAIN_ID"):
+        start(Absent([], publishers=2))
+
+
+# -- whole runs -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prefix with a policy of the shipped shape and random weights, used where no trained one ships."""
+    prefix = tmp_path_factory.mktemp("prefix")
+    try:
+        resources.checkpoint("pusht")
+    except FileNotFoundError:
+        import torch
+
+        from auras_ros.models.keypoint_encoder import KeypointEncoder
+        from auras_ros.models.unet1d import ConditionalUnet1d
+        from auras_ros.train.export import write_checkpoint
+
+        torch.manual_seed(0)
+        folder = prefix / "share" / "auras_ros"
+        network = ConditionalUnet1d(2, 2 * (64 + 2)).eval()
+        write_checkpoint(folder / "checkpoints" / "pusht", "pusht", KeypointEncoder().eval(), network)
+        (folder / "package.xml").write_text((ROOT / "package.xml").read_text())
+    return prefix
+
+
+class Run:
+    """A demo in a process of its own; `until` reads its output, line by line, as it comes."""
+
+    def __init__(self, prefix: Path, domain: int, *argv: str) -> None:
+        environment = {**os.environ, "AMENT_PREFIX_PATH": str(prefix), "ROS_DOMAIN_ID": str(domain)}
+        environment["PYTHONPATH"] = str(ROOT)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "import sys; from auras_ros.cli.main import main; sys.exit(main())", "demo", *argv],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        )
+        self.output: list[str] = []
+        self._lines: Queue[str | None] = Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def until(self, text: str | None) -> str:
+        """The output up to the first line with this text; None: up to the end."""
+        while (line := self._lines.get(timeout=LIMIT_S)) is not None:
+            self.output.append(line)
+            if text is not None and text in line:
+                break
+        else:
+            assert text is None, f"no {text!r} in:\n{''.join(self.output)}"
+        return "".join(self.output)
+
+    def children(self) -> dict[str, int]:
+        """Module -> process id of what it has started and is alive."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and (told := facts(int(entry.name))) and told[0] == self.process.pid:
+                found.update({word: int(entry.name) for word in told[1] if word.startswith("auras_ros.")})
+        return found
+
+
+def facts(process: int) -> tuple[int, list[str]] | None:
+    """(parent, command line) of a process; None where it has ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(fields[1]), Path(f"/proc/{process}/cmdline").read_text().split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+@pytest.fixture
+def begin(share: Path, ros_domain_id: int) -> Iterator[Callable[..., Run]]:
+    runs: list[Run] = []
+
+    def start(*argv: str) -> Run:
+        runs.append(Run(share, ros_domain_id, *argv))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.process.terminate()  # it stops what it has started
+        run.process.wait(timeout=30)
+        if run.process.stdout is not None:
+            run.process.stdout.close()
+
+
+@pytest.mark.slow
+def test_a_whole_run_plays_measures_and_writes(begin: Callable[..., Run], tmp_path: Path) -> None:
+    out, extra = tmp_path / "out", tmp_path / "extra.json"
+    run = begin("--episodes", "1", "--seconds", "8", "--out", str(out), "--json", str(extra))
+    run.until("  step ")
+    children = run.children()
+    assert {"auras_ros.nodes.agent", "auras_ros.nodes.actuator", "auras_ros.sim.pusht_bridge"} <= set(children)
+    text = run.until(None)
+    assert run.process.wait(timeout=30) == 0, text
+    report = json.loads((out / "demo.json").read_text())
+    summary = report["summary"]
+    assert report["name"] == "demo"
+    assert len(report["rows"]) == summary["episodes"] <= 1
+    assert summary["episodes"] + summary["unfinished"] == 1
+    assert summary["void"] == 0
+    assert summary["staleness_ms_n"] > 0
+    assert summary["chunks_per_s"] > 0
+    assert summary["interval_error_ms_n"] > 0
+    assert (out / "demo.mp4").stat().st_size > 10_000
+    assert (out / "timeline.png").stat().st_size > 10_000
+    assert json.loads(extra.read_text())["summary"] == summary
+    assert not [pid for pid in children.values() if facts(pid)], "left behind"
+
+
+@pytest.mark.slow
+def test_a_killed_agent_is_noted_and_an_interrupt_still_writes(begin: Callable[..., Run], tmp_path: Path) -> None:
+    """The actuator holds, the supervisor starts another agent, the referee arms nothing within the episode."""
+    run = begin("--seconds", "100", "--no-video", "--out", str(tmp_path))
+    run.until("  step ")
+    os.kill(run.children()["auras_ros.nodes.agent"], signal.SIGKILL)
+    run.until("agent was killed by SIGKILL")
+    run.until("agent started again")
+    run.until("  step ")  # the state that says so has been heard by now: it is sent at 20 Hz, this line every 5 s
+    run.process.send_signal(signal.SIGINT)
+    text = run.until(None)
+    assert run.process.wait(timeout=30) == 130, text
+    assert "holding: agent silent" in text
+    assert json.loads((tmp_path / "demo.json").read_text())["summary"]["unfinished"] == 1
+    assert not (tmp_path / "demo.mp4").exists()
+
+
+@pytest.mark.slow
+def test_settings_that_cannot_work_end_it_with_the_log(begin: Callable[..., Run], tmp_path: Path) -> None:
+    run = begin("--drift", "-1", "--out", str(tmp_path))
+    text = run.until(None)
+    assert run.process.wait(timeout=30) == 1
+    assert "pusht_bridge" in text
+    assert "drift_px: must be in" in text

@@ -1,0 +1,98 @@
+"""A ROS domain, a checkpoint and children for each test of the processes."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auras_ros.action import Contract
+from auras_ros.nodes.actuator import load_contract
+from tests.nodes.wire import Child, Children, FakeAgent, Robot, Watch
+
+DOMAINS = range(80, 100)
+_next = itertools.cycle(DOMAINS)  # a killed process is remembered by its domain for a while
+
+
+@pytest.fixture
+def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A ROS domain for one test and its children, used by nobody else and not by the test before."""
+    monkeypatch.setenv("ROS_LOCALHOST_ONLY", "1")
+    for number in itertools.islice(_next, len(DOMAINS)):
+        path = Path(tempfile.gettempdir()) / f"auras_ros_domain_{number}.lock"
+        with path.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
+            yield number
+            return
+    pytest.fail(f"every ROS domain in {DOMAINS} is in use by another test run")
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An untrained policy of the shipped form, as a folder. Its contract is the shipped one."""
+    pytest.importorskip("gym_pusht", reason="the golden sample is a picture of the simulator")
+    import torch
+
+    from auras_ros.models.keypoint_encoder import KeypointEncoder
+    from auras_ros.models.unet1d import ConditionalUnet1d
+    from auras_ros.train.export import write_checkpoint
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("checkpoints") / "untrained"
+    write_checkpoint(folder, "untrained", KeypointEncoder(), ConditionalUnet1d(2, 132))
+    return str(folder)
+
+
+@pytest.fixture
+def children(domain: int, tmp_path: Path) -> Iterator[Children]:
+    starter = Children(tmp_path)
+    yield starter
+    starter.reap()
+
+
+@pytest.fixture
+def watch(domain: int) -> Iterator[Watch]:
+    made = Watch()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def robot(watch: Watch) -> Iterator[Robot]:
+    made = Robot(watch.node)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def contract(checkpoint: str) -> Contract:
+    return load_contract(checkpoint)
+
+
+@pytest.fixture
+def fake(watch: Watch, contract: Contract) -> Iterator[FakeAgent]:
+    """An agent in this process, for faults in what it says rather than in its life."""
+    made = FakeAgent(watch.node, contract)
+    yield made
+    made.still()
+
+
+@pytest.fixture
+def actuator(children: Children, checkpoint: str) -> Callable[..., Child]:
+    """Start the actuator. Where its watchdog is not the point, it is patient: a busy machine may stall the test."""
+
+    def start(*, code: str = "", **parameters: Any) -> Child:
+        given = {"checkpoint": checkpoint, "agent_timeout_ms": 1000.0, **parameters}
+        return children.node("actuator", given, code=code)
+
+    return start

@@ -1,0 +1,203 @@
+"""Whatever comes as a chunk or a heartbeat: nothing beyond the limits is published, and a good chunk drives again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from auras_ros.action import Contract
+from auras_ros.nodes.messages import json_message
+from auras_ros.ros import BACKEND
+from auras_ros.ros.msg import Float64MultiArray, MultiArrayDimension, String
+from tests.nodes.wire import MS, Child, FakeAgent, Heard, Robot, Watch, ramp
+
+RATE_HZ = 100.0
+HOLD_TICKS = 2
+DELIVERY_MS = 100  # from the test to the actuator on a busy machine
+DIGITS = "9" * 5000  # beyond what Python turns into an int
+
+
+@pytest.fixture
+def driven(actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot) -> FakeAgent:
+    """An armed actuator, driven by the test."""
+    actuator(rate_hz=RATE_HZ, blend_ms=0.0)
+    fake.live()
+    watch.arm()
+    resumes(fake, watch)
+    return fake
+
+
+def resumes(fake: FakeAgent, watch: Watch, values: Any = None) -> None:
+    """A good chunk is driven: the sentinel after whatever was sent before."""
+    request = fake.chunk(ramp() if values is None else values)
+    watch.until(lambda: watch.actions and watch.actions[-1].label.request == request, "the good chunk's actions")
+
+
+def alive(watch: Watch) -> None:
+    """The actuator's executor went on after what was sent until now."""
+    now_ns = time.monotonic_ns()
+    watch.state_where(lambda state: state["mono_ns"] > now_ns, "a state after the fault")
+
+
+def safe(actions: list[Heard], contract: Contract) -> None:
+    """Finite, within the limits, and no faster than the rates."""
+    values = np.stack([heard.values for heard in actions])
+    assert np.isfinite(values).all()
+    for column, channel in enumerate(contract.channels):
+        assert values[:, column].min() >= channel.lower
+        assert values[:, column].max() <= channel.upper
+        ticks = np.diff([heard.label.tick for heard in actions])
+        steps = np.abs(np.diff(values[:, column]))
+        assert channel.max_rate is not None
+        assert (steps <= channel.max_rate / RATE_HZ * ticks + 1e-9).all()
+
+
+def broken(value: float, step: int = 9) -> Any:
+    values = ramp()
+    values[step, 1] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [(np.nan, "non_finite"), (np.inf, "non_finite"), (-np.inf, "non_finite"), (600.0, "over_limit"), (-99.0, "over_limit")],
+    ids=str,
+)
+def test_a_chunk_with_one_bad_value_is_refused_whole_and_held_at_once(
+    driven: FakeAgent, watch: Watch, contract: Contract, value: float, reason: str
+) -> None:
+    sent_ns = time.monotonic_ns()
+    driven.chunk(broken(value))
+    hold = watch.first("holding", sent_ns)
+    assert (hold.label.mono_ns - sent_ns) / MS <= HOLD_TICKS * 1e3 / RATE_HZ + DELIVERY_MS
+    before = [heard for heard in watch.actions if heard.label.tick < hold.label.tick][-1]
+    np.testing.assert_array_equal(hold.values, before.values)
+    watch.until(lambda: watch.count(reason) == 1, f"{reason} counted")
+    assert "agent_y" in watch.states[-1]["reason"]
+    resumes(driven, watch)
+    safe(watch.sentinel(), contract)
+
+
+def wrong_shapes(fake: FakeAgent) -> dict[str, Float64MultiArray]:
+    """Chunks that are not of the form, by what is wrong."""
+
+    def changed(change: Callable[[Any], object]) -> Float64MultiArray:
+        message = fake.message(ramp())
+        change(message)
+        return message
+
+    def label(text: str) -> Callable[[Any], object]:
+        return lambda m: setattr(m.layout.dim[2], "label", text)
+
+    good = fake.message(ramp()).layout.dim[2].label
+    huge = ramp(0.0, 0.0, 1)
+    return {
+        "no dimensions": Float64MultiArray(),
+        "four dimensions": changed(lambda m: m.layout.dim.append(MultiArrayDimension(label="more", size=1, stride=1))),
+        "less data than the layout says": changed(lambda m: setattr(m, "data", m.data[:-1])),
+        "a horizon of 2**32 - 1": changed(lambda m: setattr(m.layout.dim[0], "size", 2**32 - 1)),
+        "one channel": changed(lambda m: setattr(m.layout.dim[1], "size", 1)),
+        "another first label": changed(lambda m: setattr(m.layout.dim[0], "label", "time")),
+        "channels swapped": changed(lambda m: setattr(m.layout.dim[1], "label", "agent_y,agent_x")),
+        "garbage for JSON": changed(label('{"origin_mono_ns": ')),
+        "JSON that is no object": changed(label("[1, 2]")),
+        "JSON without an origin": changed(label("{}")),
+        "an unknown key": changed(label('{"trust_me": true, ' + good[1:])),
+        "an origin that is NaN": changed(label('{"origin_stamp_ns": 0, "origin_mono_ns": NaN}')),
+        "a number of 5000 digits": changed(label('{"origin_stamp_ns": 0, "origin_mono_ns": ' + DIGITS + "}")),
+        "JSON nested 20000 deep": changed(label("[" * 20000)),
+        "a label of 10 MB": changed(label("x" * 10_000_000)),
+        "10 MB of values": changed(lambda m: setattr(m, "data", np.repeat(huge, 625_000))),
+        "10 MB of values, laid out": fake.message(np.repeat(huge, 625_000, axis=0)),
+    }
+
+
+def test_a_chunk_that_is_not_of_the_form_is_refused_and_the_one_in_force_goes_on(
+    driven: FakeAgent, watch: Watch, contract: Contract
+) -> None:
+    for what, message in wrong_shapes(driven).items():
+        watch.state_where(lambda _: True, f"a state before {what}")
+        refused = watch.states[-1]["unreadable"]
+        resumes(driven, watch)
+        driven.chunk_topic.publish(message)
+        said = watch.state_where(lambda state, n=refused: state["unreadable"] == n + 1, f"refused: {what}")
+        assert said["state"] == "armed", what
+    resumes(driven, watch)
+    safe(watch.sentinel(), contract)
+
+
+def test_late_foreign_and_repeated_chunks_are_counted_by_reason(
+    driven: FakeAgent, watch: Watch, contract: Contract
+) -> None:
+    now_ns = time.monotonic_ns()
+    cases: dict[str, dict[str, Any]] = {
+        "too_old": {"origin_mono_ns": now_ns - 5_000 * MS, "epoch": 1},
+        "future_origin": {"origin_mono_ns": now_ns + 3_600_000 * MS},
+        "out_of_order": {"origin_mono_ns": now_ns - 500 * MS},
+        "other_session": {"session": "somebody else"},
+        "other_host": {"host": "another machine"},
+    }
+    for reason, provenance in cases.items():
+        driven.chunk(np.full((16, 2), 500.0), **provenance)
+        watch.until(lambda reason=reason: watch.count(reason) == 1, reason)
+    resumes(driven, watch)
+    heard = watch.sentinel()
+    assert max(each.values.max() for each in heard) < 400.0  # none of theirs was driven
+    safe(heard, contract)
+
+
+def test_garbage_heartbeats_are_refused_and_are_no_sign_of_life(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    child = actuator()
+    texts = ["", "nonsense", "[]", "{}", '{"session": ' + DIGITS + "}", "[" * 20000, "x" * 10_000_000]
+    watch.until(lambda: watch.states and fake.beat_topic.get_subscription_count(), "the actuator listens")
+    for text in texts:
+        refused = watch.states[-1]["unreadable"]
+        fake.beat_topic.publish(String(data=text))
+        watch.state_where(lambda state, n=refused: state["unreadable"] == n + 1, f"refused: {text[:20]}")
+    assert watch.call("actuator/arm") == (False, "agent 'agent' is silent: start it first")
+    fake.beat_topic.publish(json_message({"session": "good"}))
+    watch.until(lambda: watch.call("actuator/arm")[0], "armed after a good heartbeat")
+    assert child.process.poll() is None
+
+
+@pytest.mark.skipif(BACKEND != "dds", reason="rclpy has no writer for raw bytes")
+def test_payloads_that_are_no_message_at_all_are_ignored(
+    driven: FakeAgent, watch: Watch, contract: Contract
+) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, 4096, dtype=np.uint8)
+    header = bytes([0, 1, 0, 0])
+    garbage = [header, header + noise.tobytes(), header + b"\xff" * 64, noise.tobytes(), bytes([0, 3, 0, 0]) + b"\0" * 64]
+    for topic in (driven.chunk_topic, driven.beat_topic):
+        for payload in garbage:
+            topic.endpoint.write([payload])
+            alive(watch)
+    resumes(driven, watch)
+    safe(watch.sentinel(), contract)
+
+
+def test_a_jump_is_slowed_down_to_the_rate_limit(driven: FakeAgent, watch: Watch, contract: Contract) -> None:
+    resumes(driven, watch, np.full((16, 2), 30.0))
+    watch.until(lambda: watch.actions[-1].values[0] == 30.0, "the start")
+    begin = len(watch.actions)
+    resumes(driven, watch, np.full((16, 2), 480.0))
+    watch.until(lambda: watch.actions[-1].values[0] == 480.0, "the end")
+    jump = watch.actions[begin - 1 :]
+    assert len({heard.values[0] for heard in jump}) >= 450 / 40  # 4000 px/s at 100 Hz
+    safe(watch.sentinel(), contract)
+
+
+def test_a_foreign_type_on_the_chunk_topic_is_not_taken(driven: FakeAgent, watch: Watch, contract: Contract) -> None:
+    foreign = watch.node.create_publisher(String, "agent/chunk", 1)
+    for _ in range(3):
+        foreign.publish(String(data=json.dumps({"data": [9e9, 9e9]})))
+        alive(watch)
+    resumes(driven, watch)
+    assert watch.states[-1]["unreadable"] == 0
+    safe(watch.sentinel(), contract)

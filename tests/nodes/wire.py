@@ -1,0 +1,336 @@
+"""What the tests of the processes share: children that are always reaped, a node that writes down what it hears,
+and stand-ins for the agent, the robot and the actuator, which do no more than they are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from auras_ros.action import Chunk, Contract, Provenance
+from auras_ros.nodes.messages import ActionLabel, chunk_message, host_id, json_message, read_action
+from auras_ros.ros import (
+    DurabilityPolicy,
+    Node,
+    QoSProfile,
+    ReliabilityPolicy,
+    SingleThreadedExecutor,
+    SubscriptionEventCallbacks,
+    init,
+    try_shutdown,
+)
+from auras_ros.ros.image import image_message, to_time_msg
+from auras_ros.ros.msg import DiagnosticArray, Float64MultiArray, Header, Image, JointState, String
+from auras_ros.ros.srv import Trigger
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 40.0
+MS = 1_000_000
+NAMES = ("agent_x", "agent_y")
+RELIABLE = QoSProfile(depth=4000, reliability=ReliabilityPolicy.RELIABLE)
+BEST_EFFORT = QoSProfile(depth=4000, reliability=ReliabilityPolicy.BEST_EFFORT)
+LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+SENTINEL = "sentinel"
+
+
+class Child:
+    """One process and the file that its output goes to."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self._log = log
+        env = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        with log.open("w") as out:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=ROOT
+            )
+        self.pid = self.process.pid
+
+    def send(self, number: signal.Signals) -> int:
+        """Returns the time just before, monotonic ns."""
+        at_ns = time.monotonic_ns()
+        self.process.send_signal(number)
+        return at_ns
+
+    def wait(self) -> int:
+        return self.process.wait(PATIENCE_S)
+
+    @property
+    def output(self) -> str:
+        return self._log.read_text()
+
+
+class Children:
+    """Starts processes and leaves none behind, whatever the test did to them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.started = folder, list[Child]()
+
+    def __call__(self, *command: str) -> Child:
+        child = Child(command, self._folder / f"child{len(self.started)}.log")
+        self.started.append(child)
+        return child
+
+    def node(self, name: str, parameters: dict[str, Any], *ros_arguments: str, code: str = "") -> Child:
+        """auras_ros.nodes.NAME with parameters; `code` runs before its main, to plant a fault."""
+        words = [word for key, value in parameters.items() for word in ("-p", f"{key}:={json.dumps(value)}")]
+        module = f"auras_ros.nodes.{name}"
+        run = ["-c", f"import sys\nimport {module} as m\n{code}\nsys.exit(m.main())"] if code else ["-m", module]
+        return self(sys.executable, *run, "--ros-args", *words, *ros_arguments)
+
+    def fake_agent(self, session: str, *words: str) -> Child:
+        return self(sys.executable, "-m", "tests.nodes.children.fake_agent", session, *words)
+
+    def reap(self) -> None:
+        for child in self.started:
+            if child.process.poll() is None:
+                child.process.kill()
+            child.process.wait()
+
+
+@dataclass(frozen=True)
+class Heard:
+    """An action, and how it was labelled."""
+
+    values: NDArray[np.float64]
+    label: ActionLabel
+
+
+class Watch:
+    """A node that writes down all that the processes say, and calls their services. Everything it does is done in
+    `until`."""
+
+    def __init__(self, namespace: str = "", actuator: str = "actuator") -> None:
+        init(args=[])
+        self.node = Node("watch", namespace=namespace or None)
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self.node)
+        self.actions: list[Heard] = []
+        self.states: list[dict[str, Any]] = []
+        self.beats: list[dict[str, Any]] = []
+        self.chunks: list[dict[str, Any]] = []
+        self.provenance: list[DiagnosticArray] = []
+        self._actuator = actuator
+        self._clients: dict[str, Any] = {}
+        subscribe = self.node.create_subscription
+        subscribe(Float64MultiArray, "action", self._on_action, RELIABLE)
+        subscribe(String, f"{actuator}/state", lambda m: self.states.append(json.loads(m.data)), RELIABLE)
+        self._sentinel = self.node.create_publisher(Float64MultiArray, "action", 10)
+
+    def _on_action(self, message: Float64MultiArray) -> None:
+        self.actions.append(Heard(*read_action(message)))
+
+    def hear_agent(self, name: str = "agent") -> None:
+        """Write down what an agent says too. Only for agents that mean well."""
+
+        def on_chunk(message: Float64MultiArray) -> None:
+            self.chunks.append(json.loads(message.layout.dim[2].label))
+
+        subscribe = self.node.create_subscription
+        subscribe(String, f"{name}/heartbeat", lambda m: self.beats.append(json.loads(m.data)), BEST_EFFORT)
+        subscribe(Float64MultiArray, f"{name}/chunk", on_chunk, RELIABLE)
+        subscribe(DiagnosticArray, "provenance", self.provenance.append, RELIABLE)
+
+    def until(self, condition: Callable[[], Any], what: str) -> None:
+        """Spin until the condition holds; the test fails with `what` when it never does."""
+        end_s = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < end_s, f"not within {PATIENCE_S} s: {what}; last state {self.states[-1:]}"
+            self._executor.spin_once(timeout_sec=0.02)
+
+    def armed(self, what: str = "an armed actuator") -> None:
+        """Until an action of a chunk is heard that was not there before."""
+        count = len(self.actions)
+        self.until(lambda: any(heard.label.state == "armed" for heard in self.actions[count:]), what)
+
+    def first(self, state: str, after_ns: int) -> Heard:
+        """The first action of that state that was published after a time."""
+        found: list[Heard] = []
+
+        def heard() -> bool:
+            found[:] = [h for h in self.actions if h.label.state == state and h.label.mono_ns >= after_ns]
+            return bool(found)
+
+        self.until(heard, f"an action of state {state}")
+        return found[0]
+
+    def state_where(self, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        """The first state message from now on for which the condition holds."""
+        count = len(self.states)
+        found: list[dict[str, Any]] = []
+
+        def said() -> bool:
+            found[:] = [state for state in self.states[count:] if condition(state)]
+            return bool(found)
+
+        self.until(said, what)
+        return found[0]
+
+    def call(self, service: str) -> tuple[bool, str]:
+        """Call a Trigger service by its topic name; (success, message)."""
+        if service not in self._clients:
+            self._clients[service] = self.node.create_client(Trigger, service)
+        client = self._clients[service]
+        self.until(client.service_is_ready, f"service {service}")
+        future = client.call_async(Trigger.Request())
+        self.until(future.done, f"an answer of {service}")
+        return bool(future.result().success), str(future.result().message)
+
+    def arm(self) -> None:
+        """Arm as soon as the actuator sees robot and agent."""
+        answer: list[tuple[bool, str]] = []
+
+        def done() -> bool:
+            answer[:] = [self.call(f"{self._actuator}/arm")]
+            return answer[0][0]
+
+        self.until(done, "the actuator arms")
+
+    def count(self, reason: str) -> int:
+        """Chunks that the actuator refused for a reason, as last said."""
+        return int(self.states[-1]["counters"]["refused"].get(reason, 0)) if self.states else 0
+
+    def sentinel(self) -> list[Heard]:
+        """Publish on `action` and wait for it; returns what was heard before it."""
+        label = ActionLabel(SENTINEL, SENTINEL, None, None, None, 0, time.monotonic_ns())
+        message = Float64MultiArray(data=[0.0, 0.0])
+        message.layout.dim = [_dim(",".join(NAMES), 2), _dim(json.dumps(vars(label)), 1)]
+        self._sentinel.publish(message)
+        self.until(lambda: any(heard.label.state == SENTINEL for heard in self.actions), "the sentinel")
+        return [heard for heard in self.actions if heard.label.state != SENTINEL]
+
+    def listen(self, topic: str, qos: QoSProfile, events: SubscriptionEventCallbacks) -> None:
+        """One more subscription to a multi-array topic, for its events."""
+        self.node.create_subscription(Float64MultiArray, topic, lambda _: None, qos, event_callbacks=events)
+
+    def close(self) -> None:
+        self._executor.shutdown()
+        self.node.destroy_node()
+        try_shutdown()
+
+
+def _dim(label: str, size: int) -> Any:
+    from auras_ros.ros.msg import MultiArrayDimension
+
+    return MultiArrayDimension(label=label, size=size, stride=size)
+
+
+class Loop:
+    """Calls something at a fixed rate in a thread of its own until closed; what it raises is raised by `close`."""
+
+    def __init__(self, period_s: float, action: Callable[[], None]) -> None:
+        self._period_s, self._action = period_s, action
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._action()
+                self._ended.wait(self._period_s)
+        except Exception as error:  # noqa: BLE001  (raised by close)
+            self._error = error
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+
+class FakeAgent:
+    """Says what an agent says: heartbeats, and chunks of whatever values. It runs no policy."""
+
+    def __init__(self, node: Node, contract: Contract, session: str = "fake", name: str = "agent") -> None:
+        self.contract, self.session = contract, session
+        self.request = 0
+        reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
+        newest = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+        self.chunk_topic = node.create_publisher(Float64MultiArray, f"{name}/chunk", reliable)
+        self.beat_topic = node.create_publisher(String, f"{name}/heartbeat", newest)
+        self._loops: list[Loop] = []
+
+    def message(self, values: Any, **provenance: Any) -> Float64MultiArray:
+        """The next chunk: values [horizon, channels], its origin now."""
+        self.request += 1
+        now_ns = time.monotonic_ns()
+        facts = {"origin_stamp_ns": time.time_ns(), "origin_mono_ns": now_ns, "host": host_id()}
+        facts |= {"session": self.session, "request": self.request, "frame": self.request}
+        chunk = Chunk(np.asarray(values, dtype=np.float64), Provenance(**(facts | provenance)))
+        return chunk_message(chunk, self.contract)
+
+    def chunk(self, values: Any, **provenance: Any) -> int:
+        """Publish the next chunk; returns its request number."""
+        self.chunk_topic.publish(self.message(values, **provenance))
+        return self.request
+
+    def beat(self) -> None:
+        self.beat_topic.publish(json_message({"session": self.session, "frame": self.request, "state": "running"}))
+
+    def live(self) -> None:
+        """Beat every 20 ms from now on."""
+        self._loops.append(Loop(0.02, self.beat))
+
+    def drive(self, values: Any) -> None:
+        """A chunk every 100 ms from now on."""
+        self._loops.append(Loop(0.1, lambda: self.chunk(values) and None))
+
+    def still(self) -> None:
+        """End beats and chunks."""
+        while self._loops:
+            self._loops.pop().close()
+
+
+def ramp(start: float = 100.0, step: float = 5.0, horizon: int = 16) -> NDArray[np.float64]:
+    """A chunk [horizon, 2] that moves, so that a hold is told from a chunk that goes on."""
+    return np.stack([start + step * np.arange(horizon), 300.0 - step * np.arange(horizon)], axis=1)
+
+
+class Robot:
+    """Camera and joint states of a table that stands still, and, where asked, an actuator's sign of life."""
+
+    def __init__(self, node: Node, *, period_s: float = 0.05) -> None:
+        sensor = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+        self.image_topic = node.create_publisher(Image, "camera/top/image_raw", sensor)
+        self.joints_topic = node.create_publisher(JointState, "joint_states", sensor)
+        self.images = self.joints = True
+        self.actuator_topic: Any = None
+        self._pixels = np.full((96, 96, 3), 200, np.uint8)
+        self._node = node
+        self._loop = Loop(period_s, self._step)
+
+    def play_actuator(self, name: str = "actuator") -> None:
+        self.actuator_topic = self._node.create_publisher(String, f"{name}/state", LATCHED)
+
+    def image(self, **changes: Any) -> Image:
+        message = image_message(self._pixels, stamp_ns=time.time_ns(), frame_id="top", encoding="rgb8")
+        for field, value in changes.items():
+            setattr(message, field, value)
+        return message
+
+    def joint_states(self, names: Sequence[str] = NAMES, position: Sequence[float] = (100.0, 300.0)) -> JointState:
+        header = Header(stamp=to_time_msg(time.time_ns()), frame_id="table")
+        return JointState(header=header, name=list(names), position=list(position))
+
+    def _step(self) -> None:
+        if self.actuator_topic is not None:
+            self.actuator_topic.publish(json_message({"mono_ns": time.monotonic_ns()}))
+        if self.joints:
+            self.joints_topic.publish(self.joint_states())
+        if self.images:
+            self.image_topic.publish(self.image())
+
+    def close(self) -> None:
+        self._loop.close()

@@ -1,0 +1,112 @@
+"""Latest-frame slots: the newest wins, and a frozen stream grows old."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from auras_ros.observation import Fault, FaultName, LatestSlot, Stamped
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def slot() -> LatestSlot[str]:
+    return LatestSlot("top", age_limit_ms=100)
+
+
+def held(slot: LatestSlot[str], now_ns: int) -> str:
+    entry = slot.latest(now_ns)
+    assert isinstance(entry, Stamped), entry
+    return entry.item
+
+
+def fault(slot: LatestSlot[str], now_ns: int) -> Fault:
+    entry = slot.latest(now_ns)
+    assert isinstance(entry, Fault)
+    return entry
+
+
+def test_an_empty_slot_is_missing(slot: LatestSlot[str]) -> None:
+    assert fault(slot, 0) == Fault(FaultName.MISSING, "top", "nothing received yet")
+
+
+def test_the_newest_wins_and_nothing_queues(slot: LatestSlot[str]) -> None:
+    for stamp in range(5):
+        slot.put(f"frame {stamp}", stamp, stamp)
+    assert held(slot, 5) == "frame 4"
+    assert held(slot, 5) == "frame 4"
+
+
+def test_it_grows_stale_by_the_monotonic_clock(slot: LatestSlot[str]) -> None:
+    slot.put("a", 10**18, 5 * MS)
+    assert held(slot, 105 * MS) == "a"
+    stale = fault(slot, 105 * MS + 1)
+    assert (stale.name, stale.source) == (FaultName.STALE, "top")
+    assert "limit 100 ms" in stale.detail
+
+
+def test_latency_before_the_receipt_counts_as_age_and_is_never_negative(slot: LatestSlot[str]) -> None:
+    slot.put("a", 1, 50 * MS, latency_ns=30 * MS)
+    assert held(slot, 120 * MS) == "a"
+    assert fault(slot, 121 * MS).name is FaultName.STALE
+    slot.put("b", 2, 200 * MS, latency_ns=-30 * MS)
+    entry = slot.latest(200 * MS)
+    assert isinstance(entry, Stamped)
+    assert entry.mono_ns == 200 * MS
+
+
+def test_a_repeated_stamp_does_not_make_it_younger(slot: LatestSlot[str]) -> None:
+    """Reliability: a camera that repeats one frame leads to a hold."""
+    slot.put("a", 7, 0)
+    for now_ms in range(0, 200, 10):
+        slot.put("a again", 7, now_ms * MS)
+    assert held(slot, 100 * MS) == "a"
+    assert fault(slot, 101 * MS).name is FaultName.STALE
+    assert slot.counters() == {"received": 21, "repeated": 20, "backwards": 0}
+
+
+def test_a_stamp_that_goes_back_is_refused_until_reset(slot: LatestSlot[str]) -> None:
+    slot.put("new", 20 * MS, 0)
+    refused = slot.put("old", 10 * MS, 1)
+    assert isinstance(refused, Fault)
+    assert (refused.name, refused.detail) == (FaultName.BACKWARDS, "stamp went back by 10.000 ms")
+    assert held(slot, 2) == "new"
+    assert slot.counters()["backwards"] == 1
+    slot.reset()
+    assert fault(slot, 2).name is FaultName.MISSING
+    slot.put("old", 10 * MS, 3)
+    assert held(slot, 3) == "old"
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_the_limit_is_a_time(limit: float) -> None:
+    with pytest.raises(ValueError, match="age_limit_ms"):
+        LatestSlot("top", limit)
+
+
+def test_two_threads_never_see_half_an_entry() -> None:
+    slot: LatestSlot[int] = LatestSlot("n", 1e9)
+    slot.put(0, 0, 0)
+    done = threading.Event()
+
+    def write() -> None:
+        n = 0
+        while not done.is_set():
+            n += 1
+            slot.put(n, n, n)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = []
+    try:
+        for _ in range(5000):
+            entry = slot.latest(0)
+            assert isinstance(entry, Stamped)
+            assert entry.item == entry.stamp_ns == entry.mono_ns
+            seen.append(entry.item)
+    finally:
+        done.set()
+        writer.join()
+    assert seen == sorted(seen)

@@ -1,0 +1,373 @@
+"""A checkpoint is written, read back and refused: every fault of the folder is found, and the text names the thing.
+
+Guards: weights that are not the manifest's; a pickle that runs code; a manifest that says something else than the
+training did; an error of another type than CheckpointError, which would end the agent instead of the configure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from auras_ros.policies.checkpoint import GOLDEN, MANIFEST, WEIGHTS, load
+from auras_ros.policies.golden import GoldenSample
+from auras_ros.policies.tensors import CheckpointError, fill
+from tests.policies import tiny
+
+Tensors = dict[str, torch.Tensor]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound checkpoint."""
+    folder = tmp_path_factory.mktemp("checkpoint") / "tiny"
+    tiny.write(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """A copy that a test may spoil."""
+    return Path(shutil.copytree(written, tmp_path / "copy"))
+
+
+def edit_manifest(folder: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
+    path = folder / MANIFEST
+    manifest = json.loads(path.read_text())
+    edit(manifest)
+    path.write_text(json.dumps(manifest))
+
+
+def sign(folder: Path) -> None:
+    """Make the manifest's digest that of the weights, so that it is not the digest that a fault is found by."""
+    digest = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
+    edit_manifest(folder, lambda manifest: manifest["weights"].update(sha256=digest))
+
+
+def edit_weights(folder: Path, edit: Callable[[Tensors], Any]) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    edit(tensors)
+    save_file(tensors, folder / WEIGHTS)
+    sign(folder)
+
+
+def edit_golden(folder: Path, edit: Callable[[Tensors], Any]) -> None:
+    tensors = load_file(folder / GOLDEN)
+    edit(tensors)
+    save_file(tensors, folder / GOLDEN)
+
+
+# -- what is right ----------------------------------------------------------------------------------------
+
+
+def test_round_trip(written: Path) -> None:
+    checkpoint = load(written)
+    assert checkpoint.name == "tiny"
+    assert checkpoint.horizon == 8
+    assert checkpoint.plans == tiny.MANIFEST["plans"]
+    assert checkpoint.spec.to_dict() == tiny.MANIFEST["observation"]
+    assert checkpoint.contract.names == tiny.AXES
+    assert checkpoint.digest == hashlib.sha256((written / WEIGHTS).read_bytes()).hexdigest()
+    policy = checkpoint.policy("fine")
+    assert policy.steps == 5
+    saved = load_file(written / WEIGHTS)
+    for part in ("encoder", "network"):
+        loaded = policy.get_submodule(part).state_dict()
+        assert all(torch.equal(tensor, saved[f"{part}.{name}"]) for name, tensor in loaded.items())
+        assert {f"{part}.{name}" for name in loaded} == {name for name in saved if name.startswith(f"{part}.")}
+    assert not any(parameter.requires_grad for parameter in policy.parameters())
+    assert not policy.training
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_in_another_float_type_load_and_run_in_single(folder: Path, dtype: torch.dtype) -> None:
+    edit_weights(folder, lambda tensors: tensors.update({name: t.to(dtype) for name, t in tensors.items()}))
+    checkpoint = tiny.checkpoint()
+    fill(checkpoint._networks, load_file(folder / WEIGHTS), folder / WEIGHTS)
+    tiny.write_golden(folder, checkpoint, GoldenSample.load(folder / GOLDEN))  # half precision moves the actions
+    policy = load(folder).policy("quick")
+    assert {parameter.dtype for parameter in policy.parameters()} == {torch.float32}
+
+
+def test_an_unknown_plan_is_refused_and_the_known_ones_are_named(written: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"'tiny' has no plan 'slow'; there is quick, fine"):
+        load(written).policy("slow")
+
+
+# -- the manifest -----------------------------------------------------------------------------------------
+
+
+def camera(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda manifest: manifest["observation"]["cameras"][0].update(changes)
+
+
+def joints(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda manifest: manifest["observation"]["state"]["normalization"].update(changes)
+
+
+def top(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda manifest: manifest.update(changes)
+
+
+MANIFEST_FAULTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "colours swapped": (camera(color="bgr"), "golden sample: plan 'quick', step"),
+    "pixel mean changed": (camera(mean=[0.5, 0.5, 0.4]), "golden sample: plan 'quick', step"),
+    "pixel scale changed": (camera(scale=1 / 256), "golden sample: plan 'quick', step"),
+    "joints swapped": (
+        lambda m: m["observation"]["state"]["names"].reverse(),
+        "golden sample: plan 'quick', step",
+    ),
+    "joint statistics changed": (joints(max=[512.0, 500.0]), "golden sample: plan 'quick', step"),
+    "channels swapped": (lambda m: m["action"]["channels"].reverse(), "golden sample: plan 'quick', step 0"),
+    "action statistics changed": (
+        lambda m: m["statistics"].update(upper=[512.0, 55.0]),
+        "channel 'agent_y'.*statistics",
+    ),
+    "camera renamed": (camera(name="wrist"), "golden sample: does not fit the observation: 'wrist'"),
+    "camera of another size": (camera(height=23), "golden sample: does not fit.*top.*expected \\(23, 24, 3\\)"),
+    "joint renamed": (
+        lambda m: m["observation"]["state"].update(names=["agent_x", "elbow"]),
+        "golden sample: does not fit the observation: 'elbow'",
+    ),
+    "channel renamed": (
+        lambda m: m["action"]["channels"][0].update(name="tool_x"),
+        "golden sample: no actions for plan 'quick', channel 'tool_x'",
+    ),
+    "history changed": (lambda m: m["observation"].update(history=1), "'network.observation.0.weight' has shape"),
+    "horizon of the wrong length": (top(horizon=12), "golden sample: plan 'quick': horizon 12.*\\[8\\]"),
+    "horizon not divisible": (top(horizon=18), "horizon: 18 is not a positive multiple of 4"),
+    "horizon zero": (top(horizon=0), "horizon: 0 is not"),
+    "horizon not a number": (top(horizon="8"), "horizon: '8' is not"),
+    "unknown key": (top(colour="rgb"), "key 'colour' is unknown"),
+    "missing key": (lambda m: m.pop("plans"), "key 'plans' is missing"),
+    "unknown format": (top(format="auras-policy/9"), "format is not 'auras-policy/1'"),
+    "unknown type": (top(type="magic"), "type 'magic' is not known"),
+    "unknown camera key": (camera(colour="rgb"), "colour"),
+    "bad contract": (lambda m: m["action"].update(dt_ms=-1), "dt_ms"),
+    "unknown encoder key": (lambda m: m["encoder"].update(depth=3), "encoder or network: .*depth"),
+    "encoder width not divisible": (lambda m: m["encoder"].update(widths=[15, 8, 8]), "encoder or network"),
+    "encoder not an object": (top(encoder=3), "encoder or network"),
+    "other encoder": (
+        lambda m: m["encoder"].update(maps=8),
+        "'encoder.maps.weight' has shape \\[4, 16, 1, 1\\], expected",
+    ),
+    "no plans": (top(plans={}), "plans: expected at least one"),
+    "plan without golden actions": (
+        lambda m: m["plans"].update(more={"sampler": "ddim", "steps": 1}),
+        "no actions for plan 'more'",
+    ),
+    "plan of another length": (lambda m: m["plans"]["quick"].update(steps=4), "golden sample: plan 'quick', step"),
+    "plan with a bad sampler": (lambda m: m["plans"]["quick"].update(sampler="euler"), "plan 'quick': .*'euler'"),
+    "plan with bad steps": (lambda m: m["plans"]["quick"].update(steps=0), "plan 'quick': .*got 0"),
+    "plan without steps": (lambda m: m["plans"]["quick"].pop("steps"), "plan 'quick': 'steps' is missing"),
+    "plan not an object": (lambda m: m["plans"].update(quick=7), "plan 'quick'"),
+    "statistics of another kind": (lambda m: m["statistics"].update(kind="mean_std"), "kind 'mean_std'"),
+    "statistics with an unknown key": (lambda m: m["statistics"].update(mean=[0, 0]), "statistics: expected kind"),
+    "statistics missing": (lambda m: m["statistics"].pop("lower"), "statistics: expected kind, lower and upper"),
+    "statistics not an object": (top(statistics=[]), "statistics: expected kind"),
+    "statistics too short": (lambda m: m["statistics"].update(lower=[0.0]), "lower: expected 2 finite numbers"),
+    "statistics of text": (lambda m: m["statistics"].update(lower=["0", "a"]), "lower: expected 2 finite"),
+    "statistics nested": (lambda m: m["statistics"].update(lower=[[0], [0]]), "lower: expected 2 finite"),
+    "statistics not finite": (lambda m: m["statistics"].update(upper=[1.0, float("nan")]), "upper: expected 2"),
+    "statistics upside down": (
+        lambda m: m["statistics"].update(lower=[0.0, 60.0]),
+        "'agent_y': lower 60.0 is not below upper 60.0",
+    ),
+    "digest of another file": (lambda m: m["weights"].update(sha256="0" * 64), "is not the file that policy.json"),
+    "weights elsewhere": (lambda m: m["weights"].update(file="../other.safetensors"), "is not the file"),
+}
+
+
+@pytest.mark.parametrize("fault", MANIFEST_FAULTS)
+def test_a_fault_of_the_manifest_is_refused_by_name(folder: Path, fault: str) -> None:
+    edit, said = MANIFEST_FAULTS[fault]
+    edit_manifest(folder, edit)
+    with pytest.raises(CheckpointError, match=said):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"", "not JSON"),
+        (b"[]", "format is not"),
+    ],
+    ids=["cut", "not UTF-8", "bottomless", "empty", "a list"],
+)
+def test_a_manifest_that_is_no_json_object_is_refused(folder: Path, content: bytes, said: str) -> None:
+    (folder / MANIFEST).write_bytes(content)
+    with pytest.raises(CheckpointError, match=f"policy.json: {said}"):
+        load(folder)
+
+
+# -- the weights ------------------------------------------------------------------------------------------
+
+FIRST = "encoder.auxiliary.bias"
+
+
+def spoil(value: float) -> Callable[[Tensors], None]:
+    def edit(tensors: Tensors) -> None:
+        tensors["network.out.weight"][1, 2, 0] = value
+
+    return edit
+
+
+WEIGHT_FAULTS: dict[str, tuple[Callable[[Tensors], Any], str]] = {
+    "missing": (lambda t: t.pop("network.out.bias"), "tensor 'network.out.bias' is missing"),
+    "extra": (lambda t: t.update(bonus=torch.zeros(1)), "tensor 'bonus' belongs to no part"),
+    "shape": (lambda t: t.update({FIRST: torch.zeros(3)}), f"tensor '{FIRST}' has shape \\[3\\], expected \\[2\\]"),
+    "integers": (lambda t: t.update({FIRST: torch.zeros(2, dtype=torch.int64)}), f"tensor '{FIRST}' has type"),
+    "beyond float32": (
+        lambda t: t.update({FIRST: torch.full((2,), 1e300, dtype=torch.float64)}),
+        f"tensor '{FIRST}' has values beyond",
+    ),
+    "NaN": (spoil(float("nan")), "tensor 'network.out.weight' holds NaN or infinity"),
+    "infinity": (spoil(float("-inf")), "tensor 'network.out.weight' holds NaN or infinity"),
+    "NaN in half": (
+        lambda t: t.update({FIRST: torch.full((2,), float("nan"), dtype=torch.float16)}),
+        f"tensor '{FIRST}' holds NaN",
+    ),
+    "NaN in float8": (
+        lambda t: t.update({FIRST: torch.full((2,), float("nan")).to(torch.float8_e4m3fn)}),
+        f"tensor '{FIRST}' holds NaN",
+    ),
+    "changed a little": (spoil(0.5), "golden sample: plan 'quick', step"),
+    "so large that it overflows": (
+        lambda t: t.update({name: x * 1e30 for name, x in t.items() if name.startswith("network.bottom")}),
+        "golden sample: plan 'quick', step 0, channel 'agent_x': nan",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", WEIGHT_FAULTS)
+def test_a_fault_of_the_weights_is_refused_by_name(folder: Path, fault: str) -> None:
+    edit, said = WEIGHT_FAULTS[fault]
+    edit_weights(folder, edit)
+    with pytest.raises(CheckpointError, match=said):
+        load(folder)
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-4, 0.01, 0.5, 0.999])
+def test_truncated_weights_are_refused(folder: Path, share: float) -> None:
+    path = folder / WEIGHTS
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    sign(folder)
+    with pytest.raises(CheckpointError, match="not a readable safetensors file"):
+        load(folder)
+
+
+def test_weights_that_are_not_the_manifests_are_refused(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    tensors["network.out.bias"] += 1
+    save_file(tensors, folder / WEIGHTS)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: is not the file that policy\.json was written for"):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", [MANIFEST, WEIGHTS, GOLDEN])
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(CheckpointError, match=f"{name}: file not found"):
+        load(folder)
+
+
+# -- pickles ----------------------------------------------------------------------------------------------
+
+
+class Bomb:
+    """Unpickling one makes a folder: the proof that code ran."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.mark),)
+
+
+def pickled(mark: Path, form: str) -> bytes:
+    if form == "torch":
+        path = mark.with_name("torch.pt")
+        torch.save({"weights": Bomb(mark)}, path)
+        return path.read_bytes()
+    return pickle.dumps(Bomb(mark), protocol=int(form))
+
+
+FORMS = ["0", "1", "2", "3", "4", "5", "torch"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_bomb_would_go_off(tmp_path: Path, form: str) -> None:
+    mark = tmp_path / "ran"
+    (tmp_path / "bomb").write_bytes(pickled(mark, form))
+    if form == "torch":
+        torch.load(tmp_path / "bomb", weights_only=False)
+    else:
+        pickle.loads((tmp_path / "bomb").read_bytes())
+    assert mark.exists()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_pickle_under_the_weights_name_is_refused_and_runs_nothing(folder: Path, form: str) -> None:
+    mark = folder / "ran"
+    (folder / WEIGHTS).write_bytes(pickled(mark, form))
+    sign(folder)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: (is a pickle|not a readable safetensors)"):
+        load(folder)
+    assert not mark.exists()
+
+
+def test_a_pickle_in_place_of_the_golden_sample_is_refused_and_runs_nothing(folder: Path) -> None:
+    mark = folder / "ran"
+    (folder / GOLDEN).write_bytes(pickled(mark, "4"))
+    with pytest.raises(CheckpointError, match=r"golden\.safetensors: is a pickle"):
+        load(folder)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", ["epoch=0100.ckpt", "model.pt", "model.pth", "weights.pkl"])
+def test_a_folder_with_a_pickle_alone_is_refused_and_the_pickle_named(tmp_path: Path, name: str) -> None:
+    mark = tmp_path / "ran"
+    (tmp_path / name).write_bytes(pickled(mark, "4"))
+    with pytest.raises(CheckpointError, match=f"policy.json: file not found; {name} is a pickle and is refused"):
+        load(tmp_path)
+    assert not mark.exists()
+
+
+# -- the golden sample ------------------------------------------------------------------------------------
+
+GOLDEN_FAULTS: dict[str, tuple[Callable[[Tensors], Any], str]] = {
+    "a plan missing": (lambda t: t.pop("actions/fine/agent_y"), "plan 'fine', channel 'agent_y'"),
+    "a camera missing": (lambda t: t.pop("image/top"), "does not fit the observation: 'top'"),
+    "a joint missing": (lambda t: t.pop("state/agent_y"), "does not fit the observation: 'agent_y'"),
+    "history too short": (lambda t: t.update({"image/top": t["image/top"][:1].clone()}), "does not fit"),
+    "images of floats": (lambda t: t.update({"image/top": t["image/top"].float()}), "does not fit.*dtype"),
+    "joints of two lengths": (lambda t: t.update({"state/agent_y": torch.zeros(1).double()}), "does not fit"),
+    "another thing": (lambda t: t.update(extra=torch.zeros(1)), "tensor 'extra' belongs to no part"),
+    "NaN": (lambda t: t["actions/quick/agent_x"].fill_(float("nan")), "'actions/quick/agent_x' holds NaN"),
+    "another action": (
+        lambda t: t["actions/fine/agent_y"][5:6].add_(1),
+        "plan 'fine', step 5, channel 'agent_y'",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", GOLDEN_FAULTS)
+def test_a_fault_of_the_golden_sample_is_refused_by_name(folder: Path, fault: str) -> None:
+    edit, said = GOLDEN_FAULTS[fault]
+    edit_golden(folder, edit)
+    with pytest.raises(CheckpointError, match=said):
+        load(folder)

@@ -1,0 +1,81 @@
+"""What the ros tests share: a domain, a context that is always shut down, children that are always reaped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auras_ros import ros
+
+ROOT = Path(__file__).parents[2]
+CHILDREN = Path(__file__).parent / "children"
+PATIENCE_S = 20.0  # how long anything may take on a busy machine before the test gives up
+
+
+@pytest.fixture(scope="session")
+def domain() -> int:
+    """A DDS domain from 60 to 79, another one for another test process."""
+    return 60 + os.getpid() % 20
+
+
+@pytest.fixture
+def context(domain: int) -> Iterator[ros.Context]:
+    made = ros.Context()
+    ros.init(args=[], context=made, domain_id=domain)
+    yield made
+    ros.try_shutdown(context=made)
+
+
+@pytest.fixture
+def executor(context: ros.Context) -> ros.SingleThreadedExecutor:
+    return ros.SingleThreadedExecutor(context=context)
+
+
+@pytest.fixture
+def node(context: ros.Context, executor: ros.SingleThreadedExecutor) -> ros.Node:
+    made = ros.Node("tester", context=context, namespace="/test")
+    executor.add_node(made)
+    return made
+
+
+@pytest.fixture
+def spin_until(executor: ros.SingleThreadedExecutor) -> Callable[[Callable[[], Any]], None]:
+    """Spin until a condition holds; fails the test when it does not in PATIENCE_S."""
+
+    def spin(condition: Callable[[], Any]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail("the condition did not come true in time")
+            executor.spin_once(timeout_sec=0.1)
+
+    return spin
+
+
+@pytest.fixture
+def spawn(domain: int) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start tests/ros/children/<script>.py and wait for its line 'ready'; it is killed at the test's end."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start(script: str, *arguments: str) -> subprocess.Popen[str]:
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "ROS_DOMAIN_ID": str(domain)}
+        child = subprocess.Popen(
+            [sys.executable, str(CHILDREN / f"{script}.py"), *arguments],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        running.append(child)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n", child.communicate()[1]
+        return child
+
+    yield start
+    for child in running:
+        child.kill()
+        child.communicate()

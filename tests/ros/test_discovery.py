@@ -1,0 +1,46 @@
+"""The discovery variables mean what they mean in ROS 2."""
+
+from __future__ import annotations
+
+import pytest
+
+from auras_ros.ros.dds import discovery
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, "SUBNET"), ({"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}, "LOCALHOST"),
+        ({"ROS_LOCALHOST_ONLY": "1"}, "LOCALHOST"), ({"ROS_LOCALHOST_ONLY": "0"}, "SUBNET"),
+        ({"ROS_LOCALHOST_ONLY": "1", "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}, "LOCALHOST"),
+    ],
+)  # fmt: skip
+def test_range(environment: dict[str, str], expected: str) -> None:
+    assert discovery.discovery_range(environment) == expected
+
+
+def test_localhost_uses_no_multicast_and_large_fragments() -> None:
+    text = discovery.configuration({"ROS_LOCALHOST_ONLY": "1", "ROS_STATIC_PEERS": "10.0.0.1;host"})
+    for part in ("<AllowMulticast>false", "FragmentSize>65000B", 'Peer address="localhost"', 'Peer address="10.0.0.1"',
+                 'Peer address="host"', "<MaxAutoParticipantIndex>120<"):  # fmt: skip
+        assert part in text
+
+
+def test_subnet_keeps_multicast_and_small_fragments() -> None:
+    text = discovery.configuration({})
+    assert "AllowMulticast" not in text
+    assert "FragmentSize" not in text
+
+
+def test_the_users_configuration_comes_last() -> None:
+    assert discovery.configuration({"CYCLONEDDS_URI": "file:///mine.xml"}).endswith(",file:///mine.xml")
+    assert discovery.configuration({"ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT", "CYCLONEDDS_URI": "x"}) == "x"
+
+
+def test_bad_values_are_named() -> None:
+    with pytest.raises(ValueError, match="ROS_AUTOMATIC_DISCOVERY_RANGE"):
+        discovery.discovery_range({"ROS_AUTOMATIC_DISCOVERY_RANGE": "PLANET"})
+    for bad in ("-1", "233", "x", "1.0"):
+        with pytest.raises(ValueError, match="ROS_DOMAIN_ID"):
+            discovery.domain_id({"ROS_DOMAIN_ID": bad})
+    assert discovery.domain_id({"ROS_DOMAIN_ID": ""}) == 0

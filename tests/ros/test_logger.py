@@ -1,0 +1,44 @@
+"""Log lines look as ROS prints them and are throttled per call site."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from auras_ros.ros.dds import logger as logging
+from auras_ros.ros.dds.logger import LoggingSeverity, RcutilsLogger
+
+
+def test_the_format_is_that_of_ros(capfd: Any) -> None:
+    RcutilsLogger("robot.agent").warning("it is late")
+    assert re.fullmatch(r"\[WARN\] \[\d+\.\d{9}\] \[robot\.agent\]: it is late\n", capfd.readouterr().err)
+
+
+def test_throttle_counts_per_call_site(capfd: Any) -> None:
+    log = RcutilsLogger("t")
+    printed = [log.info("same place", throttle_duration_sec=1e6) for _ in range(5)]
+    assert printed == [True, False, False, False, False]
+    assert log.info("another place", throttle_duration_sec=1e6)
+    assert [log.error("now", throttle_duration_sec=0.0) for _ in range(2)] == [True, True]
+    assert [log.info("once", once=True) for _ in range(3)] == [True, False, False]
+    assert [log.info("later", skip_first=True) for _ in range(3)] == [False, True, True]
+
+
+def test_levels_are_inherited(capfd: Any) -> None:
+    parent, child = RcutilsLogger("lvl"), RcutilsLogger("lvl").get_child("child")
+    assert not child.debug("hidden")
+    parent.set_level(LoggingSeverity.DEBUG)
+    assert child.debug("shown")
+    child.set_level(LoggingSeverity.ERROR)
+    assert not child.warning("hidden")
+    assert child.error("shown")
+    assert "hidden" not in capfd.readouterr().err
+    assert child.get_effective_level() == LoggingSeverity.ERROR
+
+
+def test_level_names() -> None:
+    assert logging.parse_level("warning") == logging.parse_level("WARN") == LoggingSeverity.WARN
+    with pytest.raises(ValueError, match="loud"):
+        logging.parse_level("loud")
