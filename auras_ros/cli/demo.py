@@ -2,105 +2,36 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import yaml
-
 from auras_ros import resources
+from auras_ros.cli.demo_options import Options, overrides, parameters, parse
 from auras_ros.cli.film import RATE_HZ, Film
+from auras_ros.cli.pictures import HEIGHT_PX, WIDTH_PX
 from auras_ros.cli.progress import Progress
-from auras_ros.cli.referee import Phase, Referee, Rules
+from auras_ros.cli.referee import Phase, Referee
 from auras_ros.cli.summary import figures, table
 from auras_ros.cli.supervisor import Supervisor, SupervisorError
-from auras_ros.cli.video import VideoError, VideoFile
+from auras_ros.cli.video import VideoFile
 from auras_ros.clock import MonotonicClock
 from auras_ros.evaluate.report import Report
 
-DEFAULT_SECONDS = 60.0
 STARTUP_S = 30.0  # without anything new arriving
 AGENT_STARTUP_S = 90.0  # when only the agent is awaited: it reads, checks and warms up the policy
 INTERRUPTED = 130
 LOG_LINES = 15
-EXAMPLE = """
-examples
-  auras demo                                a minute of episodes with the quick plan
-  auras demo --episodes 10 --seed 0         ten seeded episodes, however long they take
-  auras demo --plan ddpm100 --drift 0.5     100 denoising steps a chunk, and a table that does not wait for them
-
-Bridge, actuator and agent run as processes of their own; this one only listens and calls their services. Files in
-OUT: demo.mp4, timeline.png, demo.json, log.txt. Unless the environment says otherwise, ROS stays on this host.
-"""
 
 
 class DemoError(RuntimeError):
     """The demo cannot go on; the text says why and what to look at."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """The command's options, checked. seconds None: no limit. drift_px None: as the config says."""
-
-    rules: Rules
-    plan: str
-    seed: int
-    drift_px: float | None
-    out: Path
-    json: Path | None
-    video: bool
-
-
-def parse(argv: list[str]) -> Options:
-    """Ends the process with status 2 and one line for options that cannot be used."""
-    parser = argparse.ArgumentParser(
-        prog="auras demo", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seconds", type=float, help="begin no episode after this (default 60; none with --episodes)")
-    parser.add_argument("--episodes", type=int, help="end after this many finished episodes")
-    parser.add_argument("--plan", default="quick", help="the checkpoint's plan: quick (default) or ddpm100")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first table; each next one counts up")
-    parser.add_argument("--drift", type=float, metavar="PX", help="move the tee by this each control step, e.g. 0.5")
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the results (default: demo)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here too")
-    parser.add_argument("--no-video", action="store_true", help="no viewer camera, no video")
-    given = parser.parse_args(argv)
-    seconds = DEFAULT_SECONDS if given.seconds is None and given.episodes is None else given.seconds
-    try:
-        rules = Rules(seconds=seconds, episodes=given.episodes)
-    except ValueError as error:
-        parser.error(str(error))
-    return Options(rules, given.plan, given.seed, given.drift, given.out, given.json, not given.no_video)
-
-
-def overrides(options: Options) -> dict[str, dict[str, Any]]:
-    """Node -> parameters that the options change."""
-    table: dict[str, Any] = {"seed": options.seed}
-    if not options.video:
-        table["viewer_px"] = 0
-    if options.drift_px is not None:
-        table["drift_px"] = options.drift_px
-        if options.drift_px > 0:
-            drifting = parameters(resources.find("config", "pusht_drift.yaml"), "pusht")
-            table["success_coverage"] = drifting["success_coverage"]
-    return {"pusht": table, "agent": {"plan": options.plan, "seed": options.seed}}
-
-
-def parameters(config: Path, node: str) -> dict[str, Any]:
-    """A node's section of a parameter file. Raises ValueError naming what is missing."""
-    data = yaml.safe_load(config.read_text(encoding="utf-8"))
-    try:
-        return dict(data[node]["ros__parameters"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{config}: {node}/ros__parameters is missing") from error
 
 
 def run(argv: list[str]) -> int:
@@ -125,10 +56,11 @@ class _Demo:
         self._rate_hz, self._contract = float(actuator["rate_hz"]), load_contract(actuator["checkpoint"])
         pusht = {**parameters(self._config, "pusht"), **self._overrides["pusht"]}
         self._row = {"plan": options.plan, "drift_px": float(pusht["drift_px"])}
+        self._video: VideoFile | None = None
         self._film: Film | None = None
         if options.video:
-            video = VideoFile(options.out / "demo.mp4", RATE_HZ)
-            self._film = Film(video, float(pusht["success_coverage"]), options.plan)
+            self._video = VideoFile(options.out / "demo.mp4", RATE_HZ, WIDTH_PX, HEIGHT_PX)
+            self._film = Film(self._video, float(pusht["success_coverage"]), options.plan)
 
     def run(self) -> int:
         from auras_ros.cli.referee_node import RefereeNode
@@ -140,14 +72,14 @@ class _Demo:
             node = RefereeNode(self._contract, self._rate_hz, self._film, MonotonicClock())
             try:
                 self._play(node)
-            except (DemoError, VideoError) as failure:
+            except DemoError as failure:
                 error = str(failure)
             finally:
                 self._progress.done()
                 node.finish()
                 node.destroy_node()
-                if self._film is not None:
-                    self._film.video.close()
+                if self._video is not None:
+                    self._video.close()
         finally:
             try_shutdown()
         if node.referee is not None:
@@ -240,8 +172,8 @@ class _Demo:
         written = [options.out / "demo.json"] + ([options.json] if options.json else [])
         for path in written:
             report.write(path)
-        if self._film is not None and self._film.video.frames:
-            written.append(self._film.video.path)
+        if self._video is not None and self._video.frames:
+            written.append(self._video.path)
         if _timeline(measures, options.out / "timeline.png", title):
             written.append(options.out / "timeline.png")
         print(f"  {'files':<16} {', '.join(str(path) for path in [*written, options.out / 'log.txt'])}", flush=True)
@@ -254,7 +186,8 @@ def progress_line(referee: Referee, now_ns: int) -> str:
     status = referee.status
     if not referee.playing or status is None:
         return f"{line}  {referee.phase.value}"
-    return f"{line}  episode {status.episode}  seed {status.seed}  step {status.step}  coverage {status.coverage:.2f}"
+    where = f"episode {status.episode}  seed {status.seed}  step {status.step}  coverage {status.coverage:.2f}"
+    return f"{line}  {where}  {referee.actuator}"
 
 
 def _timeline(measures: Any, path: Path, title: str) -> bool:

@@ -7,25 +7,32 @@ replaced by the frame before. It knows no ROS and decides nothing.
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from auras_ros.cli.episode import Status
 from auras_ros.cli.pictures import Scene, draw
-from auras_ros.cli.referee import Status
-from auras_ros.cli.video import VideoFile
 
 RATE_HZ = 10.0
 LAST_FRAME_COPIES = 10  # a finished table is shown for a second
 KEPT_CHUNKS = 8
 
 
+class Frames(Protocol):
+    """Where frames go, uint8 RGB [height, width, 3]."""
+
+    def write(self, frame: NDArray[np.uint8]) -> None: ...
+
+
 class Film:
     """`chunk`, `action`, `actuator` as they come; `table` and `status` for each control step, in either order."""
 
-    def __init__(self, video: VideoFile, threshold: float, plan: str) -> None:
-        self.video, self.lost = video, 0
-        self._threshold, self._plan = threshold, plan
+    def __init__(self, frames: Frames, threshold: float, plan: str) -> None:
+        """threshold: the coverage beyond which a table is a success."""
+        self.lost = 0
+        self._frames, self._threshold, self._plan = frames, threshold, plan
         self._chunks: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
         self._state, self._source = "unknown", "none"
         self._index: int | None = None
@@ -74,7 +81,7 @@ class Film:
         self.lost += 1
         self._waiting = None
         if self._frame is not None:
-            self.video.write(self._frame)
+            self._frames.write(self._frame)
 
     def _shoot(self) -> None:
         """Draw a frame once the picture and the status of one step are there."""
@@ -84,7 +91,7 @@ class Film:
         self._waiting = None
         self._frame = draw(self._scene(status, played, successes, self._table[1]))
         for _ in range(LAST_FRAME_COPIES if status.done else 1):
-            self.video.write(self._frame)
+            self._frames.write(self._frame)
 
     def _scene(self, status: Status, played: int, successes: int, table: NDArray[np.uint8]) -> Scene:
         chunk = None if self._request is None else self._chunks.get(self._request)

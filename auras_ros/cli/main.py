@@ -51,14 +51,13 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: no command '{command}'; there is {', '.join(COMMANDS)} (auras --help)", file=sys.stderr)
         return 2
     try:
-        module = importlib.import_module(f"auras_ros.cli.{command}")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("auras_ros"):
+        return int(importlib.import_module(f"auras_ros.cli.{command}").run(rest))
+    except ModuleNotFoundError as error:  # also from an import that the command makes when it runs
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "auras_ros"):
             raise
-        print(f"error: 'auras {command}' needs the package '{error.name}': {_remedy(error.name)}", file=sys.stderr)
+        print(f"error: 'auras {command}' needs the package '{package}': {_remedy(package)}", file=sys.stderr)
         return 2
-    try:
-        return int(module.run(rest))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -70,7 +69,8 @@ def main(argv: list[str] | None = None) -> int:
 def _remedy(package: str) -> str:
     simulator = ("gym_pusht", "gymnasium", "pymunk", "pygame", "shapely")
     extra = {**dict.fromkeys(simulator, "sim"), "matplotlib": "plot"}.get(package)
-    return f"pip install 'auras_ros[{extra}]'" if extra else f"pip install {package}"
+    name = {"yaml": "pyyaml", "cv2": "opencv-python"}.get(package, package)
+    return f"pip install 'auras_ros[{extra}]'" if extra else f"pip install {name}"
 
 
 if __name__ == "__main__":

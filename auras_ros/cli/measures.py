@@ -19,6 +19,7 @@ NS_PER_S = 1_000_000_000
 KEPT = 60_000  # newest records kept for the timeline: ten minutes of actions at 100 Hz
 SETTLED_NS = 100 * NS_PER_MS  # a deadline missed earlier than this after arming may stem from before it
 LIVE = ("armed", "holding")
+FRESH = ("chunk", "blend")  # sources of actions that answer an observation
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class Measures:
         self.refused_actions: Counter[str] = Counter()
         self._ages_ns = array("q")
         self._armed_ns = self._intervals = self._chunk_count = 0
+        self._actions = self._holds = 0
         self._span: tuple[int, int] | None = None
         self._deadline_misses = self._skipped_ticks = self._missed_steps = 0
         self._interval: Spread | None = None
@@ -93,7 +95,9 @@ class Measures:
     def action(self, mono_ns: int, request: int | None, source: str, age_ns: int | None) -> None:
         """An action received. Its age counts where it answers an observation (source chunk or blend)."""
         self.actions.append(ActionMark(mono_ns, request))
-        if source in ("chunk", "blend") and age_ns is not None:
+        self._actions += 1
+        self._holds += source not in FRESH
+        if source in FRESH and age_ns is not None:
             self._ages_ns.append(age_ns)
         if self._span is None:
             self._span = (mono_ns, mono_ns)
@@ -167,6 +171,7 @@ class Measures:
         found: dict[str, float] = {"armed_s": armed_s}
         if armed_s > 0:
             found |= {"chunks_per_s": self._chunk_count / armed_s, "actions_per_s": self._intervals / armed_s}
+            found["held_share"] = self._holds / self._actions
         for name, spread in (("interval_error_ms", self._interval), ("staleness_ms", self.staleness())):
             if spread is not None:
                 found |= {f"{name}_{key}": value for key, value in vars(spread).items()}

@@ -10,10 +10,9 @@ nothing: when the agent dies the actuator's hold is noted, and it is armed again
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+
+from auras_ros.cli.episode import Episode, Rules, Status
 
 NS_PER_S = 1_000_000_000
 CALL_TIMEOUT_NS = 3 * NS_PER_S
@@ -50,83 +49,6 @@ _CALLS = {
 }
 
 
-@dataclass(frozen=True)
-class Rules:
-    """When to stop. seconds: begin no episode later than this after the first was armed; None: no limit.
-
-    grace_s: how long a running episode may go on after that. patience_s: how long starting an episode may take.
-    move_s: how long an armed table may stand still. Raises ValueError naming the field.
-    """
-
-    seconds: float | None = 60.0
-    episodes: int | None = None
-    grace_s: float = 15.0
-    patience_s: float = 60.0
-    move_s: float = 20.0
-
-    def __post_init__(self) -> None:
-        if self.seconds is None and self.episodes is None:
-            raise ValueError("rules: seconds or episodes must be given, or the demo never ends")
-        if self.seconds is not None and not 0 < self.seconds <= 1e6:
-            raise ValueError(f"seconds: must be in (0, 1000000], got {self.seconds}")
-        if self.episodes is not None and self.episodes < 1:
-            raise ValueError(f"episodes: must be at least 1, got {self.episodes}")
-
-
-@dataclass(frozen=True)
-class Status:
-    """One control step of the table, as `pusht/status` tells it."""
-
-    episode: int
-    seed: int
-    step: int
-    coverage: float
-    success: bool
-    done: bool
-    waiting: bool
-    stamp_ns: int
-    mono_ns: int
-    action: tuple[float, float] | None
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Status:
-        """Raises ValueError naming the field that is missing or of another type."""
-        values: dict[str, Any] = {}
-        for name, kind in _STATUS.items():
-            given = raw.get(name)
-            if type(given) is not kind and not (kind is float and type(given) is int):
-                raise ValueError(f"pusht/status: {name}: expected {kind.__name__}, got {given!r}")
-            values[name] = kind(given)
-        action = raw.get("action")
-        try:
-            values["action"] = None if action is None else (float(action[0]), float(action[1]))
-        except (IndexError, TypeError, ValueError) as error:
-            raise ValueError(f"pusht/status: action: expected [x, y] or null, got {action!r}") from error
-        return cls(**values)
-
-
-_STATUS = {
-    "episode": int, "seed": int, "step": int, "coverage": float, "success": bool, "done": bool, "waiting": bool,
-    "stamp_ns": int, "mono_ns": int,
-}  # fmt: skip
-
-
-@dataclass
-class Episode:
-    """One episode's result. Coverages are shares of the goal, 0 to 1; `notes` says what went wrong on the way."""
-
-    seed: int
-    success: bool = False
-    steps: int = 0
-    best_coverage: float = 0.0
-    last_coverage: float = 0.0
-    notes: list[str] = field(default_factory=list)
-
-    def row(self) -> dict[str, Any]:
-        """A flat object for the report."""
-        return {**vars(self), "notes": "; ".join(self.notes)}
-
-
 class Referee:
     """Feed it what is heard; ask `due` for the call to make; stop when `phase` is FINISHED.
 
@@ -143,6 +65,7 @@ class Referee:
         self.fault = ""
         self.began_ns: int | None = None
         self.status = status
+        self.actuator = "unknown"
         self._played: set[int] = set()
         self._attempt = Episode(-1)
         self._number = -1
@@ -229,6 +152,7 @@ class Referee:
 
     def on_actuator(self, state: str, reason: str, sent_ns: int, now_ns: int) -> None:
         """The actuator's state. Only what was sent after our arming was answered says anything about it."""
+        self.actuator = state
         if self.phase is not Phase.PLAYING or sent_ns <= self._armed_ns:
             return
         if state == "armed":

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from auras_ros.cli.episode import Rules, Status
 from auras_ros.cli.film import Film
 from auras_ros.cli.measures import ChunkTimes, Measures
-from auras_ros.cli.referee import Call, Referee, Rules, Status
+from auras_ros.cli.referee import Call, Referee
 from auras_ros.clock import Clock
 from auras_ros.nodes.actuator import DEADLINE_TICKS, LATCHED
 from auras_ros.nodes.messages import MessageError, read_action, read_chunk, read_json
@@ -114,6 +115,8 @@ class RefereeNode(Node):
     def _on_action(self, message: Float64MultiArray) -> None:
         try:
             _, label = read_action(message)
+            if type(label.mono_ns) is not int or type(label.age_ns) not in (int, type(None)):
+                raise MessageError(f"action: mono_ns, age_ns: expected ns, got {label.mono_ns!r}, {label.age_ns!r}")
         except MessageError as error:
             self._refuse(error)
             return
@@ -151,7 +154,7 @@ class RefereeNode(Node):
             state, reason, sent_ns = str(fields["state"]), str(fields["reason"]), int(fields["mono_ns"])
             if self._playing:
                 self.measures.actuator(fields)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             self._refuse(error)
             return
         self.heard.add(STATE)
@@ -166,7 +169,7 @@ class RefereeNode(Node):
             status = self._status = Status.from_dict(fields)
             if self._playing:
                 self.measures.world(fields)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             self._refuse(error)
             return
         self.heard.add(STATUS)

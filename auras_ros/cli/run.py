@@ -54,7 +54,7 @@ def run(argv: list[str]) -> int:
                 for line in supervisor.poll():
                     print(f"[supervisor] {line}", file=sys.stderr, flush=True)
                 time.sleep(POLL_S)
-    except SupervisorError as error:
+    except (SupervisorError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     finally:

@@ -29,7 +29,7 @@ def table(referee: Referee, measures: Measures, deadline_ms: float) -> str:
     lines += [(f"seed {e.seed}", "; ".join(e.notes)) for e in referee.episodes if e.notes]
     if "chunks_per_s" in found:
         lines.append(("chunks", f"{found['chunks_per_s']:.2f} a second over {found['armed_s']:.1f} s armed"))
-        lines.append(("actions", f"{found['actions_per_s']:.2f} a second"))
+        lines.append(("actions", f"{found['actions_per_s']:.2f} a second, {found['held_share']:.1%} of them holds"))
     lines.append(("interval error", f"{_spread(measures.interval_error)}; scheduling {measures.scheduling}"))
     lines.append(("staleness", f"{_spread(measures.staleness())}; age of the observation behind each action"))
     misses = f"{found['deadline_misses']:.0f} of {deadline_ms:g} ms; "
@@ -59,7 +59,8 @@ def _left_out(referee: Referee) -> list[str]:
 def _spread(spread: Spread | None) -> str:
     if spread is None:
         return "not measured"
-    return f"p50 {spread.p50:.3g}, p99 {spread.p99:.3g}, max {spread.max:.3g} ms (n {spread.n})"
+    p50, p99, highest = (f"{v:.0f}" if v >= 100 else f"{v:.3g}" for v in (spread.p50, spread.p99, spread.max))
+    return f"p50 {p50}, p99 {p99}, max {highest} ms (n {spread.n})"
 
 
 def _reasons(counted: Mapping[str, int]) -> str:

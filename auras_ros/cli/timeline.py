@@ -58,14 +58,14 @@ def draw_timeline(measures: Measures, path: Path, title: str) -> bool:
         return False
     start, end = shown
     chunks = [c for c in measures.chunks if c.origin_mono_ns < end and c.published_ns + WINDOW_NS > start]
-    actions = [mark for mark in measures.actions if start <= mark.mono_ns <= end + WINDOW_NS]
+    actions = [mark for mark in measures.actions if start - WINDOW_NS <= mark.mono_ns <= end + WINDOW_NS]
     steps = [mark for mark in measures.steps if start <= mark.mono_ns <= end]
     figure = Figure(figsize=SIZE_INCHES, dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0.1, 0.115, 0.885, 0.72))
     for chunk in chunks:
         _draw_chunk(axes, chunk, first_use_ns(chunk, actions), start)
-    _draw_actions(axes, [mark for mark in actions if mark.mono_ns <= end], start)
+    _draw_actions(axes, [mark for mark in actions if start <= mark.mono_ns <= end], start)
     _draw_steps(axes, steps, start)
     _dress(axes, figure, (end - start) / NS_PER_MS, title)
     figure.savefig(path)

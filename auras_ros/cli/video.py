@@ -16,31 +16,25 @@ class VideoError(OSError):
 
 
 class VideoFile:
-    """Writes RGB frames of one size. The file is opened with the first, and complete after `close`."""
+    """Writes RGB frames of one size. The file is complete after `close`; without a frame there is none."""
 
-    def __init__(self, path: Path, rate_hz: float) -> None:
+    def __init__(self, path: Path, rate_hz: float, width: int, height: int) -> None:
+        """Raises VideoError: better before the run than within it."""
         self.path, self.frames = path, 0
-        self._rate_hz = rate_hz
-        self._shape: tuple[int, ...] = ()
-        self._writer: cv2.VideoWriter | None = None
+        self._shape = (height, width, 3)
+        self._writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*CODEC), rate_hz, (width, height))
+        if not self._writer.isOpened():
+            why = f"the folder is not writable, or cv2 has no {CODEC} encoder"
+            raise VideoError(f"cannot write {path}: {why}; --no-video goes without")
 
     def write(self, frame: NDArray[np.uint8]) -> None:
-        """frame: uint8 RGB [height, width, 3]. Raises VideoError, or ValueError for another size."""
-        if self._writer is None:
-            self._writer, self._shape = self._open(frame), frame.shape
+        """frame: uint8 RGB [height, width, 3]. Raises ValueError for another size."""
         if frame.shape != self._shape:
             raise ValueError(f"video frame: expected shape {self._shape}, got {frame.shape}")
         self._writer.write(cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
         self.frames += 1
 
-    def _open(self, frame: NDArray[np.uint8]) -> cv2.VideoWriter:
-        height, width = frame.shape[:2]
-        fourcc = cv2.VideoWriter.fourcc(*CODEC)
-        writer = cv2.VideoWriter(str(self.path), fourcc, self._rate_hz, (width, height))
-        if not writer.isOpened():
-            raise VideoError(f"cannot write {self.path}: the folder is not writable, or cv2 has no {CODEC} encoder")
-        return writer
-
     def close(self) -> None:
-        if self._writer is not None:
-            self._writer.release()
+        self._writer.release()
+        if not self.frames:
+            self.path.unlink(missing_ok=True)

@@ -36,7 +36,10 @@ class LockstepError(RuntimeError):
 def run_episode(
     sequential: Sequential, world: PushTWorld, seed: int, execute_steps: int, max_steps: int = 300
 ) -> Episode:
-    """One episode; a new chunk is requested every `execute_steps` control steps."""
+    """One episode; a new chunk is requested every `execute_steps` control steps.
+
+    Time is that of the executor's clock, which is to be a virtual one: it moves on by one step a step.
+    """
     checkpoint = sequential.checkpoint
     contract, dt_ns = checkpoint.contract, checkpoint.contract.dt_ns
     if not 1 <= execute_steps <= checkpoint.horizon:
@@ -48,8 +51,10 @@ def run_episode(
     world.reset(seed)
     sequential.reset(first_request=seed * REQUESTS_PER_EPISODE)
     best = 0.0
+    start_ns = sequential.clock.now_ns()
     for step in range(max_steps):
-        now_ns = (step + 1) * dt_ns
+        now_ns = start_ns + (step + 1) * dt_ns
+        sequential.clock.sleep_until_ns(now_ns)
         _observe(assembler, world, now_ns)
         if step == 0:
             _require(stream.arm(now_ns, world.agent).ok, "arming refused")

@@ -38,7 +38,11 @@ def node_main(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)
-    init(args=sys.argv if argv is None else argv, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        init(args=sys.argv if argv is None else argv, signal_handler_options=SignalHandlerOptions.NO)
+    except ValueError as error:  # ROS arguments, or a parameter file, that cannot be read
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return BAD_SETTINGS
     try:
         try:
             node = build()

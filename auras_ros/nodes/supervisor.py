@@ -137,8 +137,9 @@ class Supervisor:
         if not self.respawn:
             slot.due_s = None
             return f"{slot.name} {how}"
-        slot.restarts = 0 if time.monotonic() - slot.started_s > STEADY_S else slot.restarts + 1
-        delay_s = RESTART_DELAYS_S[min(slot.restarts, len(RESTART_DELAYS_S) - 1)]
+        early = slot.restarts if time.monotonic() - slot.started_s <= STEADY_S else 0
+        delay_s = RESTART_DELAYS_S[min(early, len(RESTART_DELAYS_S) - 1)]
+        slot.restarts = early + 1
         slot.due_s = time.monotonic() + delay_s
         return f"{slot.name} {how}, starting again in {delay_s:g} s"
 

@@ -115,7 +115,7 @@ def _jpeg_size(data: bytes | memoryview) -> tuple[int, int]:
         elif marker in _SOF:
             return _sof_size(data, at)
         else:
-            at += 2 + max(2, int(struct.unpack_from(">H", data, at + 2)[0]))
+            at += 2 + int(struct.unpack_from(">H", data, at + 2)[0])
     raise _truncated("JPEG header")
 
 

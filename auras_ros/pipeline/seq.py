@@ -44,7 +44,7 @@ class Sequential:
     def __init__(self, checkpoint: Checkpoint, plan: str, seed: int, clock: Clock, identity: Identity) -> None:
         self.checkpoint, self.plan, self.seed = checkpoint, plan, seed
         self._policy = checkpoint.policy(plan)
-        self._clock, self._identity = clock, identity
+        self.clock, self._identity = clock, identity
         self._frames, self._requests, self._epoch = 0, 0, 0
 
     @property
@@ -71,11 +71,11 @@ class Sequential:
 
     def run(self, observation: Observation) -> Frame:
         """One frame: observation in, chunk with its provenance out."""
-        latched_ns = self._clock.now_ns()
+        latched_ns = self.clock.now_ns()
         context = self._perceive(observation.images, observation.state)
-        perceived_ns = self._clock.now_ns()
+        perceived_ns = self.clock.now_ns()
         actions = self._generate(context, self._requests)
-        generated_ns = self._clock.now_ns()
+        generated_ns = self.clock.now_ns()
         provenance = Provenance(
             origin_stamp_ns=observation.origin_stamp_ns,
             origin_mono_ns=observation.origin_mono_ns,

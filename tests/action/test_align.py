@@ -58,6 +58,15 @@ def test_ticks_a_little_early_count_as_the_next() -> None:
     assert line.count == 5
 
 
+def test_an_origin_just_before_an_early_tick_is_that_tick() -> None:
+    line = Timeline(1000, 10_000, 1)
+    for at_ns in (0, 950, 1990):
+        line.advance(at_ns)
+    origin = line.locate(1960, 2000)
+    assert origin is not None
+    assert origin.count == line.count == 2
+
+
 def test_every_tick_has_a_number_of_its_own() -> None:
     line = timeline(0, 1, 2, 2)
     assert line.count == 3

@@ -18,8 +18,10 @@ import pytest
 
 from auras_ros import resources
 from auras_ros.cli import demo
-from auras_ros.cli.demo import DemoError, overrides, parameters, parse, progress_line
-from auras_ros.cli.referee import Referee, Rules
+from auras_ros.cli.demo import DemoError, progress_line
+from auras_ros.cli.demo_options import overrides, parameters, parse
+from auras_ros.cli.episode import Rules, Status
+from auras_ros.cli.referee import Call, Referee
 from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +73,16 @@ def test_the_config_leaves_resetting_and_arming_to_the_referee() -> None:
 
 def test_the_progress_line_says_what_the_referee_does() -> None:
     referee = Referee(Rules(), 0)
-    assert progress_line(referee, 0).split() == ["0", "s", "0", "of", "0", "succeeded", "disarming"]
+    assert progress_line(referee, 0) == "   0 s  0 of 0 succeeded  disarming"
+    for call in (Call.DISARM, Call.RESET_WORLD):
+        referee.on_answer(call, True, "", 0)
+    referee.on_status(Status(2, 5, 0, 0.0, False, False, True, 1, 1, None), 1)
+    for call in (Call.RESET_AGENT, Call.ARM):
+        referee.on_answer(call, True, "", 2)
+    referee.on_actuator("armed", "valid chunk", 3, 3)
+    referee.on_status(Status(2, 5, 31, 0.625, False, False, False, 4, 4, None), 4)
+    where = "episode 2  seed 5  step 31  coverage 0.62  armed"
+    assert progress_line(referee, 12_000_000_002) == f"  12 s  0 of 0 succeeded  {where}"
 
 
 # -- starting ---------------------------------------------------------------------------------------------
@@ -265,4 +276,4 @@ def test_settings_that_cannot_work_end_it_with_the_log(begin: Callable[..., Run]
     text = run.until(None)
     assert run.process.wait(timeout=30) == 1
     assert "pusht_bridge" in text
-    assert "drift_px: must be in" in text
+    assert "drift_px" in text.split("the last lines of")[1]

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from auras_ros.cli.episode import Rules, Status
 from auras_ros.cli.measures import ActionMark, ChunkTimes, Measures
-from auras_ros.cli.referee import Call, Referee, Rules, Status
+from auras_ros.cli.referee import Call, Referee
 from auras_ros.cli.summary import figures, table
 
 MS = 1_000_000
@@ -66,6 +67,7 @@ def test_staleness_is_of_actions_that_answer_an_observation() -> None:
     assert spread is not None
     assert (spread.p50, spread.p99, spread.max, spread.n) == pytest.approx((51.0, 100.0, 101.0, 101))
     assert measures.actions[-2] == ActionMark(200 * MS, None)
+    assert measures.figures()["held_share"] == pytest.approx(2 / 103)
 
 
 def test_deadlines_missed_before_arming_settled_do_not_count() -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from auras_ros.cli.episode import Status
 from auras_ros.cli.film import LAST_FRAME_COPIES, Film
 from auras_ros.cli.measures import ActionMark, ChunkTimes, Measures
 from auras_ros.cli.pictures import CROSS, GOOD, HEIGHT_PX, PLAN, TABLE_PX, WIDTH_PX, Scene, draw
-from auras_ros.cli.referee import Status
 from auras_ros.cli.timeline import draw_timeline, first_use_ns, window
 from auras_ros.cli.video import VideoError, VideoFile
 
@@ -102,11 +102,10 @@ def test_the_verdict_stands_over_the_table() -> None:
 # -- the film ---------------------------------------------------------------------------------------------
 
 
-class Frames(VideoFile):
+class Frames:
     """Keeps what would be written."""
 
     def __init__(self) -> None:
-        super().__init__(Path("unused.mp4"), 10.0)
         self.kept: list[Image] = []
 
     def write(self, frame: Image) -> None:
@@ -189,7 +188,7 @@ def test_the_pictures_memory_may_be_used_again(film: tuple[Film, list[Image]]) -
 
 
 def test_the_video_can_be_read_back(tmp_path: Path) -> None:
-    video = VideoFile(tmp_path / "demo.mp4", 10.0)
+    video = VideoFile(tmp_path / "demo.mp4", 10.0, WIDTH_PX, HEIGHT_PX)
     for i in range(12):
         video.write(draw(scene(step=i, action=(100.0 + 20 * i, 256.0))))
     with pytest.raises(ValueError, match="video frame"):
@@ -207,7 +206,12 @@ def test_the_video_can_be_read_back(tmp_path: Path) -> None:
 
 def test_a_video_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(VideoError, match=r"nowhere/demo\.mp4"):
-        VideoFile(tmp_path / "nowhere" / "demo.mp4", 10.0).write(plain())
+        VideoFile(tmp_path / "nowhere" / "demo.mp4", 10.0, WIDTH_PX, HEIGHT_PX)
+
+
+def test_without_a_frame_no_file_stays(tmp_path: Path) -> None:
+    VideoFile(tmp_path / "demo.mp4", 10.0, WIDTH_PX, HEIGHT_PX).close()
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- the timeline -----------------------------------------------------------------------------------------

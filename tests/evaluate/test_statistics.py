@@ -37,7 +37,8 @@ def test_its_ends_are_where_the_score_test_just_rejects(trials: int, share: floa
     """Wilson's definition: |p - bound| = z sqrt(bound (1 - bound) / n)."""
     successes = round(share * trials)
     low, high = wilson(successes, trials)
-    assert 0 <= low <= successes / trials <= high <= 1
+    assert 0 <= low <= high <= 1
+    assert low - 1e-12 <= successes / trials <= high + 1e-12
     for bound in (low, high):
         if 1e-9 < bound < 1 - 1e-9:
             distance = abs(successes / trials - bound)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import itertools
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,27 +10,14 @@ import pytest
 
 from auras_ros.action import Contract
 from auras_ros.nodes.actuator import load_contract
-from tests.nodes.wire import Child, Children, FakeAgent, Robot, Watch
-
-DOMAINS = range(80, 100)
-_next = itertools.cycle(DOMAINS)  # a killed process is remembered by its domain for a while
+from tests.nodes.wire import Child, Children, FakeAgent, Robot, Watch, own_domain
 
 
 @pytest.fixture
-def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def domain() -> Iterator[int]:
     """A ROS domain for one test and its children, used by nobody else and not by the test before."""
-    monkeypatch.setenv("ROS_LOCALHOST_ONLY", "1")
-    for number in itertools.islice(_next, len(DOMAINS)):
-        path = Path(tempfile.gettempdir()) / f"auras_ros_domain_{number}.lock"
-        with path.open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
-            yield number
-            return
-    pytest.fail(f"every ROS domain in {DOMAINS} is in use by another test run")
+    with own_domain() as number:
+        yield number
 
 
 @pytest.fixture(scope="session")

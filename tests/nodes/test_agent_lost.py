@@ -14,9 +14,7 @@ HOLD_WITHIN_MS = 150
 
 
 @pytest.fixture
-def driven(
-    actuator: Callable[..., Child], children: Children, watch: Watch, robot: Robot, checkpoint: str
-) -> Child:
+def driven(actuator: Callable[..., Child], children: Children, watch: Watch, robot: Robot, checkpoint: str) -> Child:
     """A fake agent that drives an armed actuator with the shipped time-out."""
     actuator(agent_timeout_ms=100.0)
     agent = children.fake_agent("first", checkpoint)

@@ -49,9 +49,7 @@ def test_stop_latches_a_hold_until_disarmed(driven: Robot, watch: Watch) -> None
     watch.armed()
 
 
-def test_arming_needs_to_know_where_the_robot_is(
-    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch
-) -> None:
+def test_arming_needs_to_know_where_the_robot_is(actuator: Callable[..., Child], fake: FakeAgent, watch: Watch) -> None:
     """Nothing was ever published: there is no place to hold, and none is invented."""
     actuator()
     fake.live()

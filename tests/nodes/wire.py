@@ -3,19 +3,24 @@ and stand-ins for the agent, the robot and the actuator, which do no more than t
 
 from __future__ import annotations
 
+import fcntl
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from auras_ros.action import Chunk, Contract, Provenance
@@ -42,6 +47,26 @@ RELIABLE = QoSProfile(depth=4000, reliability=ReliabilityPolicy.RELIABLE)
 BEST_EFFORT = QoSProfile(depth=4000, reliability=ReliabilityPolicy.BEST_EFFORT)
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 SENTINEL = "sentinel"
+DOMAINS = range(80, 100)
+_next_domain = itertools.cycle(DOMAINS)  # a killed process is remembered by its domain for a while
+
+
+@contextmanager
+def own_domain() -> Iterator[int]:
+    """A ROS domain for a block and its children, used by nobody else and not by the block before."""
+    for number in itertools.islice(_next_domain, len(DOMAINS)):
+        path = Path(tempfile.gettempdir()) / f"auras_ros_domain_{number}.lock"
+        with path.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            with pytest.MonkeyPatch.context() as environment:
+                environment.setenv("ROS_LOCALHOST_ONLY", "1")
+                environment.setenv("ROS_DOMAIN_ID", str(number))
+                yield number
+            return
+    pytest.fail(f"every ROS domain in {DOMAINS} is in use by another test run")
 
 
 class Child:
@@ -108,7 +133,7 @@ class Heard:
 
 class Watch:
     """A node that writes down all that the processes say, and calls their services. Everything it does is done in
-    `until`."""
+    `until`. An empty `actuator`: its state is not listened to."""
 
     def __init__(self, namespace: str = "", actuator: str = "actuator") -> None:
         init(args=[])
@@ -124,7 +149,8 @@ class Watch:
         self._clients: dict[str, Any] = {}
         subscribe = self.node.create_subscription
         subscribe(Float64MultiArray, "action", self._on_action, RELIABLE)
-        subscribe(String, f"{actuator}/state", lambda m: self.states.append(json.loads(m.data)), RELIABLE)
+        if actuator:
+            subscribe(String, f"{actuator}/state", lambda m: self.states.append(json.loads(m.data)), RELIABLE)
         self._sentinel = self.node.create_publisher(Float64MultiArray, "action", 10)
 
     def _on_action(self, message: Float64MultiArray) -> None:

@@ -183,6 +183,25 @@ def test_reset_begins_anew(make: SimpleNamespace) -> None:
     assert latched(source, 700).images[:, 0, 0, 0, 0].tolist() == [1.0, 2.0]
 
 
+def test_a_reset_while_a_frame_is_preprocessed_leaves_nothing_of_it(
+    make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stamps start anew after a reset: another frame may carry the very stamp of the one before."""
+    source = assembler(make.spec(state=False, scale=1.0))
+    inner = source.preprocess.image
+
+    def image(name: str, frame: Any) -> Any:
+        source.reset()
+        return inner(name, frame)
+
+    source.put_image("top", make.frame(1), 0, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(source.preprocess, "image", image)
+        latched(source, 0)
+    source.put_image("top", make.frame(2), 0, 0)
+    assert latched(source, 0).images.max() == 2.0
+
+
 def test_each_frame_is_preprocessed_once(make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     source = assembler(make.spec(history=2))
     inner, calls = source.preprocess.image, []

@@ -141,6 +141,14 @@ def test_a_huge_jpeg_claim_is_refused_before_the_decoder_runs(
     assert fault(decode_compressed, bytes(data)) == (FaultName.TOO_LARGE, "height x width")
 
 
+def test_a_decoder_that_reads_another_size_than_we_did_is_not_believed(
+    make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make.encode(make.noise(16, 16), ".png")
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: make.noise(16, 17))
+    assert fault(decode_compressed, data) == (FaultName.BAD_DATA, "data")
+
+
 def test_the_limit_and_the_file_size_are_checked(make: SimpleNamespace) -> None:
     data = make.encode(make.noise(10, 10), ".png")
     assert fault(decode_compressed, data, max_pixels=99) == (FaultName.TOO_LARGE, "height x width")

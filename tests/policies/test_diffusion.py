@@ -5,6 +5,8 @@ Guards: a context laid out otherwise than in training; a noise tape read from th
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,7 +14,7 @@ from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import GenerationState, generate
 from tests.policies.tiny import LOWER, SIDE, UPPER, observed, policy
 
-CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
 
 
 def tapes(shape: tuple[int, ...], batch: int) -> torch.Tensor:

@@ -59,7 +59,9 @@ def test_jumps_are_reported_over_their_threshold() -> None:
     order: list[str] = []
     threshold = JumpThreshold(Duration(seconds=5), Duration(seconds=-1), on_clock_change=False)
     handle = clock.create_jump_callback(
-        threshold, pre_callback=lambda: order.append("pre"), post_callback=lambda j: (order.append("post"), jumps.append(j))
+        threshold,
+        pre_callback=lambda: order.append("pre"),
+        post_callback=lambda j: (order.append("post"), jumps.append(j)),
     )
     clock.set_override(12 * S)
     clock.set_override(int(11.5 * S))

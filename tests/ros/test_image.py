@@ -13,7 +13,13 @@ from auras_ros.ros.msg import Header
 
 @pytest.mark.parametrize(
     ("shape", "encoding", "step"),
-    [((4, 6, 3), "rgb8", 18), ((4, 6, 3), "bgr8", 18), ((4, 6), "mono8", 6), ((4, 6, 1), "mono8", 6), ((4, 6, 4), "rgba8", 24)],
+    [
+        ((4, 6, 3), "rgb8", 18),
+        ((4, 6, 3), "bgr8", 18),
+        ((4, 6), "mono8", 6),
+        ((4, 6, 1), "mono8", 6),
+        ((4, 6, 4), "rgba8", 24),
+    ],
 )
 def test_fields_follow_from_the_array(shape: tuple[int, ...], encoding: str, step: int) -> None:
     pixels = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)

@@ -22,7 +22,8 @@ def test_expansion(name: str, namespace: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "a//b", "/a/", "a/", "1a", "a/2b", "~a", "a~", "a b", "a-b", "é", "{other}", "/", "a/~/b", "a.b", "a\n"]
+    "name",
+    ["", "a//b", "/a/", "a/", "1a", "a/2b", "~a", "a~", "a b", "a-b", "é", "{other}", "/", "a/~/b", "a.b", "a\n"],
 )
 def test_invalid_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidNameError):
@@ -54,7 +55,11 @@ def test_the_first_rule_that_applies_wins() -> None:
 
 
 def test_rules_may_name_private_and_kind() -> None:
-    rules = [Remap(None, "~/arm", "arm_all"), Remap(None, "rosservice://state", "x"), Remap(None, "rostopic://state", "y")]
+    rules = [
+        Remap(None, "~/arm", "arm_all"),
+        Remap(None, "rosservice://state", "x"),
+        Remap(None, "rostopic://state", "y"),
+    ]
     assert names.remap("/r/agent/arm", rules, "/r", "agent", "service") == "/r/arm_all"
     assert names.remap("/r/state", rules, "/r", "agent", "topic") == "/r/y"
     assert names.remap("/r/state", rules, "/r", "agent", "service") == "/r/x"

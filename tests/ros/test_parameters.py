@@ -73,7 +73,8 @@ def test_patterns(pattern: str, name: str, fits: bool) -> None:
     ("text", "named"),
     [
         ("a: [", "params.yaml"), ("ros__parameters: {a: 1}", "no node name"), ("/a: {ros__parameters: [1]}", "/a"),
-        ("/a: {ros__parameters: {mixed: [1, 2.0]}}", "mixed"), ("/a: {ros__parameters: {huge: 99999999999999999999}}", "huge"),
+        ("/a: {ros__parameters: {mixed: [1, 2.0]}}", "mixed"),
+        ("/a: {ros__parameters: {huge: 99999999999999999999}}", "huge"),
         ("/a: {ros__parameters: {none: null}}", "none"), ("/a: 3", "/a"),
     ],
 )  # fmt: skip
@@ -91,8 +92,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_arguments_as_launch_writes_them(yaml_file: Path) -> None:
-    line = ["prog", "--mine", "1", "--ros-args", "-r", "__node:=agent", "-r", "__ns:=/robot", "--params-file", str(yaml_file),
-            "-p", "name:=cli", "-p", "agent:depth:=7", "-p", "other:depth:=9", "-r", "image:=cam/rgb",
+    line = ["prog", "--mine", "1", "--ros-args", "-r", "__node:=agent", "-r", "__ns:=/robot",
+            "--params-file", str(yaml_file), "-p", "name:=cli", "-p", "agent:depth:=7", "-p", "other:depth:=9",
+            "-r", "image:=cam/rgb",
             "--log-level", "robot.agent:=debug", "--log-level", "warn", "--", "tail"]  # fmt: skip
     parsed = arguments.parse(line)
     assert ros.remove_ros_args(line) == ["prog", "--mine", "1", "tail"]
@@ -140,7 +142,10 @@ def test_overrides_may_declare_themselves(context: ros.Context, yaml_file: Path)
     options = {"namespace": "robot", "automatically_declare_parameters_from_overrides": True}
     node = make(context, "--params-file", str(yaml_file), **options)
     assert node.get_parameter("limits.upper").value == 2.5
-    assert {name: p.value for name, p in node.get_parameters_by_prefix("limits").items()} == {"lower": -1.5, "upper": 2.5}
+    assert {name: p.value for name, p in node.get_parameters_by_prefix("limits").items()} == {
+        "lower": -1.5,
+        "upper": 2.5,
+    }
 
 
 def test_types_are_kept(context: ros.Context) -> None:

@@ -75,7 +75,9 @@ def test_a_killed_publisher_is_noticed(node: ros.Node, spawn: Any, spin_until: S
         deadline=lambda info: missed.append(info.total_count_change),
         liveliness=lambda info: alive.append((info.alive_count, info.not_alive_count_change)),
     )
-    node.create_subscription(Float64MultiArray, "beat", lambda m: beats.append(m.data[0]), WATCHED, event_callbacks=callbacks)
+    node.create_subscription(
+        Float64MultiArray, "beat", lambda m: beats.append(m.data[0]), WATCHED, event_callbacks=callbacks
+    )
     spin_until(lambda: len(beats) > 3 and alive and alive[-1][0] == 1)
     missed.clear()
     child.send_signal(signal.SIGKILL)
@@ -111,7 +113,10 @@ def test_signals_end_spin_as_in_rclpy(spawn: Any, number: signal.Signals, expect
     child = spawn("spinner")
     child.send_signal(number)
     output, errors = child.communicate(timeout=20)
-    assert output.splitlines() == [expected, "not ok", "['MainThread']"]
+    how, *rest = output.splitlines()
+    # Between two waits a SIGTERM ends spin's loop instead: it returns, in rclpy too.
+    assert how == expected or (how == "returned" and number == signal.SIGTERM)
+    assert rest == ["not ok", "['MainThread']"]
     assert child.returncode == 0
     assert errors == ""
 

@@ -53,7 +53,7 @@ def test_garbage_on_a_topic(node: ros.Node, spin_until: SpinUntil, raw: Any, kin
 
 
 def test_garbage_on_the_service_topics(node: ros.Node, executor: Any, spin_until: SpinUntil, raw: Any) -> None:
-    """Fast DDS sends requests without the 16 bytes: the prototype's spin loop died of one."""
+    """Fast DDS sends requests without the 16 bytes; one must not end the spin loop."""
     calls: list[bool] = []
 
     def answer(request: Any, response: Any) -> Any:
@@ -76,7 +76,9 @@ def test_garbage_on_the_service_topics(node: ros.Node, executor: Any, spin_until
     assert calls == [True]
 
 
-def test_a_reply_that_nobody_asked_for_is_passed_over(node: ros.Node, executor: Any, spin_until: SpinUntil, raw: Any) -> None:
+def test_a_reply_that_nobody_asked_for_is_passed_over(
+    node: ros.Node, executor: Any, spin_until: SpinUntil, raw: Any
+) -> None:
     """Replies of other clients, and late ones, arrive on the same topic; they take no one else's place."""
     node.create_service(SetBool, "set", lambda request, response: SetBool.Response(success=True, message="right"))
     client = node.create_client(SetBool, "set")
@@ -105,6 +107,13 @@ def test_garbage_in_the_graph(node: ros.Node, context: ros.Context, spin_until: 
     writer.write([GARBAGE[1]])
     spin_until(lambda: context.graph.ignored_count >= 1)
     assert ("tester", "/test") in node.get_node_names_and_namespaces()
+
+
+def test_an_empty_payload_is_not_sent(raw: Any) -> None:
+    writer = raw("rt/test/empty", String._ros_type, ros.QoSProfile(depth=1))
+    for payload in (b"", b"\0\1\0\0"):
+        with pytest.raises(RuntimeError, match="holds no data"):
+            writer.write([payload])
 
 
 def test_a_service_callback_must_return_a_response(node: ros.Node, executor: Any) -> None:

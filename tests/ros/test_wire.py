@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -81,10 +82,8 @@ def test_every_truncation_is_refused_or_padding(ros_type: str) -> None:
 
 @given(st.sampled_from(sorted(GOLDEN)), st.binary(max_size=200))
 def test_noise_is_a_message_or_a_cdr_error(ros_type: str, noise: bytes) -> None:
-    try:
+    with contextlib.suppress(CdrError):
         messages.deserialize(b"\0\1\0\0" + noise, ros_type)
-    except CdrError:
-        pass
 
 
 def test_a_sequence_that_claims_4_billion_items_costs_nothing() -> None:

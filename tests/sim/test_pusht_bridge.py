@@ -124,8 +124,10 @@ def bridge(ros_domain_id: int) -> Iterator[Bridges]:
     starter = Bridges()
     yield starter
     for child in starter.processes:
+        status = child.poll()
         child.kill()
-        child.communicate()
+        _, errors = child.communicate()
+        print(f"bridge {child.pid}: {'was running' if status is None else f'status {status}'}; it said: {errors}")
 
 
 def test_image_state_status_and_reward_come_each_step_with_one_stamp(watcher: Watcher, bridge: Bridges) -> None:

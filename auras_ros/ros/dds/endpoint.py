@@ -21,6 +21,7 @@ from .qos import QoSProfile, dds_qos
 
 _DATA = 2  # SDK_DATA: the serialised data, not only its key
 _ANY_STATE = 0x7F
+_HEADER_BYTES = 4
 _PADDING = np.zeros(4, np.uint8)
 # libddsc recycles samples up to 16 kB in a pool that ends with the domain; those are copied out at once.
 # Larger ones are plain memory, which may outlive the domain.
@@ -93,6 +94,8 @@ class Writer(_Endpoint):
         """
         arrays = [np.frombuffer(piece, np.uint8) for piece in pieces]
         total = sum(array.size for array in arrays)
+        if total <= _HEADER_BYTES:  # libddsc reads the first octet without asking whether there is one
+            raise dds.DdsError(f"publish on {self.topic}: a payload of {total} bytes holds no data")
         if pad := -total & 3:
             arrays.append(_PADDING[:pad])
             total += pad

@@ -49,9 +49,7 @@ class Future:
                 return
         callback(self)
 
-    def _finish(
-        self, result: Any = None, exception: BaseException | None = None, cancelled: bool = False
-    ) -> None:
+    def _finish(self, result: Any = None, exception: BaseException | None = None, cancelled: bool = False) -> None:
         with self._lock:
             if self._done:
                 return

@@ -14,9 +14,9 @@ from .arguments import Arguments, parse
 from .clock import Clock, ClockType
 from .context import Context, get_default_context
 from .events import PublisherEventCallbacks, SubscriptionEventCallbacks
-from .graph import TopicEndpointInfo
 from .guard import GuardCondition
 from .logger import RcutilsLogger
+from .node_graph import NodeGraph
 from .node_parameters import NodeParameters
 from .parameter import Parameter
 from .parameters import ParameterStore, as_overrides
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _Made = TypeVar("_Made", Publisher, Subscription, Service, Client, Timer, GuardCondition)
 
 
-class Node(NodeParameters):
+class Node(NodeParameters, NodeGraph):
     """One node of the ROS graph. Entities may be created and destroyed from any thread."""
 
     def __init__(
@@ -233,29 +233,6 @@ class Node(NodeParameters):
             where.clear()
         if self.context.ok():
             self.context.graph.remove_node(self._namespace, self._name)
-
-    def count_publishers(self, topic_name: str) -> int:
-        """How many publishers a topic has, in all processes."""
-        return len(self.get_publishers_info_by_topic(topic_name))
-
-    def count_subscribers(self, topic_name: str) -> int:
-        return len(self.get_subscriptions_info_by_topic(topic_name))
-
-    def get_publishers_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[TopicEndpointInfo]:
-        """The publishers of a topic with their nodes, in all processes."""
-        return self.context.graph.endpoints_of(self.resolve_topic_name(topic_name), publishers=True)
-
-    def get_subscriptions_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[TopicEndpointInfo]:
-        return self.context.graph.endpoints_of(self.resolve_topic_name(topic_name), publishers=False)
-
-    def get_node_names_and_namespaces(self) -> list[tuple[str, str]]:
-        return self.context.graph.nodes()
-
-    def get_node_names(self) -> list[str]:
-        return [name for name, _ in self.context.graph.nodes()]
-
-    def get_topic_names_and_types(self, no_demangle: bool = False) -> list[tuple[str, list[str]]]:
-        return sorted((name, sorted(kinds)) for name, kinds in self.context.graph.topics().items())
 
 
 def _arguments(context: Context, cli_args: Sequence[str] | None, use_global: bool) -> Arguments:

@@ -33,14 +33,14 @@ class Ignored:
     """Counts the payloads of one topic that were not understood, and says so at most every few seconds."""
 
     def __init__(self, topic: str, logger: RcutilsLogger) -> None:
-        self.topic, self._logger = topic, logger
+        self.topic = topic
+        self._logger = RcutilsLogger(logger.name)  # its throttle must not be shared with other topics
         self.count = 0
 
     def add(self, received: Received, reason: object) -> None:
         self.count += 1
         self._logger.warning(
-            f"ignored a payload of {received.payload.nbytes} bytes on {self.topic}: {reason} "
-            f"({self.count} so far)",
+            f"ignored a payload of {received.payload.nbytes} bytes on {self.topic}: {reason} ({self.count} so far)",
             throttle_duration_sec=LOG_PERIOD_S,
         )
 

@@ -178,9 +178,7 @@ def _set_policies(handle: int, profile: QoSProfile) -> None:
     dds.qset_deadline(handle, time_ns(profile.deadline))
     dds.qset_lifespan(handle, time_ns(profile.lifespan))
     manual = profile.liveliness == LivelinessPolicy.MANUAL_BY_TOPIC
-    dds.qset_liveliness(
-        handle, _MANUAL_BY_TOPIC if manual else _AUTOMATIC, time_ns(profile.liveliness_lease_duration)
-    )
+    dds.qset_liveliness(handle, _MANUAL_BY_TOPIC if manual else _AUTOMATIC, time_ns(profile.liveliness_lease_duration))
     dds.qset_writer_data_lifecycle(handle, False)
     dds.qset_data_representation(handle, 1, _XCDR1)
 

@@ -7,7 +7,10 @@ import sys
 import threading
 
 from auras_ros import ros
+from auras_ros.ros.dds import executor
 
+# Without its slices a wait ends only by the guard condition, so the signal itself has to trigger that.
+executor._SLICE_NS = 3600 * 10**9
 ros.init(args=[])
 node = ros.Node("spinner")
 node.create_timer(0.01, lambda: print("ready", flush=True) or timer.cancel())

@@ -1,0 +1,212 @@
+"""The supervisor and `auras run`, over children that do nothing: restarts, backoff, the end of everything."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from auras_ros.cli import run as run_command
+from auras_ros.nodes import supervisor as module
+from auras_ros.nodes.supervisor import Supervisor, SupervisorError, read_config
+
+PATIENCE_S = 30.0
+CHILDREN = {
+    "sleeper": "import signal\nprint('up', flush=True)\nsignal.pause()\n",
+    "deaf": "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\n"
+    "while True: time.sleep(9)\n",
+    "wrong": "import sys\nsys.exit(2)\n",
+    "broken": "import sys\nsys.exit(7)\n",
+    "words": "import sys, time\nprint(' '.join(sys.argv[1:]), flush=True)\ntime.sleep(99)\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def _executables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small modules stand where the nodes are."""
+    for name, code in CHILDREN.items():
+        (tmp_path / f"auras_child_{name}.py").write_text(code)
+    root = Path(__file__).resolve().parents[2]
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{root}")
+    monkeypatch.setattr(module, "EXECUTABLES", {name: f"auras_child_{name}" for name in CHILDREN})
+
+
+Config = Callable[..., Path]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    def write(*processes: str, **settings: object) -> Path:
+        path = tmp_path / "config.yaml"
+        values = {"processes": list(processes), **settings}
+        path.write_text(yaml.safe_dump({"supervisor": {"ros__parameters": values}}))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervisor]]:
+    made: list[Supervisor] = []
+    with (tmp_path / "log").open("w") as log:
+
+        def start(path: Path, **options: object) -> Supervisor:
+            made.append(Supervisor(path, log=log, **options))  # type: ignore[arg-type]
+            made[-1].start()
+            return made[-1]
+
+        yield start
+        for each in made:
+            each.stop()
+
+
+def until_log(tmp_path: Path, text: str) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while text not in (tmp_path / "log").read_text():
+        assert time.monotonic() < end_s, f"no {text!r} in the log"
+        time.sleep(0.01)
+
+
+def news(supervisor: Supervisor, count: int) -> list[str]:
+    lines: list[str] = []
+    end_s = time.monotonic() + PATIENCE_S
+    while len(lines) < count:
+        assert time.monotonic() < end_s, f"only {lines}"
+        lines += supervisor.poll()
+        time.sleep(0.01)
+    return lines
+
+
+def test_a_killed_process_is_started_again_and_the_others_are_left_alone(
+    config: Config, supervise: Callable[..., Supervisor]
+) -> None:
+    supervisor = supervise(config("sleeper", "words"))
+    first = supervisor.processes
+    first["sleeper"].kill()
+    assert news(supervisor, 2) == ["sleeper was killed by SIGKILL, starting again in 0.5 s", "sleeper started again"]
+    assert supervisor.processes["sleeper"].pid != first["sleeper"].pid
+    assert supervisor.processes["words"] is first["words"]
+
+
+def test_each_restart_waits_longer_until_a_process_is_steady(
+    config: Config, supervise: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESTART_DELAYS_S", (0.01, 0.02, 0.03))
+    supervisor = supervise(config("broken"))
+    lines = [line for line in news(supervisor, 8) if "exited" in line]
+    assert lines == [f"broken exited with status 7, starting again in {s} s" for s in (0.01, 0.02, 0.03, 0.03)]
+    monkeypatch.setattr(module, "STEADY_S", -1.0)  # from now on every life counts as steady
+    lines = [line for line in news(supervisor, 6) if "exited" in line]
+    assert lines[-1] == "broken exited with status 7, starting again in 0.01 s"
+
+
+def test_without_respawn_the_run_ends_when_nothing_is_left(
+    config: Config, supervise: Callable[..., Supervisor]
+) -> None:
+    supervisor = supervise(config("broken", respawn=False))
+    assert supervisor.alive
+    assert news(supervisor, 1) == ["broken exited with status 7"]
+    assert not supervisor.alive
+
+
+def test_a_process_that_cannot_start_ends_the_run_with_status_2(
+    config: Config, capfd: pytest.CaptureFixture[str]
+) -> None:
+    started = time.monotonic()
+    assert run_command.run([str(config("sleeper", "wrong"))]) == 2
+    assert time.monotonic() - started < PATIENCE_S
+    errors = capfd.readouterr().err.splitlines()
+    assert errors == ["error: wrong cannot start with these settings; its own message says why"]
+
+
+def test_who_does_not_listen_is_killed(
+    config: Config, supervise: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "GRACE_S", 0.2)
+    supervisor = supervise(config("deaf"))
+    until_log(tmp_path, "up")
+    process = supervisor.processes["deaf"]
+    supervisor.stop()
+    assert process.returncode == -signal.SIGKILL
+    assert supervisor.processes == {}
+    assert supervisor.poll() == []  # and it stays stopped
+
+
+def test_one_that_cannot_be_spawned_takes_the_others_down(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = Supervisor(config("sleeper", "words"))
+    spawn, started = supervisor._spawn, []
+
+    def spawn_one(slot: module._Slot) -> None:
+        if started:
+            raise OSError("no more processes")
+        spawn(slot)
+        started.append(slot.process)
+
+    monkeypatch.setattr(supervisor, "_spawn", spawn_one)
+    with pytest.raises(OSError, match="no more"), supervisor:
+        pass
+    assert [process.returncode for process in started] == [-signal.SIGTERM]
+
+
+def test_namespace_and_overrides_reach_the_child(
+    config: Config, supervise: Callable[..., Supervisor], tmp_path: Path
+) -> None:
+    path = config("words")
+    supervise(path, namespace="/left", parameters={"agent": {"plan": "ddpm100", "seed": 3}})
+    ros = f"--ros-args --params-file {path} -r __ns:=/left -p agent:plan:=ddpm100 -p agent:seed:=3"
+    until_log(tmp_path, ros)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("a: [", "not YAML"),
+        ("", "processes is missing"),
+        ("supervisor: {ros__parameters: {}}", "processes is missing"),
+        ("supervisor: {ros__parameters: {processes: []}}", "expected a list of"),
+        ("supervisor: {ros__parameters: {processes: sleeper}}", "expected a list of"),
+        ("supervisor: {ros__parameters: {processes: [cat]}}", "'cat'"),
+        ("supervisor: {ros__parameters: {processes: [{a: b}]}}", "{'a': 'b'}"),
+        ("supervisor: {ros__parameters: {processes: [sleeper], respawn: often}}", "respawn"),
+    ],
+)
+def test_a_config_that_cannot_be_run_names_file_and_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, named: str
+) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(SupervisorError) as caught:
+        read_config(path)
+    assert str(path) in str(caught.value)
+    assert named in str(caught.value)
+    assert run_command.run([str(path)]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {path}: ")
+
+
+def test_a_config_that_is_not_there_is_named_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command.run(["no_such_config"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: config 'no_such_config.yaml' not found")
+    assert "pusht.yaml" in error
+
+
+def test_a_shipped_config_is_found_by_name_and_any_by_path(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.touch()
+    assert run_command.config_path(str(mine)) == mine
+    assert run_command.config_path("pusht") == run_command.config_path("pusht.yaml")
+    assert run_command.config_path("pusht").name == "pusht.yaml"
+
+
+def test_a_child_whose_supervisor_is_already_gone_does_not_start(tmp_path: Path) -> None:
+    """Else it would live on unsupervised: the death signal was asked for too late."""
+    import subprocess
+
+    command = [sys.executable, "-m", "auras_ros.nodes.child", "1", "auras_child_words"]
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout) == (1, b"")

@@ -1,0 +1,70 @@
+"""The actuator dies: the agent falls silent within 300 ms and says why, and whoever takes actions is told."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+from auras_ros.ros import Duration, LivelinessPolicy, QoSProfile, SubscriptionEventCallbacks
+from tests.nodes.wire import MS, Child, Children, Robot, Watch
+
+SILENT_WITHIN_MS = 300
+
+
+def published_ns(watch: Watch) -> list[int]:
+    """When the agent published each chunk, by its own words."""
+    values = [{pair.key: pair.value for pair in array.status[0].values} for array in watch.provenance]
+    return [int(fields["published_ns"]) for fields in values]
+
+
+def test_nobody_is_driven_without_a_watchdog(
+    actuator: Callable[..., Child], children: Children, watch: Watch, robot: Robot, checkpoint: str
+) -> None:
+    first = actuator(arm_on_start=True)
+    agent = children.node("agent", {"checkpoint": checkpoint, "camera_age_limit_ms": 2000.0})
+    watch.hear_agent()
+    watch.armed()
+    watch.until(lambda: watch.beats and watch.beats[-1]["state"] == "running", "the agent says that it runs")
+    killed_ns = first.send(signal.SIGKILL)
+    first.wait()
+    watch.until(lambda: watch.beats[-1]["state"] == "actuator lost", "the agent says so")
+    frame = watch.beats[-1]["frame"]
+    heard = watch.sentinel()
+    assert max(each.label.mono_ns for each in heard) <= killed_ns + 10 * MS
+    assert (max(published_ns(watch)) - killed_ns) / MS <= SILENT_WITHIN_MS
+    watch.until(lambda: len([b for b in watch.beats if b["state"] == "actuator lost"]) > 20, "more heartbeats")
+    assert watch.beats[-1]["frame"] <= frame + 1  # the one that was under way
+    back_ns = time.monotonic_ns()
+    actuator(arm_on_start=True)
+    watch.until(lambda: published_ns(watch)[-1] > back_ns, "chunks again")
+    watch.armed()
+    between = [at for at in published_ns(watch) if killed_ns + SILENT_WITHIN_MS * MS < at < back_ns]
+    assert between == []
+    assert "actuator 'actuator' is silent" in agent.output
+
+
+def test_subscribers_that_asked_to_be_told_are_told(
+    actuator: Callable[..., Child], children: Children, watch: Watch, robot: Robot, checkpoint: str
+) -> None:
+    """The publisher offers both: whoever asks for a deadline of 100 ms or for a lease of 300 ms still matches."""
+    missed: list[int] = []
+    alive: list[int] = []
+    watch.listen(
+        "action",
+        QoSProfile(depth=1, deadline=Duration(nanoseconds=100 * MS)),
+        SubscriptionEventCallbacks(deadline=lambda info: missed.append(time.monotonic_ns())),
+    )
+    lease = Duration(nanoseconds=300 * MS)
+    watch.listen(
+        "action",
+        QoSProfile(depth=1, liveliness=LivelinessPolicy.AUTOMATIC, liveliness_lease_duration=lease),
+        SubscriptionEventCallbacks(liveliness=lambda info: alive.append(info.alive_count)),
+    )
+    child = actuator(arm_on_start=True)
+    children.fake_agent("fake", checkpoint)
+    watch.armed()
+    watch.until(lambda: alive and alive[-1] == 1, "the publisher seen alive")
+    killed_ns = child.send(signal.SIGKILL)
+    watch.until(lambda: missed and missed[-1] > killed_ns, "a deadline event")
+    watch.until(lambda: alive[-1] == 0, "a liveliness event")

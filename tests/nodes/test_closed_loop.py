@@ -1,0 +1,99 @@
+"""`auras run` with the real bridge, actuator and agent: the agent is killed, is started again, and waits to be armed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from tests.nodes.wire import MS, Child, Children, Watch
+
+HOLD_WITHIN_MS = 150
+
+
+def config(folder: Path, checkpoint: str, *processes: str) -> Path:
+    sections = {
+        "supervisor": {"processes": list(processes), "respawn": True},
+        "pusht": {"seed": 3, "auto_reset": True},
+        "actuator": {"checkpoint": checkpoint, "arm_on_start": True},
+        "agent": {"checkpoint": checkpoint, "camera_age_limit_ms": 1000.0},
+    }
+    path = folder / "loop.yaml"
+    path.write_text(yaml.safe_dump({name: {"ros__parameters": values} for name, values in sections.items()}))
+    return path
+
+
+def running(parent: int) -> dict[str, int]:
+    """Module name -> pid of the processes that a supervisor started."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and f"\nPPid:\t{parent}\n" in (entry / "status").read_text():
+                words = (entry / "cmdline").read_text().split("\0")
+                found[words[words.index("auras_ros.nodes.child") + 2].rsplit(".", 1)[1]] = int(entry.name)
+        except (FileNotFoundError, ProcessLookupError, ValueError):
+            continue  # it ended meanwhile, or is none of ours
+    return found
+
+
+def gone(pid: int) -> bool:
+    """Whether no such process runs; a zombie does not run."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state == "Z"
+
+
+def auras_run(children: Children, *words: str) -> Child:
+    return children(sys.executable, "-m", "auras_ros.cli.main", "run", *words)
+
+
+def test_the_agent_dies_and_comes_back(children: Children, checkpoint: str, tmp_path: Path) -> None:
+    path = config(tmp_path, checkpoint, "pusht_bridge", "actuator", "agent")
+    run = auras_run(children, str(path), "--namespace", "/left")
+    watch = Watch("/left")  # everything is under the namespace
+    try:
+        watch.armed()
+        killed = running(run.pid)
+        assert killed.keys() == {"pusht_bridge", "actuator", "agent"}
+        session = watch.states[-1]["session"]
+        killed_ns = time.monotonic_ns()
+        os.kill(killed["agent"], signal.SIGKILL)
+        hold = watch.first("holding", killed_ns)
+        assert (hold.label.mono_ns - killed_ns) / MS <= HOLD_WITHIN_MS
+        before = [heard for heard in watch.actions if heard.label.tick < hold.label.tick][-1]
+        np.testing.assert_array_equal(hold.values, before.values)
+        watch.until(lambda: watch.count("other_session") >= 2, "the next agent's chunks refused")
+        assert watch.states[-1]["state"] == "holding"
+        assert "[supervisor] agent was killed by SIGKILL, starting again in 0.5 s" in run.output
+        assert watch.call("actuator/arm") == (True, "armed")
+        watch.armed("the next agent drives once armed")
+        assert watch.states[-1]["session"] != session
+        pids = running(run.pid).values()
+        run.send(signal.SIGTERM)
+        assert run.wait() == 0, run.output
+        assert all(gone(pid) for pid in pids)
+        assert "Traceback" not in run.output
+        assert watch.sentinel()[-1].label.state == "disarmed"
+    finally:
+        watch.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_behind(
+    children: Children, watch: Watch, checkpoint: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    run = auras_run(children, str(config(tmp_path, checkpoint, "actuator", "pusht_bridge")))
+    watch.until(lambda: watch.states, "the actuator's state")
+    watch.until(lambda: len(running(run.pid)) == 2, "both processes")
+    pids = running(run.pid).values()
+    run.send(number)
+    assert run.wait() == (0 if number == signal.SIGINT else -number)
+    watch.until(lambda: all(gone(pid) for pid in pids), "every child gone")

@@ -1,0 +1,127 @@
+"""Settings that cannot work: status 2, which tells the supervisor not to try again, and one line that says why."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from auras_ros.nodes import actuator, agent
+from auras_ros.policies.tensors import sha256
+from tests.nodes.wire import Children
+
+
+@pytest.fixture(autouse=True)
+def _signals(domain: int) -> Iterator[None]:
+    """The nodes' `main` runs in this process here: it takes the signals, and they are given back."""
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in previous.items():
+        signal.signal(number, handler)
+
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> Refused:
+    """Run a node's main with `name:=value` words; returns the one error line."""
+
+    def run(module: object, *words: str, checkpoint: str = checkpoint) -> str:
+        given = [f"checkpoint:={checkpoint}", *words]
+        arguments = [part for word in given for part in ("-p", word)]
+        assert module.main(["node", "--ros-args", *arguments]) == 2  # type: ignore[attr-defined]
+        lines = [line for line in capfd.readouterr().err.splitlines() if not line.startswith("[INFO]")]
+        assert len(lines) == 1, lines
+        assert lines[0].startswith("error: ")
+        return lines[0]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("rate_hz:=1000.0", ("actuator: rate_hz", "[10.0, 200.0]", "1000")),
+        ("rate_hz:=9", ("actuator: rate_hz", "[10.0, 200.0]", "9")),
+        ("rate_hz:=.nan", ("actuator: rate_hz", "[10.0, 200.0]")),
+        ("rate_hz:=fast", ("actuator: rate_hz", "float", "fast")),
+        ("max_chunk_age_ms:=-5.0", ("actuator: max_chunk_age_ms", "[1.0, 60000.0]", "-5")),
+        ("agent_timeout_ms:=5000.0", ("actuator: agent_timeout_ms", "[40.0, 1000.0]")),
+        ("realtime_priority:=99", ("actuator: realtime_priority", "[0, 90]")),
+        ("arm_on_start:=1", ("actuator: arm_on_start", "bool")),
+        ("agent:=7", ("actuator: agent", "str")),
+    ],
+)
+def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, named: tuple[str, ...]) -> None:
+    line = refused(actuator, words)
+    assert all(each in line for each in named), line
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["mode:=par"], ("agent: mode", "seq", "par")),
+        (["camera_age_limit_ms:=-1.0"], ("agent: camera_age_limit_ms", "[1.0, 60000.0]")),
+        (["seed:=-1"], ("agent: seed", "[0, ")),
+        (["seed:=1.5"], ("agent: seed", "int")),
+        (["plan:=fastest"], ("plan", "fastest", "quick")),
+    ],
+    ids=str,
+)
+def test_the_agent_names_parameter_and_bounds(refused: Refused, words: list[str], named: tuple[str, ...]) -> None:
+    line = refused(agent, *words)
+    assert all(each in line for each in named), line
+
+
+@pytest.mark.parametrize("node", [actuator, agent], ids=["actuator", "agent"])
+def test_an_unknown_checkpoint_is_named(refused: Refused, node: object) -> None:
+    assert "no_such_policy" in refused(node, checkpoint="no_such_policy")
+    assert "/no/such/folder" in refused(node, checkpoint="/no/such/folder")
+
+
+def test_a_checkpoint_without_a_contract_is_named(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text("{}")
+    assert "no action contract" in refused(actuator, checkpoint=str(tmp_path))
+    (tmp_path / "policy.json").write_text('{"action": {"dt_ms": 100, "channels": []}}')
+    assert "channels" in refused(actuator, checkpoint=str(tmp_path))
+    (tmp_path / "policy.json").write_text('{"action"')
+    assert "policy.json" in refused(actuator, checkpoint=str(tmp_path))
+
+
+def test_weights_with_nan_are_refused_and_the_tensor_named(refused: Refused, checkpoint: str, tmp_path: Path) -> None:
+    folder = tmp_path / "poisoned"
+    shutil.copytree(checkpoint, folder)
+    weights = folder / "model.safetensors"
+    tensors = load_file(weights)
+    name = sorted(tensors)[5]
+    tensors[name].view(-1)[0] = torch.nan
+    save_file(tensors, weights)
+    manifest = json.loads((folder / "policy.json").read_text())
+    manifest["weights"]["sha256"] = sha256(weights)  # an honest file with bad numbers
+    (folder / "policy.json").write_text(json.dumps(manifest))
+    assert name in refused(agent, checkpoint=str(folder))
+
+
+@pytest.mark.parametrize(
+    "words", [["--no-such-flag", "x"], ["-p", "rate_hz"], ["--params-file", "/no/such/file.yaml"]], ids=str
+)
+def test_ros_arguments_that_cannot_be_read_are_shown(capfd: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert actuator.main(["actuator", "--ros-args", *words]) == 2
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert words[-1] in lines[0] or words[0] in lines[0]
+
+
+def test_the_status_is_that_of_the_process(children: Children, checkpoint: str) -> None:
+    child = children.node("actuator", {"checkpoint": checkpoint, "rate_hz": 1000.0})
+    assert child.wait() == 2
+    assert child.output.startswith("error: actuator: rate_hz: ")
+    assert child.output.count("\n") == 1
