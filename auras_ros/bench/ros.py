@@ -52,7 +52,7 @@ def run(argv: list[str], progress: Progress) -> Report:
 
 def _interval_error(priority: int, seconds: float, progress: Progress) -> dict[str, Any]:
     """Run bridge, actuator and a busy agent; the actuator's own statistics after `seconds` of armed ticks."""
-    overrides = {"actuator": {"realtime_priority": priority}, "agent": {"plan": "ddpm100"}}
+    overrides: dict[str, dict[str, Any]] = {"actuator": {"realtime_priority": priority}, "agent": {"plan": "ddpm100"}}
     config = resources.find("config", "pusht.yaml")
     init(args=[])
     node = Node("bench_ros")

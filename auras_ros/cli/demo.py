@@ -19,10 +19,10 @@ from auras_ros.cli.pictures import HEIGHT_PX, WIDTH_PX
 from auras_ros.cli.progress import Progress
 from auras_ros.cli.referee import Phase, Referee
 from auras_ros.cli.summary import figures, table
-from auras_ros.cli.supervisor import Supervisor, SupervisorError
 from auras_ros.cli.video import VideoFile
 from auras_ros.clock import MonotonicClock
 from auras_ros.evaluate.report import Report
+from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 
 STARTUP_S = 30.0  # without anything new arriving
 AGENT_STARTUP_S = 90.0  # when only the agent is awaited: it reads, checks and warms up the policy

@@ -83,7 +83,8 @@ class Measures:
         self.refused_actions: Counter[str] = Counter()
         self._ages_ns = array("q")
         self._armed_ns = self._intervals = self._chunk_count = 0
-        self._actions = self._holds = 0
+        self._actions = self._holds = self._lost = self._gap_ns = 0
+        self._tick = 0
         self._span: tuple[int, int] | None = None
         self._deadline_misses = self._skipped_ticks = self._missed_steps = 0
         self._interval: Spread | None = None
@@ -92,16 +93,23 @@ class Measures:
 
     # -- while playing ------------------------------------------------------------------------------------
 
-    def action(self, mono_ns: int, request: int | None, source: str, age_ns: int | None) -> None:
-        """An action received. Its age counts where it answers an observation (source chunk or blend)."""
+    def action(self, mono_ns: int, request: int | None, source: str, age_ns: int | None, tick: int) -> None:
+        """An action received. Its age counts where it answers an observation (source chunk or blend).
+
+        tick: the actuator's count of its ticks; a number that is missing was sent, but did not come here.
+        """
         self.actions.append(ActionMark(mono_ns, request))
         self._actions += 1
         self._holds += source not in FRESH
         if source in FRESH and age_ns is not None:
             self._ages_ns.append(age_ns)
+        before, self._tick = self._tick, tick
         if self._span is None:
             self._span = (mono_ns, mono_ns)
             return
+        if tick == before + 1:
+            self._gap_ns = max(self._gap_ns, mono_ns - self._span[1])
+        self._lost += max(0, tick - before - 1)
         self._armed_ns += max(0, mono_ns - self._span[1])
         self._intervals += 1
         self._span = (self._span[0], mono_ns)
@@ -144,7 +152,7 @@ class Measures:
         self._world_totals = totals
 
     def deadlines_missed(self, count: int, now_ns: int) -> None:
-        """DDS reported that no action came within the deadline."""
+        """DDS reported that no action came here within the deadline; what was sent when is `sent_gap_ms_max`."""
         if self._span is not None and now_ns - self._span[0] > SETTLED_NS:
             self._deadline_misses += count
 
@@ -171,12 +179,13 @@ class Measures:
         found: dict[str, float] = {"armed_s": armed_s}
         if armed_s > 0:
             found |= {"chunks_per_s": self._chunk_count / armed_s, "actions_per_s": self._intervals / armed_s}
-            found["held_share"] = self._holds / self._actions
+            found |= {"held_share": self._holds / self._actions, "sent_gap_ms_max": self._gap_ns / NS_PER_MS}
         for name, spread in (("interval_error_ms", self._interval), ("staleness_ms", self.staleness())):
             if spread is not None:
                 found |= {f"{name}_{key}": value for key, value in vars(spread).items()}
         found |= {
             "deadline_misses": self._deadline_misses,
+            "actions_lost": self._lost,
             "skipped_ticks": self._skipped_ticks,
             "missed_steps": self._missed_steps,
             "refused_chunks": self.refused_chunks.total(),

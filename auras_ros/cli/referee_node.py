@@ -115,13 +115,14 @@ class RefereeNode(Node):
     def _on_action(self, message: Float64MultiArray) -> None:
         try:
             _, label = read_action(message)
-            if type(label.mono_ns) is not int or type(label.age_ns) not in (int, type(None)):
-                raise MessageError(f"action: mono_ns, age_ns: expected ns, got {label.mono_ns!r}, {label.age_ns!r}")
+            numbers = (label.mono_ns, label.tick, 0 if label.age_ns is None else label.age_ns)
+            if any(type(number) is not int for number in numbers):
+                raise MessageError(f"action: mono_ns, tick, age_ns: expected integers, got {numbers}"[:200])
         except MessageError as error:
             self._refuse(error)
             return
         if self._playing:
-            self.measures.action(label.mono_ns, label.request, label.source, label.age_ns)
+            self.measures.action(label.mono_ns, label.request, label.source, label.age_ns, label.tick)
         if self._film is not None:
             self._film.action(label.state, label.source, label.index, label.age_ns, label.request)
 

@@ -32,9 +32,9 @@ def table(referee: Referee, measures: Measures, deadline_ms: float) -> str:
         lines.append(("actions", f"{found['actions_per_s']:.2f} a second, {found['held_share']:.1%} of them holds"))
     lines.append(("interval error", f"{_spread(measures.interval_error)}; scheduling {measures.scheduling}"))
     lines.append(("staleness", f"{_spread(measures.staleness())}; age of the observation behind each action"))
-    misses = f"{found['deadline_misses']:.0f} of {deadline_ms:g} ms; "
-    misses += f"{found['skipped_ticks']:.0f} ticks skipped, {found['missed_steps']:.0f} control steps missed"
-    lines.append(("deadline misses", misses))
+    lines.append(("deadline misses", _misses(found, deadline_ms)))
+    late = f"{found['skipped_ticks']:.0f} ticks of the actuator, {found['missed_steps']:.0f} control steps of the table"
+    lines.append(("skipped", late))
     lines.append(("chunks refused", _reasons(measures.refused_chunks)))
     if measures.refused_actions:
         lines.append(("actions refused", _reasons(measures.refused_actions)))
@@ -46,6 +46,14 @@ def _success(found: Mapping[str, float]) -> str:
         return "no episode was finished"
     text = f"{found['successes']:.0f} of {found['episodes']:.0f} episodes ({found['success_rate']:.0%}"
     return f"{text}, 95 % interval {found['success_low']:.0%} to {found['success_high']:.0%})"
+
+
+def _misses(found: Mapping[str, float], deadline_ms: float) -> str:
+    text = f"{found['deadline_misses']:.0f} of {deadline_ms:g} ms at this listener"
+    if "sent_gap_ms_max" in found:
+        text += f", {found['actions_lost']:.0f} actions lost"
+        text += f"; longest gap between two sent {found['sent_gap_ms_max']:.1f} ms"
+    return text
 
 
 def _left_out(referee: Referee) -> list[str]:

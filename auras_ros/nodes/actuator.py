@@ -266,7 +266,9 @@ def load_contract(checkpoint: str) -> Contract:
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the executable `actuator`."""
-    return node_main(argv, Actuator, Actuator.start, Actuator.halt, Actuator.working, (ContractError, ParameterError, OSError))
+    return node_main(
+        argv, Actuator, Actuator.start, Actuator.halt, Actuator.working, (ContractError, ParameterError, OSError)
+    )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,15 @@ def read_config(path: Path) -> tuple[list[str], bool]:
     return names, respawn
 
 
+def _under(namespace: str, config: Path, folder: Path) -> Path:
+    """The parameters for nodes in a namespace: in ROS 2 a section `agent` is for /agent alone, not for /left/agent."""
+    sections = yaml.safe_load(config.read_text(encoding="utf-8"))
+    moved = {name if name.startswith("/") else f"{namespace}/{name}": values for name, values in sections.items()}
+    path = folder / config.name
+    path.write_text(yaml.safe_dump(moved), encoding="utf-8")
+    return path
+
+
 class Supervisor:
     """Call `start`, then `poll` often from the thread that started it, then `stop`; or use it as a context.
 
@@ -82,7 +92,10 @@ class Supervisor:
         parameters: dict[str, dict[str, Any]] | None = None,
     ) -> None:
         names, self.respawn = read_config(config)
-        self.config, self._namespace, self._log = config, namespace, log
+        self.config, self._log = config, log
+        self._namespace = f"/{namespace.strip('/')}" if namespace else ""
+        self._scratch = tempfile.TemporaryDirectory(prefix="auras_") if namespace else None
+        self._parameters = _under(self._namespace, config, Path(self._scratch.name)) if self._scratch else config
         self._overrides = parameters or {}
         self._slots = [_Slot(name) for name in names]
 
@@ -129,6 +142,8 @@ class Supervisor:
                 slot.process.kill()
                 slot.process.wait()
             slot.process = None
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     def _died(self, slot: _Slot, status: int) -> str:
         how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
@@ -145,7 +160,7 @@ class Supervisor:
 
     def _spawn(self, slot: _Slot) -> None:
         child = [sys.executable, "-m", "auras_ros.nodes.child", str(os.getpid()), EXECUTABLES[slot.name]]
-        command = [*child, "--ros-args", "--params-file", str(self.config)]
+        command = [*child, "--ros-args", "--params-file", str(self._parameters)]
         if self._namespace:
             command += ["-r", f"__ns:={self._namespace}"]
         for node, values in self._overrides.items():

@@ -46,7 +46,7 @@ def test_rates_count_the_armed_time_of_all_episodes() -> None:
     measures = Measures()
     for start_ms, count, chunks in ((0, 101, 9), (61_000, 51, 3)):
         for i in range(count):
-            measures.action((start_ms + 10 * i) * MS, 0, "chunk", 100 * MS)
+            measures.action((start_ms + 10 * i) * MS, 0, "chunk", 100 * MS, start_ms + i)
         for i in range(chunks):
             measures.chunk(chunk(i, start_ms + 100 * i))
         measures.pause()
@@ -60,9 +60,9 @@ def test_rates_count_the_armed_time_of_all_episodes() -> None:
 def test_staleness_is_of_actions_that_answer_an_observation() -> None:
     measures = Measures()
     for i, age_ms in enumerate(range(1, 102)):  # 1..101 ms: median 51, 99th percentile 100
-        measures.action(i * MS, 0, "blend" if i % 2 else "chunk", age_ms * MS)
-    measures.action(200 * MS, None, "hold", None)
-    measures.action(201 * MS, 3, "hold", 999 * MS)
+        measures.action(i * MS, 0, "blend" if i % 2 else "chunk", age_ms * MS, i)
+    measures.action(200 * MS, None, "hold", None, 102)
+    measures.action(201 * MS, 3, "hold", 999 * MS, 103)
     spread = measures.staleness()
     assert spread is not None
     assert (spread.p50, spread.p99, spread.max, spread.n) == pytest.approx((51.0, 100.0, 101.0, 101))
@@ -70,11 +70,25 @@ def test_staleness_is_of_actions_that_answer_an_observation() -> None:
     assert measures.figures()["held_share"] == pytest.approx(2 / 103)
 
 
+def test_what_was_sent_late_is_told_from_what_was_lost_on_the_way() -> None:
+    """Ticks 1 2 . 4 5, then another episode: one lost; the longest gap sent is 12 ms, not the lost one's 20."""
+    measures = Measures()
+    for tick, at_ms in ((1, 0), (2, 12), (4, 32), (5, 41)):
+        measures.action(at_ms * MS, 0, "chunk", 0, tick)
+    measures.pause()
+    measures.action(9000 * MS, 0, "chunk", 0, 900)
+    measures.action(9010 * MS, 0, "chunk", 0, 901)
+    measures.action(9020 * MS, 0, "chunk", 0, 1)  # an actuator that started anew
+    found = measures.figures()
+    assert (found["actions_lost"], found["sent_gap_ms_max"]) == (1, 12.0)
+    assert "1 actions lost; longest gap between two sent 12.0 ms" in table(played(True), measures, 50.0)
+
+
 def test_deadlines_missed_before_arming_settled_do_not_count() -> None:
     """A miss reported right after arming is of the time when nothing had to be published."""
     measures = Measures()
     measures.deadlines_missed(7, 0)
-    measures.action(0, 0, "chunk", 0)
+    measures.action(0, 0, "chunk", 0, 1)
     measures.deadlines_missed(5, 100 * MS)
     assert measures.figures()["deadline_misses"] == 0
     measures.deadlines_missed(2, 101 * MS)

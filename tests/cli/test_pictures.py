@@ -240,7 +240,7 @@ def test_the_timeline_shows_the_run(tmp_path: Path) -> None:
         times = (0, 5, 20, 80, 81)
         measures.chunk(ChunkTimes(i, *((100 * i + more) * MS for more in times)))
     for i in range(600):
-        measures.action(10 * i * MS, i // 10, "chunk", 90 * MS)
+        measures.action(10 * i * MS, i // 10, "chunk", 90 * MS, i)
     measures.pause()
     path = tmp_path / "timeline.png"
     assert draw_timeline(measures, path, "Push-T")

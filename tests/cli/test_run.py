@@ -157,9 +157,27 @@ def test_namespace_and_overrides_reach_the_child(
     config: Config, supervise: Callable[..., Supervisor], tmp_path: Path
 ) -> None:
     path = config("words")
-    supervise(path, namespace="/left", parameters={"agent": {"plan": "ddpm100", "seed": 3}})
-    ros = f"--ros-args --params-file {path} -r __ns:=/left -p agent:plan:=ddpm100 -p agent:seed:=3"
-    until_log(tmp_path, ros)
+    supervise(path, parameters={"agent": {"plan": "ddpm100", "seed": 3}})
+    until_log(tmp_path, f"--ros-args --params-file {path} -p agent:plan:=ddpm100 -p agent:seed:=3")
+    supervise(path, namespace="/left")
+    until_log(tmp_path, " -r __ns:=/left")
+
+
+def test_a_sections_parameters_follow_its_node_into_the_namespace(
+    tmp_path: Path, supervise: Callable[..., Supervisor]
+) -> None:
+    """Guards against a fleet that runs on defaults: in ROS 2 a section `agent` is not for /left/agent."""
+    path = tmp_path / "config.yaml"
+    sections = {"supervisor": {"processes": ["words"]}, "agent": {"seed": 3}, "/**": {"use_sim_time": True}}
+    path.write_text(yaml.safe_dump({name: {"ros__parameters": values} for name, values in sections.items()}))
+    supervisor = supervise(path, namespace="left")
+    until_log(tmp_path, "__ns:=/left")
+    given = Path((tmp_path / "log").read_text().split()[2])
+    moved = yaml.safe_load(given.read_text())
+    assert moved["/left/agent"] == {"ros__parameters": {"seed": 3}}
+    assert moved["/**"] == {"ros__parameters": {"use_sim_time": True}}
+    supervisor.stop()
+    assert not given.exists()
 
 
 @pytest.mark.parametrize(

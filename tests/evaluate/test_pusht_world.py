@@ -165,3 +165,14 @@ def test_colours_are_rgb() -> None:
     x, y = (world.agent / SIZE_PX * IMAGE_PX).astype(int)
     red, _, blue = world.image()[y, x].astype(int)
     assert blue > red + 50
+
+
+@pytest.mark.xfail(reason="the reflection turns the drift round at every step while the tee is beyond a border")
+def test_a_tee_beyond_a_border_drifts_back_in() -> None:
+    """Episodes may start there, and the pusher may push the tee there."""
+    world = undisturbed(3.0)
+    world._velocity = np.array([3.0, 0.0])
+    world._env.block.position = (DRIFT_HIGH_PX + 20, 256.0)
+    for _ in range(10):
+        world._drift()
+    assert world.tee[0] < DRIFT_HIGH_PX

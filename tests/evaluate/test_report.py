@@ -42,6 +42,23 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> N
         Report("third").write(tmp_path / "nowhere" / "out.json")
 
 
+def test_a_report_cut_off_while_being_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, real = tmp_path / "out.json", Path.write_text
+    Report("first").write(path)
+    before = path.read_text()
+
+    def full(self: Path, data: str, **options: str) -> int:
+        real(self, data[:20])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        Report("second").write(path)
+    assert path.read_text() == before
+
+
 def test_two_reports_share_no_rows() -> None:
     Report("a").rows.append({"x": 1})
     assert Report("b").rows == []

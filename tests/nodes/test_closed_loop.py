@@ -63,7 +63,7 @@ def test_the_agent_dies_and_comes_back(children: Children, checkpoint: str, tmp_
         watch.armed()
         killed = running(run.pid)
         assert killed.keys() == {"pusht_bridge", "actuator", "agent"}
-        session = watch.states[-1]["session"]
+        session = watch.state_where(lambda state: state["session"], "whom it follows")["session"]
         killed_ns = time.monotonic_ns()
         os.kill(killed["agent"], signal.SIGKILL)
         hold = watch.first("holding", killed_ns)
@@ -75,7 +75,7 @@ def test_the_agent_dies_and_comes_back(children: Children, checkpoint: str, tmp_
         assert "[supervisor] agent was killed by SIGKILL, starting again in 0.5 s" in run.output
         assert watch.call("actuator/arm") == (True, "armed")
         watch.armed("the next agent drives once armed")
-        assert watch.states[-1]["session"] != session
+        assert watch.state_where(lambda state: state["session"], "whom it follows")["session"] != session
         pids = running(run.pid).values()
         run.send(signal.SIGTERM)
         assert run.wait() == 0, run.output

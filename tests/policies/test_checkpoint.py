@@ -1,73 +1,25 @@
-"""A checkpoint is written, read back and refused: every fault of the folder is found, and the text names the thing.
+"""A checkpoint is read back as it was written, and every fault of its manifest is refused, the thing named.
 
-Guards: weights that are not the manifest's; a pickle that runs code; a manifest that says something else than the
-training did; an error of another type than CheckpointError, which would end the agent instead of the configure.
+Guards: a manifest that says something else than the training did; an error of another type than CheckpointError,
+which would end the agent instead of the configure.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import pickle
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from auras_ros.policies.checkpoint import GOLDEN, MANIFEST, WEIGHTS, load
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.tensors import CheckpointError, fill
 from tests.policies import tiny
-
-Tensors = dict[str, torch.Tensor]
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sound checkpoint."""
-    folder = tmp_path_factory.mktemp("checkpoint") / "tiny"
-    tiny.write(folder)
-    return folder
-
-
-@pytest.fixture
-def folder(written: Path, tmp_path: Path) -> Path:
-    """A copy that a test may spoil."""
-    return Path(shutil.copytree(written, tmp_path / "copy"))
-
-
-def edit_manifest(folder: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
-    path = folder / MANIFEST
-    manifest = json.loads(path.read_text())
-    edit(manifest)
-    path.write_text(json.dumps(manifest))
-
-
-def sign(folder: Path) -> None:
-    """Make the manifest's digest that of the weights, so that it is not the digest that a fault is found by."""
-    digest = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
-    edit_manifest(folder, lambda manifest: manifest["weights"].update(sha256=digest))
-
-
-def edit_weights(folder: Path, edit: Callable[[Tensors], Any]) -> None:
-    tensors = load_file(folder / WEIGHTS)
-    edit(tensors)
-    save_file(tensors, folder / WEIGHTS)
-    sign(folder)
-
-
-def edit_golden(folder: Path, edit: Callable[[Tensors], Any]) -> None:
-    tensors = load_file(folder / GOLDEN)
-    edit(tensors)
-    save_file(tensors, folder / GOLDEN)
-
-
-# -- what is right ----------------------------------------------------------------------------------------
+from tests.policies.spoil import edit_manifest, edit_weights
 
 
 def test_round_trip(written: Path) -> None:
@@ -102,9 +54,6 @@ def test_weights_in_another_float_type_load_and_run_in_single(folder: Path, dtyp
 def test_an_unknown_plan_is_refused_and_the_known_ones_are_named(written: Path) -> None:
     with pytest.raises(CheckpointError, match=r"'tiny' has no plan 'slow'; there is quick, fine"):
         load(written).policy("slow")
-
-
-# -- the manifest -----------------------------------------------------------------------------------------
 
 
 def camera(**changes: Any) -> Callable[[dict[str, Any]], None]:
@@ -210,164 +159,4 @@ def test_a_fault_of_the_manifest_is_refused_by_name(folder: Path, fault: str) ->
 def test_a_manifest_that_is_no_json_object_is_refused(folder: Path, content: bytes, said: str) -> None:
     (folder / MANIFEST).write_bytes(content)
     with pytest.raises(CheckpointError, match=f"policy.json: {said}"):
-        load(folder)
-
-
-# -- the weights ------------------------------------------------------------------------------------------
-
-FIRST = "encoder.auxiliary.bias"
-
-
-def spoil(value: float) -> Callable[[Tensors], None]:
-    def edit(tensors: Tensors) -> None:
-        tensors["network.out.weight"][1, 2, 0] = value
-
-    return edit
-
-
-WEIGHT_FAULTS: dict[str, tuple[Callable[[Tensors], Any], str]] = {
-    "missing": (lambda t: t.pop("network.out.bias"), "tensor 'network.out.bias' is missing"),
-    "extra": (lambda t: t.update(bonus=torch.zeros(1)), "tensor 'bonus' belongs to no part"),
-    "shape": (lambda t: t.update({FIRST: torch.zeros(3)}), f"tensor '{FIRST}' has shape \\[3\\], expected \\[2\\]"),
-    "integers": (lambda t: t.update({FIRST: torch.zeros(2, dtype=torch.int64)}), f"tensor '{FIRST}' has type"),
-    "beyond float32": (
-        lambda t: t.update({FIRST: torch.full((2,), 1e300, dtype=torch.float64)}),
-        f"tensor '{FIRST}' has values beyond",
-    ),
-    "NaN": (spoil(float("nan")), "tensor 'network.out.weight' holds NaN or infinity"),
-    "infinity": (spoil(float("-inf")), "tensor 'network.out.weight' holds NaN or infinity"),
-    "NaN in half": (
-        lambda t: t.update({FIRST: torch.full((2,), float("nan"), dtype=torch.float16)}),
-        f"tensor '{FIRST}' holds NaN",
-    ),
-    "NaN in float8": (
-        lambda t: t.update({FIRST: torch.full((2,), float("nan")).to(torch.float8_e4m3fn)}),
-        f"tensor '{FIRST}' holds NaN",
-    ),
-    "changed a little": (spoil(0.5), "golden sample: plan 'quick', step"),
-    "so large that it overflows": (
-        lambda t: t.update({name: x * 1e30 for name, x in t.items() if name.startswith("network.bottom")}),
-        "golden sample: plan 'quick', step 0, channel 'agent_x': nan",
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", WEIGHT_FAULTS)
-def test_a_fault_of_the_weights_is_refused_by_name(folder: Path, fault: str) -> None:
-    edit, said = WEIGHT_FAULTS[fault]
-    edit_weights(folder, edit)
-    with pytest.raises(CheckpointError, match=said):
-        load(folder)
-
-
-@pytest.mark.parametrize("share", [0.0, 1e-4, 0.01, 0.5, 0.999])
-def test_truncated_weights_are_refused(folder: Path, share: float) -> None:
-    path = folder / WEIGHTS
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * share)])
-    sign(folder)
-    with pytest.raises(CheckpointError, match="not a readable safetensors file"):
-        load(folder)
-
-
-def test_weights_that_are_not_the_manifests_are_refused(folder: Path) -> None:
-    tensors = load_file(folder / WEIGHTS)
-    tensors["network.out.bias"] += 1
-    save_file(tensors, folder / WEIGHTS)
-    with pytest.raises(CheckpointError, match=r"model\.safetensors: is not the file that policy\.json was written for"):
-        load(folder)
-
-
-@pytest.mark.parametrize("name", [MANIFEST, WEIGHTS, GOLDEN])
-def test_a_missing_file_is_named(folder: Path, name: str) -> None:
-    (folder / name).unlink()
-    with pytest.raises(CheckpointError, match=f"{name}: file not found"):
-        load(folder)
-
-
-# -- pickles ----------------------------------------------------------------------------------------------
-
-
-class Bomb:
-    """Unpickling one makes a folder: the proof that code ran."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.mark),)
-
-
-def pickled(mark: Path, form: str) -> bytes:
-    if form == "torch":
-        path = mark.with_name("torch.pt")
-        torch.save({"weights": Bomb(mark)}, path)
-        return path.read_bytes()
-    return pickle.dumps(Bomb(mark), protocol=int(form))
-
-
-FORMS = ["0", "1", "2", "3", "4", "5", "torch"]
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_the_bomb_would_go_off(tmp_path: Path, form: str) -> None:
-    mark = tmp_path / "ran"
-    (tmp_path / "bomb").write_bytes(pickled(mark, form))
-    if form == "torch":
-        torch.load(tmp_path / "bomb", weights_only=False)
-    else:
-        pickle.loads((tmp_path / "bomb").read_bytes())
-    assert mark.exists()
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_pickle_under_the_weights_name_is_refused_and_runs_nothing(folder: Path, form: str) -> None:
-    mark = folder / "ran"
-    (folder / WEIGHTS).write_bytes(pickled(mark, form))
-    sign(folder)
-    with pytest.raises(CheckpointError, match=r"model\.safetensors: (is a pickle|not a readable safetensors)"):
-        load(folder)
-    assert not mark.exists()
-
-
-def test_a_pickle_in_place_of_the_golden_sample_is_refused_and_runs_nothing(folder: Path) -> None:
-    mark = folder / "ran"
-    (folder / GOLDEN).write_bytes(pickled(mark, "4"))
-    with pytest.raises(CheckpointError, match=r"golden\.safetensors: is a pickle"):
-        load(folder)
-    assert not mark.exists()
-
-
-@pytest.mark.parametrize("name", ["epoch=0100.ckpt", "model.pt", "model.pth", "weights.pkl"])
-def test_a_folder_with_a_pickle_alone_is_refused_and_the_pickle_named(tmp_path: Path, name: str) -> None:
-    mark = tmp_path / "ran"
-    (tmp_path / name).write_bytes(pickled(mark, "4"))
-    with pytest.raises(CheckpointError, match=f"policy.json: file not found; {name} is a pickle and is refused"):
-        load(tmp_path)
-    assert not mark.exists()
-
-
-# -- the golden sample ------------------------------------------------------------------------------------
-
-GOLDEN_FAULTS: dict[str, tuple[Callable[[Tensors], Any], str]] = {
-    "a plan missing": (lambda t: t.pop("actions/fine/agent_y"), "plan 'fine', channel 'agent_y'"),
-    "a camera missing": (lambda t: t.pop("image/top"), "does not fit the observation: 'top'"),
-    "a joint missing": (lambda t: t.pop("state/agent_y"), "does not fit the observation: 'agent_y'"),
-    "history too short": (lambda t: t.update({"image/top": t["image/top"][:1].clone()}), "does not fit"),
-    "images of floats": (lambda t: t.update({"image/top": t["image/top"].float()}), "does not fit.*dtype"),
-    "joints of two lengths": (lambda t: t.update({"state/agent_y": torch.zeros(1).double()}), "does not fit"),
-    "another thing": (lambda t: t.update(extra=torch.zeros(1)), "tensor 'extra' belongs to no part"),
-    "NaN": (lambda t: t["actions/quick/agent_x"].fill_(float("nan")), "'actions/quick/agent_x' holds NaN"),
-    "another action": (
-        lambda t: t["actions/fine/agent_y"][5:6].add_(1),
-        "plan 'fine', step 5, channel 'agent_y'",
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", GOLDEN_FAULTS)
-def test_a_fault_of_the_golden_sample_is_refused_by_name(folder: Path, fault: str) -> None:
-    edit, said = GOLDEN_FAULTS[fault]
-    edit_golden(folder, edit)
-    with pytest.raises(CheckpointError, match=said):
         load(folder)
