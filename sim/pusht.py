@@ -82,8 +82,10 @@ class PushTWorld:
     def _drift(self) -> None:
         block = self._env.block
         for axis in range(2):
-            if not DRIFT_LOW_PX < block.position[axis] + self._velocity[axis] < DRIFT_HIGH_PX:
-                self._velocity[axis] *= -1
+            if block.position[axis] + self._velocity[axis] <= DRIFT_LOW_PX:
+                self._velocity[axis] = abs(self._velocity[axis])
+            elif block.position[axis] + self._velocity[axis] >= DRIFT_HIGH_PX:
+                self._velocity[axis] = -abs(self._velocity[axis])
         block.position = (block.position[0] + self._velocity[0], block.position[1] + self._velocity[1])
         self._env.space.reindex_shapes_for_body(block)
 

@@ -14,15 +14,15 @@ from typing import Any
 
 from auras_ros import resources
 from auras_ros.cli.demo_options import Options, overrides, parameters, parse
-from auras_ros.cli.film import RATE_HZ, Film
-from auras_ros.cli.pictures import HEIGHT_PX, WIDTH_PX
 from auras_ros.cli.progress import Progress
-from auras_ros.cli.referee import Phase, Referee
-from auras_ros.cli.summary import figures, table
-from auras_ros.cli.video import VideoFile
 from auras_ros.clock import MonotonicClock
 from auras_ros.evaluate.report import Report
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
+from auras_ros.referee.film import RATE_HZ, Film
+from auras_ros.referee.pictures import HEIGHT_PX, WIDTH_PX
+from auras_ros.referee.referee import Phase, Referee
+from auras_ros.referee.summary import figures, table
+from auras_ros.referee.video import VideoFile
 
 STARTUP_S = 30.0  # without anything new arriving
 AGENT_STARTUP_S = 90.0  # when only the agent is awaited: it reads, checks and warms up the policy
@@ -63,7 +63,7 @@ class _Demo:
             self._film = Film(self._video, float(pusht["success_coverage"]), options.plan)
 
     def run(self) -> int:
-        from auras_ros.cli.referee_node import RefereeNode
+        from auras_ros.referee.node import RefereeNode
         from auras_ros.ros import SignalHandlerOptions, init, try_shutdown
 
         init(args=[], signal_handler_options=SignalHandlerOptions.NO)
@@ -129,7 +129,7 @@ class _Demo:
 
     def _await_all(self, node: Any, turn: Callable[[], bool]) -> bool:
         """Until every topic and service is there; False if asked to stop. Raises DemoError naming what is missing."""
-        from auras_ros.cli.referee_node import ACTION, FROM_AGENT
+        from auras_ros.referee.node import ACTION, FROM_AGENT
 
         clock = MonotonicClock()
         missing, since_ns = node.missing(), clock.now_ns()
@@ -192,7 +192,7 @@ def progress_line(referee: Referee, now_ns: int) -> str:
 
 def _timeline(measures: Any, path: Path, title: str) -> bool:
     try:
-        from auras_ros.cli.timeline import draw_timeline
+        from auras_ros.referee.timeline import draw_timeline
     except ModuleNotFoundError as error:
         print(f"no timeline: {error}; pip install 'auras_ros[plot]'", file=sys.stderr)
         return False

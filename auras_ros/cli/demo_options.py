@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from auras_ros import resources
-from auras_ros.cli.episode import Rules
+from auras_ros.referee.episode import Rules
 
 DEFAULT_SECONDS = 60.0
 DESCRIPTION = "The whole closed loop on Push-T through real topics, judged by a referee, filmed and measured."

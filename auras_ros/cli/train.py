@@ -10,7 +10,7 @@ from auras_ros.cli.progress import Progress
 EXAMPLE = """
 example
   auras train pusht --out my_policy                     about an hour on one core (figures: docs/pusht-policy.md)
-  auras train pusht --smoke --out /tmp/try              a few seconds: tests the machinery, learns nothing
+  auras train pusht --smoke --out /tmp/try              a minute: tests the machinery, learns nothing
   auras run config/pusht.yaml                           then set `checkpoint: ./my_policy` for agent and actuator
 """
 
@@ -23,17 +23,20 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint")
     parser.add_argument("--work", type=Path, help="folder for demonstrations and stages (default: OUT.work)")
     parser.add_argument("--seed", type=int, default=0, help="seed of demonstrations, weights and batches")
-    parser.add_argument("--episodes", type=int, default=200, help="evaluation episodes in seq (seeds 0, 1, ...)")
+    parser.add_argument(
+        "--episodes", type=int, help="evaluation episodes in seq, seeds 0, 1, ... (200; with --smoke 2)"
+    )
     parser.add_argument("--smoke", action="store_true", help="tiny amounts of everything")
     options = parser.parse_args(argv)
-    if options.seed < 0 or options.episodes < 1:
+    episodes = options.episodes if options.episodes is not None else (2 if options.smoke else 200)
+    if options.seed < 0 or episodes < 1:
         parser.error("--seed must not be negative and --episodes must be at least 1")
     from auras_ros.train.pusht import Schedule, make_policy
 
     progress = Progress()
     work = options.work or options.out.with_name(options.out.name + ".work")
     schedule = Schedule.smoke() if options.smoke else Schedule()
-    record = make_policy(options.out, work, options.seed, schedule, options.episodes, progress.say)
+    record = make_policy(options.out, work, options.seed, schedule, episodes, progress.say)
     progress.done()
     for name, result in record["success"].items():
         low, high = result["low"], result["high"]

@@ -42,6 +42,8 @@ def run_episode(
     """
     checkpoint = sequential.checkpoint
     contract, dt_ns = checkpoint.contract, checkpoint.contract.dt_ns
+    if max_steps > REQUESTS_PER_EPISODE:
+        raise ValueError(f"max_steps must be at most {REQUESTS_PER_EPISODE}, got {max_steps}")
     if not 1 <= execute_steps <= checkpoint.horizon:
         raise ValueError(f"execute_steps must be in [1, {checkpoint.horizon}], got {execute_steps}")
     _require(contract.names == NAMES, f"the world's channels are {NAMES}, the policy's {contract.names}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import sys
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -27,7 +28,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "hardware": hardware(),
             "versions": versions(),
@@ -36,9 +37,10 @@ class Report:
         }
 
     def write(self, path: Path) -> None:
-        """Write the JSON; it appears whole or not at all."""
+        """Write the JSON; it appears whole or not at all. Raises ValueError for NaN or infinity, which JSON lacks."""
+        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         temporary = path.with_name(path.name + ".partial")
-        temporary.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(text + "\n", encoding="utf-8")
         temporary.replace(path)
 
 

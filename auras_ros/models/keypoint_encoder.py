@@ -39,6 +39,7 @@ class KeypointEncoder(nn.Module):
         self.register_buffer("feature_mean", torch.zeros(features))
         self.register_buffer("feature_std", torch.ones(features))
         self.features = features
+        self.sizes = {"features": features, "widths": list(widths), "maps": maps, "targets": targets}
 
     def raw(self, images: Tensor) -> Tensor:
         """Features before whitening, [B, features]."""

@@ -63,6 +63,7 @@ class ConditionalUnet1d(nn.Module):
         self.grow2, self.up2 = nn.ConvTranspose1d(high, middle, 4, 2, 1), FilmBlock(2 * middle, middle, film)
         self.grow1, self.up1 = nn.ConvTranspose1d(middle, low, 4, 2, 1), FilmBlock(2 * low, low, film)
         self.out = nn.Conv1d(low, actions, 1)
+        self.sizes = {"widths": list(widths)}
 
     def forward(self, x: Tensor, timestep: Tensor, condition: Tensor) -> Tensor:
         film = torch.cat([self.timestep(timestep), self.observation(condition)], -1)

@@ -21,7 +21,7 @@ from auras_ros.nodes.messages import MessageError, chunk_message, host_id, json_
 from auras_ros.nodes.parameters import ParameterError, parameter, read_parameters
 from auras_ros.nodes.process import node_main
 from auras_ros.observation import Assembler, Fault, Observation, ObservationError, decode_compressed, decode_raw
-from auras_ros.pipeline.load import PolicyError, load_sequential
+from auras_ros.pipeline.load import CheckpointError, load_sequential
 from auras_ros.pipeline.seq import Frame, Identity
 from auras_ros.ros import DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from auras_ros.ros.image import stamp_ns, to_time_msg
@@ -304,7 +304,7 @@ class Agent(Node):
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the executable `agent`."""
-    return node_main(argv, Agent, Agent.start, Agent.halt, Agent.working, (PolicyError, ParameterError, OSError))
+    return node_main(argv, Agent, Agent.start, Agent.halt, Agent.working, (CheckpointError, ParameterError, OSError))
 
 
 if __name__ == "__main__":

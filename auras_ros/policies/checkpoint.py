@@ -54,9 +54,9 @@ class Checkpoint:
     spec: ObservationSpec
     contract: Contract
     horizon: int
-    plans: dict[str, dict[str, Any]]
+    plans: Mapping[str, Mapping[str, Any]]
     digest: str
-    _networks: nn.ModuleDict
+    networks: nn.ModuleDict
     _lower: torch.Tensor
     _upper: torch.Tensor
 
@@ -71,9 +71,8 @@ class Checkpoint:
             raise CheckpointError(f"checkpoint '{self.name}', plan '{plan}': {error} is missing") from error
         except (TypeError, ValueError) as error:
             raise CheckpointError(f"checkpoint '{self.name}', plan '{plan}': {error}") from error
-        networks = self._networks
         policy = DiffusionPolicy(
-            networks["encoder"], networks["network"], sampler, self.horizon, self._lower, self._upper
+            self.networks["encoder"], self.networks["network"], sampler, self.horizon, self._lower, self._upper
         )
         return policy.eval()
 
@@ -91,7 +90,7 @@ def load(folder: Path) -> Checkpoint:
     if manifest["weights"] != {"file": WEIGHTS, "sha256": digest}:
         raise CheckpointError(f"{weights}: is not the file that {MANIFEST} was written for (sha256 {digest})")
     checkpoint = build(manifest, digest, folder / MANIFEST)
-    fill(checkpoint._networks, tensors, weights)
+    fill(checkpoint.networks, tensors, weights)
     sample = GoldenSample.load(folder / GOLDEN)
     for plan in checkpoint.plans:
         golden.check(

@@ -42,10 +42,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Load tensors into a module; half precision becomes the module's own. Raises CheckpointError by tensor name."""
     wanted = module.state_dict()
-    for name in sorted(wanted.keys() - tensors.keys()):
-        raise CheckpointError(f"{path}: tensor '{name}' is missing")
-    for name in sorted(tensors.keys() - wanted.keys()):
-        raise CheckpointError(f"{path}: tensor '{name}' belongs to no part of this policy")
+    if missing := sorted(wanted.keys() - tensors.keys()):
+        raise CheckpointError(f"{path}: tensor '{missing[0]}' is missing")
+    if unknown := sorted(tensors.keys() - wanted.keys()):
+        raise CheckpointError(f"{path}: tensor '{unknown[0]}' belongs to no part of this policy")
     for name, tensor in wanted.items():
         if tensors[name].shape != tensor.shape:
             got, expected = list(tensors[name].shape), list(tensor.shape)
@@ -64,9 +64,4 @@ def _as(wanted: Tensor, tensor: Tensor, name: str, path: Path) -> Tensor:
 
 def sha256(path: Path) -> str:
     """Digest of a file, hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(path)
-
-
-def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()

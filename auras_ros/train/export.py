@@ -13,8 +13,7 @@ from auras_ros.action import Channel, ChannelKind, Contract, HoldPolicy
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
-from auras_ros.policies import checkpoint as format
-from auras_ros.policies import golden
+from auras_ros.policies import checkpoint, golden
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.tensors import fill, read_tensors, sha256
 from auras_ros.sim.pusht import CONTROL_DT_MS, IMAGE_PX, SIZE_PX, PushTWorld
@@ -47,25 +46,25 @@ def write_checkpoint(folder: Path, name: str, encoder: KeypointEncoder, network:
     folder.mkdir(parents=True, exist_ok=True)
     parts = {"encoder": encoder, "network": network}
     tensors = {f"{part}.{key}": t.contiguous() for part, m in parts.items() for key, t in m.state_dict().items()}
-    weights = folder / format.WEIGHTS
+    weights = folder / checkpoint.WEIGHTS
     save_file(tensors, weights)
     weights.chmod(0o644)  # the library writes for the owner alone
     manifest = {
-        "format": format.FORMAT,
+        "format": checkpoint.FORMAT,
         "name": name,
         "type": "diffusion",
-        "encoder": {"features": 64, "widths": [16, 32, 48], "maps": 32, "targets": 18},
-        "network": {"widths": [64, 128, 192]},
+        "encoder": encoder.sizes,
+        "network": network.sizes,
         "horizon": HORIZON,
         "observation": observation_spec().to_dict(),
         "action": contract().to_dict(),
         "statistics": {"kind": "min_max", "lower": [0.0, 0.0], "upper": [SIZE_PX, SIZE_PX]},
         "plans": PLANS,
-        "weights": {"file": format.WEIGHTS, "sha256": sha256(weights)},
+        "weights": {"file": checkpoint.WEIGHTS, "sha256": sha256(weights)},
     }
-    (folder / format.MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    (folder / checkpoint.MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     _write_golden(folder, manifest)
-    format.load(folder)
+    checkpoint.load(folder)
 
 
 def _write_golden(folder: Path, manifest: dict[str, Any]) -> None:
@@ -76,12 +75,12 @@ def _write_golden(folder: Path, manifest: dict[str, Any]) -> None:
         frames.append(world.image())
         states.append(world.agent)
         world.step(np.array([SIZE_PX / 2, SIZE_PX / 2]))
-    loaded = format.build(manifest, manifest["weights"]["sha256"], folder / format.MANIFEST)
-    fill(loaded._networks, read_tensors(folder / format.WEIGHTS), folder / format.WEIGHTS)
+    loaded = checkpoint.build(manifest, manifest["weights"]["sha256"], folder / checkpoint.MANIFEST)
+    fill(loaded.networks, read_tensors(folder / checkpoint.WEIGHTS), folder / checkpoint.WEIGHTS)
     sample = GoldenSample({"top": np.stack(frames)}, dict(zip(AXES, np.stack(states).T, strict=True)), {})
     for plan in PLANS:
         sample = sample.with_actions(plan, AXES, golden.replay(loaded.policy(plan), loaded.spec, sample))
-    sample.save(folder / format.GOLDEN)
+    sample.save(folder / checkpoint.GOLDEN)
 
 
 def write_record(folder: Path, record: dict[str, Any], curve: Curve) -> None:

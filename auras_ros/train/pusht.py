@@ -6,9 +6,13 @@ Each stage leaves a file in the work folder; a run that was interrupted goes on 
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +83,7 @@ class _Run:
 
     def takeovers(self, encoder: KeypointEncoder, network: ConditionalUnet1d) -> Demonstrations:
         recipe = Recipe(self.schedule.takeover, 300_000 + 1_000_000 * self.seed)
-        driver = lambda: _driver(encoder, network, recipe.seed)  # noqa: E731
-        table = build_push_table()
+        driver, table = partial(_driver, encoder, network, recipe.seed), build_push_table()
         return self._collect("takeover", lambda report: takeover_episodes(recipe, table, driver, report))
 
     def _collect(self, name: str, collect: Callable[[Progress], Demonstrations]) -> Demonstrations:
@@ -90,11 +93,11 @@ class _Run:
         return Demonstrations.load(path)
 
     def encoder(self, data: Demonstrations, name: str, steps: int, peak: float, start: Path | None) -> KeypointEncoder:
+        torch.manual_seed(self.seed)
         encoder, path = KeypointEncoder(), self.work / f"{name}.safetensors"
         if start:
             encoder.load_state_dict(load_file(start))
         if not path.exists():
-            torch.manual_seed(self.seed)
             self.curve.stage(name)
             train_encoder(encoder, data, steps, peak, self.curve, self.progress)
             self._finish(encoder, path)
@@ -102,11 +105,11 @@ class _Run:
         return encoder.eval()
 
     def denoiser(self, windows: Windows, name: str, steps: int, start: Path | None) -> ConditionalUnet1d:
+        torch.manual_seed(self.seed + 1)
         network, path = ConditionalUnet1d(2, CONDITION), self.work / f"{name}.safetensors"
         if start:
             network.load_state_dict(load_file(start))
         if not path.exists():
-            torch.manual_seed(self.seed + 1)
             self.curve.stage(name)
             self._finish(train_denoiser(network, windows, steps, 1e-3, self.curve, self.progress), path)
         network.load_state_dict(load_file(path))
@@ -163,12 +166,17 @@ def make_policy(
 ) -> dict[str, Any]:
     """Train, write the checkpoint to `out`, evaluate it in seq; returns the record that is written beside it.
 
+    A checkpoint that is already there is replaced once the new one is whole; its evaluation follows.
     Every plan is evaluated on the seeds 0 to `episodes` - 1, which no demonstration used (theirs start at 100,000).
     """
     encoder, network, curve = train(work, seed, schedule, progress)
-    write_checkpoint(out, "pusht", encoder, network)
+    fresh = out.with_name(out.name + ".partial")
+    write_checkpoint(fresh, "pusht", encoder, network)
+    if out.exists():
+        shutil.rmtree(out)
+    fresh.rename(out)
     record: dict[str, Any] = {
-        "command": f"auras train pusht --seed {seed} --episodes {episodes} --out {out.name}",
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "seed": seed,
         "schedule": asdict(schedule),
         "versions": versions(),

@@ -20,8 +20,8 @@ from auras_ros import resources
 from auras_ros.cli import demo
 from auras_ros.cli.demo import DemoError, progress_line
 from auras_ros.cli.demo_options import overrides, parameters, parse
-from auras_ros.cli.episode import Rules, Status
-from auras_ros.cli.referee import Call, Referee
+from auras_ros.referee.episode import Rules, Status
+from auras_ros.referee.referee import Call, Referee
 from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE
 
 ROOT = Path(__file__).resolve().parents[2]

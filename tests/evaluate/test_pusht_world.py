@@ -167,7 +167,6 @@ def test_colours_are_rgb() -> None:
     assert blue > red + 50
 
 
-@pytest.mark.xfail(reason="the reflection turns the drift round at every step while the tee is beyond a border")
 def test_a_tee_beyond_a_border_drifts_back_in() -> None:
     """Episodes may start there, and the pusher may push the tee there."""
     world = undisturbed(3.0)

@@ -1,4 +1,4 @@
-"""`auras run` with the real bridge, actuator and agent: the agent is killed, is started again, and waits to be armed."""
+"""`auras run` with the real bridge, actuator and agent: the agent is killed, started again, and waits to be armed."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import torch
 
 from auras_ros.clock import VirtualClock
 from auras_ros.observation import Observation
-from auras_ros.pipeline.load import PolicyError, load_sequential
+from auras_ros.pipeline.load import CheckpointError, load_sequential
 from auras_ros.pipeline.seq import Identity, Sequential
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
@@ -194,5 +194,5 @@ def test_load_gives_a_warm_executor_of_the_folder(tmp_path: Path) -> None:
 def test_load_refuses_by_name(tmp_path: Path, plan: str, spoil: object, said: str) -> None:
     tiny.write(tmp_path)
     spoil(tmp_path)  # type: ignore[operator]
-    with pytest.raises(PolicyError, match=said):
+    with pytest.raises(CheckpointError, match=said):
         load_sequential(tmp_path, plan, 0, VirtualClock(), Identity())

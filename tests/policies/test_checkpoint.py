@@ -45,7 +45,7 @@ def test_round_trip(written: Path) -> None:
 def test_weights_in_another_float_type_load_and_run_in_single(folder: Path, dtype: torch.dtype) -> None:
     edit_weights(folder, lambda tensors: tensors.update({name: t.to(dtype) for name, t in tensors.items()}))
     checkpoint = tiny.checkpoint()
-    fill(checkpoint._networks, load_file(folder / WEIGHTS), folder / WEIGHTS)
+    fill(checkpoint.networks, load_file(folder / WEIGHTS), folder / WEIGHTS)
     tiny.write_golden(folder, checkpoint, GoldenSample.load(folder / GOLDEN))  # half precision moves the actions
     policy = load(folder).policy("quick")
     assert {parameter.dtype for parameter in policy.parameters()} == {torch.float32}

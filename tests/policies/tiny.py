@@ -121,7 +121,7 @@ def write(folder: Path, **changes: Any) -> dict[str, Any]:
     images = random.integers(0, 256, (2, SIDE, SIDE, 3), dtype=np.uint8)
     encoder.maps.weight *= 10
     encoder.fit_whitening(encoder.raw(torch.randn(32, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))))
-    save_file(made._networks.state_dict(), folder / WEIGHTS)
+    save_file(made.networks.state_dict(), folder / WEIGHTS)
     written = manifest(**changes)
     written["weights"]["sha256"] = sha256(folder / WEIGHTS)
     (folder / MANIFEST_FILE).write_text(json.dumps(written), encoding="utf-8")

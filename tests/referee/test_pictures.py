@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from auras_ros.cli.episode import Status
-from auras_ros.cli.film import LAST_FRAME_COPIES, Film
-from auras_ros.cli.measures import ActionMark, ChunkTimes, Measures
-from auras_ros.cli.pictures import CROSS, GOOD, HEIGHT_PX, PLAN, TABLE_PX, WIDTH_PX, Scene, draw
-from auras_ros.cli.timeline import draw_timeline, first_use_ns, window
-from auras_ros.cli.video import VideoError, VideoFile
+from auras_ros.referee.episode import Status
+from auras_ros.referee.film import LAST_FRAME_COPIES, Film
+from auras_ros.referee.measures import ActionMark, ChunkTimes, Measures
+from auras_ros.referee.pictures import CROSS, GOOD, HEIGHT_PX, PLAN, TABLE_PX, WIDTH_PX, Scene, draw
+from auras_ros.referee.timeline import draw_timeline, first_use_ns, window
+from auras_ros.referee.video import VideoError, VideoFile
 
 MS = 1_000_000
 Image = NDArray[np.uint8]

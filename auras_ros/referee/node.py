@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.cli.episode import Rules, Status
-from auras_ros.cli.film import Film
-from auras_ros.cli.measures import ChunkTimes, Measures
-from auras_ros.cli.referee import Call, Referee
 from auras_ros.clock import Clock
 from auras_ros.nodes.actuator import DEADLINE_TICKS, LATCHED
 from auras_ros.nodes.messages import MessageError, read_action, read_chunk, read_json
+from auras_ros.referee.episode import Rules, Status
+from auras_ros.referee.film import Film
+from auras_ros.referee.measures import ChunkTimes, Measures
+from auras_ros.referee.referee import Call, Referee
 from auras_ros.ros import Duration, Future, Node, QoSProfile, ReliabilityPolicy, SubscriptionEventCallbacks
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import DiagnosticArray, Float64MultiArray, Image, String

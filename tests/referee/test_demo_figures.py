@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from auras_ros.cli.episode import Rules, Status
-from auras_ros.cli.measures import ActionMark, ChunkTimes, Measures
-from auras_ros.cli.referee import Call, Referee
-from auras_ros.cli.summary import figures, table
+from auras_ros.referee.episode import Rules, Status
+from auras_ros.referee.measures import ActionMark, ChunkTimes, Measures
+from auras_ros.referee.referee import Call, Referee
+from auras_ros.referee.summary import figures, table
 
 MS = 1_000_000
 S = 1000 * MS

@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.cli.episode import Status
-from auras_ros.cli.pictures import Scene, draw
+from auras_ros.referee.episode import Status
+from auras_ros.referee.pictures import Scene, draw
 
 RATE_HZ = 10.0
 LAST_FRAME_COPIES = 10  # a finished table is shown for a second

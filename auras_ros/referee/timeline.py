@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from auras_ros.cli.measures import ActionMark, ChunkTimes, Measures, StepMark
+from auras_ros.referee.measures import ActionMark, ChunkTimes, Measures, StepMark
 
 NS_PER_MS = 1_000_000
 WINDOW_NS = 2_000 * NS_PER_MS

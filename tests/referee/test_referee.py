@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from auras_ros.cli.episode import Rules, Status
-from auras_ros.cli.referee import CALL_TIMEOUT_NS, RETRY_NS, Call, Phase, Referee
+from auras_ros.referee.episode import Rules, Status
+from auras_ros.referee.referee import CALL_TIMEOUT_NS, RETRY_NS, Call, Phase, Referee
 
 S = 1_000_000_000
 STEP_NS = S // 10

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from auras_ros.cli.episode import Episode, Rules, Status
+from auras_ros.referee.episode import Episode, Rules, Status
 
 NS_PER_S = 1_000_000_000
 CALL_TIMEOUT_NS = 3 * NS_PER_S
