@@ -8,6 +8,7 @@ Nothing here knows ROS or policies; rendering happens only when an image is aske
 from __future__ import annotations
 
 import os
+import weakref
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,12 @@ class _Env(PushTEnv):
         return np.ascontiguousarray(self._get_img(self._draw(), width=size_px, height=size_px))
 
 
+def _release(env: _Env) -> None:
+    """Let go of the physics before the interpreter ends: freed later than its own module, it crashes."""
+    for name in ("collision_handeler", "agent", "block", "_block_shapes", "space"):
+        env.__dict__.pop(name, None)
+
+
 class PushTWorld:
     """One Push-T table.
 
@@ -56,6 +63,7 @@ class PushTWorld:
         default = SUCCESS_COVERAGE if drift_px == 0.0 else DRIFT_SUCCESS_COVERAGE
         self.success_coverage = default if success_coverage is None else success_coverage
         self._env = _Env(obs_type="state")
+        weakref.finalize(self, _release, self._env)
         self._velocity = np.zeros(2)
         self.steps = 0
 

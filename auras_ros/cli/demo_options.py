@@ -48,7 +48,7 @@ def parse(argv: list[str]) -> Options:
     parser.add_argument("--plan", default="quick", help="the checkpoint's plan: quick (default) or ddpm100")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first table; each next one counts up")
     parser.add_argument("--drift", type=float, metavar="PX", help="move the tee by this each control step, e.g. 0.5")
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the results (default: demo)")
+    parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for the results (default: out/demo)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here too")
     parser.add_argument("--no-video", action="store_true", help="no viewer camera, no video")
     given = parser.parse_args(argv)

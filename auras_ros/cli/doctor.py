@@ -203,5 +203,5 @@ def run(argv: list[str]) -> int:
     else:
         print(table(findings, 110))
         verdict = "something stops the runtime" if problems else "the runtime can start"
-        print(f"\nauras_ros {__version__}: {problems} problems, {notes} notes; {verdict}")
+        print(f"\nauras_ros {__version__}: {problems} problem(s), {notes} note(s); {verdict}")
     return 1 if problems else 0

@@ -39,7 +39,8 @@ from auras_ros.train.export import PLANS, write_checkpoint, write_record
 from auras_ros.train.push_table import build_push_table
 
 CONDITION = 2 * (64 + 2)
-EXECUTED = 8  # actions executed of each chunk while the policy drives for the take-overs
+DRIVER_STEPS = 8  # actions executed of each chunk while the policy drives for the take-overs
+EXECUTE_STEPS = 6  # and in the evaluation; the configs ask for a new chunk as often
 Progress = Callable[[str], None]
 
 
@@ -104,14 +105,18 @@ class _Run:
         encoder.load_state_dict(load_file(path))
         return encoder.eval()
 
-    def denoiser(self, windows: Windows, name: str, steps: int, start: Path | None) -> ConditionalUnet1d:
+    def denoiser(
+        self, data: Demonstrations, encoder: KeypointEncoder, name: str, steps: int, start: Path | None
+    ) -> ConditionalUnet1d:
         torch.manual_seed(self.seed + 1)
         network, path = ConditionalUnet1d(2, CONDITION), self.work / f"{name}.safetensors"
         if start:
             network.load_state_dict(load_file(start))
         if not path.exists():
             self.curve.stage(name)
-            self._finish(train_denoiser(network, windows, steps, 1e-3, self.curve, self.progress), path)
+            self._finish(
+                train_denoiser(network, Windows.of(encoder, data), steps, 1e-3, self.curve, self.progress), path
+            )
         network.load_state_dict(load_file(path))
         return network.eval()
 
@@ -124,7 +129,7 @@ class _Run:
 
 
 def _driver(encoder: KeypointEncoder, network: ConditionalUnet1d, seed: int) -> Act:
-    """A quick policy for one episode: 8-step DDIM, `EXECUTED` actions of each chunk."""
+    """A quick policy for one episode: 8-step DDIM, `DRIVER_STEPS` actions of each chunk."""
     bounds = torch.zeros(2), torch.full((2,), 2 * HALF_PX)
     policy = DiffusionPolicy(encoder, network, make_sampler("ddim", 8), HORIZON, *bounds)
     random = torch.Generator().manual_seed(seed)
@@ -139,7 +144,7 @@ def _driver(encoder: KeypointEncoder, network: ConditionalUnet1d, seed: int) -> 
             frames = pixels(torch.from_numpy(np.stack([images[0], image])))[None, :, None]
             state = torch.from_numpy(np.stack([agents[0], agent]) / HALF_PX - 1).float()[None]
             noise = torch.randn(1, *policy.noise_shape, generator=random)
-            waiting.extend(generate(policy, noise, policy.perceive(frames, state))[0, :EXECUTED].numpy())
+            waiting.extend(generate(policy, noise, policy.perceive(frames, state))[0, :DRIVER_STEPS].numpy())
         return waiting.popleft()
 
     return act
@@ -153,11 +158,10 @@ def train(
     run = _Run(work, seed, schedule, progress)
     data = run.demonstrations()
     encoder = run.encoder(data, "encoder", schedule.encoder_steps, 1e-3, None)
-    network = run.denoiser(Windows.of(encoder, data), "denoiser", schedule.denoiser_steps, None)
+    network = run.denoiser(data, encoder, "denoiser", schedule.denoiser_steps, None)
     data = Demonstrations.join([data, run.takeovers(encoder, network)])
     encoder = run.encoder(data, "encoder-more", schedule.encoder_more_steps, 4e-4, work / "encoder.safetensors")
-    windows = Windows.of(encoder, data)
-    network = run.denoiser(windows, "denoiser-more", schedule.denoiser_more_steps, work / "denoiser.safetensors")
+    network = run.denoiser(data, encoder, "denoiser-more", schedule.denoiser_more_steps, work / "denoiser.safetensors")
     return encoder, network, run.curve
 
 
@@ -180,7 +184,7 @@ def make_policy(
         "seed": seed,
         "schedule": asdict(schedule),
         "versions": versions(),
-        "execute_steps": EXECUTED,
+        "execute_steps": EXECUTE_STEPS,
         "coverage": SUCCESS_COVERAGE,
         "success": {},
     }
@@ -196,7 +200,7 @@ def _evaluate(folder: Path, plan: str, episodes: int, progress: Progress) -> dic
     def report(done: list[Episode]) -> None:
         progress(f"{plan}: episode {len(done)}/{episodes}, {sum(e.success for e in done)} succeed")
 
-    results = run_episodes(sequential, range(episodes), EXECUTED, report=report)
+    results = run_episodes(sequential, range(episodes), EXECUTE_STEPS, report=report)
     successes = sum(episode.success for episode in results)
     low, high = wilson(successes, episodes)
     steps = float(np.median([e.steps for e in results if e.success])) if successes else None

@@ -10,7 +10,8 @@ import pytest
 
 from auras_ros.action import Contract
 from auras_ros.nodes.actuator import load_contract
-from tests.nodes.wire import Child, Children, FakeAgent, Robot, Watch, own_domain
+from tests.nodes.stand_ins import FakeAgent, Robot
+from tests.nodes.wire import Child, Children, Watch, own_domain
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 
 from auras_ros.ros import Duration, LivelinessPolicy, QoSProfile, SubscriptionEventCallbacks
-from tests.nodes.wire import MS, Child, Children, Robot, Watch
+from tests.nodes.stand_ins import Robot
+from tests.nodes.wire import MS, Child, Children, Watch
 
 SILENT_WITHIN_MS = 300
 

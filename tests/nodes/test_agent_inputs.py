@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import time
 import zlib
@@ -17,7 +18,8 @@ import pytest
 from auras_ros.nodes.messages import json_message
 from auras_ros.ros.image import compressed_message
 from auras_ros.ros.msg import CompressedImage, String
-from tests.nodes.wire import BEST_EFFORT, Child, Children, Loop, Robot, Watch, own_domain
+from tests.nodes.stand_ins import Loop, Robot
+from tests.nodes.wire import BEST_EFFORT, Child, Children, Watch, own_domain
 
 PROVENANCE = {
     "origin_stamp_ns", "origin_mono_ns", "host", "session", "frame", "request", "epoch", "context_age_ns", "prompt",
@@ -203,7 +205,7 @@ def test_reset_raises_the_epoch_and_every_chunk_says_where_it_comes_from(agent: 
 def test_garbage_from_the_actuators_topic_is_no_sign_of_life(agent: Running) -> None:
     topic, agent.robot.actuator_topic = agent.robot.actuator_topic, None
     texts = ["", "[]", "{}", '{"mono_ns": "soon"}', '{"mono_ns": NaN}', '{"mono_ns": Infinity}', "9" * 5000]
-    texts.append('{"mono_ns": %d}' % (time.monotonic_ns() - 10**12))  # old words of a dead actuator
+    texts.append(json.dumps({"mono_ns": time.monotonic_ns() - 10**12}))  # old words of a dead actuator
     words = iter(texts * 1000)
     loop = Loop(0.02, lambda: topic.publish(String(data=next(words))))
     try:

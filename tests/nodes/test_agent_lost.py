@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.nodes.wire import MS, Child, Children, Robot, Watch
+from tests.nodes.stand_ins import Robot
+from tests.nodes.wire import MS, Child, Children, Watch
 
 HOLD_WITHIN_MS = 150
 

@@ -94,6 +94,11 @@ def test_nothing_is_left_behind(
     watch.until(lambda: watch.states, "the actuator's state")
     watch.until(lambda: len(running(run.pid)) == 2, "both processes")
     pids = running(run.pid).values()
-    run.send(number)
-    assert run.wait() == (0 if number == signal.SIGINT else -number)
-    watch.until(lambda: all(gone(pid) for pid in pids), "every child gone")
+    try:
+        run.send(number)
+        assert run.wait() == (0 if number == signal.SIGINT else -number)
+        watch.until(lambda: all(gone(pid) for pid in pids), "every child gone")
+    finally:
+        for pid in pids:  # where the test fails, nobody else would
+            if not gone(pid):
+                os.kill(pid, signal.SIGKILL)

@@ -14,7 +14,8 @@ from auras_ros.action import Contract
 from auras_ros.nodes.messages import json_message
 from auras_ros.ros import BACKEND
 from auras_ros.ros.msg import Float64MultiArray, MultiArrayDimension, String
-from tests.nodes.wire import MS, Child, FakeAgent, Heard, Robot, Watch, ramp
+from tests.nodes.stand_ins import FakeAgent, Robot, ramp
+from tests.nodes.wire import MS, Child, Heard, Watch
 
 RATE_HZ = 100.0
 HOLD_TICKS = 2

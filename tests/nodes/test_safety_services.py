@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from tests.nodes.wire import Child, FakeAgent, Loop, Robot, Watch, ramp
+from tests.nodes.stand_ins import FakeAgent, Loop, Robot, ramp
+from tests.nodes.wire import Child, Watch
 
 
 @pytest.fixture

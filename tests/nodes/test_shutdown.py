@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.nodes.wire import Child, Children, FakeAgent, Robot, Watch, ramp
+from tests.nodes.stand_ins import FakeAgent, Robot, ramp
+from tests.nodes.wire import Child, Children, Watch
 
 TICK_BREAKS = """
 def tick(self, now_ns): raise RuntimeError('the tick broke')

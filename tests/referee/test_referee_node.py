@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.referee.episode import Rules
-from auras_ros.referee.measures import SETTLED_NS
-from auras_ros.referee.referee import Call
-from auras_ros.referee.node import ACTION, PROVENANCE, STATE, STATUS, RefereeNode, rgb8
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator import DEADLINE_TICKS, LATCHED
+from auras_ros.referee.episode import Rules
+from auras_ros.referee.measures import SETTLED_NS
+from auras_ros.referee.node import ACTION, PROVENANCE, STATE, STATUS, RefereeNode, rgb8
+from auras_ros.referee.referee import Call
 from auras_ros.ros import Duration, Future, Node, QoSProfile, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.image import image_message
 from auras_ros.ros.msg import (

@@ -24,7 +24,7 @@ from auras_ros.sim.pusht import PushTWorld
 from auras_ros.train import diffusion, export, pusht
 from auras_ros.train.demonstrations import Demonstrations
 from auras_ros.train.diffusion import Curve
-from auras_ros.train.pusht import EXECUTED, Schedule, make_policy, train
+from auras_ros.train.pusht import DRIVER_STEPS, EXECUTE_STEPS, Schedule, make_policy, train
 from tests.policies.tiny import lively_networks
 
 TINY = Schedule(1, 1, 1, 1.0, 1, 1, 1, 1)
@@ -150,7 +150,7 @@ def test_from_training_to_an_evaluated_checkpoint(
     assert load(tmp_path / "pusht").plans == plans
     assert record["success"]["quick"]["episodes"] == 2
     assert record["success"]["quick"]["failed_seeds"] == [0, 1]
-    assert record["execute_steps"] == EXECUTED
+    assert record["execute_steps"] == EXECUTE_STEPS
     assert record["seed"] == 0
     assert said[-1] == "quick: episode 2/2, 0 succeed"
     written = json.loads((tmp_path / "pusht" / "training.json").read_text())
@@ -168,9 +168,9 @@ def test_the_driver_replans_after_its_share_of_a_chunk(monkeypatch: pytest.Monke
     monkeypatch.setattr(pusht, "generate", counting)
     act = pusht._driver(*lively_networks(), 0)
     image = np.zeros((96, 96, 3), np.uint8)
-    for step in range(2 * EXECUTED + 1):
+    for step in range(2 * DRIVER_STEPS + 1):
         act(image, np.array([100.0, 200.0]))
-        assert len(calls) == step // EXECUTED + 1
+        assert len(calls) == step // DRIVER_STEPS + 1
     assert calls[0] == ((1, 1, 16, 2), (1, pusht.CONDITION))
 
 

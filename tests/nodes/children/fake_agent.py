@@ -10,7 +10,7 @@ import sys
 
 from auras_ros.nodes.actuator import load_contract
 from auras_ros.ros import Node, init
-from tests.nodes.wire import FakeAgent, ramp
+from tests.nodes.stand_ins import FakeAgent, ramp
 
 
 def main() -> None:

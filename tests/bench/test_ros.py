@@ -1,0 +1,42 @@
+"""`auras bench ros` as a user runs it, cut short: every figure is there, measured, and says what it was measured on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FIGURES = ("p50", "p99", "max")
+COMMAND = "import sys; from auras_ros.cli.main import main; sys.exit(main())"
+
+
+@pytest.mark.slow
+def test_the_report_holds_every_figure_and_what_it_depends_on(tmp_path: Path, ros_domain_id: int) -> None:
+    path = tmp_path / "ros.json"
+    arguments = ["bench", "ros", "--seconds", "2", "--messages", "20", "--json", str(path)]
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *arguments],
+        env={**os.environ, "ROS_DOMAIN_ID": str(ros_domain_id)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(path.read_text())
+    summary = report["summary"]
+    assert summary["image_n"] == 20
+    for suffix in ("", "_without_fifo"):
+        assert summary[f"interval_n{suffix}"] > 100
+        p50, p99, most = (summary[f"interval_error_ms_{figure}{suffix}"] for figure in FIGURES)
+        assert 0 < p50 <= p99 <= most
+    p50, p99, most = (summary[f"image_latency_ms_{figure}"] for figure in FIGURES)
+    assert 0 < p50 <= p99 <= most
+    with_fifo, without = (row for row in report["rows"] if row["measure"] == "interval_error_ms")
+    assert without["scheduling"].startswith("other")
+    assert with_fifo["scheduling"].startswith("fifo") or "not permitted" in with_fifo["scheduling"]
+    assert report["hardware"]["cores"] >= 1
+    assert "interval_error_ms_p99" in done.stdout
