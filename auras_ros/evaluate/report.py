@@ -13,7 +13,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("auras_ros", "torch", "numpy", "cyclonedds", "rosbags", "gym-pusht")
+from auras_ros import __version__
+
+PACKAGES = ("torch", "numpy", "cyclonedds", "rosbags", "gym-pusht")
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -59,7 +61,7 @@ def hardware() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Python and the packages that a figure may depend on, where installed."""
-    found = {"python": platform.python_version()}
+    found = {"auras_ros": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
             found[package] = metadata.version(package)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from auras_ros import resources
-from auras_ros.action import ActionStream, Contract, ContractError, SafetyState
+from auras_ros.action import ActionStream, ChannelKind, Contract, ContractError, SafetyState
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.messages import MessageError, action_message, host_id, json_message, read_chunk, read_json
 from auras_ros.nodes.parameters import ParameterError, parameter, read_parameters
@@ -160,10 +160,19 @@ class Actuator(Node):
             if self._measured is None or now_ns - self._measured[0] > MEASURED_MAX_AGE_MS * 1_000_000:
                 return False, f"no joint_states within {MEASURED_MAX_AGE_MS} ms: where the robot is must be known"
             current = self._measured[1]
+            if unknown := self._unknown(current):
+                return False, f"joint_states has no position of {unknown}: a set point needs to know where it starts"
         if not self._fresh(self._beat_ns, now_ns):
             return False, f"agent '{self.settings.agent}' is silent: start it first"
         verdict = self._stream.arm(now_ns, current)
         return verdict.ok, verdict.detail
+
+    def _unknown(self, current: list[float]) -> str:
+        """The first channel that commands a position and has no measured one; empty if there is none."""
+        for channel, position in zip(self.contract.channels, current, strict=True):
+            if channel.kind in (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN) and not math.isfinite(position):
+                return channel.name
+        return ""
 
     def _on_arm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         response.success, response.message = self._arm()

@@ -40,6 +40,7 @@ from auras_ros.ros.srv import Trigger
 HEARTBEAT_NS = 20_000_000
 STATE_WAIT_NS = 20_000_000
 STATE_LAG_STEPS = 4
+DISCOVERY_NS = 2_000_000_000
 LOOK_S = 0.02  # how long the frame loop waits for a message before it looks at the ages again
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
@@ -55,7 +56,7 @@ class Settings:
     actuator: str = parameter("actuator", "name of the actuator node; no chunk is published while it is silent")
     actuator_timeout_ms: float = parameter(250.0, "the actuator counts as silent after this", 100.0, 1000.0)
     frame_period_ms: float = parameter(
-        0.0, "frames start on this grid; 0: as soon as there is a new observation", 0.0, 10000.0
+        0.0, "from one frame's start to the next, at least; 0: as soon as there is a new observation", 0.0, 10000.0
     )
     camera_age_limit_ms: float = parameter(350.0, "no frame runs on an older camera image", 1.0, 60000.0)
     state_age_limit_ms: float = parameter(350.0, "no frame runs on older joint states", 1.0, 60000.0)
@@ -85,6 +86,7 @@ class Agent(Node):
         self._actuator_ns: int | None = None
         self._actuator_lost = False
         self._fault = ""
+        self._started_ns = 0
         self._arrived = threading.Event()  # something to look at
         self._awaited_origin_ns = self._awaited_since_ns = -1
         self._reset_due = threading.Event()
@@ -110,7 +112,6 @@ class Agent(Node):
     def _connect(self) -> None:
         reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
         best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
-        newest = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
         self._chunk = self.create_publisher(Float64MultiArray, "~/chunk", reliable)
         self._heartbeat = self.create_publisher(String, "~/heartbeat", best_effort)
         self._provenance = self.create_publisher(DiagnosticArray, "provenance", reliable)
@@ -118,10 +119,10 @@ class Agent(Node):
             topic = f"camera/{camera.name}/image_raw"
             if self.settings.compressed:
                 take = lambda message, name=camera.name: self._on_compressed(name, message)  # noqa: E731
-                self.create_subscription(CompressedImage, f"{topic}/compressed", take, newest)
+                self.create_subscription(CompressedImage, f"{topic}/compressed", take, best_effort)
             else:
                 take = lambda message, name=camera.name: self._on_image(name, message)  # noqa: E731
-                self.create_subscription(Image, topic, take, newest)
+                self.create_subscription(Image, topic, take, best_effort)
         self.create_subscription(JointState, "joint_states", self._on_joint_states, qos_profile_sensor_data)
         self.create_subscription(String, f"{self.settings.actuator}/state", self._on_actuator, LATCHED)
         self.create_service(Trigger, "~/reset", self._on_reset)
@@ -188,6 +189,7 @@ class Agent(Node):
     # -- frames (inference thread) ------------------------------------------------------------------------
 
     def start(self) -> None:
+        self._started_ns = self._monotonic.now_ns()
         self._running.set()
         for thread in self._threads:
             thread.start()
@@ -224,13 +226,19 @@ class Agent(Node):
                 self._note(observation)
                 continue
             self._note(None)
-            if observation.origin_mono_ns <= last_origin_ns or not self._watched():
+            if observation.origin_mono_ns <= last_origin_ns or self._unwatched():
                 continue  # design rule 4: only a newer observation is worth a request
             if self._state_is_due(observation, started_ns):
                 continue
             last_origin_ns = observation.origin_mono_ns
             self._emit(self._sequential.run(observation))
-            self._monotonic.sleep_until_ns(started_ns + round(self.settings.frame_period_ms * 1e6))
+            self._rest_until(started_ns + round(self.settings.frame_period_ms * 1e6))
+
+    def _rest_until(self, at_ns: int) -> None:
+        """Sleep, but wake for a reset and to end."""
+        while self._running.is_set() and (left_ns := at_ns - self._monotonic.now_ns()) > 0:
+            if self._reset_due.wait(min(left_ns / 1e9, LOOK_S)):
+                return
 
     def _state_is_due(self, observation: Observation, now_ns: int) -> bool:
         """Whether to wait for the joint states that belong to this image: policies learn the two of one instant.
@@ -256,21 +264,23 @@ class Agent(Node):
             self.get_logger().info("observations are back")
         self._fault = name
 
-    def _watched(self) -> bool:
-        """Whether the actuator was heard of lately; says so when that changes."""
-        silent = (
-            self._actuator_ns is None
-            or self._monotonic.now_ns() - self._actuator_ns > self.settings.actuator_timeout_ms * 1e6
-        )
+    def _unwatched(self) -> bool:
+        """Whether the actuator was not heard of lately: then nobody would check what we ask for."""
+        heard_ns = self._actuator_ns
+        return heard_ns is None or self._monotonic.now_ns() - heard_ns > self.settings.actuator_timeout_ms * 1e6
+
+    def _say_whether_watched(self) -> None:
+        if self._actuator_ns is None and self._monotonic.now_ns() - self._started_ns < DISCOVERY_NS:
+            return  # it may be about to be found
+        silent = self._unwatched()
         if silent and not self._actuator_lost:
             self.get_logger().error(f"actuator '{self.settings.actuator}' is silent: no chunk is published")
         elif not silent and self._actuator_lost:
             self.get_logger().info(f"actuator '{self.settings.actuator}' is back")
         self._actuator_lost = silent
-        return not silent
 
     def _emit(self, frame: Frame) -> None:
-        if self._reset_due.is_set() or not self._watched():
+        if self._reset_due.is_set() or self._unwatched():
             return
         self._chunk.publish(chunk_message(frame.chunk, self._contract))
         published_ns = self._monotonic.now_ns()
@@ -294,6 +304,7 @@ class Agent(Node):
     def _heartbeat_loop(self) -> None:
         next_ns = self._monotonic.now_ns()
         while self._running.is_set():
+            self._say_whether_watched()
             state = "actuator lost" if self._actuator_lost else self._fault or "running"
             self._heartbeat.publish(
                 json_message({"session": self._session, "frame": self._sequential.frames, "state": state})

@@ -40,7 +40,7 @@ from auras_ros.train.push_table import build_push_table
 
 CONDITION = 2 * (64 + 2)
 DRIVER_STEPS = 8  # actions executed of each chunk while the policy drives for the take-overs
-EXECUTE_STEPS = 6  # and in the evaluation; the configs ask for a new chunk as often
+EXECUTE_STEPS = 6  # and in the evaluation
 Progress = Callable[[str], None]
 
 

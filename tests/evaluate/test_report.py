@@ -81,5 +81,5 @@ def test_hardware_without_cpuinfo_still_names_the_processor(tmp_path: Path, monk
 def test_versions_name_what_is_installed_and_leave_out_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "PACKAGES", ("numpy", "surely-not-installed"))
     found = versions()
-    assert set(found) == {"python", "numpy"}
+    assert set(found) == {"auras_ros", "python", "numpy"}
     assert found["python"].startswith("3.")

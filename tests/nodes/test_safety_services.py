@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from auras_ros.ros import qos_profile_sensor_data
+from auras_ros.ros.msg import JointState
 from tests.nodes.stand_ins import FakeAgent, Loop, Robot, ramp
 from tests.nodes.wire import Child, Watch
 
@@ -85,6 +87,25 @@ def test_arming_is_refused_outside_the_limits(
     done, why = watch.call("actuator/arm")
     assert (done, "agent_x" in why, "700" in why) == (False, True, True)
     assert watch.sentinel() == []
+
+
+@pytest.mark.parametrize(
+    ("names", "position"), [(["agent_y", "wrist"], [1.0, 2.0]), (["agent_x", "agent_y"], [float("nan"), 2.0])]
+)
+def test_arming_is_refused_where_one_channels_position_is_unknown(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, names: list[str], position: list[float]
+) -> None:
+    """Its first command would have no place to start from, and no limit to how far it jumps."""
+    actuator()
+    fake.live()
+    joints = watch.node.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
+    loop = Loop(0.05, lambda: joints.publish(JointState(name=names, position=position)))
+    try:
+        watch.until(lambda: watch.states and watch.states[-1]["agent"] == "fake", "the agent's heartbeat heard")
+        watch.until(lambda: "no position of agent_x" in watch.call("actuator/arm")[1], "the refusal")
+        assert watch.sentinel() == []
+    finally:
+        loop.close()
 
 
 def test_arming_is_refused_while_the_agent_is_silent(
