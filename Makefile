@@ -41,7 +41,7 @@ format: env
 
 train:
 	@sh scripts/env.sh demo
-	@$(BIN)/auras train pusht
+	@$(BIN)/auras train pusht --out runs/pusht-policy
 
 clean:
 	rm -rf .venv build dist install log *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

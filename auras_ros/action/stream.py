@@ -22,9 +22,9 @@ from .align import Timeline
 from .chunk import Chunk, Provenance
 from .command import Command, Horizon
 from .contract import Contract, ContractError, FloatArray
+from .in_force import InForce
 from .limits import DEFAULT_CLIP_TOLERANCE, Limits
 from .output import Output, Sent
-from .plan import Plan
 from .safety import Event, Safety, SafetyState
 from .verdict import Accepted, Refusal, Rejected
 
@@ -66,7 +66,7 @@ class ActionStream:
         self.contract, self.tick_ns = contract, tick_ns
         self._limits = Limits(contract, tick_ns, clip_tolerance)
         self._timeline = Timeline(tick_ns, self._max_age_ns, len(contract.channels))
-        self._plan = Plan(contract, self._timeline, self._limits, blend_ns // tick_ns)
+        self._in_force = InForce(contract, self._timeline, self._limits, blend_ns // tick_ns)
         self._admission = Admission(contract, self._max_age_ns, host)
         self._safety = Safety()
         self._lock = threading.Lock()
@@ -88,7 +88,7 @@ class ActionStream:
             verdict = (
                 self._not_live()
                 or self._admission.refuse(chunk, now_ns)
-                or self._plan.place(chunk, now_ns, self._output.anchor)
+                or self._in_force.place(chunk, now_ns, self._output.anchor)
             )
             if isinstance(verdict, Accepted):
                 self._admission.admit(chunk.provenance)
@@ -128,14 +128,14 @@ class ActionStream:
 
     def _execute(self, now_ns: int) -> Command | None:
         """The active chunk's command; None where it has none, and then it is dropped."""
-        chunk = self._plan.chunk
+        chunk = self._in_force.chunk
         if chunk is None:
             return None
         age_ns = now_ns - chunk.provenance.origin_mono_ns
         if age_ns > self._max_age_ns:
             self._starve(f"the chunk's origin is older than {self._max_age_ns / 1e6:g} ms")
             return None
-        due = self._plan.due()
+        due = self._in_force.due()
         if due is None:
             self._starve("the chunk's horizon is used up")
             return None
@@ -175,7 +175,7 @@ class ActionStream:
         return Command(sent.values, True, self._safety.state, source, index, age_ns, provenance, limited)
 
     def _starve(self, reason: str) -> None:
-        self._plan.drop()
+        self._in_force.drop()
         self._starved = reason
 
     def _drop(self, now_ns: int, reason: str) -> None:
@@ -281,7 +281,7 @@ class ActionStream:
         with self._lock:
             if self._safety.state is not SafetyState.ARMED:
                 return None
-            return self._plan.horizon(now_ns, self._output.anchor)
+            return self._in_force.horizon(now_ns, self._output.anchor)
 
 
 _COUNTERS = ("accepted", "clipped_values", "hold_ticks", "late_ticks", "missed_ticks")

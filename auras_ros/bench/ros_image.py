@@ -45,7 +45,7 @@ def _publisher_process(width: int, height: int, rate_hz: float, domain: int) -> 
 
 
 @contextmanager
-def _on_loopback() -> Iterator[str]:
+def on_loopback() -> Iterator[str]:
     """Localhost discovery (and its large fragments) unless the user chose a range; yields the range in force."""
     if any(name in os.environ for name in _DISCOVERY_VARIABLES):
         yield "as set in the environment"
@@ -76,7 +76,7 @@ def measure_image_latency(
             latencies_ms.append((received_ns - stamp_ns(message)) / 1e6)
             numbers.append(number)
 
-    with _on_loopback() as discovery:
+    with on_loopback() as discovery:
         _receive(messages, rate_hz, on_image, numbers, (width, height, chosen))
     p50, p99 = np.percentile(latencies_ms, [50, 99])
     return {

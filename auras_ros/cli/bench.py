@@ -34,11 +34,7 @@ def run(argv: list[str]) -> int:
     report = bench.run(rest, progress.say)
     progress.done()
     for row in report.rows:
-        print(
-            "  ".join(
-                f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in row.items()
-            )
-        )
+        print("  ".join(f"{key}={_short(value)}" for key, value in row.items()))
     for name, value in report.summary.items():
         print(f"{name:34} {value:.4g}")
     if options.json:

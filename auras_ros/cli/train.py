@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from auras_ros.cli.progress import Progress
 
 EXAMPLE = """
 example
-  auras train pusht --out my_policy                     about an hour on one core (figures: docs/pusht-policy.md)
-  auras train pusht --smoke --out /tmp/try              a minute: tests the machinery, learns nothing
+  auras train pusht --out my_policy                     about 90 minutes on one core (figures: docs/pusht-policy.md)
+  auras train pusht --out checkpoints/pusht --evaluate quick   only count successes, 200 seeded episodes
+  auras train pusht --smoke --out try                   a minute: tests the machinery, learns nothing
   auras run config/pusht.yaml                           then set `checkpoint: ./my_policy` for agent and actuator
 """
 
@@ -26,20 +28,30 @@ def run(argv: list[str]) -> int:
     parser.add_argument(
         "--episodes", type=int, help="evaluation episodes in seq, seeds 0, 1, ... (200; with --smoke 2)"
     )
+    parser.add_argument("--evaluate", metavar="PLAN", help="train nothing: evaluate this plan of the checkpoint OUT")
     parser.add_argument("--smoke", action="store_true", help="tiny amounts of everything")
     options = parser.parse_args(argv)
     episodes = options.episodes if options.episodes is not None else (2 if options.smoke else 200)
     if options.seed < 0 or episodes < 1:
         parser.error("--seed must not be negative and --episodes must be at least 1")
-    from auras_ros.train.pusht import Schedule, make_policy
+    from auras_ros.train.pusht import Schedule, evaluate, make_policy
 
     progress = Progress()
+    if options.evaluate:
+        result = evaluate(options.out, options.evaluate, episodes, progress.say)
+        progress.done()
+        _print(options.evaluate, result)
+        return 0
     work = options.work or options.out.with_name(options.out.name + ".work")
     schedule = Schedule.smoke() if options.smoke else Schedule()
     record = make_policy(options.out, work, options.seed, schedule, episodes, progress.say)
     progress.done()
     for name, result in record["success"].items():
-        low, high = result["low"], result["high"]
-        print(f"{name}: {result['successes']}/{result['episodes']} succeed ({low:.1%} to {high:.1%} at 95 %)")
+        _print(name, result)
     print(f"written: {options.out}")
     return 0
+
+
+def _print(plan: str, result: dict[str, Any]) -> None:
+    low, high = result["low"], result["high"]
+    print(f"{plan}: {result['successes']}/{result['episodes']} succeed ({low:.1%} to {high:.1%} at 95 %)")

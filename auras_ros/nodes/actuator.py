@@ -164,6 +164,8 @@ class Actuator(Node):
                 return False, f"joint_states has no position of {unknown}: a set point needs to know where it starts"
         if not self._fresh(self._beat_ns, now_ns):
             return False, f"agent '{self.settings.agent}' is silent: start it first"
+        if self._stream.state is not SafetyState.ARMED:
+            self._followed_ns = self._beat_ns  # until the first chunk says whose session it is
         verdict = self._stream.arm(now_ns, current)
         return verdict.ok, verdict.detail
 

@@ -181,8 +181,8 @@ class Agent(Node):
         self._actuator_ns = min(sent_ns, self._monotonic.now_ns())  # a latched state of a dead actuator is old
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self._reset_due.set()
         self._assembler.reset()
+        self._reset_due.set()  # after it: no frame of the new epoch sees what was there before
         response.success, response.message = True, "new epoch from the next frame on"
         return response
 

@@ -30,7 +30,9 @@ def table(referee: Referee, measures: Measures, deadline_ms: float) -> str:
     if "chunks_per_s" in found:
         lines.append(("chunks", f"{found['chunks_per_s']:.2f} a second over {found['armed_s']:.1f} s armed"))
         lines.append(("actions", f"{found['actions_per_s']:.2f} a second, {found['held_share']:.1%} of them holds"))
-    lines.append(("interval error", f"{_spread(measures.interval_error)}; scheduling {measures.scheduling}"))
+    lines.append(
+        ("interval error", f"{_spread(measures.interval_error)}, newest ticks; scheduling {measures.scheduling}")
+    )
     lines.append(("staleness", f"{_spread(measures.staleness())}; age of the observation behind each action"))
     lines.append(("deadline misses", _misses(found, deadline_ms)))
     late = f"{found['skipped_ticks']:.0f} ticks of the actuator, {found['missed_steps']:.0f} control steps of the table"

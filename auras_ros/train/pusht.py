@@ -189,12 +189,13 @@ def make_policy(
         "success": {},
     }
     for plan in PLANS:
-        record["success"][plan] = _evaluate(out, plan, episodes, progress)
+        record["success"][plan] = evaluate(out, plan, episodes, progress)
         write_record(out, record, curve)
     return record
 
 
-def _evaluate(folder: Path, plan: str, episodes: int, progress: Progress) -> dict[str, Any]:
+def evaluate(folder: Path, plan: str, episodes: int, progress: Progress) -> dict[str, Any]:
+    """Success of a checkpoint in seq, paused lockstep, on the seeds 0 to `episodes` - 1, with its 95 % interval."""
     sequential = Sequential(load(folder), plan, 0, VirtualClock(), Identity())
 
     def report(done: list[Episode]) -> None:

@@ -36,6 +36,7 @@ def test_the_report_holds_every_figure_and_what_it_depends_on(tmp_path: Path, ro
     p50, p99, most = (summary[f"image_latency_ms_{figure}"] for figure in FIGURES)
     assert 0 < p50 <= p99 <= most
     with_fifo, without = (row for row in report["rows"] if row["measure"] == "interval_error_ms")
+    assert min(with_fifo["chunks_per_s"], without["chunks_per_s"]) > 0  # the agent was at work
     assert without["scheduling"].startswith("other")
     assert with_fifo["scheduling"].startswith("fifo") or "not permitted" in with_fifo["scheduling"]
     assert report["hardware"]["cores"] >= 1

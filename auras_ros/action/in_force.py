@@ -27,7 +27,7 @@ class Due:
     blended: bool
 
 
-class Plan:
+class InForce:
     """At most one chunk is active. Increments are wanted as what is left of the path, others as values."""
 
     def __init__(self, contract: Contract, timeline: Timeline, limits: Limits, blend_ticks: int) -> None:
