@@ -56,7 +56,7 @@ def hardware() -> dict[str, Any]:
     found = {"cpu": model, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(pages * page / 2**30, 1)}
     torch = sys.modules.get("torch")
     gpu = torch.cuda.get_device_name(0) if torch is not None and torch.cuda.is_available() else None
-    return {**found, "kernel": platform.release(), "gpu": gpu}
+    return {**found, "kernel": platform.release().split("-")[0], "gpu": gpu}
 
 
 def versions() -> dict[str, str]:
