@@ -24,6 +24,7 @@ from auras_ros.train.push_table import corners
 HALF_PX = 256.0  # positions are scaled to [-1, 1] over the 512 px table
 HORIZON = 16
 WHITENING_FRAMES = 4096
+BATCH = 128  # windows a step of the denoiser
 FEATURE_NOISE = 0.02  # the denoiser must bear the encoder's error on unseen images
 PIXEL_MEAN, PIXEL_STD = 0.8, 1 / 3
 
@@ -144,7 +145,7 @@ def train_denoiser(
     smooth = 0.0
     for step in range(steps):
         _cosine(optimizer, peak, step, steps, warmup=100)
-        condition, clean = windows.batch(256)
+        condition, clean = windows.batch(BATCH)
         timestep = torch.randint(0, TRAINING_STEPS, (len(clean),))
         noisy = add_noise(clean, torch.randn_like(clean), timestep, alphas)
         loss = F.mse_loss(network(noisy, timestep, condition), clean)

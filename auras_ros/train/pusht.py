@@ -54,8 +54,8 @@ class Schedule:
     drift_max_px: float = 1.0
     encoder_steps: int = 1800
     encoder_more_steps: int = 600
-    denoiser_steps: int = 1500
-    denoiser_more_steps: int = 3000
+    denoiser_steps: int = 3000
+    denoiser_more_steps: int = 16_000
 
     @classmethod
     def smoke(cls) -> Schedule:

@@ -25,6 +25,7 @@ PROVENANCE = {
     "origin_stamp_ns", "origin_mono_ns", "host", "session", "frame", "request", "epoch", "context_age_ns", "prompt",
     "adapter", "plan", "checkpoint", "latched_ns", "perceived_ns", "generated_ns", "published_ns",
 }  # fmt: skip
+QUIET_BEATS = 25
 
 
 class Running:
@@ -41,12 +42,14 @@ class Running:
         return next(chunk for chunk in chunks if chunk["origin_stamp_ns"] > now_ns)
 
     def says(self, state: str) -> None:
-        """Until the heartbeat says that state; then no frame runs."""
+        """Until the heartbeat says that state and no frame has ended for half a second (one may be under way)."""
         count = len(self.watch.beats)
-        self.watch.until(lambda: any(b["state"] == state for b in self.watch.beats[count:]), f"'{state}'")
-        frame, count = self.watch.beats[-1]["frame"], len(self.watch.beats)
-        self.watch.until(lambda: len(self.watch.beats) > count + 5, "more heartbeats")
-        assert self.watch.beats[-1]["frame"] == frame
+
+        def quiet() -> bool:
+            beats = self.watch.beats[count:][-QUIET_BEATS:]
+            return len(beats) == QUIET_BEATS and {(b["state"], b["frame"]) for b in beats} == {(state, beats[-1]["frame"])}
+
+        self.watch.until(quiet, f"'{state}' and no frame")
 
     def logs(self, *words: str) -> None:
         self.watch.until(lambda: all(word in self.child.output for word in words), f"{words} in the log")

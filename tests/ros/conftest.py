@@ -59,6 +59,14 @@ def spin_until(executor: ros.SingleThreadedExecutor) -> Callable[[Callable[[], A
     return spin
 
 
+def _line(fd: int) -> bytes:
+    """One line, byte by byte: communicate() would not see what a buffered readline has taken beyond it."""
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(fd, 1)):
+        line += byte
+    return line
+
+
 @pytest.fixture
 def spawn(domain: int) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start tests/ros/children/<script>.py and wait for its line 'ready'; it is killed at the test's end."""
@@ -72,7 +80,7 @@ def spawn(domain: int) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         )  # fmt: skip
         running.append(child)
         assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n", child.communicate()[1]
+        assert _line(child.stdout.fileno()) == b"ready\n", child.communicate()[1]
         return child
 
     yield start
