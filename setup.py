@@ -47,6 +47,7 @@ TEST = [
     "colcon-ros>=0.5",
     "setuptools>=77.0.3,<80",
     "wheel",
+    "diffusers>=0.30",  # the samplers are compared with its schedulers; 8 MB in all, brings no torch
 ]
 DEV = ["ruff>=0.6", "mypy>=1.11", "types-PyYAML"]
 

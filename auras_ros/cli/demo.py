@@ -55,12 +55,12 @@ class _Demo:
         actuator = parameters(self._config, "actuator")
         self._rate_hz, self._contract = float(actuator["rate_hz"]), load_contract(actuator["checkpoint"])
         pusht = {**parameters(self._config, "pusht"), **self._overrides["pusht"]}
-        self._row = {"plan": options.plan, "drift_px": float(pusht["drift_px"])}
+        self._row = {"plan": str(options.plan), "drift_px": float(pusht["drift_px"])}
         self._video: VideoFile | None = None
         self._film: Film | None = None
         if options.video:
             self._video = VideoFile(options.out / "demo.mp4", RATE_HZ, WIDTH_PX, HEIGHT_PX)
-            self._film = Film(self._video, float(pusht["success_coverage"]), options.plan)
+            self._film = Film(self._video, float(pusht["success_coverage"]), str(options.plan))
 
     def run(self) -> int:
         from auras_ros.referee.node import RefereeNode

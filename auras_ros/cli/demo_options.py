@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from auras_ros import resources
+from auras_ros.pipeline.plan import Plan
 from auras_ros.referee.episode import Rules
 
 DEFAULT_SECONDS = 60.0
@@ -19,6 +20,7 @@ examples
   auras demo                                a minute of episodes with the quick plan
   auras demo --episodes 10 --seed 0         ten seeded episodes, however long they take
   auras demo --plan ddpm100 --drift 0.5     100 denoising steps a chunk, and a table that does not wait for them
+  auras demo --plan ddpm100,mode=auras,pp_generation=4 --drift 0.5   the same policy, its requests pipelined
 
 Bridge, actuator and agent run as processes of their own; this one only listens and calls their services. Files in
 OUT: demo.mp4, timeline.png, demo.json, log.txt. Unless the environment says otherwise, ROS stays on this host.
@@ -30,7 +32,7 @@ class Options:
     """The command's options, checked. seconds None: no limit. drift_px None: as the config says."""
 
     rules: Rules
-    plan: str
+    plan: Plan
     seed: int
     drift_px: float | None
     out: Path
@@ -45,7 +47,9 @@ def parse(argv: list[str]) -> Options:
     )
     parser.add_argument("--seconds", type=float, help="begin no episode after this (default 60; none with --episodes)")
     parser.add_argument("--episodes", type=int, help="end after this many finished episodes")
-    parser.add_argument("--plan", default="quick", help="the checkpoint's plan: quick (default) or ddpm100")
+    parser.add_argument(
+        "--plan", default="quick", help="generation plan (quick, ddpm100), and its mode: ddpm100,mode=auras,alpha=0.5"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the first table; each next one counts up")
     parser.add_argument("--drift", type=float, metavar="PX", help="move the tee by this each control step, e.g. 0.5")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for the results (default: out/demo)")
@@ -55,9 +59,10 @@ def parse(argv: list[str]) -> Options:
     seconds = DEFAULT_SECONDS if given.seconds is None and given.episodes is None else given.seconds
     try:
         rules = Rules(seconds=seconds, episodes=given.episodes)
+        plan = Plan.parse(given.plan)
     except ValueError as error:
         parser.error(str(error))
-    return Options(rules, given.plan, given.seed, given.drift, given.out, given.json, not given.no_video)
+    return Options(rules, plan, given.seed, given.drift, given.out, given.json, not given.no_video)
 
 
 def overrides(options: Options) -> dict[str, dict[str, Any]]:
@@ -70,7 +75,14 @@ def overrides(options: Options) -> dict[str, dict[str, Any]]:
         if options.drift_px > 0:
             drifting = parameters(resources.find("config", "pusht_drift.yaml"), "pusht")
             table["success_coverage"] = drifting["success_coverage"]
-    return {"pusht": table, "agent": {"plan": options.plan, "seed": options.seed}}
+    return {"pusht": table, "agent": {**_planned(options.plan), "seed": options.seed}}
+
+
+def _planned(plan: Plan) -> dict[str, Any]:
+    """The agent's parameters for a plan. The config's frame period is meant for whole requests (seq) alone."""
+    settings = asdict(plan)
+    named = {"plan": settings.pop("generation")}
+    return named if plan == Plan(plan.generation) else {**named, **settings}
 
 
 def parameters(config: Path, node: str) -> dict[str, Any]:

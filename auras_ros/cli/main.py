@@ -14,8 +14,10 @@ COMMANDS = {
     "run": "start the nodes of a config and keep them alive: auras run config/pusht.yaml",
     "demo": "the whole closed loop on Push-T for a minute, with a summary, a video and a timeline",
     "sim": "only the simulator's bridge, for your own agent or controller",
+    "eval": "compare schedules by success rate: auras eval --sim pusht-drift --plan ddpm100,pp_generation=8",
     "train": "make demonstrations, train and evaluate a policy: auras train pusht",
-    "bench": "measure this machine: auras bench ros",
+    "bench": "measure this machine: auras bench pipeline",
+    "trace": "show where the stages of a plan ran: auras trace --out out/trace",
     "doctor": "say what was found here (ROS 2 or DDS, GPU, scheduling, checkpoints) and what to do about it",
 }
 EPILOG = """

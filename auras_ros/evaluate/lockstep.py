@@ -1,110 +1,90 @@
 """Push-T in lockstep: the nodes' own preprocessing, executor and alignment, with time counted in control steps.
 
-The world waits while a chunk is computed (the *paused* clock of design rule 12).
+One call plays one mode on one clock for many seeds. Episodes that share a schedule go through one executor as a batch:
+a network's row costs far less in a batch than alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from itertools import islice
 
-import numpy as np
+import torch
 
-from auras_ros.action import ActionStream
-from auras_ros.observation import Assembler, Fault
-from auras_ros.pipeline.seq import Sequential
-from auras_ros.sim.pusht import CONTROL_DT_MS, PushTWorld
-from auras_ros.sim.pusht_game import NAMES
+from auras_ros.clock import VirtualClock
+from auras_ros.evaluate.charged import Charged
+from auras_ros.evaluate.outcome import Episode, Outcome
+from auras_ros.evaluate.paused import Paused
+from auras_ros.evaluate.seat import Task
+from auras_ros.evaluate.seats import Seats
+from auras_ros.evaluate.turn import Timing, Watch
+from auras_ros.pipeline.load import Checkpoint
+from auras_ros.pipeline.modes import make_executor
+from auras_ros.pipeline.plan import Plan
 
-REQUESTS_PER_EPISODE = 1_000  # each episode has its own stretch of the noise tape, so that seeds are paired
-
-
-@dataclass(frozen=True)
-class Episode:
-    """How one seeded episode went. `steps` counts to success or to the limit."""
-
-    seed: int
-    success: bool
-    steps: int
-    best_coverage: float
+BATCH = 64
 
 
-class LockstepError(RuntimeError):
-    """The runtime refused what lockstep gave it: a fault of the set-up, never of the policy."""
+def play(
+    checkpoint: Checkpoint,
+    plan: Plan,
+    seeds: Iterable[int],
+    task: Task,
+    timing: Timing,
+    plain: bool = False,
+    watch: Watch = lambda seats: None,
+) -> Outcome:
+    """All seeds as one batch, to the end of the last. plain: chunks run from index 0 whenever they come.
 
-
-def run_episode(
-    sequential: Sequential, world: PushTWorld, seed: int, execute_steps: int, max_steps: int = 300
-) -> Episode:
-    """One episode; a new chunk is requested every `execute_steps` control steps.
-
-    Time is that of the executor's clock, which is to be a virtual one: it moves on by one step a step.
+    Raises LockstepError, PlanError, CheckpointError, and ValueError for settings that cannot be used.
     """
-    checkpoint = sequential.checkpoint
-    contract, dt_ns = checkpoint.contract, checkpoint.contract.dt_ns
-    if max_steps > REQUESTS_PER_EPISODE:
-        raise ValueError(f"max_steps must be at most {REQUESTS_PER_EPISODE}, got {max_steps}")
-    if not 1 <= execute_steps <= checkpoint.horizon:
-        raise ValueError(f"execute_steps must be in [1, {checkpoint.horizon}], got {execute_steps}")
-    _require(contract.names == NAMES, f"the world's channels are {NAMES}, the policy's {contract.names}")
-    _require(contract.dt_ms == CONTROL_DT_MS, f"the world's step is {CONTROL_DT_MS} ms, the policy's {contract.dt_ms}")
-    assembler = Assembler(checkpoint.spec, contract.dt_ms, contract.dt_ms, 0.0)
-    stream = ActionStream(contract, dt_ns, max_chunk_age_ms=checkpoint.horizon * contract.dt_ms)
-    world.reset(seed)
-    sequential.reset(first_request=seed * REQUESTS_PER_EPISODE)
-    best = 0.0
-    start_ns = sequential.clock.now_ns()
-    for step in range(max_steps):
-        now_ns = start_ns + (step + 1) * dt_ns
-        sequential.clock.sleep_until_ns(now_ns)
-        _observe(assembler, world, now_ns)
-        if step == 0:
-            _require(stream.arm(now_ns, world.agent).ok, "arming refused")
-        if step % execute_steps == 0:
-            observation = assembler.latch(now_ns)
-            if isinstance(observation, Fault):
-                raise LockstepError(str(observation))
-            verdict = stream.offer(sequential.run(observation).chunk, now_ns)
-            _require(verdict.ok, f"chunk refused: {verdict.detail}")
-        command = stream.tick(now_ns)
-        _require(command.publish, "no command")
-        outcome = world.step(command.values)
-        best = max(best, outcome.coverage)
-        if outcome.success:
-            return Episode(seed, True, step + 1, best)
-    return Episode(seed, False, max_steps, best)
-
-
-def _observe(assembler: Assembler, world: PushTWorld, now_ns: int) -> None:
-    for fault in (
-        assembler.put_image(assembler.spec.cameras[0].name, world.image(), now_ns, now_ns),
-        assembler.put_state(NAMES, world.agent, now_ns, now_ns),
-    ):
-        _require(fault is None, str(fault))
-
-
-def _require(condition: bool, text: str) -> None:
-    if not condition:
-        raise LockstepError(text)
+    start_ns = checkpoint.contract.dt_ns
+    policy, seats = checkpoint.policy(plan.generation), Seats(checkpoint, task, list(seeds), plain, start_ns)
+    if isinstance(timing, Charged):
+        plan = timing.paced(plan)
+    executor = make_executor(
+        policy, plan, lambda request: seats.noise(policy.noise_shape, request), VirtualClock(start_ns)
+    )
+    try:
+        timing.play(executor, seats, start_ns, watch)
+    finally:
+        executor.close()
+    return seats.outcome()
 
 
 def run_episodes(
-    sequential: Sequential,
+    checkpoint: Checkpoint,
+    plan: str,
     seeds: Iterable[int],
     execute_steps: int,
     drift_px: float = 0.0,
     max_steps: int = 300,
     report: Callable[[list[Episode]], None] = lambda episodes: None,
+    batch: int = BATCH,
 ) -> list[Episode]:
-    """One episode a seed; `report` is called after each with all so far."""
-    world = PushTWorld(drift_px=drift_px)
-    episodes: list[Episode] = []
-    for seed in seeds:
-        episodes.append(run_episode(sequential, world, seed, execute_steps, max_steps))
-        report(episodes)
-    return episodes
+    """Plan `plan` in seq on the paused clock, a new chunk every `execute_steps` control steps; episodes by seed.
+
+    `report` is called after each control step with all episodes that are over.
+    """
+    if not 1 <= execute_steps <= checkpoint.horizon:
+        raise ValueError(f"execute_steps must be in [1, {checkpoint.horizon}], got {execute_steps}")
+    torch.set_num_threads(1)
+    done: list[Episode] = []
+
+    def watch(seats: Seats) -> None:
+        report([*done, *seats.finished])
+
+    for group in grouped(seeds, batch):
+        done += play(
+            checkpoint, Plan(plan), group, Task(drift_px, max_steps), Paused(execute_steps), watch=watch
+        ).episodes
+    return done
 
 
-def success_rate(episodes: list[Episode]) -> float:
-    """Share of successful episodes; NaN for none."""
-    return float(np.mean([e.success for e in episodes])) if episodes else float("nan")
+def grouped(seeds: Iterable[int], size: int) -> Iterable[list[int]]:
+    """The seeds in groups of at most `size`. Raises ValueError for a size below 1."""
+    if size < 1:
+        raise ValueError(f"batch must be at least 1, got {size}")
+    rest = iter(seeds)
+    while group := list(islice(rest, size)):
+        yield group

@@ -21,11 +21,12 @@ CPUINFO = Path("/proc/cpuinfo")
 
 @dataclass
 class Report:
-    """`rows`: flat objects; `summary`: a flat object of numbers."""
+    """`rows`: flat objects; `summary`: a flat object of numbers; `more`: what else a bench keeps beside them."""
 
     name: str
     rows: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, float] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -36,6 +37,7 @@ class Report:
             "versions": versions(),
             "rows": self.rows,
             "summary": self.summary,
+            **self.more,
         }
 
     def write(self, path: Path) -> None:

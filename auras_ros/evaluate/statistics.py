@@ -1,8 +1,9 @@
-"""Intervals for success rates."""
+"""Intervals for success rates and their paired differences, quantiles of counts. Plain arithmetic, no sampling."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 Z_95 = 1.959963984540054
 
@@ -19,3 +20,61 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
     centre = (share + z * z / (2 * trials)) / denominator
     half = z / denominator * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def paired_difference(both: int, first: int, second: int, neither: int, z: float = Z_95) -> tuple[float, float, float]:
+    """Difference of two paired proportions, first minus second, with its interval: (difference, low, high).
+
+    both, first, second, neither: pairs in which both succeed, only the first, only the second, none. Newcombe's
+    hybrid score interval for paired data (Statistics in Medicine 17, 1998, 2635-2650, method 10): the two Wilson
+    intervals are joined, less their correlation, which is taken with a continuity correction. Unlike the normal
+    approximation it has a width where the modes agree on every seed. Raises ValueError for a negative count or none.
+    """
+    counts = (both, first, second, neither)
+    trials = sum(counts)
+    if min(counts) < 0 or trials == 0:
+        raise ValueError(f"need four counts of at least 0 and a pair at least, got {counts}")
+    p, q = (both + first) / trials, (both + second) / trials
+    (p_low, p_high), (q_low, q_high) = wilson(both + first, trials, z), wilson(both + second, trials, z)
+    phi = _correlation(both, first, second, neither)
+    below = _joined(p - p_low, q_high - q, phi)
+    above = _joined(p_high - p, q - q_low, phi)
+    difference = (first - second) / trials
+    return difference, max(-1.0, difference - below), min(1.0, difference + above)
+
+
+def _correlation(both: int, first: int, second: int, neither: int) -> float:
+    """Newcombe's phi: of the fourfold table, brought towards 0 where it is positive; 0 where a margin is empty."""
+    margins = (both + first) * (second + neither) * (both + second) * (first + neither)
+    if margins == 0:
+        return 0.0
+    trials = both + first + second + neither
+    product = both * neither - first * second
+    if product > 0:
+        product = max(0.0, product - trials / 2)  # type: ignore[assignment]
+    return product / math.sqrt(margins)
+
+
+def _joined(one: float, other: float, phi: float) -> float:
+    return math.sqrt(max(0.0, one * one - 2 * phi * one * other + other * other))
+
+
+def quantile(counts: Sequence[int], share: float) -> int | None:
+    """The least value v such that at least `share` of all are v or less; counts[v] says how often v came.
+
+    None where there is nothing. Raises ValueError unless 0 < share <= 1.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"share must be in (0, 1], got {share}")
+    needed, seen = share * sum(counts), 0
+    for value, count in enumerate(counts):
+        seen += count
+        if count and seen >= needed:
+            return value
+    return None
+
+
+def mean(counts: Sequence[int]) -> float | None:
+    """The mean of values v that came counts[v] times; None where there is nothing."""
+    total = sum(counts)
+    return sum(value * count for value, count in enumerate(counts)) / total if total else None

@@ -6,6 +6,8 @@ input. It never normalises pixels itself: that is the checkpoint's preprocessing
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -43,8 +45,18 @@ class KeypointEncoder(nn.Module):
 
     def raw(self, images: Tensor) -> Tensor:
         """Features before whitening, [B, features]."""
-        fine = self.fine(images)
-        coarse = F.interpolate(self.coarse(fine), size=fine.shape[-2:])
+        return self._locate(*self._look_wider(self.fine(images)))
+
+    def blocks(self) -> list[tuple[str, Callable[..., tuple[Tensor, ...]]]]:
+        """Parts that follow one another, by name; each takes what the one before it returns. Together: `forward`."""
+        fine = [(f"fine.{i}", _alone(block)) for i, block in enumerate(self.fine)]
+        return [*fine, ("coarse", self._look_wider), ("head", self._whitened)]
+
+    def _look_wider(self, fine: Tensor) -> tuple[Tensor, Tensor]:
+        """The fine maps, and beside them the coarse ones at the same size."""
+        return fine, F.interpolate(self.coarse(fine), size=fine.shape[-2:])
+
+    def _locate(self, fine: Tensor, coarse: Tensor) -> Tensor:
         maps = self.maps(torch.cat([fine, coarse], 1))
         batch, channels, height, width = maps.shape
         weight = torch.softmax(maps.reshape(batch, channels, -1), -1).reshape(maps.shape)
@@ -60,10 +72,19 @@ class KeypointEncoder(nn.Module):
         return points
 
     def forward(self, images: Tensor) -> Tensor:
-        whitened: Tensor = (self.raw(images) - self.feature_mean) / self.feature_std
-        return whitened
+        return self._whitened(*self._look_wider(self.fine(images)))[0]
+
+    def _whitened(self, fine: Tensor, coarse: Tensor) -> tuple[Tensor]:
+        return ((self._locate(fine, coarse) - self.feature_mean) / self.feature_std,)
 
     def fit_whitening(self, raw: Tensor) -> None:
         """Set mean and spread from raw features [N, features] of the training set."""
         self.feature_mean = raw.mean(0)
         self.feature_std = raw.std(0) + 1e-3
+
+
+def _alone(block: nn.Module) -> Callable[..., tuple[Tensor, ...]]:
+    def run(x: Tensor) -> tuple[Tensor, ...]:
+        return (block(x),)
+
+    return run

@@ -1,7 +1,8 @@
 """The agent: cameras and joint states in, action chunks with their provenance out. It never publishes a command.
 
-Three threads: the executor takes messages, the inference thread runs frames, the heartbeat tells the actuator that
-this process lives. When the actuator falls silent, no chunk is published: nobody would watch over it.
+The ROS executor's thread takes messages, the strands of the mode run frames in threads of their own, and the heartbeat
+tells the actuator that this process lives. When the actuator falls silent, no chunk is published: nobody would watch
+over it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from auras_ros.nodes.messages import MessageError, chunk_message, host_id, json_
 from auras_ros.nodes.parameters import ParameterError, parameter, read_parameters
 from auras_ros.nodes.process import node_main
 from auras_ros.observation import Assembler, Fault, Observation, ObservationError, decode_compressed, decode_raw
-from auras_ros.pipeline.load import CheckpointError, load_sequential
-from auras_ros.pipeline.seq import Frame, Identity
+from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.load import CheckpointError, Pipeline, PlanError, load_pipeline
+from auras_ros.pipeline.plan import MAX_STAGES, Plan
+from auras_ros.pipeline.request import Emission, Latched
 from auras_ros.ros import DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from auras_ros.ros.image import stamp_ns, to_time_msg
 from auras_ros.ros.msg import (
@@ -41,7 +44,6 @@ HEARTBEAT_NS = 20_000_000
 STATE_WAIT_NS = 20_000_000
 STATE_LAG_STEPS = 4
 DISCOVERY_NS = 2_000_000_000
-LOOK_S = 0.02  # how long the frame loop waits for a message before it looks at the ages again
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
@@ -50,13 +52,19 @@ class Settings:
     """Parameters of the agent."""
 
     checkpoint: str = parameter("pusht", "the policy: a name that ships, or a folder")
-    plan: str = parameter("quick", "one of the checkpoint's plans")
-    mode: str = parameter("seq", "schedule of perception and generation: seq")
+    plan: str = parameter("quick", "one of the checkpoint's generation plans: sampler and steps")
+    mode: str = parameter("seq", "schedule of perception and generation: seq, dec, par or auras")
+    pp_perception: int = parameter(1, "auras: perception stages", 1, MAX_STAGES)
+    pp_generation: int = parameter(1, "auras: generation stages, one request each", 1, MAX_STAGES)
+    fetch_offset: int = parameter(0, "auras: generate from the context of this frame (0) or the one before (-1)", -1, 0)
+    alpha: float = parameter(0.0, "auras: skew of the generation steps towards the last stage", 0.0, 10.0)
+    batched: bool = parameter(True, "auras: the rows of a frame share one call of the network")
+    workers: int = parameter(1, "par: requests at a time", 1, MAX_STAGES)
     seed: int = parameter(0, "seed of the noise", 0, 2**31 - 1)
     actuator: str = parameter("actuator", "name of the actuator node; no chunk is published while it is silent")
     actuator_timeout_ms: float = parameter(250.0, "the actuator counts as silent after this", 100.0, 1000.0)
     frame_period_ms: float = parameter(
-        0.0, "from one frame's start to the next, at least; 0: as soon as there is a new observation", 0.0, 10000.0
+        0.0, "grid of frame starts (par: interval between requests); 0: as soon as there is work", 0.0, 10000.0
     )
     camera_age_limit_ms: float = parameter(350.0, "no frame runs on an older camera image", 1.0, 60000.0)
     state_age_limit_ms: float = parameter(350.0, "no frame runs on older joint states", 1.0, 60000.0)
@@ -71,11 +79,9 @@ class Agent(Node):
     def __init__(self, **node_options: Any) -> None:
         super().__init__("agent", **node_options)
         self.settings = read_parameters(self, Settings)
-        if self.settings.mode != "seq":
-            raise ParameterError(f"agent: mode: must be seq, got {self.settings.mode!r}")
         self._monotonic, self._session = MonotonicClock(), uuid.uuid4().hex[:12]
-        self._sequential = self._load()
-        checkpoint = self._sequential.checkpoint
+        self._pipeline = self._load()
+        checkpoint = self._pipeline.checkpoint
         self._spec, self._contract = checkpoint.spec, checkpoint.contract
         self._assembler = Assembler(
             self._spec,
@@ -87,27 +93,35 @@ class Agent(Node):
         self._actuator_lost = False
         self._fault = ""
         self._started_ns = 0
-        self._arrived = threading.Event()  # something to look at
         self._awaited_origin_ns = self._awaited_since_ns = -1
-        self._reset_due = threading.Event()
         self._running = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._heartbeat_loop, name="heartbeat", daemon=True),
-            threading.Thread(target=self._frame_loop, name="frames", daemon=True),
-        ]
+        self._live = Live(self._pipeline.executor, self._latch, self._emit, threads=self.settings.threads)
+        self._heart = threading.Thread(target=self._heartbeat_loop, name="heartbeat", daemon=True)
         self._connect()
 
-    def _load(self) -> Any:
+    def _load(self) -> Pipeline:
         """Read, check and warm up the policy; what takes seconds happens before anything is promised."""
         settings = self.settings
+        plan = Plan(
+            generation=settings.plan,
+            mode=settings.mode,
+            pp_perception=settings.pp_perception,
+            pp_generation=settings.pp_generation,
+            fetch_offset=settings.fetch_offset,
+            alpha=settings.alpha,
+            batched=settings.batched,
+            frame_period_ms=settings.frame_period_ms,
+            workers=settings.workers,
+        )
         folder = resources.checkpoint(settings.checkpoint)
-        self.get_logger().info(f"loading {folder}, plan '{settings.plan}'")
-        identity = Identity(host_id(), self._session)
-        sequential = load_sequential(folder, settings.plan, settings.seed, self._monotonic, identity, settings.threads)
+        self.get_logger().info(f"loading {folder}, plan '{plan}'")
+        pipeline = load_pipeline(
+            folder, plan, settings.seed, self._monotonic, host_id(), self._session, settings.threads
+        )
         gc.collect()
         gc.freeze()  # what lives for ever is not looked at again by the garbage collector
         self.get_logger().info(f"golden sample replayed, ready as session {self._session}")
-        return sequential
+        return pipeline
 
     def _connect(self) -> None:
         reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
@@ -154,14 +168,14 @@ class Agent(Node):
     def _put_image(self, name: str, frame: Any, header: Any) -> None:
         stamp, latency_ns = self._stamp(header)
         self._say(self._assembler.put_image(name, frame, stamp, self._monotonic.now_ns(), latency_ns))
-        self._arrived.set()
+        self._live.arrived()
 
     def _on_joint_states(self, message: JointState) -> None:
         stamp, latency_ns = self._stamp(message.header)
         positions = np.asarray(message.position, dtype=np.float64)
         fault = self._assembler.put_state(list(message.name), positions, stamp, self._monotonic.now_ns(), latency_ns)
         self._say(fault)
-        self._arrived.set()
+        self._live.arrived()
 
     def _stamp(self, header: Any) -> tuple[int, int]:
         """(the stamp, how long ago it was by the same clock). A camera clock that runs ahead counts as 0 ago."""
@@ -181,64 +195,38 @@ class Agent(Node):
         self._actuator_ns = min(sent_ns, self._monotonic.now_ns())  # a latched state of a dead actuator is old
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self._assembler.reset()
-        self._reset_due.set()  # after it: no frame of the new epoch sees what was there before
+        self._live.reset(self._assembler.reset)
         response.success, response.message = True, "new epoch from the next frame on"
         return response
 
-    # -- frames (inference thread) ------------------------------------------------------------------------
+    # -- frames (the strands' threads) --------------------------------------------------------------------
 
     def start(self) -> None:
         self._started_ns = self._monotonic.now_ns()
         self._running.set()
-        for thread in self._threads:
-            thread.start()
+        self._live.start()
+        self._heart.start()
 
     def working(self) -> bool:
-        """Whether both threads live."""
-        return all(thread.is_alive() for thread in self._threads)
+        """Whether every thread lives."""
+        return self._heart.is_alive() and self._live.working()
 
     def halt(self) -> None:
         self._running.clear()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(timeout=5.0)
+        self._live.halt()
+        if self._heart.is_alive():
+            self._heart.join(timeout=5.0)
 
-    def _frame_loop(self) -> None:
-        try:
-            self._run_frames()
-        except BaseException:
-            self._running.clear()  # the heartbeat ends with the frames: the actuator holds
-            raise
-
-    def _run_frames(self) -> None:
-        last_origin_ns = -1
-        while self._running.is_set():
-            self._arrived.wait(LOOK_S)
-            self._arrived.clear()
-            if self._reset_due.is_set():
-                self._reset_due.clear()
-                self._sequential.reset()
-                last_origin_ns = -1
-            started_ns = self._monotonic.now_ns()
-            observation = self._assembler.latch(started_ns)
-            if isinstance(observation, Fault):
-                self._note(observation)
-                continue
-            self._note(None)
-            if observation.origin_mono_ns <= last_origin_ns or self._unwatched():
-                continue  # design rule 4: only a newer observation is worth a request
-            if self._state_is_due(observation, started_ns):
-                continue
-            last_origin_ns = observation.origin_mono_ns
-            self._emit(self._sequential.run(observation))
-            self._rest_until(started_ns + round(self.settings.frame_period_ms * 1e6))
-
-    def _rest_until(self, at_ns: int) -> None:
-        """Sleep, but wake for a reset and to end."""
-        while self._running.is_set() and (left_ns := at_ns - self._monotonic.now_ns()) > 0:
-            if self._reset_due.wait(min(left_ns / 1e9, LOOK_S)):
-                return
+    def _latch(self, now_ns: int) -> Latched | None:
+        """The newest observation, where it may be used and somebody would watch over what comes of it."""
+        observation = self._assembler.latch(now_ns)
+        if isinstance(observation, Fault):
+            self._note(observation)
+            return None
+        self._note(None)
+        if self._unwatched() or self._state_is_due(observation, now_ns):
+            return None
+        return self._pipeline.latched(observation)
 
     def _state_is_due(self, observation: Observation, now_ns: int) -> bool:
         """Whether to wait for the joint states that belong to this image: policies learn the two of one instant.
@@ -279,18 +267,19 @@ class Agent(Node):
             self.get_logger().info(f"actuator '{self.settings.actuator}' is back")
         self._actuator_lost = silent
 
-    def _emit(self, frame: Frame) -> None:
-        if self._reset_due.is_set() or self._unwatched():
+    def _emit(self, emission: Emission) -> None:
+        if emission.epoch != self._pipeline.executor.ledger.epoch or self._unwatched():
             return
-        self._chunk.publish(chunk_message(frame.chunk, self._contract))
+        chunk = self._pipeline.chunk(emission)
+        self._chunk.publish(chunk_message(chunk, self._contract))
         published_ns = self._monotonic.now_ns()
         times = {
-            "latched_ns": frame.latched_ns,
-            "perceived_ns": frame.perceived_ns,
-            "generated_ns": frame.generated_ns,
+            "latched_ns": emission.latched_ns,
+            "perceived_ns": emission.perceived_ns,
+            "generated_ns": emission.generated_ns,
             "published_ns": published_ns,
         }
-        facts = {**frame.chunk.provenance.to_dict(), **times}
+        facts = {**chunk.provenance.to_dict(), **times}
         status = DiagnosticStatus(
             level=DiagnosticStatus.OK,
             name=self.get_fully_qualified_name(),
@@ -298,16 +287,16 @@ class Agent(Node):
             values=[KeyValue(key=key, value=str(value)) for key, value in facts.items()],
         )
         array = DiagnosticArray(status=[status])
-        array.header.stamp = to_time_msg(frame.chunk.provenance.origin_stamp_ns)
+        array.header.stamp = to_time_msg(chunk.provenance.origin_stamp_ns)
         self._provenance.publish(array)
 
     def _heartbeat_loop(self) -> None:
         next_ns = self._monotonic.now_ns()
-        while self._running.is_set():
+        while self._running.is_set() and self._live.working():  # it ends with the frames: the actuator holds
             self._say_whether_watched()
             state = "actuator lost" if self._actuator_lost else self._fault or "running"
             self._heartbeat.publish(
-                json_message({"session": self._session, "frame": self._sequential.frames, "state": state})
+                json_message({"session": self._session, "frame": self._pipeline.executor.frames, "state": state})
             )
             next_ns = max(next_ns + HEARTBEAT_NS, self._monotonic.now_ns())
             self._monotonic.sleep_until_ns(next_ns)
@@ -315,7 +304,9 @@ class Agent(Node):
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the executable `agent`."""
-    return node_main(argv, Agent, Agent.start, Agent.halt, Agent.working, (CheckpointError, ParameterError, OSError))
+    return node_main(
+        argv, Agent, Agent.start, Agent.halt, Agent.working, (CheckpointError, ParameterError, PlanError, OSError)
+    )
 
 
 if __name__ == "__main__":

@@ -1,24 +1,104 @@
-"""From a checkpoint's folder to an executor that is ready for its first frame."""
+"""From a checkpoint's folder to an executor that is ready for its first frame, and from observations to chunks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
+from auras_ros.action import Chunk
 from auras_ros.clock import Clock
-from auras_ros.pipeline.seq import Identity, Sequential
-from auras_ros.policies.checkpoint import load
+from auras_ros.device import Device
+from auras_ros.observation import Observation
+from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.request import Emission, Identity, Latched, to_chunk
+from auras_ros.policies.checkpoint import Checkpoint, load
+from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.tensors import CheckpointError
 
-__all__ = ["CheckpointError", "load_sequential"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Pipeline",
+    "PlanError",
+    "load",
+    "load_pipeline",
+    "noise_tape",
+    "to_latched",
+]
 
 
-def load_sequential(
-    folder: Path, plan: str, seed: int, clock: Clock, identity: Identity, threads: int = 1
-) -> Sequential:
-    """Load, check (golden sample included) and warm up. Raises CheckpointError, naming what is wrong."""
+class Pipeline:
+    """One robot's executor: observations in, chunks with their provenance out. `seed` fixes every request's noise."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        plan: Plan,
+        seed: int,
+        clock: Clock,
+        host: str = "",
+        session: str = "",
+        device: Device | None = None,
+    ) -> None:
+        self.checkpoint, self.plan = checkpoint, plan
+        policy = checkpoint.policy(plan.generation)
+
+        def noise(request: int) -> Tensor:
+            return noise_tape(policy.noise_shape, seed, request)[None]
+
+        self.executor: Executor = make_executor(policy, plan, noise, clock, device)
+        self._identity = Identity(host, session, str(plan), f"{checkpoint.name}@{checkpoint.digest[:12]}")
+
+    def warm_up(self) -> None:
+        """Discarded frames on random values; then refuse a plan whose chunks would come too late (design rule 9)."""
+        spec, contract = self.checkpoint.spec, self.checkpoint.contract
+        height, width = spec.image_size
+        states = 0 if spec.state is None else len(spec.state.names)
+        images = torch.zeros((1, spec.history, len(spec.cameras), 3, height, width))
+        reference = None if spec.state is None else np.zeros((1, len(contract.names)))
+        self.executor.warm_up(Latched(images, torch.zeros((1, spec.history, states)), 0, 0, reference))
+        period_ns = round(self.plan.frame_period_ms * 1e6)
+        frame_ns = max(self.executor.frame_ns, period_ns)
+        if self.plan.mode == "par":
+            frame_ns = max(self.executor.frame_ns // self.plan.workers, period_ns)
+        self.plan.check_horizon(frame_ns, self.checkpoint.horizon * contract.dt_ns)
+
+    def latched(self, observation: Observation) -> Latched:
+        return to_latched(observation, self.checkpoint)
+
+    def chunk(self, emission: Emission) -> Chunk:
+        return to_chunk(emission, self._identity)
+
+
+def load_pipeline(
+    folder: Path, plan: Plan, seed: int, clock: Clock, host: str = "", session: str = "", threads: int = 1
+) -> Pipeline:
+    """Load, check (golden sample included) and warm up. Raises CheckpointError or PlanError, naming what is wrong."""
     torch.set_num_threads(threads)
-    sequential = Sequential(load(folder), plan, seed, clock, identity)
-    sequential.warm_up()
-    return sequential
+    pipeline = Pipeline(load(folder), plan, seed, clock, host, session)
+    pipeline.warm_up()
+    return pipeline
+
+
+def to_latched(observation: Observation, checkpoint: Checkpoint) -> Latched:
+    """One environment's observation as the executor takes it, with the state in channel order as reference."""
+    return Latched(
+        images=torch.from_numpy(observation.images)[None],
+        state=torch.from_numpy(observation.state)[None],
+        origin_stamp_ns=observation.origin_stamp_ns,
+        origin_mono_ns=observation.origin_mono_ns,
+        reference=_reference(observation, checkpoint),
+    )
+
+
+def _reference(observation: Observation, checkpoint: Checkpoint) -> NDArray[np.float64] | None:
+    spec = checkpoint.spec.state
+    if spec is None:
+        return None
+    at = dict(zip(spec.names, observation.position, strict=True))
+    return np.array([[at.get(name, np.nan) for name in checkpoint.contract.names]])

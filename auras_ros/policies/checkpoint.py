@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from auras_ros.action import Contract, ContractError
-from auras_ros.models.keypoint_encoder import KeypointEncoder
-from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.observation import ObservationSpec, SpecError
 from auras_ros.policies import golden
-from auras_ros.policies.denoising import make_sampler
-from auras_ros.policies.diffusion import DiffusionPolicy
+from auras_ros.policies.denoising import TRAINING_STEPS, Prediction, make_sampler
+from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
 from auras_ros.policies.golden import GoldenSample
+from auras_ros.policies.networks import build_encoder, build_network
 from auras_ros.policies.tensors import CheckpointError, fill, read_tensors, sha256
 
 FORMAT = "auras-policy/1"
@@ -44,11 +43,16 @@ KEYS = {
     "plans",
     "weights",
 }
+OPTIONAL = {"prediction", "training_steps"}  # what the networks were trained for; the first checkpoints say neither
+PLAN_KEYS = {"sampler", "steps", "spacing"}
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A loaded folder. `plans`: name -> {"sampler", "steps"}; the first is the default."""
+    """A loaded folder. `plans`: name -> {"sampler", "steps", "spacing" (optional)}; the first is the default.
+
+    `prediction` and `training_steps` are `policies.denoising.make_sampler`'s.
+    """
 
     name: str
     spec: ObservationSpec
@@ -59,6 +63,8 @@ class Checkpoint:
     networks: nn.ModuleDict
     _lower: torch.Tensor
     _upper: torch.Tensor
+    prediction: Prediction = "sample"
+    training_steps: int = TRAINING_STEPS
 
     def policy(self, plan: str) -> DiffusionPolicy:
         """The policy under one of its plans; all plans share the weights. Raises CheckpointError."""
@@ -66,15 +72,29 @@ class Checkpoint:
             raise CheckpointError(f"checkpoint '{self.name}' has no plan '{plan}'; there is {', '.join(self.plans)}")
         try:
             settings = self.plans[plan]
-            sampler = make_sampler(settings["sampler"], settings["steps"])
+            if not isinstance(settings, Mapping):
+                raise TypeError(f"{settings!r} is not an object")
+            for key in sorted(settings.keys() - PLAN_KEYS):
+                raise ValueError(f"key '{key}' is unknown")
+            spacing = settings.get("spacing", "linspace")
+            sampler = make_sampler(
+                settings["sampler"], settings["steps"], self.prediction, self.training_steps, spacing
+            )
         except KeyError as error:
             raise CheckpointError(f"checkpoint '{self.name}', plan '{plan}': {error} is missing") from error
         except (TypeError, ValueError) as error:
             raise CheckpointError(f"checkpoint '{self.name}', plan '{plan}': {error}") from error
-        policy = DiffusionPolicy(
-            self.networks["encoder"], self.networks["network"], sampler, self.horizon, self._lower, self._upper
-        )
+        encoder, network, bounds = self.networks["encoder"], self.networks["network"], (self._lower, self._upper)
+        policy = DiffusionPolicy(encoder, network, sampler, self.horizon, *bounds, self.architecture)
         return policy.eval()
+
+    @property
+    def architecture(self) -> Architecture:
+        """The shapes of what its policies take and give."""
+        spec = self.spec
+        states = 0 if spec.state is None else len(spec.state.names)
+        cameras, actions = len(spec.cameras), len(self.contract.names)
+        return Architecture(self.name, cameras, spec.image_size, spec.history, states, self.horizon, actions)
 
     def tolerance(self) -> NDArray[np.float64]:
         """How far a golden replay may be off, [channels] in physical units."""
@@ -112,7 +132,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format is not '{FORMAT}'")
-    for key in sorted(KEYS ^ manifest.keys()):
+    for key in sorted(KEYS ^ (manifest.keys() - OPTIONAL)):
         raise CheckpointError(f"{path}: key '{key}' is {'missing' if key in KEYS else 'unknown'}")
     return manifest
 
@@ -132,18 +152,17 @@ def build(manifest: Mapping[str, Any], digest: str, path: Path) -> Checkpoint:
     if not isinstance(manifest["plans"], dict) or not manifest["plans"]:
         raise CheckpointError(f"{path}: plans: expected at least one")
     try:
-        encoder = KeypointEncoder(**manifest["encoder"])
+        encoder = build_encoder(manifest["encoder"])
         states = 0 if spec.state is None else len(spec.state.names)
         condition = spec.history * (len(spec.cameras) * encoder.features + states)
-        network = ConditionalUnet1d(len(contract.names), condition, **manifest["network"])
+        network = build_network(manifest["network"], len(contract.names), condition, manifest["horizon"], spec.history)
     except (TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path}: encoder or network: {error}") from error
-    horizon = manifest["horizon"]
-    if not isinstance(horizon, int) or horizon < 4 or horizon % 4:
-        raise CheckpointError(f"{path}: horizon: {horizon!r} is not a positive multiple of 4")
     networks = nn.ModuleDict({"encoder": encoder, "network": network}).eval().requires_grad_(False)
     bounds = torch.tensor(lower, dtype=torch.float64), torch.tensor(upper, dtype=torch.float64)
-    return Checkpoint(manifest["name"], spec, contract, horizon, manifest["plans"], digest, networks, *bounds)
+    what = manifest["name"], spec, contract, manifest["horizon"], manifest["plans"], digest, networks
+    trained = {key: manifest[key] for key in sorted(OPTIONAL & manifest.keys())}
+    return Checkpoint(*what, *bounds, **trained)
 
 
 def _statistics(manifest: Mapping[str, Any], key: str, count: int, path: Path) -> list[float]:

@@ -1,25 +1,33 @@
 """Denoising samplers over an action chunk: DDPM and DDIM on the squared-cosine schedule of Diffusion Policy.
 
-A sampler is a fixed list of steps; step i is a pure function of (noisy actions, predicted clean actions, noise), so
-that rows standing at different steps can share one batch. It never calls the network itself.
+A sampler is a fixed list of steps; step i is a pure function of (noisy actions, the network's prediction, noise), so
+that rows standing at different steps can share one batch. It never calls the network itself. All its tables move with
+the module that holds it, and a step neither reads a value back nor branches on one: it can be captured and replayed.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 SamplerName = Literal["ddim", "ddpm"]
+Prediction = Literal["sample", "epsilon"]
+Spacing = Literal["linspace", "leading"]
 TRAINING_STEPS = 100
+MAX_TRAINING_STEPS = 1000
 MAX_BETA = 0.999
 
 
 def squared_cosine_alphas(steps: int = TRAINING_STEPS) -> Tensor:
-    """Cumulative signal shares of the `squaredcos_cap_v2` schedule, float64 [steps], decreasing."""
+    """Cumulative signal shares of the `squaredcos_cap_v2` schedule, float64 [steps], decreasing.
+
+    Nichol and Dhariwal 2021, eq. 17. It has no beta_start nor beta_end: the 1e-4 and 0.02 of published
+    configurations are not used by this schedule.
+    """
 
     def level(t: float) -> float:
         return math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2
@@ -34,57 +42,114 @@ def add_noise(clean: Tensor, noise: Tensor, timestep: Tensor, alphas: Tensor) ->
     return alpha.sqrt() * clean + (1 - alpha).sqrt() * noise
 
 
-@dataclass(frozen=True)
-class Sampler:
+class Sampler(nn.Module):
     """Coefficients of `steps` denoising steps, each row used at its own step.
 
-    The network predicts the clean actions. x' = to_clean * clean + to_noisy * x + to_noise * noise, where DDIM
-    (eta 0) needs no noise and DDPM uses the posterior variance. The last step returns the clean actions.
+    prediction: what the network gives: the clean actions ("sample") or the noise in the noisy ones ("epsilon").
+    x' = to_clean * clean + to_noisy * x + to_epsilon * epsilon + to_noise * noise, where `clean` is clipped, DDIM
+    (eta 0) needs no noise and DDPM uses the posterior variance (`fixed_small`). The last step returns the clean
+    actions. `to_epsilon` is used by DDIM on epsilon alone: there, as published, the predicted noise is not corrected
+    for the clipping; on "sample" it is, and stands in `to_noisy`.
     """
 
-    name: SamplerName
-    timesteps: Tensor  # int64 [steps], decreasing
-    to_clean: Tensor  # float32 [steps]
+    timesteps: Tensor  # int64 [steps], decreasing; the tables below are float32 [steps]
+    to_clean: Tensor
     to_noisy: Tensor
+    to_epsilon: Tensor
     to_noise: Tensor
-    clip: float = 1.0
+    clean_of_noisy: Tensor  # clean = clean_of_noisy * x - clean_of_epsilon * epsilon
+    clean_of_epsilon: Tensor
+
+    def __init__(
+        self, name: SamplerName, prediction: Prediction, timesteps: Tensor, alphas: Tensor, clip: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.name, self.prediction, self.clip, self._steps = name, prediction, clip, len(timesteps)
+        self.register_buffer("timesteps", timesteps, persistent=False)
+        for table, values in _tables(name, prediction, timesteps, alphas).items():
+            self.register_buffer(table, values.float(), persistent=False)
 
     @property
     def steps(self) -> int:
-        return len(self.timesteps)
+        return self._steps
 
     @property
     def tape_length(self) -> int:
         """How many noise draws one request needs: the start, and one a step but the last for DDPM."""
         return self.steps if self.name == "ddpm" else 1
 
-    def step(self, noisy: Tensor, clean: Tensor, noise: Tensor | None, index: Tensor) -> Tensor:
+    def step(self, noisy: Tensor, predicted: Tensor, noise: Tensor | None, index: Tensor) -> Tensor:
         """One step for rows [B, H, A]; `index` int64 [B] says at which step each row stands."""
-        clean = clean.clamp(-self.clip, self.clip)
         shape = (-1, 1, 1)
-        out = self.to_clean[index].view(shape) * clean + self.to_noisy[index].view(shape) * noisy
+        clean = predicted
+        if self.prediction == "epsilon":
+            clean = self.clean_of_noisy[index].view(shape) * noisy
+            clean = clean - self.clean_of_epsilon[index].view(shape) * predicted
+        clean = clean.clamp(-self.clip, self.clip)
+        out = self.to_clean[index].view(shape) * clean
+        if self.prediction == "epsilon" and self.name == "ddim":
+            out = out + self.to_epsilon[index].view(shape) * predicted
+        else:
+            out = out + self.to_noisy[index].view(shape) * noisy
         return out if noise is None else out + self.to_noise[index].view(shape) * noise
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Sampler:
+        """Follow the module that holds this to its device, but never to its precision: half would spoil the tables."""
+        device = fn(torch.empty(0, device=self.to_clean.device)).device
+        self._buffers.update({name: table.to(device) for name, table in self._buffers.items() if table is not None})
+        return self
 
-def make_sampler(name: SamplerName, steps: int) -> Sampler:
-    """A sampler by name. DDPM runs all training steps; DDIM any number from 1 to 100."""
-    if name not in ("ddim", "ddpm"):
-        raise ValueError(f"sampler must be 'ddim' or 'ddpm', got {name!r}")
-    if type(steps) is not int or not 1 <= steps <= TRAINING_STEPS:
-        raise ValueError(f"{name}: steps must be a whole number in [1, {TRAINING_STEPS}], got {steps!r}")
-    if name == "ddpm" and steps != TRAINING_STEPS:
-        raise ValueError(f"ddpm runs all {TRAINING_STEPS} training steps, got steps = {steps}; use ddim for fewer")
-    alphas = squared_cosine_alphas()
-    timesteps = torch.linspace(TRAINING_STEPS - 1, 0, steps, dtype=torch.float64).round().long()
+
+def _tables(name: SamplerName, prediction: Prediction, timesteps: Tensor, alphas: Tensor) -> dict[str, Tensor]:
+    """The coefficients at each of `timesteps`, float64, from the cumulative signal shares `alphas`."""
     alpha = alphas[timesteps]
     after = torch.cat([alphas[timesteps[1:]], torch.ones(1, dtype=torch.float64)])
-    if name == "ddim":  # Song et al. 2021, eq. 12 with sigma 0, written in terms of the clean prediction
-        to_noisy = ((1 - after) / (1 - alpha)).sqrt()
-        to_clean = after.sqrt() - to_noisy * alpha.sqrt()
-        to_noise = torch.zeros_like(alpha)
-    else:  # Ho et al. 2020, eq. 7
+    none = torch.zeros_like(alpha)
+    tables = {"clean_of_noisy": alpha.rsqrt(), "clean_of_epsilon": ((1 - alpha) / alpha).sqrt()}
+    if name == "ddpm":  # Ho et al. 2020, eq. 7
         beta = 1 - alpha / after
-        to_clean = after.sqrt() * beta / (1 - alpha)
-        to_noisy = (1 - beta).sqrt() * (1 - after) / (1 - alpha)
         to_noise = (beta * (1 - after) / (1 - alpha)).clamp_min(0).sqrt()
-    return Sampler(name, timesteps, to_clean.float(), to_noisy.float(), to_noise.float())
+        to_noisy = (1 - beta).sqrt() * (1 - after) / (1 - alpha)
+        to_clean = after.sqrt() * beta / (1 - alpha)
+        return {**tables, "to_clean": to_clean, "to_noisy": to_noisy, "to_epsilon": none, "to_noise": to_noise}
+    if prediction == "epsilon":  # Song et al. 2021, eq. 12 with sigma 0
+        to_epsilon = (1 - after).sqrt()
+        return {**tables, "to_clean": after.sqrt(), "to_noisy": none, "to_epsilon": to_epsilon, "to_noise": none}
+    to_noisy = ((1 - after) / (1 - alpha)).sqrt()  # the same, written in terms of the clean prediction
+    to_clean = after.sqrt() - to_noisy * alpha.sqrt()
+    return {**tables, "to_clean": to_clean, "to_noisy": to_noisy, "to_epsilon": none, "to_noise": none}
+
+
+def make_sampler(
+    name: SamplerName,
+    steps: int,
+    prediction: Prediction = "sample",
+    training_steps: int = TRAINING_STEPS,
+    spacing: Spacing = "linspace",
+) -> Sampler:
+    """A sampler by name. DDPM runs all training steps; DDIM any number from 1 to them.
+
+    training_steps: how many steps the network was trained with. spacing: where DDIM's steps stand among them:
+    evenly from the last to the first ("linspace"), or at the multiples of training_steps // steps ("leading", the
+    default of diffusers and so of published policies). Raises ValueError, naming the value.
+    """
+    _known("sampler", name, SamplerName)
+    _known("prediction", prediction, Prediction)
+    _known("spacing", spacing, Spacing)
+    if type(training_steps) is not int or not 2 <= training_steps <= MAX_TRAINING_STEPS:
+        raise ValueError(f"training_steps must be a whole number in [2, {MAX_TRAINING_STEPS}], got {training_steps!r}")
+    if type(steps) is not int or not 1 <= steps <= training_steps:
+        raise ValueError(f"{name}: steps must be a whole number in [1, {training_steps}], got {steps!r}")
+    if name == "ddpm" and steps != training_steps:
+        raise ValueError(f"ddpm runs all {training_steps} training steps, got steps = {steps}; use ddim for fewer")
+    if spacing == "leading":
+        timesteps = torch.arange(steps - 1, -1, -1) * (training_steps // steps)
+    else:
+        timesteps = torch.linspace(training_steps - 1, 0, steps, dtype=torch.float64).round().long()
+    return Sampler(name, prediction, timesteps, squared_cosine_alphas(training_steps))
+
+
+def _known(what: str, value: object, choices: Any) -> None:
+    names = get_args(choices)
+    if value not in names:
+        raise ValueError(f"{what} must be {' or '.join(map(repr, names))}, got {value!r}")

@@ -1,20 +1,47 @@
 """Diffusion Policy: an image encoder shared by cameras and time, and a denoiser over the action horizon.
 
-Perception is the encoder; generation is `steps` calls of the network (Auras section 3, figure 4a).
+Perception is the encoder; generation is `steps` calls of the network (Auras section 3, figure 4a). All tensors that a
+step reads lie where the networks lie, and nothing in it waits for a device or branches on a value: every method can
+be captured and replayed.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from auras_ros.policies.denoising import Sampler
+from auras_ros.policies.perception import PerceptionBlock, context_of, cut
 from auras_ros.policies.policy import GenerationState
 
 
-class DiffusionPolicy(nn.Module):
-    """encoder: [N, 3, h, w] -> [N, F]. network: (actions, timestep, condition) -> clean actions, all in [-1, 1].
+@dataclass(frozen=True)
+class Architecture:
+    """What a policy takes and gives. image_px: (height, width) as the encoder sees them, after any crop."""
 
+    name: str
+    cameras: int
+    image_px: tuple[int, int]
+    history: int  # observation steps
+    state: int  # numbers of the robot's state, one observation step
+    horizon: int
+    actions: int  # channels of one action
+
+    def example(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Random (images [batch, history, cameras, 3, h, w], state [batch, history, state]), where the generator is."""
+        device = None if generator is None else generator.device
+        shape = (batch, self.history, self.cameras, 3, *self.image_px)
+        images = torch.randn(shape, generator=generator, device=device)
+        return images, torch.randn((batch, self.history, self.state), generator=generator, device=device)
+
+
+class DiffusionPolicy(nn.Module):
+    """encoder: [N, 3, h, w] -> [N, F]. network: (actions, timestep, condition) -> its prediction of the same shape.
+
+    What the network predicts, clean actions or noise, is the sampler's `prediction`; actions are in [-1, 1] here.
     action_lower, action_upper: float64 [channels]; -1 and 1 of the network mean these (min-max normalisation).
     """
 
@@ -26,9 +53,12 @@ class DiffusionPolicy(nn.Module):
         horizon: int,
         action_lower: Tensor,
         action_upper: Tensor,
+        architecture: Architecture | None = None,
     ) -> None:
         super().__init__()
         self.encoder, self.network, self.sampler, self.horizon = encoder, network, sampler, horizon
+        self.architecture = architecture
+        self._channels = len(action_lower)
         self._lower, self._upper = action_lower.double(), action_upper.double()
 
     @property
@@ -37,26 +67,41 @@ class DiffusionPolicy(nn.Module):
 
     @property
     def noise_shape(self) -> tuple[int, int, int]:
-        return (self.sampler.tape_length, self.horizon, len(self._lower))
+        return (self.sampler.tape_length, self.horizon, self._channels)
+
+    def example(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Random images and state of this policy's shapes (`Architecture.example`). Raises ValueError without one."""
+        if self.architecture is None:
+            raise ValueError("this policy was made without an architecture: the shapes of its inputs are not known")
+        return self.architecture.example(batch, generator)
 
     @torch.no_grad()
     def perceive(self, images: Tensor, state: Tensor) -> Tensor:
-        batch, history = images.shape[:2]
-        features = self.encoder(images.flatten(0, 2)).view(batch, history, -1)
-        return torch.cat([features, state], -1).flatten(1)
+        return context_of(self.encoder(images.flatten(0, 2)), state)
+
+    def perception_blocks(self) -> list[PerceptionBlock]:
+        """`perceive` in parts: chained on (images, state) they give its context, bit for bit."""
+        return cut(self.encoder)
 
     def begin(self, noise: Tensor) -> GenerationState:
         return GenerationState(noise[:, 0], noise[:, 1:])
 
     @torch.no_grad()
     def step(self, state: GenerationState, context: Tensor, index: Tensor) -> GenerationState:
-        clean = self.network(state.sample, self.sampler.timesteps[index], context)
+        predicted = self.network(state.sample, self.sampler.timesteps[index], context)
         noise = None
         if self.sampler.name == "ddpm":  # the last step's draw has weight 0; any row of the tape does
-            row = index.clamp(max=state.tape.shape[1] - 1)
-            noise = state.tape[torch.arange(len(index)), row]
-        return GenerationState(self.sampler.step(state.sample, clean, noise, index), state.tape)
+            row = index.clamp(max=state.tape.shape[1] - 1).view(-1, 1, 1, 1)
+            noise = state.tape.gather(1, row.expand(-1, 1, *state.tape.shape[2:]))[:, 0]
+        return GenerationState(self.sampler.step(state.sample, predicted, noise, index), state.tape)
 
     def finish(self, state: GenerationState) -> Tensor:
         share = (state.sample.double() + 1) / 2
         return self._lower + share * (self._upper - self._lower)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DiffusionPolicy:
+        """The bounds follow the networks to their device, and stay float64."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        device = fn(torch.empty(0, device=self._lower.device)).device
+        self._lower, self._upper = self._lower.to(device), self._upper.to(device)
+        return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -36,6 +37,11 @@ class Policy(Protocol):
         """Preprocessed images [B, history, cameras, 3, h, w] and state [B, history, D] -> context [B, C]."""
         ...
 
+    def perception_blocks(self) -> Sequence[Callable[..., tuple[Tensor, ...]]]:
+        """`perceive` in blocks: each takes the tensors that the one before it returned; the first takes
+        (images, state), the last returns the context alone."""
+        ...
+
     def begin(self, noise: Tensor) -> GenerationState:
         """Noise tape [B, *noise_shape] -> the state before step 0."""
         ...
@@ -53,5 +59,5 @@ def generate(policy: Policy, noise: Tensor, context: Tensor) -> Tensor:
     """All steps of one batch of requests, one after the other: actions [B, horizon, channels]."""
     state = policy.begin(noise)
     for i in range(policy.steps):
-        state = policy.step(state, context, torch.full((len(noise),), i))
+        state = policy.step(state, context, torch.full((len(noise),), i, device=noise.device))
     return policy.finish(state)

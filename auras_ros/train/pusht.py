@@ -21,13 +21,12 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from auras_ros.clock import VirtualClock
-from auras_ros.evaluate.lockstep import Episode, run_episodes
+from auras_ros.evaluate.lockstep import run_episodes
+from auras_ros.evaluate.outcome import Episode
 from auras_ros.evaluate.report import versions
 from auras_ros.evaluate.statistics import wilson
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
-from auras_ros.pipeline.seq import Identity, Sequential
 from auras_ros.policies.checkpoint import load
 from auras_ros.policies.denoising import make_sampler
 from auras_ros.policies.diffusion import DiffusionPolicy
@@ -196,12 +195,11 @@ def make_policy(
 
 def evaluate(folder: Path, plan: str, episodes: int, progress: Progress) -> dict[str, Any]:
     """Success of a checkpoint in seq, paused lockstep, on the seeds 0 to `episodes` - 1, with its 95 % interval."""
-    sequential = Sequential(load(folder), plan, 0, VirtualClock(), Identity())
 
     def report(done: list[Episode]) -> None:
         progress(f"{plan}: episode {len(done)}/{episodes}, {sum(e.success for e in done)} succeed")
 
-    results = run_episodes(sequential, range(episodes), EXECUTE_STEPS, report=report)
+    results = run_episodes(load(folder), plan, range(episodes), EXECUTE_STEPS, report=report)
     successes = sum(episode.success for episode in results)
     low, high = wilson(successes, episodes)
     steps = float(np.median([e.steps for e in results if e.success])) if successes else None

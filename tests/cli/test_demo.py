@@ -20,6 +20,7 @@ from auras_ros import resources
 from auras_ros.cli import demo
 from auras_ros.cli.demo import DemoError, progress_line
 from auras_ros.cli.demo_options import overrides, parameters, parse
+from auras_ros.pipeline.plan import Plan
 from auras_ros.referee.episode import Rules, Status
 from auras_ros.referee.referee import Call, Referee
 from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE
@@ -32,8 +33,17 @@ LIMIT_S = 150.0
 
 def test_defaults_are_a_minute_of_the_quick_plan() -> None:
     options = parse([])
-    assert (options.rules, options.plan, options.seed, options.video) == (Rules(seconds=60.0), "quick", 0, True)
+    assert (options.rules, options.plan, options.seed, options.video) == (Rules(seconds=60.0), Plan("quick"), 0, True)
     assert overrides(options) == {"pusht": {"seed": 0}, "agent": {"plan": "quick", "seed": 0}}
+
+
+def test_a_plan_reaches_the_agent_whole() -> None:
+    """The config's frame period is meant for whole requests: another mode starts from the plan's own."""
+    agent = overrides(parse(["--plan", "ddpm100,mode=auras,pp_generation=8,alpha=0.5"]))["agent"]
+    assert agent.pop("plan") == "ddpm100"
+    assert agent.pop("seed") == 0
+    assert Plan(generation="ddpm100", **agent) == Plan("ddpm100", mode="auras", pp_generation=8, alpha=0.5)
+    assert agent["frame_period_ms"] == 0.0
 
 
 def test_episodes_alone_have_no_time_limit() -> None:
@@ -48,7 +58,10 @@ def test_drift_brings_its_own_threshold() -> None:
     assert "success_coverage" not in overrides(parse(["--drift", "0"]))["pusht"]
 
 
-@pytest.mark.parametrize("argv", [["--seconds", "0"], ["--seconds", "nan"], ["--episodes", "0"], ["--seed", "x"]])
+@pytest.mark.parametrize(
+    "argv",
+    [["--seconds", "0"], ["--seconds", "nan"], ["--episodes", "0"], ["--seed", "x"], ["--plan", "quick,mode=warp"]],
+)
 def test_useless_options_are_refused_by_name(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse(argv)

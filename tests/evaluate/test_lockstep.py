@@ -1,149 +1,152 @@
-"""Lockstep evaluation runs the chunk that was asked for, action by action, through the nodes' own code.
+"""Lockstep runs the chunk that was asked for, action by action, through the nodes' own code.
 
 Guards: an action that is skipped, repeated or taken from the chunk before; an episode whose noise depends on the
-episodes before it; a policy whose channels are in another order than the world's.
+episodes beside it; a policy whose channels are in another order than the world's; an ended episode that goes on.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+import torch
 
-from auras_ros.action import Chunk, Contract, Provenance
-from auras_ros.clock import VirtualClock
-from auras_ros.evaluate.lockstep import (
-    REQUESTS_PER_EPISODE,
-    Episode,
-    LockstepError,
-    run_episode,
-    run_episodes,
-    success_rate,
-)
-from auras_ros.observation import Observation, StateSpec
-from auras_ros.pipeline.seq import Sequential
-from auras_ros.sim.pusht import Outcome, PushTWorld
+from auras_ros.action import Contract
+from auras_ros.evaluate import lockstep, seats
+from auras_ros.evaluate.lockstep import grouped, play, run_episodes
+from auras_ros.evaluate.outcome import Episode, Outcome, success_rate
+from auras_ros.evaluate.paused import Paused
+from auras_ros.evaluate.seat import LockstepError, Task
+from auras_ros.evaluate.seats import NOISE_SEED, REQUESTS_PER_EPISODE
+from auras_ros.observation import StateSpec
+from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.noise import noise_tape
+from auras_ros.sim.pusht import Outcome as Stepped
+from auras_ros.sim.pusht import PushTWorld
 from auras_ros.train import export
-
-MS = 1_000_000
-HORIZON = 16
+from tests.evaluate.tables import DT, HORIZON, Recorder, Script, Tables, scripted_checkpoint
 
 
-class Scripted:
-    """Stands where `Sequential` does: chunk k holds targets that no other chunk has, all near the middle."""
-
-    def __init__(self, **changes: Any) -> None:
-        given = {"spec": export.observation_spec(), "contract": export.contract(), "horizon": HORIZON}
-        self.checkpoint = SimpleNamespace(**given | changes)
-        self.chunks: list[NDArray[np.float64]] = []
-        self.seen: list[Observation] = []
-        self.ran_at_ns: list[int] = []
-        self.resets: list[int | None] = []
-        self.clock = VirtualClock()
-
-    def reset(self, first_request: int | None = None) -> None:
-        self.resets.append(first_request)
-
-    def run(self, observation: Observation) -> SimpleNamespace:
-        k = len(self.chunks)
-        steps = np.arange(HORIZON)
-        actions = np.stack([250.0 + k + steps / 100, 260.0 - k - steps / 100], 1)
-        self.chunks.append(actions)
-        self.ran_at_ns.append(self.clock.now_ns())
-        self.seen.append(observation)
-        source = Provenance(observation.origin_stamp_ns, observation.origin_mono_ns, request=k)
-        return SimpleNamespace(chunk=Chunk(actions, source))
-
-
-class Recorder(PushTWorld):
-    """A real table that notes what it is told; `win_at` makes that step a success."""
-
-    def __init__(self, win_at: int | None = None) -> None:
-        super().__init__()
-        self.actions: list[NDArray[np.float64]] = []
-        self.agents: list[NDArray[np.float64]] = []
-        self.win_at = win_at
-
-    def step(self, action: NDArray[np.float64]) -> Outcome:
-        self.agents.append(self.agent)
-        self.actions.append(np.array(action))
-        outcome = super().step(action)
-        return replace(outcome, success=len(self.actions) == self.win_at)
-
-
-def play(scripted: Scripted, world: PushTWorld, execute_steps: int = 8, max_steps: int = 20, seed: int = 3) -> Episode:
-    return run_episode(cast(Sequential, scripted), world, seed, execute_steps, max_steps)
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    execute_steps: int = 8,
+    max_steps: int = 20,
+    seeds: tuple[int, ...] = (3,),
+    wins: dict[int, int] | None = None,
+    script: Script | None = None,
+    **changes: Any,
+) -> tuple[Outcome, Script, dict[int, Recorder]]:
+    tables = Tables(monkeypatch, wins)
+    script = (script or Script()).install(monkeypatch, len(seeds))
+    checkpoint = cast(Checkpoint, scripted_checkpoint(**changes))
+    outcome = play(checkpoint, Plan(), seeds, Task(max_steps=max_steps), Paused(execute_steps))
+    assert script.executors[-1].closed
+    return outcome, script, tables.take()
 
 
 @pytest.mark.parametrize("execute_steps", [1, 3, 8, 16])
-def test_the_world_gets_each_chunks_first_actions_one_a_step(execute_steps: int) -> None:
-    scripted, world = Scripted(), Recorder()
-    episode = play(scripted, world, execute_steps)
-    assert len(scripted.chunks) == -(-20 // execute_steps)
-    expected = np.concatenate([chunk[:execute_steps] for chunk in scripted.chunks])[:20]
-    np.testing.assert_allclose(np.array(world.actions), expected, rtol=0, atol=1e-9)
-    assert (episode.success, episode.steps, episode.seed) == (False, 20, 3)
+def test_the_world_gets_each_chunks_first_actions_one_a_step(
+    monkeypatch: pytest.MonkeyPatch, execute_steps: int
+) -> None:
+    outcome, script, worlds = run(monkeypatch, execute_steps)
+    assert len(script.frames) == -(-20 // execute_steps)
+    expected = np.concatenate([script.chunk(k)[:execute_steps] for k in range(len(script.frames))])[:20]
+    np.testing.assert_allclose(worlds[3].actions, expected, rtol=0, atol=1e-9)
+    episode = outcome.episodes[0]
+    assert (episode.success, episode.steps, episode.seed, episode.holds) == (False, 20, 3, 0)
+    assert episode.frames == episode.chunks == len(script.frames)
 
 
-def test_the_policy_sees_the_world_as_it_is_when_the_chunk_is_made() -> None:
-    scripted, world = Scripted(), Recorder()
-    play(scripted, world, execute_steps=5)
-    for k, seen in enumerate(scripted.seen):
+def test_the_policy_sees_the_world_as_it_is_when_the_chunk_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, script, worlds = run(monkeypatch, execute_steps=5, seeds=(3, 8))
+    for k, frame in enumerate(script.frames):
         step = 5 * k
-        assert seen.origin_mono_ns == scripted.ran_at_ns[k] == (step + 1) * 100 * MS
-        np.testing.assert_array_equal(seen.position, world.agents[step])
-        now, before = (world.agents[max(0, step - back)] / 256 - 1 for back in (0, 1))
-        np.testing.assert_allclose(seen.state, np.stack([before, now]), atol=1e-6)
-    assert not np.array_equal(scripted.seen[0].images[-1], scripted.seen[1].images[-1])
+        assert frame.seen.origin_mono_ns == frame.began_ns == (step + 1) * DT
+        for row, world in enumerate(worlds.values()):
+            assert frame.seen.reference is not None
+            np.testing.assert_array_equal(frame.seen.reference[row], world.agents[step])
+            now, before = (world.agents[max(0, step - back)] / 256 - 1 for back in (0, 1))
+            np.testing.assert_allclose(frame.seen.state[row], np.stack([before, now]), atol=1e-6)
+    one, other = script.frames[0].seen.images[:, -1], script.frames[1].seen.images[:, -1]
+    assert not torch.equal(one, other)
+    assert not torch.equal(one[0], one[1])
 
 
-def test_an_episode_ends_with_its_success() -> None:
-    scripted, world = Scripted(), Recorder(win_at=13)
-    episode = play(scripted, world)
-    assert (episode.success, episode.steps) == (True, 13)
-    assert len(world.actions) == 13
-    assert len(scripted.chunks) == 2
+def test_an_episode_ends_with_its_success_and_leaves_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome, script, worlds = run(monkeypatch, seeds=(5, 6, 7, 8), wins={5: 13, 7: 13, 8: 2})
+    assert [(e.seed, e.success, e.steps) for e in outcome.episodes] == [
+        (5, True, 13),
+        (6, False, 20),
+        (7, True, 13),
+        (8, True, 2),
+    ]
+    assert [len(world.actions) for world in worlds.values()] == [13, 20, 13, 2]
+    assert script.executors[0].kept == [[0, 1, 2], [1]]
+    assert [len(tape) for tape in script.executors[0].tapes] == [4, 3, 1]
 
 
-def test_best_coverage_is_the_largest_of_the_episode() -> None:
-    class Covering(Recorder):
-        def step(self, action: NDArray[np.float64]) -> Outcome:
-            super().step(action)
-            return Outcome(0.0, [0.1, 0.7, 0.3][min(len(self.actions), 3) - 1], False)
-
-    assert play(Scripted(), Covering()).best_coverage == 0.7
+def test_best_coverage_is_the_largest_of_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = iter([0.1, 0.7, 0.3])
+    monkeypatch.setattr(PushTWorld, "step", lambda self, action: Stepped(0.0, next(seen), False))
+    outcome, _, _ = run(monkeypatch, max_steps=3)
+    assert outcome.episodes[0].best_coverage == 0.7
 
 
-def test_each_seed_has_its_own_stretch_of_the_noise_tape_whatever_ran_before() -> None:
-    scripted = Scripted()
-    reports: list[int] = []
-    episodes = run_episodes(
-        cast(Sequential, scripted), [4, 2], 8, max_steps=2, report=lambda done: reports.append(len(done))
-    )
-    assert [episode.seed for episode in episodes] == [4, 2]
-    assert scripted.resets == [4 * REQUESTS_PER_EPISODE, 2 * REQUESTS_PER_EPISODE]
-    assert reports == [1, 2]
+def test_each_seed_has_its_own_stretch_of_the_noise_tape_whatever_is_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, script, _ = run(monkeypatch, execute_steps=4, max_steps=8, seeds=(4, 2))
+    for k, tapes in enumerate(script.executors[0].tapes):
+        expected = [noise_tape((3,), NOISE_SEED, seed * REQUESTS_PER_EPISODE + k) for seed in (4, 2)]
+        assert torch.equal(tapes, torch.stack(expected))
+    assert len(script.executors[0].tapes) == 2
 
 
-def test_the_same_seed_gives_the_same_episode_whenever_it_starts() -> None:
-    runs = []
-    for start_ns in (0, 7_777_777_777):
-        scripted, world = Scripted(), Recorder()
-        scripted.clock.advance(start_ns)
-        play(scripted, world, seed=11)
-        assert scripted.clock.now_ns() == start_ns + 20 * 100 * MS
-        runs.append(np.concatenate([world.agent, world.tee]))
-    np.testing.assert_array_equal(runs[0], runs[1])
+def test_an_episode_never_reaches_into_the_next_seeds_tape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seats, "REQUESTS_PER_EPISODE", 3)
+    made = seats.Seats(cast(Checkpoint, scripted_checkpoint()), Task(max_steps=3), [0], False, DT)
+    assert made.noise((3,), 2).shape == (1, 3)
+    with pytest.raises(LockstepError, match="more than 3 requests"):
+        made.noise((3,), 3)
+
+
+@pytest.mark.parametrize("max_steps", [0, REQUESTS_PER_EPISODE + 1])
+def test_steps_beyond_the_noise_tape_are_refused(monkeypatch: pytest.MonkeyPatch, max_steps: int) -> None:
+    with pytest.raises(ValueError, match=f"in \\[1, 1000\\], got {max_steps}"):
+        run(monkeypatch, max_steps=max_steps)
 
 
 @pytest.mark.parametrize("execute_steps", [0, -1, HORIZON + 1])
 def test_execute_steps_beyond_the_horizon_are_refused(execute_steps: int) -> None:
     with pytest.raises(ValueError, match=f"in \\[1, 16\\], got {execute_steps}"):
-        play(Scripted(), Recorder(), execute_steps)
+        run_episodes(cast(Checkpoint, scripted_checkpoint()), "quick", [0], execute_steps)
+
+
+def test_run_episodes_plays_group_by_group_and_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[int] = []
+    Tables(monkeypatch)
+    Script().install(monkeypatch, 2)
+    episodes = run_episodes(
+        cast(Checkpoint, scripted_checkpoint()),
+        "quick",
+        [4, 2, 7, 9],
+        8,
+        max_steps=2,
+        report=lambda done: said.append(len(done)),
+        batch=2,
+    )
+    assert [episode.seed for episode in episodes] == [2, 4, 7, 9]
+    assert said == [0, 2, 2, 4]
+
+
+def test_groups_are_as_large_as_said_and_leave_no_seed_out() -> None:
+    assert list(grouped(range(5), 2)) == [[0, 1], [2, 3], [4]]
+    assert list(grouped([], 2)) == []
+    with pytest.raises(ValueError, match="batch must be at least 1, got 0"):
+        list(grouped([1], 0))
 
 
 def swapped() -> Contract:
@@ -158,37 +161,65 @@ def swapped() -> Contract:
         ({"contract": Contract(export.contract().channels, 50)}, "the world's step is 100 ms, the policy's 50"),
     ],
 )
-def test_a_policy_for_another_world_is_refused(changes: dict[str, Any], said: str) -> None:
+def test_a_policy_for_another_world_is_refused(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], said: str
+) -> None:
     with pytest.raises(LockstepError, match=said):
-        play(Scripted(**changes), Recorder())
+        run(monkeypatch, **changes)
 
 
-def test_joints_reach_the_policy_by_name_in_its_own_order() -> None:
+def test_joints_reach_the_policy_by_name_in_its_own_order(monkeypatch: pytest.MonkeyPatch) -> None:
     state = StateSpec(("agent_y", "agent_x"), "none")
-    scripted, world = Scripted(spec=replace(export.observation_spec(), state=state)), Recorder()
-    play(scripted, world, max_steps=1)
-    np.testing.assert_array_equal(scripted.seen[0].position, world.agents[0][::-1])
+    _, script, worlds = run(monkeypatch, max_steps=1, spec=replace(export.observation_spec(), state=state))
+    np.testing.assert_allclose(script.frames[0].seen.state[0, -1], worlds[3].agents[0][::-1], rtol=1e-6)
+    assert script.frames[0].seen.reference is not None
+    np.testing.assert_array_equal(script.frames[0].seen.reference[0], worlds[3].agents[0])
 
 
-def test_a_joint_that_the_world_has_not_is_a_fault_of_the_set_up() -> None:
+def test_a_joint_that_the_world_has_not_is_a_fault_of_the_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
     state = StateSpec(("agent_x", "elbow"), "none")
     with pytest.raises(LockstepError, match="elbow"):
-        play(Scripted(spec=replace(export.observation_spec(), state=state)), Recorder())
+        run(monkeypatch, spec=replace(export.observation_spec(), state=state))
 
 
-def test_a_chunk_that_the_actuator_would_refuse_is_a_fault_of_the_set_up() -> None:
-    class Broken(Scripted):
-        def run(self, observation: Observation) -> SimpleNamespace:
-            frame = super().run(observation)
-            spoilt = frame.chunk.actions.copy()
-            spoilt[2, 1] = np.nan
-            return SimpleNamespace(chunk=Chunk(spoilt, frame.chunk.provenance))
-
+def test_a_chunk_that_the_actuator_would_refuse_is_a_fault_of_the_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LockstepError, match=r"chunk refused.*agent_y"):
-        play(Broken(), Recorder())
+        run(monkeypatch, script=Script(bad_row=(2, 1, np.nan)))
+
+
+def test_the_executor_is_closed_when_lockstep_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(bad_row=(2, 1, np.nan))
+    with pytest.raises(LockstepError):
+        run(monkeypatch, script=script)
+    assert script.executors[0].closed
+
+
+def test_a_waiting_table_stands_still_until_its_first_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the live table does. Without it, the same two steps are holds."""
+    for waits in (True, False):
+        tables, script = Tables(monkeypatch), Script().install(monkeypatch, 1)
+        task = Task(max_steps=8, waits=waits)
+        checkpoint = cast(Checkpoint, scripted_checkpoint())
+        outcome = play(checkpoint, Plan(mode="par", workers=2), [3], task, Paused(2))
+        world = tables.take()[3]
+        episode = outcome.episodes[0]
+        assert len(world.actions) == episode.steps == 8
+        held = [bool(np.abs(action - world.agents[0]).max() < 1e-9) for action in world.actions]
+        assert held == [not waits] * 2 + [False] * 6
+        assert episode.holds == (0 if waits else 2)
+        assert script.frames[0].ended_ns == script.frames[0].began_ns + 2 * DT
 
 
 def test_success_rate() -> None:
     episodes = [Episode(seed, seed < 3, 10, 0.5) for seed in range(4)]
     assert success_rate(episodes) == 0.75
     assert np.isnan(success_rate([]))
+
+
+def test_torch_runs_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[int] = []
+    monkeypatch.setattr(lockstep.torch, "set_num_threads", said.append)
+    Tables(monkeypatch)
+    Script().install(monkeypatch, 1)
+    run_episodes(cast(Checkpoint, scripted_checkpoint()), "quick", [0], 8, max_steps=1)
+    assert said == [1]

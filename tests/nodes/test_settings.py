@@ -67,7 +67,9 @@ def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, n
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["mode:=par"], ("agent: mode", "seq", "par")),
+        (["mode:=warp"], ("plan: mode", "seq, dec, par, auras", "warp")),
+        (["pp_generation:=4"], ("plan: pp_generation", "seq", "only auras")),
+        (["mode:=auras", "pp_generation:=60"], ("plan: pp_generation", "60 stages", "generation steps")),
         (["camera_age_limit_ms:=-1.0"], ("agent: camera_age_limit_ms", "[1.0, 60000.0]")),
         (["seed:=-1"], ("agent: seed", "[0, ")),
         (["seed:=1.5"], ("agent: seed", "int")),

@@ -1,4 +1,4 @@
-"""The seq mode: one observation, one chunk, and a provenance that says the truth about it.
+"""One robot's pipeline in seq: one observation, one chunk, and a provenance that says the truth about it.
 
 Guards: warm-up that shifts the noise or the counts; a request that sees another one's noise; a reference in the
 state's order instead of the channels'.
@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 import torch
 
+from auras_ros.action import Chunk
 from auras_ros.clock import VirtualClock
 from auras_ros.observation import Observation
-from auras_ros.pipeline.load import CheckpointError, load_sequential
-from auras_ros.pipeline.seq import Identity, Sequential
+from auras_ros.pipeline.load import CheckpointError, Pipeline, PlanError, load_pipeline
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Emission
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
 from tests.policies import tiny
@@ -42,21 +44,37 @@ def observation(seed: int = 1, origin_ns: int = 900 * MS, position: tuple[float,
     )
 
 
-def sequential(seed: int = 5, plan: str = "quick", **changes: object) -> Sequential:
-    identity = Identity(host="boot", session="life")
-    return Sequential(tiny.checkpoint(**changes), plan, seed, Ticking(START_NS), identity)
+def sequential(seed: int = 5, plan: str = "quick", **changes: object) -> Pipeline:
+    return Pipeline(tiny.checkpoint(**changes), Plan(plan), seed, Ticking(START_NS), "boot", "life")
+
+
+def run(pipeline: Pipeline, seen: Observation) -> tuple[Emission, Chunk]:
+    """One frame on an observation that is newer than all before."""
+    [strand] = pipeline.executor.strands
+    seen = replace(seen, origin_mono_ns=seen.origin_mono_ns + pipeline.executor.frames)
+    strand.begin(pipeline.latched(seen), pipeline.executor.clock.now_ns())
+    strand.run()
+    emission = strand.end(0)
+    assert emission is not None
+    return emission, pipeline.chunk(emission)
+
+
+def chunk(pipeline: Pipeline, seen: Observation) -> Chunk:
+    return run(pipeline, seen)[1]
 
 
 def test_provenance_says_where_the_chunk_comes_from() -> None:
     seq, seen = sequential(), observation()
-    frame = seq.run(seen)
-    assert (frame.latched_ns, frame.perceived_ns, frame.generated_ns) == tuple(START_NS + k * MS for k in (1, 2, 3))
-    source = frame.chunk.provenance
+    emission, made = run(seq, seen)
+    times = [emission.latched_ns, emission.perceived_ns, emission.generated_ns]
+    assert times == sorted(times)
+    assert len(set(times)) == 3
+    source = made.provenance
     assert source.origin_stamp_ns == seen.origin_stamp_ns
     assert source.origin_mono_ns == seen.origin_mono_ns
     assert (source.host, source.session) == ("boot", "life")
     assert (source.frame, source.request, source.epoch) == (0, 0, 0)
-    assert source.context_age_ns == (START_NS + 2 * MS - seen.origin_mono_ns,)
+    assert source.context_age_ns == (emission.perceived_ns - seen.origin_mono_ns,)
     assert source.plan == "quick"
     assert source.checkpoint == "tiny@0123456789ab"
 
@@ -68,54 +86,56 @@ def test_the_chunk_is_the_policys_with_the_requests_noise() -> None:
     for request in range(3):
         noise = noise_tape(policy.noise_shape, 5, request)[None]
         expected = generate(policy, noise, context)[0].numpy()
-        np.testing.assert_array_equal(seq.run(seen).chunk.actions, expected)
+        np.testing.assert_array_equal(chunk(seq, seen).actions, expected)
 
 
 def test_frames_and_requests_count_up_and_frames_is_how_many_are_done() -> None:
     seq = sequential()
-    assert seq.frames == 0
-    sources = [seq.run(observation()).chunk.provenance for _ in range(3)]
+    assert seq.executor.frames == 0
+    sources = [chunk(seq, observation()).provenance for _ in range(3)]
     assert [(s.frame, s.request) for s in sources] == [(0, 0), (1, 1), (2, 2)]
-    assert seq.frames == 3
+    assert seq.executor.frames == 3
 
 
 def test_warm_up_leaves_no_trace() -> None:
     cold, warm = sequential(), sequential()
     warm.warm_up()
-    assert warm.frames == 0
-    a, b = cold.run(observation()).chunk, warm.run(observation()).chunk
+    assert warm.executor.frames == 0
+    a, b = chunk(cold, observation()), chunk(warm, observation())
     np.testing.assert_array_equal(a.actions, b.actions)
-    assert a.provenance == b.provenance
+    assert replace(a.provenance, context_age_ns=()) == replace(b.provenance, context_age_ns=())  # time went on
 
 
 def test_warm_up_runs_the_stages_on_random_values() -> None:
     seq = sequential()
     contexts: list[torch.Tensor] = []
-    perceive = seq._policy.perceive
-    seq._policy.perceive = lambda images, state: contexts.append(images) or perceive(images, state)  # type: ignore
-    seq.warm_up(runs=2)
-    assert [tuple(images.shape) for images in contexts] == [(1, 2, 1, 3, tiny.SIDE, tiny.SIDE)] * 2
+    policy = seq.executor.policy
+    perceive = policy.perceive
+    policy.perceive = lambda images, state: contexts.append(images.clone()) or perceive(images, state)  # type: ignore
+    seq.warm_up()
+    assert len(contexts) > 1
+    assert {tuple(images.shape) for images in contexts} == {(1, 2, 1, 3, tiny.SIDE, tiny.SIDE)}
     assert all(images.std() > 0.5 for images in contexts)
 
 
 def test_the_same_seed_gives_the_same_chunks_and_another_seed_others() -> None:
-    a, b, c = (sequential(seed).run(observation()).chunk.actions for seed in (1, 1, 2))
+    a, b, c = (chunk(sequential(seed), observation()).actions for seed in (1, 1, 2))
     np.testing.assert_array_equal(a, b)
     assert np.abs(a - c).max() > 1e-3
 
 
 def test_each_request_has_noise_of_its_own() -> None:
     seq = sequential()
-    a, b = (seq.run(observation()).chunk.actions for _ in range(2))
+    a, b = (chunk(seq, observation()).actions for _ in range(2))
     assert np.abs(a - b).max() > 1e-3
 
 
 def test_reset_begins_an_epoch_and_goes_on_counting() -> None:
     seq = sequential()
-    seq.run(observation())
-    seq.reset()
-    seq.reset()
-    source = seq.run(observation()).chunk.provenance
+    chunk(seq, observation())
+    seq.executor.reset()
+    seq.executor.reset()
+    source = chunk(seq, observation()).provenance
     assert (source.epoch, source.frame, source.request) == (2, 1, 1)
 
 
@@ -123,15 +143,15 @@ def test_requests_are_paired_by_their_number() -> None:
     """An evaluation restarts the tape at an episode's own stretch: what ran before does not matter."""
     fresh, used = sequential(), sequential()
     for _ in range(4):
-        used.run(observation(seed=9))
-    fresh.reset(first_request=7000)
-    used.reset(first_request=7000)
-    a, b = fresh.run(observation()).chunk, used.run(observation()).chunk
+        chunk(used, observation(seed=9))
+    fresh.executor.reset(first_request=7000)
+    used.executor.reset(first_request=7000)
+    a, b = chunk(fresh, observation()), chunk(used, observation())
     assert a.provenance.request == b.provenance.request == 7000
     np.testing.assert_array_equal(a.actions, b.actions)
 
 
-def with_joints(*names: str) -> Sequential:
+def with_joints(*names: str) -> Pipeline:
     spec = tiny.manifest()["observation"]
     count = len(names)
     limits = {"kind": "min_max", "min": [0.0] * count, "max": [1.0] * count}
@@ -152,7 +172,7 @@ def test_the_reference_is_in_channel_order(
 ) -> None:
     seen = observation(position=position)
     seen = replace(seen, state=np.zeros((2, len(names)), np.float32))
-    reference = with_joints(*names).run(seen).chunk.reference
+    reference = chunk(with_joints(*names), seen).reference
     assert reference is not None
     np.testing.assert_array_equal(reference, expected)
 
@@ -160,13 +180,13 @@ def test_the_reference_is_in_channel_order(
 def test_a_policy_without_state_has_no_reference() -> None:
     spec = tiny.manifest()["observation"]
     seq = sequential(observation={**spec, "state": None})
-    seq.warm_up(runs=1)
+    seq.warm_up()
     seen = replace(observation(), state=np.zeros((2, 0), np.float32), position=np.zeros(0))
-    assert seq.run(seen).chunk.reference is None
+    assert chunk(seq, seen).reference is None
 
 
 def test_the_plan_chooses_the_sampler() -> None:
-    a, b = (sequential(plan=plan).run(observation()).chunk for plan in ("quick", "fine"))
+    a, b = (chunk(sequential(plan=plan), observation()) for plan in ("quick", "fine"))
     assert (a.provenance.plan, b.provenance.plan) == ("quick", "fine")
     assert np.abs(a.actions - b.actions).max() > 1e-3
 
@@ -175,12 +195,12 @@ def test_load_gives_a_warm_executor_of_the_folder(tmp_path: Path) -> None:
     tiny.write(tmp_path)
     threads = torch.get_num_threads()
     try:
-        seq = load_sequential(tmp_path, "fine", 3, VirtualClock(), Identity("h", "s"), threads=1)
+        seq = load_pipeline(tmp_path, Plan("fine"), 3, VirtualClock(), "h", "s", threads=1)
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(threads)
-    assert seq.frames == 0
-    source = seq.run(observation()).chunk.provenance
+    assert seq.executor.frames == 0
+    source = chunk(seq, observation()).provenance
     assert (source.plan, source.host, source.session, source.request) == ("fine", "h", "s", 0)
 
 
@@ -195,4 +215,11 @@ def test_load_refuses_by_name(tmp_path: Path, plan: str, spoil: object, said: st
     tiny.write(tmp_path)
     spoil(tmp_path)  # type: ignore[operator]
     with pytest.raises(CheckpointError, match=said):
-        load_sequential(tmp_path, plan, 0, VirtualClock(), Identity())
+        load_pipeline(tmp_path, Plan(plan), 0, VirtualClock())
+
+
+def test_a_plan_whose_chunks_come_too_late_is_refused(tmp_path: Path) -> None:
+    """Design rule 9: the period alone says so; 3 frames of 10 s are more than any horizon here."""
+    tiny.write(tmp_path)
+    with pytest.raises(PlanError, match=r"3 frames \(L \+ 2\) of 10000.0 ms outlast the horizon"):
+        load_pipeline(tmp_path, Plan(frame_period_ms=10_000.0), 0, VirtualClock())

@@ -1,0 +1,176 @@
+"""`auras eval`: compare schedules by success, mode against mode on the same seeds, in lockstep with a simulator."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from auras_ros import resources
+from auras_ros.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from auras_ros.evaluate.durations import Duration
+    from auras_ros.evaluate.parts import Part
+    from auras_ros.evaluate.settings import Settings
+    from auras_ros.pipeline.load import Checkpoint
+
+INTERRUPTED = 130
+EXAMPLE = """
+clocks
+  paused   the world waits for each frame, then moves --frame-steps control steps: frames of all modes are equal
+  charged  the world moves on while a frame is computed, for each mode's measured (or given) duration
+
+example
+  auras eval --sim pusht --episodes 20 --plan quick,pp_generation=4
+  auras eval --sim pusht-drift --episodes 400 --plan ddpm100,pp_generation=8,alpha=0.5 --json eval.json --out out
+  auras eval ... --seed 400 --episodes 400 --durations eval.json --json more.json     400 more seeds, same durations
+  auras eval --merge eval.json more.json --json all.json
+"""
+
+
+def run(argv: list[str]) -> int:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.json and not options.json.parent.is_dir():  # now, and not after an hour
+        parser.error(f"--json: no folder {options.json.parent}")
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+    part, whole = (_merged(options), True) if options.merge else _played(options, parser)
+    if part is None:
+        print("interrupted before the first group of seeds was done: nothing to show")
+        return INTERRUPTED
+    _show(part, options)
+    return 0 if whole else INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="auras eval", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    play = parser.add_argument_group("what is played")
+    play.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
+    play.add_argument("--checkpoint", default="pusht", help="folder, or the name of one that ships (pusht)")
+    play.add_argument(
+        "--plan", default="quick", metavar="PLAN", help="of auras, e.g. ddpm100,pp_generation=8,alpha=0.5"
+    )
+    play.add_argument("--pp-generation", type=int, metavar="N", help="the same as pp_generation=N in the plan")
+    play.add_argument("--modes", default="seq,dec,par,auras", help="par is shown plain and aligned")
+    play.add_argument("--clock", default="paused,charged", help="paused, charged or both")
+    play.add_argument("--episodes", type=int, default=100, metavar="N", help="seeds --seed to --seed + N - 1 (100)")
+    play.add_argument("--seed", type=int, default=0, metavar="S", help="the first episode's")
+    play.add_argument("--workers", type=int, default=2, metavar="N", help="of par (2)")
+    play.add_argument("--frame-steps", type=int, default=4, metavar="N", help="control steps of a paused frame (4)")
+    play.add_argument("--max-steps", type=int, default=300, metavar="N", help="control steps of an episode (300)")
+    play.add_argument("--drift-px", type=float, metavar="PX", help="drift each control step (pusht-drift: 0.5)")
+    play.add_argument("--wait-for-first", action="store_true", help="the table stands still until the first chunk")
+    play.add_argument(
+        "--durations", metavar="FILE|LIST", help="an earlier --json, or seq=0.36,auras=0.08,...: do not measure"
+    )
+    play.add_argument("--batch", type=int, default=64, metavar="N", help="episodes that are stepped together (64)")
+    parser.add_argument("--merge", nargs="+", type=Path, metavar="JSON", help="play nothing: join these parts")
+    parser.add_argument("--json", type=Path, help="write the report here")
+    parser.add_argument("--out", type=Path, help="write the picture eval.png into this folder")
+    return parser
+
+
+def _merged(options: argparse.Namespace) -> Part:
+    from auras_ros.evaluate.parts import Part, merge
+
+    return merge([Part.load(path) for path in options.merge])
+
+
+def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[Part | None, bool]:
+    """What was played, None if no group was done; and whether it is all that was asked for."""
+    if options.episodes < 1 or options.seed < 0 or options.batch < 1:
+        parser.error("--episodes and --batch must be at least 1 and --seed must not be negative")
+    from auras_ros.evaluate.campaign import Campaign
+    from auras_ros.evaluate.parts import Part
+    from auras_ros.evaluate.settings import SettingsError
+    from auras_ros.pipeline.load import PlanError, load
+
+    try:
+        settings, given = _settings(options), _given(options.durations)
+        if given is not None:
+            settings.charging(_seconds(given))
+    except (SettingsError, PlanError) as error:
+        parser.error(str(error))
+    checkpoint = load(resources.checkpoint(options.checkpoint))
+    settings = replace(settings, checkpoint=f"{checkpoint.name}@{checkpoint.digest[:12]}")
+    progress = Progress()
+    try:
+        durations = _measured(checkpoint, settings, progress.say) if given is None else given
+        settings = settings.charging(_seconds(durations))
+        campaign = Campaign(checkpoint, settings, options.batch, progress.say)
+        whole = campaign.run(range(options.seed, options.seed + options.episodes))
+    finally:
+        progress.done()
+    kept = {key: durations[key] for key in settings.durations_s}
+    return (Part(settings, campaign.outcomes, kept, partial=not whole) if campaign.seeds else None), whole
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """Raises SettingsError or PlanError, naming what is wrong."""
+    from auras_ros.evaluate.settings import SIMS, Settings
+
+    plan = options.plan if options.pp_generation is None else f"{options.plan},pp_generation={options.pp_generation}"
+    return Settings(
+        checkpoint="",
+        plan=plan,
+        sim=options.sim,
+        drift_px=SIMS.get(options.sim, 0.0) if options.drift_px is None else options.drift_px,
+        max_steps=options.max_steps,
+        waits=options.wait_for_first,
+        modes=tuple(options.modes.split(",")),
+        clocks=tuple(options.clock.split(",")),
+        workers=options.workers,
+        frame_steps=options.frame_steps,
+    )
+
+
+def _measured(checkpoint: Checkpoint, settings: Settings, say: Callable[[str], None]) -> dict[str, Duration]:
+    """Of the modes that are compared, with observations as often as the simulator gives them."""
+    from auras_ros.evaluate.durations import measure_durations
+
+    if "charged" not in settings.clocks:
+        return {}
+    plans = {contender.plan.mode: contender.plan for contender in settings.contenders()}
+    return measure_durations(checkpoint, plans, observation_ms=checkpoint.contract.dt_ms, say=say)
+
+
+def _given(text: str | None) -> dict[str, Duration] | None:
+    """Durations from a list or a file; None if none are given. Raises SettingsError or OSError."""
+    from auras_ros.evaluate.durations import Duration
+    from auras_ros.evaluate.settings import SettingsError, parse_durations
+
+    if text is None:
+        return None
+    if "=" in text:
+        return {key: Duration(seconds) for key, seconds in parse_durations(text).items()}
+    try:
+        return {key: Duration(**each) for key, each in json.loads(Path(text).read_text())["durations"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SettingsError(f"durations: {text}: not a report of `auras eval`: {error!r}") from error
+
+
+def _seconds(durations: Mapping[str, Duration]) -> dict[str, float]:
+    return {key: duration.seconds for key, duration in durations.items()}
+
+
+def _show(part: Part, options: argparse.Namespace) -> None:
+    from auras_ros.evaluate.picture import draw
+    from auras_ros.evaluate.table import table
+
+    report, settings = part.report(), part.settings
+    print(f"{settings.sim}, {settings.plan}, {len(part.seeds)} seeds{', PARTIAL' if part.partial else ''}")
+    print(table(report.rows))
+    if options.json:
+        report.write(options.json)
+        print(f"written: {options.json}")
+    if options.out:
+        picture = options.out / "eval.png"
+        draw(report.rows, f"{settings.sim}, {settings.plan}{', partial' if part.partial else ''}", picture)
+        print(f"written: {picture}")

@@ -1,0 +1,62 @@
+"""Which cores a thread runs on, and how many threads torch spreads one of its operations over.
+
+On torch's CPU build (OpenMP, seen with 2.13) `torch.set_num_threads` sets the calling thread's number and a default of
+the whole process. A thread takes the default over at its first parallel operation, or when it first asks for the
+number, even if it has set one of its own before that; from then on its number is its own. So a lane's thread asks
+first and sets then, and the lane's maker puts the default back. The threads that OpenMP starts for a thread inherit
+its cores if those are set before its first operation.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from auras_ros.device.lane import DeviceError
+
+
+def checked(lane: str, cores: Sequence[int] | None, threads: int | None) -> tuple[frozenset[int] | None, int]:
+    """The cores (None: as the calling thread) and the intra-op threads (1 unless asked) of `lane`.
+
+    Raises DeviceError, naming the lane and the option: two threads on one core run far slower than one, so there are
+    never more threads than cores (design: "Devices").
+    """
+    if cores is not None:
+        if not cores or len(set(cores)) != len(cores) or min(cores) < 0:
+            raise DeviceError(f"lane {lane!r}: cores must be different core numbers, at least one, got {cores!r}")
+        if not hasattr(os, "sched_setaffinity"):
+            raise DeviceError(f"lane {lane!r}: cores cannot be chosen on this system")
+    count = 1 if threads is None else threads
+    if count < 1:
+        raise DeviceError(f"lane {lane!r}: threads must be at least 1, got {threads}")
+    own = _inherited() if cores is None else len(cores)
+    if count > own:
+        raise DeviceError(f"lane {lane!r}: threads {count} on {own} core(s): never more threads than cores")
+    return None if cores is None else frozenset(cores), count
+
+
+def occupy(lane: str, cores: frozenset[int] | None, threads: int) -> None:
+    """Bind the calling thread to `cores` and spread its operations over `threads`; before its first operation.
+
+    Raises DeviceError if a core is missing here. Linux alone would quietly take those that are there.
+    """
+    import torch
+
+    if cores is not None:
+        try:
+            os.sched_setaffinity(0, cores)
+        except OSError as error:
+            raise _missing(lane, cores, frozenset()) from error
+        got = frozenset(os.sched_getaffinity(0))
+        if got != cores:
+            raise _missing(lane, cores, got)
+    torch.get_num_threads()  # from here on the number is this thread's own; see the module
+    torch.set_num_threads(threads)
+
+
+def _missing(lane: str, cores: frozenset[int], got: frozenset[int]) -> DeviceError:
+    return DeviceError(f"lane {lane!r}: cores {sorted(cores - got)} are not available here")
+
+
+def _inherited() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,126 @@
+"""Lanes on one CUDA GPU: streams that replay captured graphs. torch's CUDA part is touched by the constructor first.
+
+Graphs of one lane share a memory pool, and no two lanes do: a graph's temporaries lie in its pool, so two graphs that
+replay side by side must not share one. Within a lane any order of replays is safe because nothing that a stage
+allocates is read after it (lane.py says so to every stage).
+
+A partition of the GPU will be a stream of a green context: `lane` takes a stream, and a stage belongs to the lane that
+it was captured for, so each partition has its own graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.device.cuda_lane import CudaLane, CudaStage
+from auras_ros.device.cuda_time import HostScale
+from auras_ros.device.lane import DeviceError, Lane, Stage, own_lane, refuse_if_closed
+from auras_ros.device.spans import Spans
+
+if TYPE_CHECKING:
+    import torch
+
+WARM_UP_RUNS = 3  # lazy initialisation and autotuning must be over before a capture
+
+
+def require_cuda() -> None:
+    """Raises DeviceError, saying what is missing, if torch has no CUDA GPU."""
+    import torch
+
+    if not torch.backends.cuda.is_built():
+        raise DeviceError(f"device 'cuda': this torch ({torch.__version__}) is built without CUDA")
+    if not torch.cuda.is_available():
+        raise DeviceError(
+            f"device 'cuda': torch {torch.__version__} (CUDA {torch.version.cuda}) finds no usable GPU or driver"
+        )
+
+
+class CudaDevice:
+    """GPU number `index`. With `spans` every replay leaves one there, at the latest on `collect` or `close`."""
+
+    def __init__(self, spans: Spans | None = None, index: int = 0) -> None:
+        require_cuda()
+        import torch
+
+        self._torch = torch
+        self._tensors = torch.device("cuda", index)
+        self._spans = spans
+        self._scale = None if spans is None else HostScale(self._tensors, MonotonicClock())
+        self._lanes: list[CudaLane] = []
+        self._closed = False
+
+    @property
+    def tensors(self) -> torch.device:
+        return self._tensors
+
+    def lane(
+        self,
+        name: str,
+        cores: Sequence[int] | None = None,
+        threads: int | None = None,
+        stream: torch.cuda.Stream | None = None,
+    ) -> Lane:
+        """A lane on a stream of its own, or on `stream` (a partition's). Raises DeviceError for `cores`, `threads`."""
+        refuse_if_closed(name, self._closed)
+        for option, value in (("cores", cores), ("threads", threads)):
+            if value is not None:
+                raise DeviceError(f"lane {name!r}: {option} belong to CPU lanes, this is {self._tensors}")
+        stream = self._torch.cuda.Stream(self._tensors) if stream is None else stream
+        self._lanes.append(CudaLane(name, stream, self._spans, self._scale))
+        return self._lanes[-1]
+
+    def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
+        """Warm `body` up and capture it on the lane's stream; it runs `WARM_UP_RUNS` times on the buffers' values.
+
+        Raises DeviceError, naming the stage, if it fails or does what a graph cannot hold (waiting for the GPU,
+        reading a value back). Before torch 2.12 a failed capture leaves the allocator's books wrong: start afresh.
+        """
+        own = own_lane(name, lane, self._lanes)
+        try:
+            self._warm_up(body, own)
+        except Exception as error:
+            raise DeviceError(f"stage {name!r} failed in its warm-up on {self._tensors}: {error}") from error
+        reasons: list[Exception] = []  # ending a broken capture raises an error of its own, which says less
+        try:
+            return CudaStage(name, self._graph(body, own, reasons), own)
+        except Exception as error:
+            own.renew_pool()  # the failed capture's pool is in an unknown state
+            raise DeviceError(f"stage {name!r} cannot be captured: {(reasons or [error])[0]}") from error
+
+    def collect(self) -> None:
+        """Write the spans of launches that have ended; never waits."""
+        for lane in self._lanes:
+            lane.collect(wait=False)
+
+    def close(self) -> None:
+        """Wait for what was launched and write its spans; a second call does nothing."""
+        lanes, self._lanes, self._closed = self._lanes, [], True
+        for lane in lanes:
+            lane.close()
+
+    def _warm_up(self, body: Callable[[], None], lane: CudaLane) -> None:
+        cuda = self._torch.cuda
+        lane.stream.wait_stream(cuda.current_stream(self._tensors))
+        with cuda.stream(lane.stream), self._torch.no_grad():
+            for _ in range(WARM_UP_RUNS):
+                body()
+        lane.stream.synchronize()
+
+    def _graph(self, body: Callable[[], None], lane: CudaLane, reasons: list[Exception]) -> torch.cuda.CUDAGraph:
+        """`thread_local`: what other threads do on the GPU meanwhile does not spoil the capture."""
+        cuda = self._torch.cuda
+        graph: torch.cuda.CUDAGraph = cuda.CUDAGraph()
+        # torch's own context forgets to give the current stream back when a capture fails; the outer one does not.
+        with (
+            cuda.stream(cuda.current_stream(self._tensors)),
+            self._torch.no_grad(),
+            cuda.graph(graph, pool=lane.pool, stream=lane.stream, capture_error_mode="thread_local"),
+        ):
+            try:
+                body()
+            except Exception as error:
+                reasons.append(error)
+                raise
+        return graph

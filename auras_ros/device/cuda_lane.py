@@ -1,0 +1,134 @@
+"""One CUDA stream: it replays the graphs that were captured for it, and knows when each replay was over.
+
+The host only puts work in order and goes on; the GPU waits for events. A lane reuses a ring of events, so a frame
+makes none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from auras_ros.device.cuda_time import Anchor, HostScale
+from auras_ros.device.lane import DeviceError, Lane, Mark, Stage
+from auras_ros.device.spans import Spans
+
+if TYPE_CHECKING:
+    import torch
+
+DEPTH = 64  # launches whose events a lane keeps; one more waits for the oldest
+
+
+class CudaStage:
+    """A captured graph, bound to the lane whose stream (and so whose partition and pool) it was captured on."""
+
+    __slots__ = ("graph", "lane", "name")
+
+    def __init__(self, name: str, graph: torch.cuda.CUDAGraph, lane: Lane) -> None:
+        self.name, self.graph, self.lane = name, graph, lane
+
+
+class Slot:
+    """The events around one launch. `number` is the launch they stand for now, -1 while that is none."""
+
+    __slots__ = ("anchor", "begin", "end", "number", "open", "stage")
+
+    def __init__(self, timed: bool) -> None:
+        import torch
+
+        self.begin = torch.cuda.Event(enable_timing=True) if timed else None
+        self.end = torch.cuda.Event(enable_timing=timed)
+        self.number = -1
+        self.open = False  # launched, and its span not yet written
+        self.stage = ""
+        self.anchor: Anchor | None = None
+
+
+class CudaMark:
+    """The completion of launch `number`. A slot is used again only once its launch is over, so an old mark is done."""
+
+    __slots__ = ("number", "slot")
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot, self.number = slot, slot.number
+
+    def wait(self) -> None:
+        if self.slot.number == self.number:
+            self.slot.end.synchronize()
+
+    def done(self) -> bool:
+        return self.slot.number != self.number or bool(self.slot.end.query())
+
+
+class CudaLane:
+    """See the module. `scale` is there when spans are wanted."""
+
+    def __init__(self, name: str, stream: torch.cuda.Stream, spans: Spans | None, scale: HostScale | None) -> None:
+        import torch
+
+        self.name, self.stream = name, stream
+        self._cuda = torch.cuda
+        self._spans, self._scale = spans, scale
+        self._slots = [Slot(timed=scale is not None) for _ in range(DEPTH)]
+        self._caller = torch.cuda.Event()
+        self._launched = 0
+        self._lock = threading.Lock()
+        self._closed = False
+        self.renew_pool()
+
+    def renew_pool(self) -> None:
+        """Captures from now on take their memory from a fresh pool."""
+        self.pool = self._cuda.graph_pool_handle()
+
+    def launch(self, stage: Stage, after: Sequence[Mark] = ()) -> Mark:
+        if not isinstance(stage, CudaStage) or stage.lane is not self:
+            raise DeviceError(f"stage {stage.name!r} was not captured for lane {self.name!r}")
+        with self._lock:
+            if self._closed:
+                raise DeviceError(f"stage {stage.name!r}: lane {self.name!r} is closed")
+            slot = self._slots[self._launched % DEPTH]
+            self._retire(slot, wait=True)
+            self._come_after(after)
+            slot.anchor = None if self._scale is None else self._scale.anchor()
+            with self._cuda.stream(self.stream):
+                if slot.begin is not None:
+                    slot.begin.record(self.stream)
+                stage.graph.replay()
+                slot.end.record(self.stream)
+            slot.stage, slot.number, slot.open = stage.name, self._launched, True
+            self._launched += 1
+            return CudaMark(slot)
+
+    def collect(self, wait: bool) -> None:
+        """Write the spans of launches that are over, oldest first; with `wait`, of all."""
+        with self._lock:
+            for back in range(DEPTH):
+                self._retire(self._slots[(self._launched + back) % DEPTH], wait)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        self.collect(wait=True)
+
+    def _come_after(self, after: Sequence[Mark]) -> None:
+        """Let the stream wait for the marks, and for what the calling thread has put on its own stream so far:
+        inputs are copied there, and torch's streams do not wait for one another by themselves."""
+        current = self._cuda.current_stream(self.stream.device)
+        if current != self.stream:
+            self._caller.record(current)
+            self.stream.wait_event(self._caller)
+        for mark in after:
+            if not isinstance(mark, CudaMark):
+                raise DeviceError(f"lane {self.name!r}: a CUDA launch cannot come after a {type(mark).__name__}")
+            if mark.slot.number == mark.number:
+                self.stream.wait_event(mark.slot.end)
+
+    def _retire(self, slot: Slot, wait: bool) -> None:
+        """Under the lock. Write the slot's span if its launch is over, or once it is."""
+        if not slot.open or not (wait or slot.end.query()):
+            return
+        slot.end.synchronize()
+        slot.open = False
+        if self._spans is not None and slot.anchor is not None and slot.begin is not None:
+            self._spans.add(self.name, slot.stage, *slot.anchor.span_ns(slot.begin, slot.end))

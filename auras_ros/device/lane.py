@@ -1,0 +1,93 @@
+"""The seam between what is computed and where: a stage is captured for a lane, launched on it, and leaves a mark.
+
+The CPU, the GPU and the null device of the tests look the same from here. Nothing in this file runs anything.
+
+What every device promises:
+- Stages on a lane run one after another in the order of their launches; lanes run side by side.
+- A launch starts after its `after` marks, and after everything that its thread has done to the buffers before.
+- A stage runs without autograd. It takes no arguments and returns nothing: its inputs and results are buffers on
+  `Device.tensors` that are made outside it and live as long as it does. What else it allocates is gone when it ends.
+- A stage that raises does not stop its lane. Who waits for its mark gets the exception; so does who waits for a
+  launch that came `after` it, which then does not run. A failure that nobody waited for is raised by `close`.
+- Marks stay true for ever. A lane holds a bounded number of launches; one more waits for the oldest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import torch
+
+
+class DeviceError(RuntimeError):
+    """A device, lane or stage cannot be had or used as asked; the message names it."""
+
+
+class Mark(Protocol):
+    """The completion of one launch."""
+
+    def wait(self) -> None:
+        """Block the calling thread until the launch has ended. Raises what its stage raised."""
+        ...
+
+    def done(self) -> bool:
+        """Whether the launch has ended, well or not; never blocks."""
+        ...
+
+
+class Stage(Protocol):
+    """A captured body: fixed shapes, fixed addresses, no arguments."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Lane(Protocol):
+    """One stream or thread."""
+
+    @property
+    def name(self) -> str: ...
+
+    def launch(self, stage: Stage, after: Sequence[Mark] = ()) -> Mark:
+        """Run `stage`, captured for this lane, once, after the given marks. Raises DeviceError; never the stage's."""
+        ...
+
+
+class Device(Protocol):
+    """Makes lanes and captures stages. `close` ends both."""
+
+    @property
+    def tensors(self) -> torch.device:
+        """Where the stages' buffers live."""
+        ...
+
+    def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
+        """A new lane. `cores` are the host's core numbers, `threads` the intra-op threads. Raises DeviceError."""
+        ...
+
+    def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
+        """Make a stage for `lane`. A GPU runs the body a few times: fill the buffers afterwards. Raises DeviceError."""
+        ...
+
+    def close(self) -> None:
+        """Finish what was launched and let go. Raises DeviceError if a stage failed and nobody waited for it."""
+        ...
+
+
+def refuse_if_closed(lane: str, closed: bool) -> None:
+    """Raises DeviceError for a new lane of a closed device: nobody would close it."""
+    if closed:
+        raise DeviceError(f"lane {lane!r}: the device is closed")
+
+
+OneLane = TypeVar("OneLane", bound=Lane)
+
+
+def own_lane(stage: str, lane: Lane, lanes: Sequence[OneLane]) -> OneLane:
+    """`lane` as one of a device's own `lanes`. Raises DeviceError if it is another device's, or closed."""
+    for own in lanes:
+        if own is lane:
+            return own
+    raise DeviceError(f"stage {stage!r}: lane {lane.name!r} is not one of this device's open lanes")

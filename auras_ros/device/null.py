@@ -1,0 +1,113 @@
+"""Lanes in virtual time, for tests and for schedules that are computed instead of waited for.
+
+A stage's body runs at once, in the order of the launches; how long it takes is what the table says. Nothing here
+starts a thread, and time passes only when somebody waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from auras_ros.clock import VirtualClock
+from auras_ros.device.failure import Failure, Failures
+from auras_ros.device.lane import DeviceError, Lane, Mark, Stage, own_lane, refuse_if_closed
+from auras_ros.device.plain import PlainStage, plain
+from auras_ros.device.spans import Spans
+
+if TYPE_CHECKING:
+    import torch
+
+
+class NullMark:
+    """The completion of one launch, at `ends_ns` of virtual time. `wait` moves the clock there."""
+
+    __slots__ = ("_clock", "_failures", "ends_ns", "failure")
+
+    def __init__(self, clock: VirtualClock, failures: Failures, ends_ns: int, failure: Failure | None) -> None:
+        self._clock, self._failures = clock, failures
+        self.ends_ns, self.failure = ends_ns, failure
+
+    def wait(self) -> None:
+        self._clock.sleep_until_ns(self.ends_ns)
+        if self.failure is not None:
+            self._failures.raise_again(self.failure)
+
+    def done(self) -> bool:
+        return self._clock.now_ns() >= self.ends_ns
+
+
+class NullLane:
+    """Free again at `free_ns`: a launch starts there, at the ends of its `after` marks or now, whichever is latest."""
+
+    def __init__(self, name: str, device: NullDevice) -> None:
+        self.name = name
+        self.free_ns = 0
+        self._device = device
+
+    def launch(self, stage: Stage, after: Sequence[Mark] = ()) -> Mark:
+        own, device = plain(stage, self), self._device
+        own_lane(own.name, self, device.lanes)
+        earlier = [_of_null(mark, self.name) for mark in after]
+        start_ns = max([self.free_ns, device.clock.now_ns(), *(mark.ends_ns for mark in earlier)])
+        failed = next((mark.failure for mark in earlier if mark.failure is not None), None)
+        if failed is not None:  # it does not run and takes no time
+            failure: Failure | None = device.failures.note(own.name, failed.error)
+            self.free_ns = start_ns
+        else:
+            self.free_ns = start_ns + device.duration_ns(own.name)
+            failure = self._run(own)
+            if device.spans is not None:
+                device.spans.add(self.name, own.name, start_ns, self.free_ns)
+        return NullMark(device.clock, device.failures, self.free_ns, failure)
+
+    def _run(self, stage: PlainStage) -> Failure | None:
+        try:
+            stage.run()
+        except Exception as error:  # noqa: BLE001  (raised again where the mark is waited for)
+            return self._device.failures.note(stage.name, error)
+        return None
+
+
+class NullDevice:
+    """`durations_ns` gives every stage's duration by its name; it is read at each launch, so a test may change it."""
+
+    def __init__(self, clock: VirtualClock, durations_ns: Mapping[str, int], spans: Spans | None = None) -> None:
+        import torch
+
+        self._tensors = torch.device("cpu")
+        self.clock, self.spans, self.failures = clock, spans, Failures()
+        self.lanes: list[NullLane] = []
+        self._durations_ns = durations_ns
+        self._closed = False
+
+    @property
+    def tensors(self) -> torch.device:
+        return self._tensors
+
+    def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
+        """`cores` and `threads` change nothing: durations are given."""
+        refuse_if_closed(name, self._closed)
+        self.lanes.append(NullLane(name, self))
+        return self.lanes[-1]
+
+    def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
+        self.duration_ns(name)
+        return PlainStage(name, body, own_lane(name, lane, self.lanes))
+
+    def duration_ns(self, stage: str) -> int:
+        """Raises DeviceError, naming the stage, if it has none or a negative one."""
+        duration_ns = self._durations_ns.get(stage)
+        if duration_ns is None or duration_ns < 0:
+            raise DeviceError(f"stage {stage!r}: its duration must be given and not negative, got {duration_ns}")
+        return duration_ns
+
+    def close(self) -> None:
+        self.lanes, self._closed = [], True
+        self.failures.raise_unseen()
+
+
+def _of_null(mark: Mark, lane: str) -> NullMark:
+    if not isinstance(mark, NullMark):
+        raise DeviceError(f"lane {lane!r}: a launch in virtual time cannot come after a {type(mark).__name__}")
+    return mark

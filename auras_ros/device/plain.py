@@ -1,0 +1,43 @@
+"""A stage that is a plain call: the CPU's and the null device's twin of a captured graph."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from auras_ros.device.lane import DeviceError, Lane, Stage
+from auras_ros.device.spans import Spans
+
+
+class PlainStage:
+    """`body` under its name. It never runs at capture, so the buffers are as they were."""
+
+    __slots__ = ("_no_grad", "body", "lane", "name")
+
+    def __init__(self, name: str, body: Callable[[], None], lane: Lane) -> None:
+        from torch import no_grad
+
+        self.name, self.body, self.lane = name, body, lane
+        self._no_grad = no_grad
+
+    def run(self) -> None:
+        """Autograd is switched per thread: without this a worker's stage would record what the inline one does not."""
+        with self._no_grad():
+            self.body()
+
+    def run_timed(self, spans: Spans | None) -> None:
+        """Run, and write the span, also that of a run that raises."""
+        if spans is None:
+            return self.run()
+        start_ns = time.monotonic_ns()
+        try:
+            self.run()
+        finally:
+            spans.add(self.lane.name, self.name, start_ns, time.monotonic_ns())
+
+
+def plain(stage: Stage, lane: Lane) -> PlainStage:
+    """`stage` as this lane's own. Raises DeviceError if it was captured for another: a graph would be wrong there."""
+    if not isinstance(stage, PlainStage) or stage.lane is not lane:
+        raise DeviceError(f"stage {stage.name!r} was not captured for lane {lane.name!r}")
+    return stage

@@ -1,0 +1,145 @@
+"""A lane that is a thread: it runs what is launched on it, in order, on its own cores, beside the other lanes.
+
+Launches travel through a ring that never grows; the thread sleeps while there is nothing to do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from auras_ros.device.cores import occupy
+from auras_ros.device.failure import Failure, Failures
+from auras_ros.device.lane import DeviceError, Mark, Stage
+from auras_ros.device.plain import PlainStage, plain
+from auras_ros.device.spans import Spans
+
+DEPTH = 64  # launches that a lane holds; one more waits for the oldest
+_STARTING = threading.Lock()  # torch's default number of threads is the process's: one lane starts at a time
+
+
+class WorkerMark:
+    """The completion of one launch on a worker lane.
+
+    Every launch has a mark of its own, a few words that go with their last holder: a mark that stood for a later
+    launch once its own is over could make two lanes wait for each other.
+    """
+
+    __slots__ = ("_failure", "_lane", "_over", "after", "stage")
+
+    def __init__(self, lane: WorkerLane, stage: PlainStage, after: tuple[Mark, ...]) -> None:
+        self._lane = lane
+        self.stage: PlainStage | None = stage
+        self.after = after
+        self._over = False
+        self._failure: Failure | None = None
+
+    def wait(self) -> None:
+        lane = self._lane
+        with lane.lock:
+            while not self._over:
+                lane.ended.wait()
+        if self._failure is not None:
+            lane.failures.raise_again(self._failure)
+
+    def done(self) -> bool:
+        return self._over
+
+    def settle(self, failure: Failure | None) -> None:
+        """Under the lane's lock. Marks that it came after are let go: they would chain back to the first launch."""
+        self._failure = failure
+        self._over, self.stage, self.after = True, None, ()
+
+
+class WorkerLane:
+    """See the module. `threads` are intra-op threads; `cores` None leaves those of the thread that makes the lane."""
+
+    def __init__(
+        self, name: str, cores: frozenset[int] | None, threads: int, failures: Failures, spans: Spans | None
+    ) -> None:
+        self.name = name
+        self.failures = failures
+        self.lock = threading.Lock()
+        self.ended = threading.Condition(self.lock)
+        self._came = threading.Condition(self.lock)
+        self._spans = spans
+        self._ring: list[WorkerMark | None] = [None] * DEPTH
+        self._launched = self._finished = 0
+        self._closing = False
+        self._start(cores, threads)
+
+    def launch(self, stage: Stage, after: Sequence[Mark] = ()) -> Mark:
+        mark = WorkerMark(self, plain(stage, self), tuple(after))
+        if threading.current_thread() is self._thread:
+            raise DeviceError(f"stage {stage.name!r}: launched from inside a stage of its own lane {self.name!r}")
+        with self.lock:
+            while self._launched - self._finished == DEPTH and not self._closing:
+                self.ended.wait()
+            if self._closing:
+                raise DeviceError(f"stage {stage.name!r}: lane {self.name!r} is closed")
+            self._ring[self._launched % DEPTH] = mark
+            self._launched += 1
+            self._came.notify()
+        return mark
+
+    def close(self) -> None:
+        """Run what was launched, then end the thread."""
+        with self.lock:
+            self._closing = True
+            self._came.notify()
+            self.ended.notify_all()
+        self._thread.join()
+
+    def _start(self, cores: frozenset[int] | None, threads: int) -> None:
+        import torch
+
+        ready = threading.Event()
+        refused: list[BaseException] = []
+
+        def begin() -> None:
+            try:
+                occupy(self.name, cores, threads)
+            except BaseException as error:  # noqa: BLE001  (raised below, in the thread that makes the lane)
+                refused.append(error)
+            ready.set()
+            if not refused:
+                self._work()
+
+        with _STARTING:
+            own = torch.get_num_threads()
+            self._thread = threading.Thread(target=begin, name=f"lane {self.name}", daemon=True)
+            self._thread.start()
+            ready.wait()
+            torch.set_num_threads(own)  # puts the default back; the caller's own number is what it was
+        if refused:
+            self._thread.join()
+            raise refused[0]
+
+    def _work(self) -> None:
+        while (mark := self._next()) is not None:
+            failure = self._run(mark)
+            with self.lock:
+                mark.settle(failure)
+                self._ring[self._finished % DEPTH] = None
+                self._finished += 1
+                self.ended.notify_all()
+
+    def _next(self) -> WorkerMark | None:
+        """The oldest launch; waits for one. None once the lane is closing and nothing is left."""
+        with self.lock:
+            while self._launched == self._finished:
+                if self._closing:
+                    return None
+                self._came.wait()
+            return self._ring[self._finished % DEPTH]
+
+    def _run(self, mark: WorkerMark) -> Failure | None:
+        stage = mark.stage
+        assert stage is not None, "a settled mark is taken out of the ring"
+        try:
+            for earlier in mark.after:
+                earlier.wait()
+            stage.run_timed(self._spans)
+        except BaseException as error:  # noqa: BLE001  (raised again where the mark is waited for)
+            return self.failures.note(stage.name, error)
+        return None

@@ -1,0 +1,94 @@
+"""All modes on all clocks for all seeds, group by group, so that what is cut short is still paired and unbiased.
+
+A group of seeds is played in every mode before the next one begins. An interrupted group leaves nothing: those of its
+episodes that are over by then are the quick ones, and counting them alone would flatter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from auras_ros.evaluate.lockstep import BATCH, grouped, play
+from auras_ros.evaluate.outcome import Outcome
+from auras_ros.evaluate.seats import Seats
+from auras_ros.evaluate.settings import Contender, Settings
+from auras_ros.pipeline.load import Checkpoint
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Campaign:
+    """`run` fills `outcomes` and `seeds`; both hold whole groups only, whenever they are looked at."""
+
+    checkpoint: Checkpoint
+    settings: Settings
+    batch: int = BATCH
+    say: Say = lambda text: None
+    outcomes: dict[tuple[str, str], Outcome] = field(default_factory=dict)
+    seeds: list[int] = field(default_factory=list)
+
+    def run(self, seeds: Sequence[int]) -> bool:
+        """Play them; False if it was interrupted (Ctrl-C) before the last group was done."""
+        groups = list(grouped(seeds, self.batch))
+        runs = [(clock, one) for clock in self.settings.clocks for one in self.settings.contenders()]
+        pace = _Pace(len(groups), [(clock, one.name) for clock, one in runs])
+        try:
+            for group in groups:
+                played = {(clock, one.name): self._play(clock, one, group, pace) for clock, one in runs}
+                joined = {run: Outcome.join([self.outcomes.get(run, Outcome()), new]) for run, new in played.items()}
+                self.outcomes, self.seeds = joined, [*self.seeds, *group]
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    def _play(self, clock: str, contender: Contender, group: list[int], pace: _Pace) -> Outcome:
+        pace.next(clock, contender.name)
+        settings = self.settings
+
+        def watch(seats: Seats) -> None:
+            self.say(pace.line(seats))
+
+        timing = settings.timing(clock)
+        return play(self.checkpoint, contender.plan, group, settings.task, timing, contender.plain, watch)
+
+
+class _Pace:
+    """How far it is, and how long it may still take: runs that were played before take as long again."""
+
+    def __init__(self, groups: int, runs: list[tuple[str, str]]) -> None:
+        self._left = [run for _ in range(groups) for run in runs]
+        self._total = len(self._left)
+        self._took_s: dict[tuple[str, str], float] = {}
+        self._began_s = time.monotonic()
+        self._run: tuple[str, str] | None = None
+
+    def next(self, *run: str) -> None:
+        now_s = time.monotonic()
+        if self._run is not None:
+            self._took_s[self._run] = now_s - self._began_s
+        self._run, self._began_s = (run[0], run[1]), now_s
+        self._left.remove(self._run)
+
+    def line(self, seats: Seats) -> str:
+        clock, name = self._run or ("", "")
+        over = seats.finished
+        won = sum(episode.success for episode in over)
+        done = self._total - len(self._left)
+        return (
+            f"run {done} of {self._total}, {clock} {name}: {len(over)} of {len(over) + len(seats)} episodes over, "
+            f"{won} succeed, about {_minutes(self._left_s(seats.progress))} left"
+        )
+
+    def _left_s(self, progress: float) -> float:
+        spent_s = time.monotonic() - self._began_s
+        this_s = self._took_s.get(self._run or ("", ""), spent_s / max(progress, 1e-3))
+        known = {**self._took_s, **({} if self._run is None else {self._run: this_s})}
+        typical_s = sum(known.values()) / len(known)
+        return max(0.0, this_s - spent_s) + sum(known.get(run, typical_s) for run in self._left)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{round(seconds)} s" if seconds < 90 else f"{round(seconds / 60)} min"

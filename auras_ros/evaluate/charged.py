@@ -1,0 +1,125 @@
+"""The charged clock (design rule 12): the world moves on while the executor computes, for as long as that takes.
+
+Durations are given, so that a run is the same on every machine. The order at one instant is fixed: the observation
+comes, finished frames end, frames begin (those that take no time end at once), the world acts. So a chunk that is
+there at a tick is used in it, and a frame sees the observation of the very instant at which it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from auras_ros.evaluate.seats import Seats
+from auras_ros.evaluate.turn import Watch, step
+from auras_ros.pipeline.frames import FrameClock
+from auras_ros.pipeline.modes import Executor
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Strand
+
+
+def duration_key(mode: str, strand: str) -> str:
+    """What a duration is filed under: the mode, and for dec its strand too."""
+    return f"{mode}/{strand}" if mode == "dec" else mode
+
+
+DURATIONS = {
+    "seq": ("seq",),
+    "dec": ("dec/perceive", "dec/generate"),
+    "par": ("par",),
+    "auras": ("auras",),
+}
+
+
+@dataclass(frozen=True)
+class Charged:
+    """durations_ns: duration key -> how long a frame of that strand takes (par: a whole request)."""
+
+    durations_ns: Mapping[str, int]
+
+    name = "charged"
+
+    def __post_init__(self) -> None:
+        for key, duration_ns in self.durations_ns.items():
+            if duration_ns < 0:
+                raise ValueError(f"durations: {key}: must not be negative, got {duration_ns} ns")
+
+    def paced(self, plan: Plan) -> Plan:
+        """The plan with par's requests evenly spaced over its workers (Auras 6.1), if it says nothing itself."""
+        if plan.mode != "par" or plan.frame_period_ms > 0:
+            return plan
+        return replace(plan, frame_period_ms=self._duration_ns("par", "") / plan.workers / 1e6)
+
+    def play(self, executor: Executor, seats: Seats, now_ns: int, watch: Watch) -> None:
+        """From event to event until no episode is left. The world's grid starts now."""
+        mode = executor.plan.mode
+        period_ns = 0 if mode == "par" else round(executor.plan.frame_period_ms * 1e6)
+        runners = [
+            _Runner(strand, FrameClock(period_ns), self._duration_ns(mode, strand.name)) for strand in executor.strands
+        ]
+        tick_ns = now_ns
+        while len(seats):
+            executor.clock.sleep_until_ns(now_ns)
+            if now_ns == tick_ns:
+                seats.observe(now_ns, min(runner.soonest_ns(now_ns) for runner in runners))
+            _settle(runners, seats, now_ns)
+            if now_ns == tick_ns:
+                step(executor, seats, now_ns)
+                watch(seats)
+                tick_ns += seats.dt_ns
+            wakes = [tick_ns, now_ns + executor.ledger.closed_ns(now_ns)]
+            wakes += [runner.soonest_ns(now_ns) for runner in runners]
+            now_ns = min(at_ns for at_ns in wakes if at_ns > now_ns)
+
+    def _duration_ns(self, mode: str, strand: str) -> int:
+        key = duration_key(mode, strand)
+        if key not in self.durations_ns:
+            raise ValueError(f"durations: {key} is missing; there is {', '.join(self.durations_ns) or 'none'}")
+        return self.durations_ns[key]
+
+
+def _settle(runners: Sequence[_Runner], seats: Seats, now_ns: int) -> None:
+    """Ends before beginnings, strands in their order, until nothing more happens at this instant."""
+    busy = True
+    while busy:
+        ended = [runner.end(seats, now_ns) for runner in runners]
+        began = [] if any(ended) else [runner.begin(seats, now_ns) for runner in runners]
+        busy = any(ended) or any(began)
+
+
+class _Runner:
+    """One strand in virtual time: idle, or in a frame that ends at `_ends_ns`."""
+
+    def __init__(self, strand: Strand, frames: FrameClock, duration_ns: int) -> None:
+        self._strand, self._frames, self._duration_ns = strand, frames, duration_ns
+        self._emits = strand.name != "perceive"
+        self._ends_ns: int | None = None
+
+    def soonest_ns(self, now_ns: int) -> int:
+        """Not before then does anything happen here by itself: the end of the frame, or the next one's start."""
+        return self._frames.next_start_ns(now_ns) if self._ends_ns is None else self._ends_ns
+
+    def end(self, seats: Seats, now_ns: int) -> bool:
+        """Whether a frame ended."""
+        if self._ends_ns is None or self._ends_ns > now_ns:
+            return False
+        self._ends_ns = None
+        emission = self._strand.end(now_ns)
+        if emission is not None:
+            seats.offer(emission, now_ns)
+        return True
+
+    def begin(self, seats: Seats, now_ns: int) -> bool:
+        """Whether a frame began."""
+        if self._ends_ns is not None or self._frames.next_start_ns(now_ns) > now_ns:
+            return False
+        seen = seats.seen(now_ns)
+        if not self._strand.wants(seen, now_ns):
+            self._frames.idle()
+            return False
+        self._frames.started(now_ns)
+        self._strand.begin(seen, now_ns)
+        self._strand.run()
+        self._ends_ns = now_ns + self._duration_ns
+        seats.frames += int(self._emits)
+        return True

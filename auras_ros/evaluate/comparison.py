@@ -1,0 +1,101 @@
+"""From outcomes to rows: each mode beside seq on the same seeds. Plain arithmetic on what was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+from typing import Any
+
+from auras_ros.evaluate.outcome import Episode, Outcome
+from auras_ros.evaluate.settings import Contender, Settings
+from auras_ros.evaluate.statistics import mean, paired_difference, quantile, wilson
+from auras_ros.sim.pusht import CONTROL_DT_MS
+
+Outcomes = Mapping[tuple[str, str], Outcome]  # (clock, name of the contender)
+BASELINE = "seq"
+_NOTHING = {"diff": 0.0, "diff_low": 0.0, "diff_high": 0.0}  # of seq to itself
+
+
+def rows(settings: Settings, outcomes: Outcomes) -> list[dict[str, Any]]:
+    """One flat row for each mode and clock; None stands where there is nothing to say."""
+    return [
+        _row(settings, clock, contender, outcomes[clock, contender.name], outcomes.get((clock, BASELINE)))
+        for clock in settings.clocks
+        for contender in settings.contenders()
+    ]
+
+
+def _row(settings: Settings, clock: str, contender: Contender, outcome: Outcome, seq: Outcome | None) -> dict[str, Any]:
+    trials = len(outcome.episodes)
+    low, high = wilson(outcome.successes, trials)
+    frame_ms = settings.frame_steps * CONTROL_DT_MS
+    if clock == "charged":
+        key = "dec/generate" if contender.plan.mode == "dec" else contender.plan.mode
+        frame_ms = settings.durations_s[key] * 1e3  # type: ignore[assignment]
+    stale, worst = mean(outcome.staleness), quantile(outcome.staleness, 0.99)
+    return {
+        "mode": contender.name,
+        "clock": clock,
+        "plan": str(contender.plan),
+        "success": outcome.successes / trials,
+        "successes": outcome.successes,
+        "episodes": trials,
+        "low": low,
+        "high": high,
+        **(_NOTHING if contender.name == BASELINE else _difference(outcome, seq)),
+        "frame_ms": frame_ms,
+        "chunks_per_s": outcome.chunks / (outcome.steps * CONTROL_DT_MS / 1e3),
+        "staleness_ms_mean": None if stale is None else stale * CONTROL_DT_MS,
+        "staleness_ms_p99": None if worst is None else worst * CONTROL_DT_MS,
+        **{f"context_age_ms_{i}": age_ns / 1e6 / outcome.chunks for i, age_ns in enumerate(outcome.age_ns)},
+        **_until_success(outcome.episodes, seq.episodes if seq else []),
+        "hold_share": sum(episode.holds for episode in outcome.episodes) / outcome.steps,
+        "refused": sum(episode.refused for episode in outcome.episodes),
+    }
+
+
+def _difference(outcome: Outcome, seq: Outcome | None) -> dict[str, float | None]:
+    """Success less that of seq, paired by seed, with its 95 % interval."""
+    if seq is None:
+        return {"diff": None, "diff_low": None, "diff_high": None}
+    table = {(mine, its): 0 for mine in (True, False) for its in (True, False)}
+    for episode, other in _pairs(outcome.episodes, seq.episodes):
+        table[episode.success, other.success] += 1
+    counts = table[True, True], table[True, False], table[False, True], table[False, False]
+    return dict(zip(("diff", "diff_low", "diff_high"), paired_difference(*counts), strict=True))
+
+
+def _until_success(episodes: Sequence[Episode], seq: Sequence[Episode]) -> dict[str, float | None]:
+    """Steps to success of all that succeed (median), and of those that succeed in seq too, beside seq's (means):
+    control steps, and frames of the executor (Auras 4.2.4).
+    """
+    steps = [episode.steps for episode in episodes if episode.success]
+    both = [(mine, its) for mine, its in _pairs(episodes, seq) if mine.success and its.success] if seq else []
+    return {
+        "steps_to_success": float(median(steps)) if steps else None,
+        "both_succeed": float(len(both)) if seq else None,
+        "steps_both": fmean(mine.steps for mine, _ in both) if both else None,
+        "steps_both_seq": fmean(its.steps for _, its in both) if both else None,
+        "frames_both": fmean(mine.frames for mine, _ in both) if both else None,
+        "frames_both_seq": fmean(its.frames for _, its in both) if both else None,
+    }
+
+
+def _pairs(some: Sequence[Episode], others: Sequence[Episode]) -> list[tuple[Episode, Episode]]:
+    """By seed. Raises ValueError where a seed has no partner."""
+    by_seed = {episode.seed: episode for episode in others}
+    if len(some) != len(others) or any(episode.seed not in by_seed for episode in some):
+        raise ValueError("the modes were not played on the same seeds")
+    return [(episode, by_seed[episode.seed]) for episode in some]
+
+
+def summary(made: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The figures that matter, flat: success and difference of each row, and the rate of chunks."""
+    found: dict[str, float] = {}
+    for row in made:
+        name = f"{row['mode'].replace('-', '_')}_{row['clock']}"
+        found[f"success_{name}"] = row["success"]
+        found[f"chunks_per_s_{name}"] = row["chunks_per_s"]
+        if row["diff"] is not None and row["mode"] != BASELINE:
+            found[f"{name}_minus_seq"], found[f"{name}_minus_seq_low"] = row["diff"], row["diff_low"]
+    return found

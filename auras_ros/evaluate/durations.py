@@ -1,0 +1,151 @@
+"""How long each mode's frames take on this machine: its executor, live, in its own threads, one environment.
+
+Rounds of all modes are interleaved, so that a machine that gets slower meanwhile slows all of them. Warm-up and the
+first frame of each round are discarded (design rule 10). Nothing here simulates anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.evaluate.seats import NOISE_SEED
+from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.load import Checkpoint, noise_tape
+from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Emission, Latched, Strand
+
+ROUNDS, FRAMES, LIMIT_S = 3, 8, 120.0
+LOOK_S = 0.01
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Duration:
+    """Median of n frames, with the 10th and 90th percentile; seconds. n is 0 where it was given, not measured."""
+
+    seconds: float
+    n: int = 0
+    p10_s: float | None = None
+    p90_s: float | None = None
+
+
+def measure_durations(
+    checkpoint: Checkpoint,
+    plans: Mapping[str, Plan],
+    rounds: int = ROUNDS,
+    frames: int = FRAMES,
+    observation_ms: float = 0.0,
+    say: Say = lambda text: None,
+) -> dict[str, Duration]:
+    """Duration key (the plan's label; for dec label/strand) -> how long a frame takes, from latching to its chunk.
+
+    frames: of each strand, each round. observation_ms: how often there is a new observation; 0: always. For par a
+    frame is a whole request, beside those of the other workers. Raises RuntimeError where a strand stands still.
+    """
+    torch.set_num_threads(1)
+    runs = {label: _Run(checkpoint, plan, round(observation_ms * 1e6)) for label, plan in plans.items()}
+    try:
+        for number in range(rounds):
+            for label, run in runs.items():
+                say(f"measuring durations: round {number + 1} of {rounds}, {label}")
+                run.round(label, frames)
+        return {key: duration for label, run in runs.items() for key, duration in run.result(label).items()}
+    finally:
+        for run in runs.values():
+            run.executor.close()
+
+
+class _Timed:
+    """A strand that notes how long its frames take."""
+
+    def __init__(self, strand: Strand) -> None:
+        self._strand, self.name = strand, strand.name
+        self.wants = strand.wants
+        self.run = strand.run
+        self.newest_ns: list[int] = []  # of this round
+        self.kept_ns: list[int] = []
+
+    def begin(self, seen: Latched | None, now_ns: int) -> None:
+        self._began_ns = time.monotonic_ns()
+        self._strand.begin(seen, now_ns)
+
+    def end(self, now_ns: int) -> Emission | None:
+        emission = self._strand.end(now_ns)
+        self.newest_ns.append(time.monotonic_ns() - self._began_ns)
+        return emission
+
+    def settle(self) -> None:
+        """Keep the round's frames but the first: a new thread's first frame pays for things of its own."""
+        self.kept_ns += self.newest_ns[1:]
+        self.newest_ns = []
+
+
+class _Run:
+    """One plan's executor, warmed up once and run live in each round, on random values."""
+
+    def __init__(self, checkpoint: Checkpoint, plan: Plan, observation_ns: int) -> None:
+        self._observation_ns = observation_ns
+        policy = checkpoint.policy(plan.generation)
+
+        def noise(request: int) -> torch.Tensor:
+            return noise_tape(policy.noise_shape, NOISE_SEED, request)[None]
+
+        self.executor: Executor = make_executor(policy, plan, noise, MonotonicClock())
+        self._newest = _random(checkpoint)
+        self.executor.warm_up(self._newest)
+        self._timed = [_Timed(strand) for strand in self.executor.strands]
+        self.executor.strands = tuple(self._timed)
+
+    def round(self, label: str, frames: int) -> None:
+        live = Live(self.executor, self._latch, lambda emission: None)
+        end_s = time.monotonic() + LIMIT_S
+        live.start()
+        try:
+            while slow := [timed.name for timed in self._timed if len(timed.newest_ns) <= frames]:
+                if not live.working():
+                    raise RuntimeError(f"durations: {label}: a strand ended; the error is above")
+                if time.monotonic() > end_s:
+                    raise RuntimeError(f"durations: {label}: {slow[0]} had no {frames} frames in {LIMIT_S:g} s")
+                time.sleep(LOOK_S)
+                live.arrived()
+        finally:
+            live.halt(LIMIT_S)
+        for timed in self._timed:
+            timed.settle()
+
+    def _latch(self, now_ns: int) -> Latched:
+        every_ns = self._observation_ns
+        stamp_ns = now_ns - now_ns % every_ns if every_ns else now_ns
+        newest = self._newest  # two workers may both replace it; each returns what it has looked at
+        if stamp_ns > newest.origin_mono_ns:
+            newest = self._newest = replace(newest, origin_stamp_ns=stamp_ns, origin_mono_ns=stamp_ns)
+        return newest
+
+    def result(self, label: str) -> dict[str, Duration]:
+        named: dict[str, list[int]] = {}
+        for timed in self._timed:
+            name = timed.name if self.executor.plan.mode == "dec" else ""
+            named.setdefault(f"{label}/{name}" if name else label, []).extend(timed.kept_ns)
+        found = {}
+        for key, kept_ns in named.items():
+            p10, median, p90 = (float(q) / 1e9 for q in np.percentile(kept_ns, [10, 50, 90]))
+            found[key] = Duration(median, len(kept_ns), p10, p90)
+        return found
+
+
+def _random(checkpoint: Checkpoint) -> Latched:
+    """One environment's observation of this checkpoint's shapes, standard normal."""
+    spec, random = checkpoint.spec, torch.Generator().manual_seed(0)
+    height, width = spec.image_size
+    states = 0 if spec.state is None else len(spec.state.names)
+    images = torch.randn((1, spec.history, len(spec.cameras), 3, height, width), generator=random)
+    state = torch.randn((1, spec.history, states), generator=random)
+    reference = None if spec.state is None else np.zeros((1, len(checkpoint.contract.names)))
+    return Latched(images, state, 0, 0, reference)

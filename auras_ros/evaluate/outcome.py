@@ -1,0 +1,89 @@
+"""What came of a mode on a clock: one record an episode, and sums that add up over groups and parts.
+
+Everything is whole numbers, so that parts joined later give exactly what the whole would have given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+
+@dataclass(frozen=True)
+class Episode:
+    """How one seeded episode went.
+
+    steps: control steps to success or to the limit. frames: of the executor, until then. chunks: finished requests.
+    holds: steps without a chunk to act on. refused: chunks that came too late for any of their actions.
+    """
+
+    seed: int
+    success: bool
+    steps: int
+    best_coverage: float
+    frames: int = 0
+    chunks: int = 0
+    holds: int = 0
+    refused: int = 0
+
+
+@dataclass
+class Outcome:
+    """Episodes of one mode on one clock, in the order of their seeds.
+
+    staleness: staleness[v] actions were executed v control steps after the observation behind them. age_ns: for each
+    generation stage the sum, over all chunks, of the age of its context when it began.
+    """
+
+    episodes: list[Episode] = field(default_factory=list)
+    staleness: list[int] = field(default_factory=list)
+    age_ns: list[int] = field(default_factory=list)
+
+    @property
+    def seeds(self) -> list[int]:
+        return [episode.seed for episode in self.episodes]
+
+    @property
+    def successes(self) -> int:
+        return sum(episode.success for episode in self.episodes)
+
+    @property
+    def chunks(self) -> int:
+        return sum(episode.chunks for episode in self.episodes)
+
+    @property
+    def steps(self) -> int:
+        return sum(episode.steps for episode in self.episodes)
+
+    def acted(self, age_steps: int) -> None:
+        """An action was executed that many control steps after the observation behind it."""
+        self.staleness.extend([0] * (age_steps + 1 - len(self.staleness)))
+        self.staleness[age_steps] += 1
+
+    def aged(self, ages_ns: Iterable[int]) -> None:
+        """A chunk came whose stages began with contexts of these ages."""
+        self.age_ns = _added(self.age_ns, ages_ns)
+
+    @classmethod
+    def join(cls, parts: Iterable[Outcome]) -> Outcome:
+        """All episodes by seed, all counts added. Raises ValueError, naming it, where a seed comes twice."""
+        whole = cls()
+        for part in parts:
+            whole.episodes += part.episodes
+            whole.staleness = _added(whole.staleness, part.staleness)
+            whole.age_ns = _added(whole.age_ns, part.age_ns)
+        whole.episodes.sort(key=lambda episode: episode.seed)
+        for one, other in zip(whole.seeds, whole.seeds[1:], strict=False):
+            if one == other:
+                raise ValueError(f"seed {one} is in more than one part")
+        return whole
+
+
+def _added(some: Iterable[int], more: Iterable[int]) -> list[int]:
+    return [a + b for a, b in zip_longest(some, more, fillvalue=0)]
+
+
+def success_rate(episodes: list[Episode]) -> float:
+    """Share of successful episodes; NaN for none."""
+    return sum(episode.success for episode in episodes) / len(episodes) if episodes else float("nan")

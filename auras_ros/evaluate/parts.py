@@ -1,0 +1,114 @@
+"""An evaluation as JSON and back, so that a long one may be played in parts and joined.
+
+`rows` and `summary` are for readers; what can be joined is beside them: settings, durations and every episode.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from auras_ros.evaluate.comparison import rows, summary
+from auras_ros.evaluate.durations import Duration
+from auras_ros.evaluate.outcome import Episode, Outcome
+from auras_ros.evaluate.report import Report
+from auras_ros.evaluate.settings import Settings, SettingsError
+
+NAME = "eval"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some seeds of an evaluation, in every mode on every clock. partial: it was cut short, or seeds are missing."""
+
+    settings: Settings
+    outcomes: Mapping[tuple[str, str], Outcome]
+    durations: Mapping[str, Duration] = field(default_factory=dict)
+    partial: bool = False
+
+    @property
+    def seeds(self) -> list[int]:
+        return next(iter(self.outcomes.values())).seeds
+
+    def report(self) -> Report:
+        """Rows, summary, and what `from_dict` reads."""
+        made = rows(self.settings, self.outcomes)
+        more: dict[str, Any] = {"partial": True} if self.partial else {}
+        more |= {
+            "settings": self.settings.to_dict(),
+            "durations": {key: asdict(duration) for key, duration in self.durations.items()},
+            "seeds": _words(self.seeds),
+            "episodes": {f"{clock}/{name}": _packed(outcome) for (clock, name), outcome in self.outcomes.items()},
+        }
+        return Report(NAME, made, summary(made), more)
+
+    @classmethod
+    def load(cls, path: Path) -> Part:
+        """Raises OSError, and SettingsError naming the file."""
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            return cls.from_dict(raw)
+        except (SettingsError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SettingsError(f"{path}: not a report of `auras eval`: {error}") from error
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Part:
+        settings = Settings.from_dict(raw["settings"])
+        seeds = _numbers(raw["seeds"])
+        expected = {(clock, one.name) for clock in settings.clocks for one in settings.contenders()}
+        outcomes = {}
+        for key, packed in raw["episodes"].items():
+            clock, _, name = key.partition("/")
+            outcomes[clock, name] = _unpacked(seeds, packed)
+        if outcomes.keys() != expected:
+            raise SettingsError(f"episodes: expected {sorted(expected)}, got {sorted(outcomes)}")
+        durations = {key: Duration(**duration) for key, duration in raw["durations"].items()}
+        return cls(settings, outcomes, durations, raw.get("partial", False))
+
+
+def merge(parts: Sequence[Part]) -> Part:
+    """One evaluation of all their seeds. Raises SettingsError where settings differ, ValueError for a repeated seed."""
+    first = parts[0]
+    for part in parts[1:]:
+        first.settings.require_same(part.settings)
+    outcomes = {key: Outcome.join([part.outcomes[key] for part in parts]) for key in first.outcomes}
+    seeds = next(iter(outcomes.values())).seeds
+    return Part(first.settings, outcomes, first.durations, partial=len(seeds) <= seeds[-1] - seeds[0])
+
+
+def _packed(outcome: Outcome) -> dict[str, str]:
+    """Columns as words, in the order of the seeds: a line each, where lists would take a line a number."""
+    episodes = outcome.episodes
+    return {
+        "success": "".join("01"[episode.success] for episode in episodes),
+        "steps": _words(episode.steps for episode in episodes),
+        "best_coverage": " ".join(f"{episode.best_coverage:.4f}" for episode in episodes),
+        **{name: _words(getattr(episode, name) for episode in episodes) for name in _COUNTS},
+        "staleness_steps": _words(outcome.staleness),
+        "context_age_ns": _words(outcome.age_ns),
+    }
+
+
+_COUNTS = ("frames", "chunks", "holds", "refused")
+
+
+def _unpacked(seeds: list[int], packed: Mapping[str, str]) -> Outcome:
+    counts = [_numbers(packed[name]) for name in ("steps", *_COUNTS)]
+    coverage = [float(word) for word in packed["best_coverage"].split()]
+    columns = zip(seeds, packed["success"], coverage, *counts, strict=True)
+    episodes = [
+        Episode(seed, success == "1", steps, best, frames, chunks, holds, refused)
+        for seed, success, best, steps, frames, chunks, holds, refused in columns
+    ]
+    return Outcome(episodes, _numbers(packed["staleness_steps"]), _numbers(packed["context_age_ns"]))
+
+
+def _words(numbers: Any) -> str:
+    return " ".join(str(number) for number in numbers)
+
+
+def _numbers(words: str) -> list[int]:
+    return [int(word) for word in words.split()]

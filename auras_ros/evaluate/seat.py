@@ -1,0 +1,116 @@
+"""One episode's own things: a Push-T table, and the observation and action code that the nodes run.
+
+A seat knows nothing of schedules, batches or other episodes. Times are arguments, ns on one virtual clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from auras_ros.action import ActionStream, Chunk
+from auras_ros.action.verdict import Refusal, Rejected
+from auras_ros.evaluate.outcome import Episode
+from auras_ros.observation import Assembler, Fault, Observation
+from auras_ros.pipeline.load import Checkpoint
+from auras_ros.sim.pusht import CONTROL_DT_MS, PushTWorld
+from auras_ros.sim.pusht_game import NAMES
+
+LATE = frozenset({Refusal.PAST, Refusal.TOO_OLD, Refusal.OUT_OF_ORDER})  # what a slow schedule may meet
+
+
+class LockstepError(RuntimeError):
+    """The runtime refused what lockstep gave it: a fault of the set-up, never of the policy."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is played. drift_px: how far the tee moves each control step; success_coverage: None is the table's own
+    default for that drift. waits: the table stands still until the first chunk, as the live one does; otherwise time
+    runs from the start, and a schedule's first frames cost steps.
+    """
+
+    drift_px: float = 0.0
+    max_steps: int = 300
+    success_coverage: float | None = None
+    waits: bool = False
+
+    def world(self) -> PushTWorld:
+        return PushTWorld(self.drift_px, self.success_coverage)
+
+
+class Seat:
+    """See the module's docstring. plain: a chunk runs from its index 0 whenever it comes (par, as in the paper)."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, task: Task, seed: int, plain: bool, world: PushTWorld, now_ns: int
+    ) -> None:
+        contract = checkpoint.contract
+        require(contract.names == NAMES, f"the world's channels are {NAMES}, the policy's {contract.names}")
+        dt_ms = contract.dt_ms
+        require(dt_ms == CONTROL_DT_MS, f"the world's step is {CONTROL_DT_MS} ms, the policy's {dt_ms}")
+        self.seed, self._task, self._plain, self._world = seed, task, plain, world
+        self._dt_ns = contract.dt_ns
+        self._assembler = Assembler(checkpoint.spec, dt_ms, dt_ms, 0.0)
+        self._stream = ActionStream(contract, contract.dt_ns, max_chunk_age_ms=checkpoint.horizon * dt_ms)
+        world.reset(seed)
+        require(self._stream.arm(now_ns, world.agent).ok, "arming refused")
+        self.episode = Episode(seed, False, 0, 0.0)
+        self._started = not task.waits
+
+    @property
+    def done(self) -> bool:
+        return self.episode.success or self.episode.steps >= self._task.max_steps
+
+    def observe(self, now_ns: int, image: bool) -> None:
+        """Put what sensors see now; `image` False leaves out the camera, where nobody will look."""
+        faults = [self._assembler.put_state(NAMES, self._world.agent, now_ns, now_ns)]
+        for camera in self._assembler.spec.cameras if image else ():
+            frame = self._world.image(camera.height)
+            faults.append(self._assembler.put_image(camera.name, frame, now_ns, now_ns))
+        for fault in faults:
+            require(fault is None, str(fault))
+
+    def latch(self, now_ns: int) -> Observation:
+        """The newest observation as of now."""
+        observation = self._assembler.latch(now_ns)
+        if isinstance(observation, Fault):
+            raise LockstepError(str(observation))
+        return observation
+
+    def offer(self, chunk: Chunk, now_ns: int) -> None:
+        """Take a chunk for the steps from now on. One that is too late is counted, anything else is an error."""
+        if self._plain:  # the stamp keeps saying which observation it is; alignment goes by the monotonic origin
+            chunk = replace(chunk, provenance=replace(chunk.provenance, origin_mono_ns=now_ns))
+        verdict = self._stream.offer(chunk, now_ns)
+        late = isinstance(verdict, Rejected) and verdict.reason in LATE
+        require(verdict.ok or late, f"chunk refused: {verdict.detail}")
+        self._started = True
+        self.episode = replace(self.episode, chunks=self.episode.chunks + 1, refused=self.episode.refused + int(late))
+
+    def tick(self, now_ns: int, frames: int) -> int | None:
+        """One control step with the command that is due; `frames`: the executor's so far.
+
+        Returns how many control steps old the observation behind the action is, None where no chunk was in force.
+        """
+        command = self._stream.tick(now_ns)
+        require(command.publish, "no command")
+        if not self._started:
+            return None
+        outcome = self._world.step(command.values)
+        held = command.provenance is None
+        self.episode = replace(
+            self.episode,
+            success=outcome.success,
+            steps=self.episode.steps + 1,
+            best_coverage=max(self.episode.best_coverage, outcome.coverage),
+            frames=frames,
+            holds=self.episode.holds + int(held),
+        )
+        if command.provenance is None:
+            return None
+        return (now_ns - command.provenance.origin_stamp_ns) // self._dt_ns
+
+
+def require(condition: bool, text: str) -> None:
+    if not condition:
+        raise LockstepError(text)

@@ -1,0 +1,114 @@
+"""Episodes that share one schedule, stepped together: one batch for the executor, a seat of its own for each.
+
+Frames depend on time and not on the world, so that a whole batch latches, computes and acts at the same instants. This
+module knows nothing of modes or clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from auras_ros.evaluate.outcome import Episode, Outcome
+from auras_ros.evaluate.seat import LockstepError, Seat, Task
+from auras_ros.pipeline.load import Checkpoint, noise_tape, to_latched
+from auras_ros.pipeline.request import Emission, Identity, Latched, to_chunk
+
+REQUESTS_PER_EPISODE = 1_000  # each episode has its own stretch of the noise tape, so that seeds are paired
+NOISE_SEED = 0
+_IDENTITY = Identity()
+
+
+class Seats:
+    """One seat a seed; those that are done leave. `frames` counts the executor's frames that end in an emission."""
+
+    def __init__(self, checkpoint: Checkpoint, task: Task, seeds: Sequence[int], plain: bool, start_ns: int) -> None:
+        if not 1 <= task.max_steps <= REQUESTS_PER_EPISODE:
+            raise ValueError(f"max_steps must be in [1, {REQUESTS_PER_EPISODE}], got {task.max_steps}")
+        self._checkpoint, self.task = checkpoint, task
+        self.dt_ns = checkpoint.contract.dt_ns
+        self._reach_ns = checkpoint.spec.history * max(self.dt_ns, checkpoint.spec.dt_ns)
+        self._live = [Seat(checkpoint, task, seed, plain, task.world(), start_ns) for seed in seeds]
+        self._count = len(self._live)
+        self._finished: list[Episode] = []
+        self._outcome = Outcome()
+        self._latched: Latched | None = None
+        self._observed_ns = -1
+        self.frames = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    @property
+    def finished(self) -> list[Episode]:
+        """Episodes that are over, in the order in which they ended."""
+        return self._finished
+
+    @property
+    def progress(self) -> float:
+        """How much is done, 0 to 1: an episode that ends early is done at once."""
+        played = sum(seat.episode.steps for seat in self._live) / self.task.max_steps
+        return (len(self._finished) + played) / self._count
+
+    def outcome(self) -> Outcome:
+        """What came of all episodes, once none is left."""
+        return Outcome.join([Outcome(list(self._finished), self._outcome.staleness, self._outcome.age_ns)])
+
+    def noise(self, shape: tuple[int, ...], request: int) -> Tensor:
+        """The tape of every live episode for its request of this number, [E, *shape] (design rule 7)."""
+        if request >= REQUESTS_PER_EPISODE:
+            raise LockstepError(f"more than {REQUESTS_PER_EPISODE} requests in one episode")
+        bases = [seat.seed * REQUESTS_PER_EPISODE for seat in self._live]
+        return torch.stack([noise_tape(shape, NOISE_SEED, base + request) for base in bases])
+
+    def observe(self, now_ns: int, soonest_ns: int) -> None:
+        """Sensors deliver. soonest_ns: no frame begins before; images that none can see then are not drawn."""
+        image = soonest_ns < now_ns + self._reach_ns
+        for seat in self._live:
+            seat.observe(now_ns, image)
+        self._observed_ns, self._latched = now_ns, None
+
+    def seen(self, now_ns: int) -> Latched:
+        """The newest observation of all live episodes, as of now. The same object until the next one comes."""
+        if self._latched is None:
+            every = [to_latched(seat.latch(now_ns), self._checkpoint) for seat in self._live]
+            first = every[0]
+            if any(one.origin_mono_ns != first.origin_mono_ns for one in every):
+                raise LockstepError("episodes of one batch saw different instants")
+            references = [one.reference for one in every if one.reference is not None]
+            self._latched = Latched(
+                images=torch.cat([one.images for one in every]),
+                state=torch.cat([one.state for one in every]),
+                origin_stamp_ns=first.origin_stamp_ns,
+                origin_mono_ns=first.origin_mono_ns,
+                reference=np.concatenate(references) if references else None,
+            )
+        return self._latched
+
+    def offer(self, emission: Emission, now_ns: int) -> None:
+        """Each live episode takes its row of the chunks."""
+        if len(emission.actions) != len(self._live):
+            raise LockstepError(f"{len(emission.actions)} rows of actions for {len(self._live)} episodes")
+        for row, seat in enumerate(self._live):
+            chunk = to_chunk(emission, _IDENTITY, row)
+            seat.offer(chunk, now_ns)
+            self._outcome.aged(chunk.provenance.context_age_ns)
+
+    def tick(self, now_ns: int) -> Tensor | None:
+        """One control step everywhere. Returns the rows that go on, int64, if any episode has ended; else None."""
+        for seat in self._live:
+            age_steps = seat.tick(now_ns, self.frames)
+            if age_steps is not None:
+                self._outcome.acted(age_steps)
+        rows = [row for row, seat in enumerate(self._live) if not seat.done]
+        if len(rows) == len(self._live):
+            return None
+        self._finished += [seat.episode for seat in self._live if seat.done]
+        self._live = [self._live[row] for row in rows]
+        kept = torch.tensor(rows, dtype=torch.int64)
+        if rows and self._latched is not None:
+            self._latched = self._latched.keep(kept)
+        return kept

@@ -1,0 +1,158 @@
+"""What an evaluation compares, checked once where it enters. Two parts of one evaluation have equal settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from auras_ros.evaluate.charged import DURATIONS, Charged
+from auras_ros.evaluate.paused import Paused
+from auras_ros.evaluate.seat import Task
+from auras_ros.evaluate.seats import REQUESTS_PER_EPISODE
+from auras_ros.evaluate.turn import Timing
+from auras_ros.pipeline.plan import MODES, Plan, PlanError
+from auras_ros.sim.pusht import PushTWorld
+
+SIMS = {"pusht": 0.0, "pusht-drift": 0.5}  # name -> drift of the tee each control step, px
+CLOCKS = ("paused", "charged")
+PLAIN, ALIGNED = "par", "par-aligned"
+MAX_DRIFT_PX, MAX_DURATION_S = 20.0, 60.0
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used, or two parts that do not belong together; the text names it."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One mode as it appears in a row. plain: a chunk runs from its index 0 whenever it comes (par, as published)."""
+
+    name: str
+    plan: Plan
+    plain: bool = False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Raises SettingsError, naming the field.
+
+    checkpoint: its name and digest. plan: of auras; the other modes take what they share of it. frame_steps: control
+    steps of a frame on the paused clock. durations_s: duration key -> seconds, for the charged clock.
+    """
+
+    checkpoint: str
+    plan: str
+    sim: str = "pusht"
+    drift_px: float = 0.0
+    max_steps: int = 300
+    waits: bool = False
+    modes: tuple[str, ...] = MODES
+    clocks: tuple[str, ...] = CLOCKS
+    workers: int = 2
+    frame_steps: int = 4
+    durations_s: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _known("sim", (self.sim,), tuple(SIMS))
+        _known("modes", self.modes, MODES)
+        _known("clocks", self.clocks, CLOCKS)
+        for name in ("max_steps", "frame_steps", "workers"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        if self.max_steps > REQUESTS_PER_EPISODE:
+            raise SettingsError(f"max_steps: must be at most {REQUESTS_PER_EPISODE}, got {self.max_steps}")
+        if not 0 <= self.drift_px < MAX_DRIFT_PX:
+            raise SettingsError(f"drift_px: must be in [0, {MAX_DRIFT_PX:g}), got {self.drift_px}")
+        parse_plan(self.plan)
+        for key, seconds in self.durations_s.items():
+            if not 0 <= seconds < MAX_DURATION_S:
+                raise SettingsError(f"durations: {key}: must be seconds in [0, {MAX_DURATION_S:g}), got {seconds}")
+
+    def charging(self, durations_s: Mapping[str, float]) -> Settings:
+        """With the durations that the charged clock needs, and no others. Raises SettingsError where one is missing."""
+        needed = [key for mode in self.modes for key in DURATIONS[mode]] if "charged" in self.clocks else []
+        for key in needed:
+            if key not in durations_s:
+                raise SettingsError(f"durations: {key} is missing; needed are {', '.join(needed)}")
+        return replace(self, durations_s={key: durations_s[key] for key in needed})
+
+    @property
+    def task(self) -> Task:
+        return Task(self.drift_px, self.max_steps, waits=self.waits)
+
+    def contenders(self) -> Iterator[Contender]:
+        """One for each row of a clock; par appears plain and aligned."""
+        for mode in self.modes:
+            plan = parse_plan(self.plan).as_mode(mode, self.workers)
+            yield Contender(mode, plan, plain=mode == PLAIN)
+            if mode == "par":
+                yield Contender(ALIGNED, plan)
+
+    def timing(self, clock: str) -> Timing:
+        if clock == "paused":
+            return Paused(self.frame_steps)
+        return Charged({key: round(seconds * 1e9) for key, seconds in self.durations_s.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object that `from_dict` reads."""
+        raw = asdict(self)
+        raw["success_coverage"] = PushTWorld(self.drift_px).success_coverage  # for readers: the table's own
+        return {**raw, "modes": list(self.modes), "clocks": list(self.clocks), "durations_s": dict(self.durations_s)}
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Settings:
+        values = {key: value for key, value in raw.items() if key != "success_coverage"}
+        try:
+            return cls(**{**values, "modes": tuple(values["modes"]), "clocks": tuple(values["clocks"])})
+        except (TypeError, KeyError) as error:
+            raise SettingsError(f"settings: {error}") from error
+
+    def require_same(self, other: Settings) -> None:
+        """Raise SettingsError, naming the first difference."""
+        mine, theirs = _flat(self.to_dict()), _flat(other.to_dict())
+        for key in sorted(mine.keys() | theirs.keys()):
+            if mine.get(key) != theirs.get(key):
+                hint = "; measure once, then give --durations FILE" if key.startswith("durations_s") else ""
+                raise SettingsError(f"parts differ in {key}: {mine.get(key)} and {theirs.get(key)}{hint}")
+
+
+def parse_plan(text: str) -> Plan:
+    """The plan of auras from the text of `Plan.parse`, in which `mode=auras` may be left out. Raises PlanError."""
+    words = text.split(",")
+    if any(word.strip().startswith("mode=") for word in words):
+        plan = Plan.parse(text)
+        if plan.mode != "auras":
+            raise PlanError(f"plan: mode: an evaluation's plan is that of auras, got {plan.mode}; see --modes")
+        return plan
+    if any(word.strip().startswith("workers=") for word in words):
+        raise PlanError("plan: workers: belongs to par; give --workers")
+    return Plan.parse(f"{text},mode=auras")
+
+
+def parse_durations(text: str) -> dict[str, float]:
+    """From `seq=0.36,auras=0.08`, seconds. Raises SettingsError."""
+    known = [key for keys in DURATIONS.values() for key in keys]
+    durations: dict[str, float] = {}
+    for word in text.split(","):
+        key, _, value = (part.strip() for part in word.partition("="))
+        if key not in known:
+            raise SettingsError(f"durations: no {key!r}; there is {', '.join(known)}")
+        try:
+            durations[key] = float(value)
+        except ValueError:
+            raise SettingsError(f"durations: {key}: must be seconds, got {value!r}") from None
+    return durations
+
+
+def _known(name: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
+    for one in given:
+        if one not in known:
+            raise SettingsError(f"{name}: no {one!r}; there is {', '.join(known)}")
+    if not given or len(set(given)) < len(given):
+        raise SettingsError(f"{name}: expected each once and at least one, got {', '.join(given) or 'none'}")
+
+
+def _flat(raw: Mapping[str, Any]) -> dict[str, Any]:
+    flat = {key: value for key, value in raw.items() if key != "durations_s"}
+    return {**flat, **{f"durations_s.{key}": value for key, value in raw["durations_s"].items()}}

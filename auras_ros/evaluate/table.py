@@ -1,0 +1,56 @@
+"""The rows of an evaluation as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+COLUMNS = (
+    "clock",
+    "mode",
+    "success",
+    "95 %",
+    "- seq",
+    "95 %",
+    "frame ms",
+    "chunks/s",
+    "stale ms",
+    "p99",
+    "steps",
+    "holds",
+)
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One line a row, aligned; a dash where there is nothing to say. steps: median to success."""
+    lines = [COLUMNS, *(_cells(row) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
+    return "\n".join("  ".join(_padded(line, widths)) for line in lines)
+
+
+def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """The first two cells to the left, figures to the right."""
+    padded = zip(line, widths, strict=True)
+    return [f"{cell:<{width}}" if i < 2 else f"{cell:>{width}}" for i, (cell, width) in enumerate(padded)]
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    compared = row["diff"] is not None and row["mode"] != "seq"
+    return (
+        row["clock"],
+        row["mode"],
+        f"{row['success']:.1%}",
+        f"{row['low']:.1%} to {row['high']:.1%}",
+        f"{100 * row['diff']:+.1f}" if compared else "-",
+        f"{100 * row['diff_low']:+.1f} to {100 * row['diff_high']:+.1f}" if compared else "-",
+        f"{row['frame_ms']:.0f}",
+        f"{row['chunks_per_s']:.2f}",
+        _number(row["staleness_ms_mean"]),
+        _number(row["staleness_ms_p99"]),
+        _number(row["steps_to_success"]),
+        f"{row['hold_share']:.1%}",
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"

@@ -1,0 +1,28 @@
+"""One control step of a batch, the same on both clocks: act, and go on without the episodes that have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from auras_ros.evaluate.seats import Seats
+from auras_ros.pipeline.modes import Executor
+
+Watch = Callable[[Seats], None]  # called after each control step
+
+
+class Timing(Protocol):
+    """How time passes for the world while the executor computes."""
+
+    @property
+    def name(self) -> str: ...
+
+    def play(self, executor: Executor, seats: Seats, now_ns: int, watch: Watch) -> None:
+        """From `now_ns` until no episode is left."""
+        ...
+
+
+def step(executor: Executor, seats: Seats, now_ns: int) -> None:
+    rows = seats.tick(now_ns)
+    if rows is not None and len(rows):
+        executor.keep(rows)

@@ -1,0 +1,134 @@
+"""The 1-D U-Net of Diffusion Policy at its published size (Chi et al. 2023, section 3.1): the noise network of DP-CNN.
+
+`unet1d` holds the small one that ships with the Push-T policy. Parameter names are those of the published code, so
+that its weights fit by name. Convolutions run along the horizon; observation and timestep modulate every block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from auras_ros.models.sinusoid import Sinusoid
+
+
+class ConvBlock(nn.Module):
+    """Convolution, group normalisation, Mish: [B, inputs, T] -> [B, outputs, T]."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, groups: int) -> None:
+        super().__init__()
+        self.block = nn.Sequential(
+            nn.Conv1d(inputs, outputs, kernel, padding=kernel // 2), nn.GroupNorm(groups, outputs), nn.Mish()
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.block(x)
+        return out
+
+
+class FilmResidualBlock(nn.Module):
+    """Two convolutions and a shortcut; between the two, the condition [B, C] scales and shifts each channel (FiLM)."""
+
+    def __init__(self, inputs: int, outputs: int, condition: int, kernel: int, groups: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            [ConvBlock(inputs, outputs, kernel, groups), ConvBlock(outputs, outputs, kernel, groups)]
+        )
+        self.cond_encoder = nn.Sequential(nn.Mish(), nn.Linear(condition, 2 * outputs))
+        self.residual_conv = nn.Conv1d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
+
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        scale, shift = self.cond_encoder(condition).unsqueeze(-1).chunk(2, 1)
+        hidden = scale * self.blocks[0](x) + shift
+        out: Tensor = self.blocks[1](hidden) + self.residual_conv(x)
+        return out
+
+
+class _Resample(nn.Module):
+    """Halves or doubles the horizon."""
+
+    def __init__(self, conv: nn.Module) -> None:
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.conv(x)
+        return out
+
+
+class DiffusionUnet1d(nn.Module):
+    """(noisy actions [B, horizon, actions], timestep [B], condition [B, condition]) -> [B, horizon, actions].
+
+    down_dims: channels of each scale; the horizon is a multiple of `horizon_multiple`. step_width: size of
+    the timestep embedding. Every size of down_dims is a multiple of `groups`; the kernel is odd. Raises ValueError,
+    naming the size.
+    """
+
+    def __init__(
+        self,
+        actions: int,
+        condition: int,
+        down_dims: Sequence[int] = (512, 1024, 2048),
+        kernel: int = 5,
+        groups: int = 8,
+        step_width: int = 128,
+    ) -> None:
+        super().__init__()
+        dims = list(down_dims)
+        _check(dims, kernel, groups)
+        sizes = {"down_dims": dims, "kernel": kernel, "groups": groups, "step_width": step_width}
+        self.sizes = {"type": "conditional_unet1d", **sizes}
+        self.horizon_multiple: int = 2 ** (len(dims) - 1)
+        film = step_width + condition
+
+        def block(inputs: int, outputs: int) -> FilmResidualBlock:
+            return FilmResidualBlock(inputs, outputs, film, kernel, groups)
+
+        def level(inputs: int, outputs: int, resample: nn.Module) -> nn.ModuleList:
+            return nn.ModuleList([block(inputs, outputs), block(outputs, outputs), resample])
+
+        self.diffusion_step_encoder = _step_encoder(step_width)
+        self.mid_modules = nn.ModuleList([block(dims[-1], dims[-1]), block(dims[-1], dims[-1])])
+        self.down_modules, self.up_modules = nn.ModuleList(), nn.ModuleList()
+        for i, (inputs, outputs) in enumerate(zip([actions, *dims], dims, strict=False)):
+            last = i + 1 == len(dims)
+            halve = nn.Identity() if last else _Resample(nn.Conv1d(outputs, outputs, 3, 2, 1))
+            self.down_modules.append(level(inputs, outputs, halve))
+        for upper, lower in zip(dims[-2::-1], dims[:0:-1], strict=True):
+            double = _Resample(nn.ConvTranspose1d(upper, upper, 4, 2, 1))
+            self.up_modules.append(level(2 * lower, upper, double))
+        self.final_conv = nn.Sequential(ConvBlock(dims[0], dims[0], kernel, groups), nn.Conv1d(dims[0], actions, 1))
+
+    def forward(self, x: Tensor, timestep: Tensor, condition: Tensor) -> Tensor:
+        film = torch.cat([self.diffusion_step_encoder(timestep), condition], -1)
+        x, skips = x.transpose(1, 2), []
+        for level in self.down_modules:
+            first, second, halve = cast(nn.ModuleList, level)
+            x = second(first(x, film), film)
+            skips.append(x)
+            x = halve(x)
+        for middle in self.mid_modules:
+            x = middle(x, film)
+        for level in self.up_modules:
+            first, second, double = cast(nn.ModuleList, level)
+            x = double(second(first(torch.cat([x, skips.pop()], 1), film), film))
+        out: Tensor = self.final_conv(x).transpose(1, 2)
+        return out
+
+
+def _step_encoder(width: int) -> nn.Sequential:
+    """Timesteps [B] -> [B, width]."""
+    return nn.Sequential(Sinusoid(width), nn.Linear(width, 4 * width), nn.Mish(), nn.Linear(4 * width, width))
+
+
+def _check(dims: Sequence[int], kernel: int, groups: int) -> None:
+    if len(dims) < 2:
+        raise ValueError(f"conditional_unet1d: down_dims: {dims} has fewer than two scales")
+    for size in dims:
+        if size % groups:
+            raise ValueError(f"conditional_unet1d: down_dims: {size} is not a multiple of groups, {groups}")
+    if kernel % 2 == 0:
+        raise ValueError(f"conditional_unet1d: kernel: {kernel} is not odd")

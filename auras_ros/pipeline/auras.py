@@ -1,0 +1,145 @@
+"""The `auras` mode: perception and generation of several requests side by side in one frame (Auras 4.3).
+
+One strand. Within a frame every generation stage reads the same public context, so that even a request that began
+frames ago ends on what the robot sees now. No queue: at most one request comes in a frame, the oldest leaves at its
+end (design rules 2 to 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from auras_ros.clock import Clock
+from auras_ros.device import Device, Mark
+from auras_ros.pipeline.frame_stages import FrameStages, Lanes
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise
+from auras_ros.policies.policy import Policy
+
+
+@dataclass
+class _Request:
+    """A request on its way: its number, and what its stages have seen so far."""
+
+    number: int
+    contexts: list[Latched] = field(default_factory=list)
+    stage_ns: list[int] = field(default_factory=list)
+
+
+class AurasStrand:
+    """See the module's docstring."""
+
+    name = "frame"
+
+    def __init__(self, policy: Policy, plan: Plan, noise: Noise, ledger: Ledger, clock: Clock, device: Device) -> None:
+        self._policy, self._plan, self._noise = policy, plan, noise
+        self._ledger, self._clock, self._device = ledger, clock, device
+        self._lanes = Lanes(device, plan)
+        self._stages: FrameStages | None = None
+        self._clear()
+        self._frame = -1
+
+    def _clear(self) -> None:
+        """A new epoch: nothing that was seen or begun before counts (design rule 9)."""
+        self._epoch = self._ledger.epoch
+        self._rows: list[_Request | None] = [None] * self._plan.pp_generation  # oldest first
+        self._perceiving: list[Latched | None] = [None] * self._plan.pp_perception
+        self._seen: Latched | None = None
+        if self._stages:
+            self._stages.public.clear()
+
+    def wants(self, seen: Latched | None, now_ns: int) -> bool:
+        """A frame is worth running with a newer observation, or while requests are on their way."""
+        if seen is None:
+            return False
+        newest = self._perceiving[0]
+        if self._epoch != self._ledger.epoch or newest is None or seen.origin_mono_ns > newest.origin_mono_ns:
+            return True
+        return any(self._rows) or not all(_same(on_its_way, newest) for on_its_way in [*self._perceiving, self._seen])
+
+    def begin(self, seen: Latched | None, now_ns: int) -> None:
+        if seen is None:
+            raise ValueError("a frame needs an observation")
+        if self._stages is None:
+            self._stages = FrameStages(self._policy, self._plan, self._device, self._lanes, seen.images, seen.state)
+        if self._epoch != self._ledger.epoch:
+            self._clear()
+        self._frame, self._latched_ns = self._ledger.count_frame(), now_ns
+        self._stages.latch(seen.images, seen.state)
+        self._perceiving = [seen, *self._perceiving[:-1]]
+        self._stages.public.put(self._frame, self._perceiving[-1])
+        self._seen = self._stages.public.fetch(self._frame, self._plan.fetch_offset)
+        self._admit(now_ns)
+
+    def _admit(self, now_ns: int) -> None:
+        number = self._ledger.admit(self._seen, now_ns, self._epoch)
+        if number is not None:
+            assert self._stages is not None
+            self._rows[-1] = _Request(number)
+            self._stages.slab.admit(self._noise(number))
+
+    def run(self) -> None:
+        stages, offset = self._stages, self._plan.fetch_offset
+        assert stages is not None
+        began_ns = self._clock.now_ns()
+        perceived = stages.launch_perception(self._frame)
+        generated: Sequence[Mark] = ()
+        if offset < 0 and any(self._rows):  # beside perception
+            generated = stages.launch_generation(self._frame, ())
+        for mark in perceived:
+            mark.wait()
+        self._perceived_ns = self._clock.now_ns()
+        if offset == 0 and any(self._rows):
+            generated = stages.launch_generation(self._frame, perceived[-1:])
+        for mark in generated:
+            mark.wait()
+        self._generated_ns = self._clock.now_ns()
+        self._note(began_ns if offset < 0 else self._perceived_ns)
+
+    def _note(self, began_ns: int) -> None:
+        """Every request that is on its way has seen this frame's context."""
+        for row in self._rows:
+            if row is not None:
+                assert self._seen is not None
+                row.contexts.append(self._seen)
+                row.stage_ns.append(began_ns)
+
+    def end(self, now_ns: int) -> Emission | None:
+        assert self._stages is not None
+        done, emission = self._rows[0], None
+        if done is not None and self._epoch == self._ledger.epoch:
+            emission = Emission(
+                actions=self._stages.slab.finish(),
+                request=done.number,
+                frame=self._frame,
+                epoch=self._epoch,
+                contexts=tuple(done.contexts),
+                stage_ns=tuple(done.stage_ns),
+                latched_ns=self._latched_ns,
+                perceived_ns=self._perceived_ns,
+                generated_ns=self._generated_ns,
+            )
+        self._rows = [*self._rows[1:], None]
+        self._stages.slab.roll()
+        return emission
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these environments alone (lockstep)."""
+        if self._stages is not None:
+            self._stages = self._stages.keep(rows)
+        self._perceiving = [_keep(seen, rows) for seen in self._perceiving]
+        self._seen = _keep(self._seen, rows)
+        for request in self._rows:
+            if request is not None:
+                request.contexts = [seen.keep(rows) for seen in request.contexts]
+
+
+def _keep(seen: Latched | None, rows: Tensor) -> Latched | None:
+    return None if seen is None else seen.keep(rows)
+
+
+def _same(one: Latched | None, other: Latched) -> bool:
+    return one is not None and one.origin_mono_ns == other.origin_mono_ns

@@ -1,0 +1,48 @@
+"""The public context: the double-buffered output of perception (Auras 4.3.1, design rule 2).
+
+Perception puts, generation fetches; nobody waits for the other. The addresses never change, so that captured stages
+may read and write them. A context is valid with the observation that it was made from, and not before.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from auras_ros.pipeline.request import Latched
+
+
+class PublicContext:
+    """Two slots of tensors, each with the observation behind it. Frame f writes slot f mod 2."""
+
+    def __init__(self, like: tuple[Tensor, ...]) -> None:
+        self.slots = tuple(tuple(torch.zeros_like(part) for part in like) for _ in range(2))
+        self._seen: list[Latched | None] = [None, None]
+
+    def put(self, frame: int, seen: Latched | None) -> None:
+        """What perception completes in this frame; None while the pipeline fills."""
+        self._seen[frame % 2] = seen
+
+    def fetch(self, frame: int, offset: int) -> Latched | None:
+        """What generation of this frame sees; None where there is nothing valid yet."""
+        return self._seen[(frame + offset) % 2]
+
+    def clear(self) -> None:
+        self._seen = [None, None]
+
+    def take(self, other: PublicContext, rows: Tensor) -> None:
+        """Go on as these environments of another context stand."""
+        for mine, theirs in zip(self.slots, other.slots, strict=True):
+            store(mine, tuple(part[rows] for part in theirs))
+        self._seen = [None if seen is None else seen.keep(rows) for seen in other._seen]
+
+
+def as_tuple(value: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def store(into: tuple[Tensor, ...], value: Tensor | tuple[Tensor, ...]) -> None:
+    """Copy to fixed addresses; a value that is there already stays."""
+    for target, part in zip(into, as_tuple(value), strict=True):
+        if target is not part:
+            target.copy_(part)

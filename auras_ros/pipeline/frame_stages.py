@@ -1,0 +1,98 @@
+"""One `auras` frame as captured stages on lanes: everything with a fixed address, and no bookkeeping.
+
+Perception stages are pipelined over frames: stage j reads what stage j - 1 wrote in the frame before, so that all of
+them may run at once. The last one's buffers are the public context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from auras_ros.device import Device, Mark, Stage
+from auras_ros.pipeline.context import PublicContext, store
+from auras_ros.pipeline.perception import perception_stages, run_blocks
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.slab import Slab
+from auras_ros.policies.policy import Policy
+
+
+class Lanes:
+    """One lane a perception stage; one for generation, or one a row where rows are not batched.
+
+    Perception has a thread of its own only where it runs beside something: fetch_offset -1, or several stages.
+    """
+
+    def __init__(self, device: Device, plan: Plan) -> None:
+        beside = 1 if plan.fetch_offset < 0 or plan.pp_perception > 1 else None
+        self.perception = [device.lane(name, threads=beside) for name in _names("perception", plan.pp_perception)]
+        self.generation = [device.lane(n) for n in _names("generation", 1 if plan.batched else plan.pp_generation)]
+
+
+class FrameStages:
+    """images [E, history, cameras, 3, h, w] and state [E, history, D]: the shapes that every frame has."""
+
+    def __init__(self, policy: Policy, plan: Plan, device: Device, lanes: Lanes, images: Tensor, state: Tensor) -> None:
+        self._policy, self._plan, self._device, self._lanes = policy, plan, device, lanes
+        self.inputs = (images.to(device.tensors, copy=True), state.to(device.tensors, copy=True))
+        self._groups = perception_stages(policy, plan.pp_perception, *self.inputs)
+        value: tuple[Tensor, ...] = self.inputs
+        self._between: list[PublicContext] = []
+        with torch.no_grad():
+            for group in self._groups:
+                value = run_blocks(group, value)
+                self._between.append(PublicContext(value))
+        self.slab = Slab(policy, plan.pp_generation, plan.alpha, plan.batched, value[0])
+        self._capture()
+
+    @property
+    def public(self) -> PublicContext:
+        return self._between[-1]
+
+    def _capture(self) -> None:
+        device, lanes = self._device, self._lanes
+        self._perceive: list[tuple[Stage, ...]] = []  # by stage, then by the parity of the frame
+        for j, lane in enumerate(lanes.perception):
+            bodies = [self._perception_body(j, parity) for parity in (0, 1)]
+            self._perceive.append(tuple(device.capture(lane.name, body, lane) for body in bodies))
+        first = lanes.generation[0]
+        self._fetch = [device.capture("fetch", self._fetch_body(slot), first) for slot in (0, 1)]
+        bodies = self.slab.bodies()
+        self._generate = [device.capture(n.name, b, n) for n, b in zip(lanes.generation, bodies, strict=True)]
+
+    def _perception_body(self, j: int, parity: int) -> Callable[[], None]:
+        source = self.inputs if j == 0 else self._between[j - 1].slots[1 - parity]
+        target, group = self._between[j].slots[parity], self._groups[j]
+
+        return lambda: store(target, run_blocks(group, source))
+
+    def _fetch_body(self, slot: int) -> Callable[[], None]:
+        return lambda: self.slab.fetch(self.public.slots[slot][0])
+
+    def latch(self, images: Tensor, state: Tensor) -> None:
+        store(self.inputs, (images, state))
+
+    def launch_perception(self, frame: int) -> Sequence[Mark]:
+        return [lane.launch(s[frame % 2]) for lane, s in zip(self._lanes.perception, self._perceive, strict=True)]
+
+    def launch_generation(self, frame: int, after: Sequence[Mark]) -> Sequence[Mark]:
+        """Fetch the context that this frame generates from, then advance every row."""
+        lanes = self._lanes.generation
+        fetched = lanes[0].launch(self._fetch[(frame + self._plan.fetch_offset) % 2], after)
+        return [lane.launch(s, (fetched,)) for lane, s in zip(lanes, self._generate, strict=True)]
+
+    def keep(self, rows: Tensor) -> FrameStages:
+        """The same state for these environments alone."""
+        kept = FrameStages(
+            self._policy, self._plan, self._device, self._lanes, self.inputs[0][rows], self.inputs[1][rows]
+        )
+        for new, old in zip(kept._between, self._between, strict=True):
+            new.take(old, rows)
+        kept.slab.take(self.slab, rows)
+        return kept
+
+
+def _names(stem: str, count: int) -> list[str]:
+    return [stem] if count == 1 else [f"{stem}{i}" for i in range(count)]

@@ -1,0 +1,126 @@
+"""An executor in real time: one thread a strand, frames on a grid or back to back (design rule 1).
+
+It asks for observations and hands out emissions; where they come from and go to is the caller's business.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+
+import torch
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.pipeline.frames import FrameClock
+from auras_ros.pipeline.modes import Executor
+from auras_ros.pipeline.request import Emission, Latched, Strand
+
+LOOK_S = 0.02  # how long a strand waits for news before it looks at the ages again
+
+
+class Live:
+    """latch(now_ns) gives the newest observation, or None where there is none to use; emit takes what is finished.
+
+    Both are called from the strands' threads. cores: strand i runs on cores[i mod len]; threads: intra-op threads of
+    each strand.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        latch: Callable[[int], Latched | None],
+        emit: Callable[[Emission], None],
+        cores: Sequence[int] | None = None,
+        threads: int = 1,
+    ) -> None:
+        self.executor = executor
+        self._latch, self._emit, self._cores, self._threads_each = latch, emit, cores, threads
+        self._clock = MonotonicClock()
+        period_ns = 0 if executor.plan.mode == "par" else round(executor.plan.frame_period_ms * 1e6)
+        self.frame_clocks = {strand.name: FrameClock(period_ns) for strand in executor.strands}
+        self._news = threading.Condition()
+        self._count = 0
+        self._boundary = threading.Lock()  # a reset never comes between an observation and its admission
+        self._running = False
+        self._threads = [
+            threading.Thread(target=self._loop, args=(i, strand), name=strand.name, daemon=True)
+            for i, strand in enumerate(executor.strands)
+        ]
+
+    def start(self) -> None:
+        self._running = True
+        for thread in self._threads:
+            thread.start()
+
+    def working(self) -> bool:
+        """Whether every strand's thread lives."""
+        return self._running and all(thread.is_alive() for thread in self._threads)
+
+    def halt(self, timeout_s: float = 5.0) -> None:
+        """End every strand after its frame."""
+        self._running = False
+        self.arrived()
+        for thread in self._threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join(timeout_s)
+
+    def arrived(self) -> None:
+        """Something new is there: strands that wait look again."""
+        with self._news:
+            self._count += 1
+            self._news.notify_all()
+
+    def reset(self, forget: Callable[[], None]) -> None:
+        """A new epoch; `forget` clears what the caller keeps. No frame of the new epoch sees what was before."""
+        with self._boundary:
+            forget()
+            self.executor.reset()
+        self.arrived()
+
+    def _loop(self, number: int, strand: Strand) -> None:
+        try:
+            if self._cores:
+                os.sched_setaffinity(0, [self._cores[number % len(self._cores)]])  # 0: this thread
+            torch.set_num_threads(self._threads_each)  # of this thread
+            frames = self.frame_clocks[strand.name]
+            while self._running:
+                count = self._count
+                if not self._sleep_until(frames.next_start_ns(self._clock.now_ns())):
+                    continue
+                if not self._begin(strand, frames):
+                    frames.idle()
+                    self._wait(count)
+                    continue
+                strand.run()
+                emission = strand.end(self._clock.now_ns())
+                self.arrived()  # for the other strands: a context, or a worker's turn
+                if emission is not None:
+                    self._emit(emission)
+        except BaseException:
+            self._running = False  # a strand that fails ends all of them
+            raise
+
+    def _begin(self, strand: Strand, frames: FrameClock) -> bool:
+        with self._boundary:
+            now_ns = self._clock.now_ns()
+            seen = self._latch(now_ns)
+            if not strand.wants(seen, now_ns):
+                return False
+            frames.started(now_ns)
+            strand.begin(seen, now_ns)
+            return True
+
+    def _sleep_until(self, at_ns: int) -> bool:
+        """False when the end came first."""
+        while self._running and (left_ns := at_ns - self._clock.now_ns()) > 0:
+            with self._news:
+                self._news.wait(min(left_ns / 1e9, LOOK_S))
+        return self._running
+
+    def _wait(self, count: int) -> None:
+        """Until something is new since `count`, a request may be admitted, or it is time to look again."""
+        left_s = self.executor.ledger.closed_ns(self._clock.now_ns()) / 1e9
+        with self._news:
+            if self._count == count:
+                self._news.wait(left_s if 0 < left_s < LOOK_S else LOOK_S)

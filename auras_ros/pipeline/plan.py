@@ -1,0 +1,161 @@
+"""The plan: how a policy's work is laid over frames. Frozen; the tuner produces it, the executor runs it.
+
+A plan never names a checkpoint or a device, and knows no time but its own frame period.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from typing import Any
+
+MODES = ("seq", "dec", "par", "auras")
+MAX_STAGES = 64
+
+
+class PlanError(ValueError):
+    """A plan that cannot work, named by its field."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Auras section 4.3. Raises PlanError, naming the field.
+
+    generation: one of the checkpoint's generation plans (sampler and steps). pp_perception, pp_generation: stages that
+    a request passes, one a frame (auras alone). fetch_offset: 0 generates from the context of the same frame, -1 from
+    that of the frame before, and then beside perception. alpha: skew of the generation steps towards the last stage.
+    batched: rows of one frame share one call of the network. frame_period_ms: 0 runs frames back to back; for par it
+    is the interval between requests, and 0 spaces them evenly. workers: requests at a time (par alone).
+    """
+
+    generation: str = "quick"
+    mode: str = "seq"
+    pp_perception: int = 1
+    pp_generation: int = 1
+    fetch_offset: int = 0
+    alpha: float = 0.0
+    batched: bool = True
+    frame_period_ms: float = 0.0
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise PlanError(f"plan: mode: must be one of {', '.join(MODES)}, got {self.mode!r}")
+        if not isinstance(self.generation, str) or not self.generation:
+            raise PlanError(f"plan: generation: must name a generation plan of the checkpoint, got {self.generation!r}")
+        if type(self.batched) is not bool:
+            raise PlanError(f"plan: batched: must be true or false, got {self.batched!r}")
+        for name in ("pp_perception", "pp_generation", "workers"):
+            self._whole(name, 1, MAX_STAGES)
+        self._whole("fetch_offset", -1, 0)
+        self._real("alpha", 0.0, 10.0)
+        self._real("frame_period_ms", 0.0, 60_000.0)
+        for name, mode in _ONLY.items():
+            default = _DEFAULTS[name]
+            if self.mode != mode and getattr(self, name) != default:
+                raise PlanError(
+                    f"plan: {name}: {getattr(self, name)!r} has no meaning in mode {self.mode}, only {mode}"
+                )
+
+    def _whole(self, name: str, low: int, high: int) -> None:
+        value = getattr(self, name)
+        if type(value) is not int or not low <= value <= high:
+            raise PlanError(f"plan: {name}: must be a whole number in [{low}, {high}], got {value!r}")
+
+    def _real(self, name: str, low: float, high: float) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise PlanError(f"plan: {name}: must be a number in [{low:g}, {high:g}], got {value!r}")
+
+    @classmethod
+    def parse(cls, text: str) -> Plan:
+        """From `ddpm100,mode=auras,pp_generation=8,alpha=0.5`: first the generation plan, then what differs."""
+        first, *rest = (part.strip() for part in text.split(","))
+        settings: dict[str, Any] = {}
+        for part in rest if "=" not in first else [first, *rest]:
+            name, equals, value = part.partition("=")
+            if not equals or name not in _DEFAULTS:
+                raise PlanError(f"plan: {part!r}: expected NAME=VALUE, with a name of {', '.join(_DEFAULTS)}")
+            if name in settings:
+                raise PlanError(f"plan: {name}: given twice")
+            settings[name] = _value(name, value)
+        if "=" not in first:
+            if "generation" in settings:
+                raise PlanError("plan: generation: given twice")
+            settings["generation"] = first
+        return cls(**settings)
+
+    def __str__(self) -> str:
+        """The text that `parse` reads."""
+        changed = [f.name for f in fields(self)[1:] if getattr(self, f.name) != _DEFAULTS[f.name]]
+        return ",".join([self.generation, *(f"{name}={_text(getattr(self, name))}" for name in changed)])
+
+    def as_mode(self, mode: str, workers: int = 1) -> Plan:
+        """The same generation, frame period and batching in another mode, without what only this mode knows."""
+        kept = {name: _DEFAULTS[name] for name, only in _ONLY.items() if only != mode}
+        changes: dict[str, Any] = {"mode": mode, **kept, **({"workers": workers} if mode == "par" else {})}
+        return replace(self, **changes)
+
+    @property
+    def latency_frames(self) -> int:
+        """How many frames a request lives (design rule 3). For par a frame is the interval between requests."""
+        if self.mode == "par":
+            return self.workers
+        if self.mode == "dec":
+            return 2  # perceived in one frame, generated in the next
+        return self.pp_perception + self.pp_generation - 1 - self.fetch_offset
+
+    def check_horizon(self, frame_ns: int, horizon_ns: int) -> None:
+        """Refuse a plan whose chunks would be used up before they come (design rule 9)."""
+        frames = self.latency_frames + 2
+        if frames * frame_ns > horizon_ns:
+            raise PlanError(
+                f"plan: {frames} frames (L + 2) of {frame_ns / 1e6:.1f} ms outlast the horizon of "
+                f"{horizon_ns / 1e6:.0f} ms: fewer stages or workers, or a quicker generation plan"
+            )
+
+
+_ONLY = {
+    "pp_perception": "auras",
+    "pp_generation": "auras",
+    "fetch_offset": "auras",
+    "alpha": "auras",
+    "workers": "par",
+}
+_DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Plan)}
+
+
+def _value(name: str, text: str) -> Any:
+    default = _DEFAULTS[name]
+    if isinstance(default, bool):
+        if text not in ("true", "false"):
+            raise PlanError(f"plan: {name}: must be true or false, got {text!r}")
+        return text == "true"
+    kind = type(default)
+    try:
+        return kind(text)
+    except ValueError:
+        raise PlanError(f"plan: {name}: must be a {'whole ' if kind is int else ''}number, got {text!r}") from None
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def stage_steps(steps: int, stages: int, alpha: float) -> tuple[int, ...]:
+    """How many of `steps` generation steps each stage does, oldest work first (Auras 4.3.2, design rule 6).
+
+    Stage i has weight e^(i alpha); rounding is cumulative, so that every step is done exactly once, and each stage has
+    at least one. Raises PlanError for fewer steps than stages.
+    """
+    if steps < stages:
+        raise PlanError(f"plan: pp_generation: {stages} stages for {steps} generation steps; each needs at least one")
+    weights = [math.exp(i * alpha) for i in range(stages)]
+    total, running, bounds = sum(weights), 0.0, [0]
+    for i, weight in enumerate(weights):
+        running += weight
+        most = steps - (stages - 1 - i)
+        bounds.append(max(bounds[-1] + 1, min(most, round(steps * running / total))))
+    bounds[-1] = steps
+    return tuple(after - before for before, after in pairwise(bounds))

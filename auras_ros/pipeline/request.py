@@ -1,0 +1,179 @@
+"""What goes into the executor and what comes out of it, and the ledger that all strands of one executor share.
+
+Everything here is about E environments that share one schedule: one on a robot, many in lockstep evaluation.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from auras_ros.action import Chunk, Provenance
+
+
+@dataclass(frozen=True, eq=False)
+class Latched:
+    """What a frame latched at its start (design rule 1).
+
+    images float32 [E, history, cameras, 3, h, w], state float32 [E, history, D], as preprocessed. The origin is the
+    oldest camera stamp, in the camera's clock and on the host's monotonic clock. reference [E, channels]: the state at
+    the origin in channel order, NaN where no joint has the channel's name.
+    """
+
+    images: Tensor
+    state: Tensor
+    origin_stamp_ns: int
+    origin_mono_ns: int
+    reference: NDArray[np.float64] | None = None
+
+    def keep(self, rows: Tensor) -> Latched:
+        """Only the environments of these rows, int64 [E']."""
+        reference = None if self.reference is None else self.reference[rows.numpy()]
+        return replace(self, images=self.images[rows], state=self.state[rows], reference=reference)
+
+
+@dataclass(frozen=True, eq=False)
+class Emission:
+    """One finished request. actions float64 [E, horizon, channels] in physical units.
+
+    contexts: what each generation stage saw; the last defines action index 0 (design rule 8). stage_ns: when each
+    stage began. latched_ns, perceived_ns, generated_ns: of the frame that finished it.
+    """
+
+    actions: Tensor
+    request: int
+    frame: int
+    epoch: int
+    contexts: tuple[Latched, ...]
+    stage_ns: tuple[int, ...]
+    latched_ns: int
+    perceived_ns: int
+    generated_ns: int
+
+    @property
+    def origin(self) -> Latched:
+        return self.contexts[-1]
+
+
+class Noise(Protocol):
+    """The noise tape of a request for all environments, [E, *noise_shape] (design rule 7)."""
+
+    def __call__(self, request: int) -> Tensor: ...
+
+
+class Strand(Protocol):
+    """One thread of work of a mode. `begin` and `end` are its boundaries; only `run` takes time.
+
+    A driver calls begin, run, end in turn, in real threads or in virtual time; what happens is the same.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def wants(self, seen: Latched | None, now_ns: int) -> bool:
+        """Whether a frame that starts now would do anything (design rule 4)."""
+        ...
+
+    def begin(self, seen: Latched | None, now_ns: int) -> None:
+        """The boundary at the start: latch, admit, fetch."""
+        ...
+
+    def run(self) -> None: ...
+
+    def end(self, now_ns: int) -> Emission | None:
+        """The boundary at the end: put contexts, emit. None for a bubble or a request of an older epoch."""
+        ...
+
+
+REHEARSAL = -1
+
+
+class Ledger:
+    """Request numbers, the epoch and the frame count. Strands of several threads share it."""
+
+    def __init__(self, interval_ns: int = 0) -> None:
+        self._lock = threading.Lock()
+        self.interval_ns = interval_ns  # least time between two admissions; par spaces its requests
+        self.epoch = 0
+        self.frames = 0
+        self._request = 0
+        self._origin_ns: int | None = None
+        self._admitted_ns: int | None = None
+
+    def reset(self, first_request: int | None = None) -> None:
+        """Raise the epoch (design rule 9): strands drop what is older at their next boundary."""
+        with self._lock:
+            self.epoch += 1
+            self._origin_ns = self._admitted_ns = None
+            if first_request is not None:
+                self._request = first_request
+
+    def would_admit(self, seen: Latched | None, now_ns: int) -> bool:
+        """Only an observation newer than the last admission's, and not before the interval is over."""
+        if seen is None or (self._origin_ns is not None and seen.origin_mono_ns <= self._origin_ns):
+            return False
+        return self.closed_ns(now_ns) <= 0
+
+    def closed_ns(self, now_ns: int) -> int:
+        """How long no request is admitted, because one was a moment ago."""
+        return 0 if self._admitted_ns is None else self._admitted_ns + self.interval_ns - now_ns
+
+    def admit(self, seen: Latched | None, now_ns: int, epoch: int) -> int | None:
+        """The number of a new request, or None for a bubble; always None in an epoch that is over."""
+        with self._lock:
+            if seen is None or epoch != self.epoch or not self.would_admit(seen, now_ns):
+                return None
+            self._origin_ns, self._admitted_ns = seen.origin_mono_ns, now_ns
+            request, self._request = self._request, self._request + 1
+            return request
+
+    def count_frame(self) -> int:
+        """The number of the frame that starts now, from 0."""
+        with self._lock:
+            self.frames += 1
+            return self.frames - 1
+
+    def rehearse(self) -> None:
+        """What follows is warm-up, until `forget` (design rule 10). It has an epoch of its own."""
+        self.reset(first_request=0)
+        self.epoch = REHEARSAL
+
+    def forget(self) -> None:
+        """As new: strands see another epoch and clear what warm-up has left."""
+        self.reset(first_request=0)
+        self.epoch = self.frames = 0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What stays the same in every provenance of one life of an agent."""
+
+    host: str = ""
+    session: str = ""
+    plan: str = ""
+    checkpoint: str = ""
+
+
+def to_chunk(emission: Emission, identity: Identity, row: int = 0) -> Chunk:
+    """The chunk of one environment, with its provenance."""
+    origin = emission.origin
+    ages = [began - seen.origin_mono_ns for began, seen in zip(emission.stage_ns, emission.contexts, strict=True)]
+    provenance = Provenance(
+        origin_stamp_ns=origin.origin_stamp_ns,
+        origin_mono_ns=origin.origin_mono_ns,
+        host=identity.host,
+        session=identity.session,
+        frame=emission.frame,
+        request=emission.request,
+        epoch=emission.epoch,
+        context_age_ns=tuple(ages),
+        plan=identity.plan,
+        checkpoint=identity.checkpoint,
+    )
+    reference = None if origin.reference is None else origin.reference[row]
+    return Chunk(emission.actions[row].numpy(), provenance, reference)

@@ -1,0 +1,103 @@
+"""The generation slab: one row of state for each request in the pipeline, oldest first (design rule 5).
+
+Row r stands in stage (rows - 1 - r). Addresses never change: a request moves up by one row at each frame's end. The
+slab computes; it knows nothing of observations, epochs or time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from auras_ros.pipeline.context import store
+from auras_ros.pipeline.plan import stage_steps
+from auras_ros.policies.policy import GenerationState, Policy
+
+
+class _Micro(NamedTuple):
+    """Rows that advance together by one step: views into the slab, or the rows to gather where they do not adjoin."""
+
+    state: GenerationState
+    context: Tensor
+    step: Tensor  # int64, at which step each row of the batch stands
+    gathered: Tensor | None
+
+
+class Slab:
+    """`rows` requests of `batch` environments each; `like` is one context, [batch, ...]."""
+
+    def __init__(self, policy: Policy, rows: int, alpha: float, batched: bool, like: Tensor) -> None:
+        self.policy, self.rows, self.alpha, self.batched = policy, rows, alpha, batched
+        self.batch, self.device = len(like), like.device
+        noise = torch.zeros((self.batch, *policy.noise_shape), device=self.device)
+        start = policy.begin(noise)
+        self.state = GenerationState(*(torch.zeros((rows, *part.shape), device=self.device) for part in start))
+        self.context = torch.zeros((rows, *like.shape), device=self.device)
+        self._plan()
+
+    def _plan(self) -> None:
+        steps = stage_steps(self.policy.steps, self.rows, self.alpha)
+        done = [sum(steps[:stage]) for stage in range(self.rows)]
+        self._due = list(reversed(steps))  # by row: the oldest is in the last stage
+        self._first = list(reversed(done))
+        together = [list(range(self.rows))] if self.batched else [[row] for row in range(self.rows)]
+        self._micro = [[self._step(rows, k) for k in range(max(self._due))] for rows in together]
+
+    def _step(self, rows: list[int], k: int) -> _Micro | None:
+        """Micro-step k of those of `rows` that have steps left in this frame."""
+        active = [row for row in rows if self._due[row] > k]
+        if not active:
+            return None
+        index = torch.tensor([self._first[row] + k for row in active]).repeat_interleave(self.batch).to(self.device)
+        adjoining = active == list(range(active[0], active[-1] + 1))
+        if not adjoining:
+            return _Micro(self.state, self.context, index, torch.tensor(active, device=self.device))
+        span = slice(active[0], active[-1] + 1)
+        state = GenerationState(*(part[span].flatten(0, 1) for part in self.state))
+        return _Micro(state, self.context[span].flatten(0, 1), index, None)
+
+    def bodies(self) -> list[Callable[[], None]]:
+        """One frame's generation: all rows in one body, or a body for each row (unbatched)."""
+        return [lambda steps=steps: self._run(steps) for steps in self._micro]  # type: ignore[misc]
+
+    def _run(self, steps: list[_Micro | None]) -> None:
+        for micro in steps:
+            if micro is None:
+                continue
+            if micro.gathered is None:
+                store(micro.state, self.policy.step(micro.state, micro.context, micro.step))
+            else:
+                self._gathered(micro.gathered, micro.step)
+
+    def _gathered(self, rows: Tensor, index: Tensor) -> None:
+        state = GenerationState(*(part.index_select(0, rows).flatten(0, 1) for part in self.state))
+        new = self.policy.step(state, self.context.index_select(0, rows).flatten(0, 1), index)
+        for target, before, after in zip(self.state, state, new, strict=True):
+            if after is not before:  # the tape is read only
+                target.index_copy_(0, rows, after.unflatten(0, (len(rows), self.batch)))
+
+    def fetch(self, context: Tensor) -> None:
+        """Every row generates from this context from now on."""
+        self.context.copy_(context.unsqueeze(0).expand_as(self.context))
+
+    def admit(self, noise: Tensor) -> None:
+        """A new request in the youngest row. noise [batch, *noise_shape]."""
+        store(tuple(part[-1] for part in self.state), self.policy.begin(noise.to(self.device)))
+
+    def finish(self) -> Tensor:
+        """Actions of the oldest row, float64 [batch, horizon, channels], on the host."""
+        return self.policy.finish(GenerationState(*(part[0] for part in self.state))).cpu()
+
+    def roll(self) -> None:
+        """The boundary: every request moves up by one row. Row by row, because the copies overlap."""
+        for part in self.state:
+            for row in range(self.rows - 1):
+                part[row].copy_(part[row + 1])
+
+    def take(self, other: Slab, environments: Tensor) -> None:
+        """Go on as these environments of another slab stand."""
+        store(self.state, GenerationState(*(part[:, environments] for part in other.state)))
+        self.context.copy_(other.context[:, environments])

@@ -1,0 +1,203 @@
+"""What an executor did, as a Chrome trace: stages on lanes, frames, and the requests that were on their way.
+
+A recording notes frames, admissions and emissions beside the device's spans; it changes nothing that is computed. The
+format is the Trace Event Format of Chrome's tracing, which Perfetto reads. This module draws no picture, opens no
+file, and belongs to no running robot: its lists grow with time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from auras_ros.clock import Clock
+from auras_ros.device import Span
+from auras_ros.pipeline.modes import Executor
+from auras_ros.pipeline.request import Emission, Latched, Noise, Strand
+
+NS_PER_US = 1000
+PROCESS = 1  # the only process of a trace
+FRAMES = 0  # the row of the frames' marks; lanes follow
+
+
+class FrameMark(NamedTuple):
+    """A frame's boundaries on the executor's clock. end_ns is 0 for one that was never finished."""
+
+    strand: str
+    number: int
+    start_ns: int
+    end_ns: int
+
+
+class RequestMark(NamedTuple):
+    """A request's life. emitted_ns is 0 for one that was dropped or is on its way still."""
+
+    number: int
+    admitted_ns: int
+    emitted_ns: int
+    stage_ns: tuple[int, ...]  # when each of its generation stages began; empty until it is emitted
+
+
+class Recording:
+    """Frames and requests of one executor: `noise` and `strands` watch it, `emitted` is told by the caller."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._frames: list[FrameMark] = []
+        self._requests: dict[int, RequestMark] = {}
+
+    def noise(self, noise: Noise) -> Noise:
+        """The same noise. A request asks for it exactly once, when it is admitted (design rule 7)."""
+
+        def watched(request: int) -> Tensor:
+            with self._lock:
+                self._requests[request] = RequestMark(request, self._clock.now_ns(), 0, ())
+            return noise(request)
+
+        return watched
+
+    def strands(self, executor: Executor) -> tuple[Strand, ...]:
+        """The executor's strands, watched."""
+        return tuple(_Watched(strand, executor, self) for strand in executor.strands)
+
+    def emitted(self, emission: Emission) -> None:
+        with self._lock:
+            mark = self._requests[emission.request]
+            self._requests[emission.request] = mark._replace(
+                emitted_ns=self._clock.now_ns(), stage_ns=emission.stage_ns
+            )
+
+    def begun(self, strand: str, number: int, now_ns: int) -> int:
+        """Returns the mark's place, for `ended`."""
+        with self._lock:
+            self._frames.append(FrameMark(strand, number, now_ns, 0))
+            return len(self._frames) - 1
+
+    def ended(self, place: int, now_ns: int) -> None:
+        with self._lock:
+            self._frames[place] = self._frames[place]._replace(end_ns=now_ns)
+
+    def clear(self) -> None:
+        """Forget everything, as after a warm-up (design rule 10)."""
+        with self._lock:
+            self._frames.clear()
+            self._requests.clear()
+
+    def frames(self) -> list[FrameMark]:
+        """In the order of their starts."""
+        with self._lock:
+            return sorted(self._frames, key=lambda frame: frame.start_ns)
+
+    def requests(self) -> list[RequestMark]:
+        """In the order of their numbers, which is that of their admission."""
+        with self._lock:
+            return sorted(self._requests.values())
+
+
+class _Watched:
+    """A strand whose frames are noted. Perception of its own (dec) counts no frame and leaves no mark."""
+
+    def __init__(self, strand: Strand, executor: Executor, recording: Recording) -> None:
+        self._strand, self._executor, self._recording = strand, executor, recording
+        self._place: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self._strand.name
+
+    def wants(self, seen: Latched | None, now_ns: int) -> bool:
+        return self._strand.wants(seen, now_ns)
+
+    def begin(self, seen: Latched | None, now_ns: int) -> None:
+        """Its driver lets one strand begin at a time, so the frame that is counted here is this one's."""
+        before = self._executor.frames
+        self._strand.begin(seen, now_ns)
+        counted = self._executor.frames > before
+        self._place = self._recording.begun(self.name, before, now_ns) if counted else None
+
+    def run(self) -> None:
+        self._strand.run()
+
+    def end(self, now_ns: int) -> Emission | None:
+        if self._place is not None:
+            self._recording.ended(self._place, now_ns)
+        return self._strand.end(now_ns)
+
+
+def chrome_trace(
+    spans: Sequence[Span], recording: Recording, about: Mapping[str, object], lanes: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The trace as one JSON object: a row a lane, in the order of `lanes`, then of first use.
+
+    Stages are complete events, frames instant events, requests asynchronous ones, and a counter says how many are in
+    flight. Times count from the first thing that happened. about: what a reader should know; strings and numbers.
+    """
+    frames, requests = recording.frames(), recording.requests()
+    rows = {lane: row for row, lane in enumerate(dict.fromkeys([*lanes, *(span.lane for span in spans)]), FRAMES + 1)}
+    times = [span.start_ns for span in spans] + [frame.start_ns for frame in frames]
+    zero_ns = min([*times, *(request.admitted_ns for request in requests)], default=0)
+    events = [
+        *_names({"frames": FRAMES, **rows}),
+        *sorted(
+            [
+                *(_stage(span, rows[span.lane], zero_ns) for span in spans),
+                *(_frame(frame, zero_ns) for frame in frames),
+                *_requests(requests, zero_ns),
+                *_in_flight(requests, zero_ns),
+            ],
+            key=lambda event: event["ts"],
+        ),
+    ]
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(about)}
+
+
+def _event(kind: str, name: str, row: int, at_ns: int, **more: Any) -> dict[str, Any]:
+    return {"name": name, "ph": kind, "pid": PROCESS, "tid": row, "ts": at_ns / NS_PER_US, **more}
+
+
+def _names(rows: Mapping[str, int]) -> list[dict[str, Any]]:
+    named = [_event("M", "process_name", FRAMES, 0, args={"name": "auras"})]
+    for lane, row in rows.items():
+        named.append(_event("M", "thread_name", row, 0, args={"name": lane}))
+        named.append(_event("M", "thread_sort_index", row, 0, args={"sort_index": row}))
+    return named
+
+
+def _stage(span: Span, row: int, zero_ns: int) -> dict[str, Any]:
+    duration_us = (span.end_ns - span.start_ns) / NS_PER_US
+    return _event("X", span.stage, row, span.start_ns - zero_ns, dur=duration_us, cat="stage")
+
+
+def _frame(frame: FrameMark, zero_ns: int) -> dict[str, Any]:
+    args = {"frame": frame.number, "strand": frame.strand}
+    return _event("i", f"frame {frame.number}", FRAMES, frame.start_ns - zero_ns, s="p", cat="frame", args=args)
+
+
+def _requests(requests: Iterable[RequestMark], zero_ns: int) -> list[dict[str, Any]]:
+    """One bar a request; the marks in it are its stages' beginnings."""
+    events = []
+    for request in requests:
+        same = {"cat": "request", "id": request.number}
+        name = f"request {request.number}"
+        events.append(_event("b", name, FRAMES, request.admitted_ns - zero_ns, **same))
+        if request.emitted_ns:
+            events += [
+                _event("n", f"stage {stage}", FRAMES, at_ns - zero_ns, **same)
+                for stage, at_ns in enumerate(request.stage_ns, 1)
+            ]
+            events.append(_event("e", name, FRAMES, request.emitted_ns - zero_ns, **same))
+    return events
+
+
+def _in_flight(requests: Iterable[RequestMark], zero_ns: int) -> list[dict[str, Any]]:
+    changes = [(request.admitted_ns, 1) for request in requests]
+    changes += [(request.emitted_ns, -1) for request in requests if request.emitted_ns]
+    events, count = [], 0
+    for at_ns, change in sorted(changes):
+        count += change
+        events.append(_event("C", "requests in flight", FRAMES, at_ns - zero_ns, args={"requests": count}))
+    return events

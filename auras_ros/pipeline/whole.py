@@ -1,0 +1,111 @@
+"""A whole request in one go: perception, then every generation step, from one observation.
+
+One such strand is the `seq` mode, the baseline that every schedule is measured against; several of them, sharing a
+ledger, are `par` (design rule 11). Nothing here knows of other requests.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from auras_ros.clock import Clock
+from auras_ros.device import Device, Lane
+from auras_ros.pipeline.context import store
+from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise
+from auras_ros.policies.policy import GenerationState, Policy
+
+
+class WholeStages:
+    """Perception and generation of one request as two captured stages, with their fixed addresses."""
+
+    def __init__(self, policy: Policy, device: Device, lane: Lane, images: Tensor, state: Tensor) -> None:
+        self._policy = policy
+        self.inputs = (images.to(device.tensors, copy=True), state.to(device.tensors, copy=True))
+        with torch.no_grad():
+            self.context = policy.perceive(*self.inputs).clone()
+        batch = len(images)
+        noise = torch.zeros((batch, *policy.noise_shape), device=device.tensors)
+        self.state = GenerationState(*(part.clone() for part in policy.begin(noise)))
+        self._index = [torch.full((batch,), i, device=device.tensors) for i in range(policy.steps)]
+        self.perception = device.capture("perception", self._perceive, lane)
+        self.generation = device.capture("generation", self._generate, lane)
+
+    def _perceive(self) -> None:
+        self.context.copy_(self._policy.perceive(*self.inputs))
+
+    def _generate(self) -> None:
+        for index in self._index:
+            store(self.state, self._policy.step(self.state, self.context, index))
+
+    def finish(self) -> Tensor:
+        return self._policy.finish(self.state).cpu()
+
+
+class WholeStrand:
+    """See the module's docstring."""
+
+    def __init__(self, name: str, policy: Policy, noise: Noise, ledger: Ledger, clock: Clock, device: Device) -> None:
+        self.name = name
+        self._policy, self._noise = policy, noise
+        self._ledger, self._clock, self._device = ledger, clock, device
+        self._lane = device.lane(name)
+        self._stages: WholeStages | None = None
+        self._request: tuple[int, int, Latched] | None = None
+
+    def wants(self, seen: Latched | None, now_ns: int) -> bool:
+        return self._ledger.would_admit(seen, now_ns)
+
+    def begin(self, seen: Latched | None, now_ns: int) -> None:
+        if seen is None:
+            raise ValueError("a request needs an observation")
+        if self._stages is None:
+            self._stages = WholeStages(self._policy, self._device, self._lane, seen.images, seen.state)
+        epoch = self._ledger.epoch
+        self._frame, self._latched_ns = self._ledger.count_frame(), now_ns
+        number = self._ledger.admit(seen, now_ns, epoch)
+        self._request = None if number is None else (number, epoch, seen)
+        if number is not None:
+            store(self._stages.inputs, (seen.images, seen.state))
+            store(self._stages.state, self._policy.begin(self._noise(number).to(self._device.tensors)))
+
+    def run(self) -> None:
+        stages = self._stages
+        assert stages is not None
+        self._perceived_ns = self._generated_ns = self._clock.now_ns()
+        if self._request is None:
+            return  # a bubble: another worker took the observation
+        perceived = self._lane.launch(stages.perception)
+        perceived.wait()
+        self._perceived_ns = self._clock.now_ns()
+        self._lane.launch(stages.generation).wait()
+        self._generated_ns = self._clock.now_ns()
+
+    def end(self, now_ns: int) -> Emission | None:
+        request, self._request = self._request, None
+        if request is None or request[1] != self._ledger.epoch:
+            return None
+        assert self._stages is not None
+        number, epoch, seen = request
+        return Emission(
+            actions=self._stages.finish(),
+            request=number,
+            frame=self._frame,
+            epoch=epoch,
+            contexts=(seen,),
+            stage_ns=(self._perceived_ns,),
+            latched_ns=self._latched_ns,
+            perceived_ns=self._perceived_ns,
+            generated_ns=self._generated_ns,
+        )
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these environments alone (lockstep)."""
+        old = self._stages
+        if old is None:
+            return
+        self._stages = WholeStages(self._policy, self._device, self._lane, old.inputs[0][rows], old.inputs[1][rows])
+        store(self._stages.state, GenerationState(*(part[rows] for part in old.state)))
+        if self._request is not None:
+            number, epoch, seen = self._request
+            self._request = number, epoch, seen.keep(rows)

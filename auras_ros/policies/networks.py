@@ -1,0 +1,72 @@
+"""The networks that a checkpoint or the registry can name, made from their descriptions; wrong ones refused by name.
+
+A description is plain JSON: `type` and the sizes. The first type of each list is the one meant where none is given,
+which is how the first checkpoints were written. Nothing here reads a file or knows a sampler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from auras_ros.models.conditional_unet1d import DiffusionUnet1d
+from auras_ros.models.diffusion_transformer import DiffusionTransformer
+from auras_ros.models.keypoint_encoder import KeypointEncoder
+from auras_ros.models.resnet import ResNetEncoder
+from auras_ros.models.unet1d import ConditionalUnet1d
+
+Encoder = KeypointEncoder | ResNetEncoder
+Network = ConditionalUnet1d | DiffusionUnet1d | DiffusionTransformer
+
+ENCODERS: dict[str, type[Encoder]] = {"keypoint": KeypointEncoder, "resnet18": ResNetEncoder}
+NETWORKS: dict[str, type[Network]] = {
+    "unet1d": ConditionalUnet1d,
+    "conditional_unet1d": DiffusionUnet1d,
+    "transformer": DiffusionTransformer,
+}
+
+
+def build_encoder(described: Mapping[str, Any]) -> Encoder:
+    """[N, 3, h, w] -> [N, features]; the module has `features` and `sizes`. Raises ValueError or TypeError by name."""
+    kind, sizes = _read("encoder", described, ENCODERS)
+    return ENCODERS[kind](**sizes)
+
+
+def build_network(
+    described: Mapping[str, Any], actions: int, condition: int, horizon: object, observations: int
+) -> Network:
+    """The noise network over [B, horizon, actions], given `condition` numbers from `observations` steps in all.
+
+    Raises ValueError or TypeError, naming the type, the size or the horizon.
+    """
+    kind, sizes = _read("network", described, NETWORKS)
+    network = NETWORKS[kind]
+    if network is DiffusionTransformer:
+        return network(actions, condition, _horizon(horizon, 1), observations, **sizes)
+    if network is DiffusionUnet1d:
+        unet = network(actions, condition, **sizes)
+        _horizon(horizon, unet.horizon_multiple)
+        return unet
+    _horizon(horizon, 4)
+    return ConditionalUnet1d(actions, condition, **sizes)
+
+
+def _horizon(horizon: object, multiple: int) -> int:
+    if type(horizon) is not int or horizon < multiple or horizon % multiple:
+        raise ValueError(f"horizon: {horizon!r} is not a positive multiple of {multiple}")
+    return horizon
+
+
+def _read(part: str, described: Mapping[str, Any], known: Mapping[str, object]) -> tuple[str, dict[str, Any]]:
+    """(type, sizes) of a description, every size a whole number above zero or a list of them."""
+    if not isinstance(described, Mapping):
+        raise TypeError(f"{part}: {described!r} is not an object")
+    sizes = dict(described)
+    kind = sizes.pop("type", next(iter(known)))
+    if not isinstance(kind, str) or kind not in known:
+        raise ValueError(f"{part}: type {kind!r} is not known; there is {', '.join(known)}")
+    for name, value in sizes.items():
+        for size in value if isinstance(value, list | tuple) else [value]:
+            if not isinstance(size, str) and (type(size) is not int or size < 1):
+                raise ValueError(f"{part} ({kind}): {name}: {value!r} is not a whole number above zero")
+    return kind, sizes

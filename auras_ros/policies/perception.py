@@ -1,0 +1,62 @@
+"""Perception cut into the blocks that follow one another, so that an executor can spread them over frames.
+
+A block takes the tensors that the one before it returned and returns the tensors of the next; the first takes
+(images, state), the last returns the context alone. Shapes are fixed for a batch. What is grouped with what is the
+executor's choice (pp_perception stages of equal work); this module never runs a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+Body = Callable[..., tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True)
+class PerceptionBlock:
+    """One block: `carried = block(*carried)`. The state is the last of the tensors that are carried on."""
+
+    name: str
+    body: Body
+
+    def __call__(self, *carried: Tensor) -> tuple[Tensor, ...]:
+        return self.body(*carried)
+
+
+def cut(encoder: nn.Module) -> list[PerceptionBlock]:
+    """Perception with this encoder in parts: its `blocks()`, or the whole of it where it has none."""
+    own: Callable[[], list[tuple[str, Body]]] | None = getattr(encoder, "blocks", None)
+    parts = [("encoder", _alone(encoder))] if own is None else own()
+    last = len(parts) - 1
+    return [PerceptionBlock(name, _block(part, i == 0, i == last)) for i, (name, part) in enumerate(parts)]
+
+
+def context_of(features: Tensor, state: Tensor) -> Tensor:
+    """Features [B * history * cameras, F] and state [B, history, D] -> [B, history * (cameras * F + D)]."""
+    batch, history = state.shape[:2]
+    return torch.cat([features.view(batch, history, -1), state], -1).flatten(1)
+
+
+def _alone(module: nn.Module) -> Body:
+    def run(x: Tensor) -> tuple[Tensor, ...]:
+        return (module(x),)
+
+    return run
+
+
+def _block(part: Body, first: bool, last: bool) -> Body:
+    """A part of the encoder as a block of perception: the state goes along, to be joined to the features at the end."""
+
+    @torch.no_grad()
+    def run(*carried: Tensor) -> tuple[Tensor, ...]:
+        *hidden, state = carried
+        if first:
+            hidden = [hidden[0].flatten(0, 2)]
+        out = part(*hidden)
+        return (context_of(out[0], state),) if last else (*out, state)
+
+    return run

@@ -1,0 +1,189 @@
+"""`auras eval`: from a checkpoint's folder to table, JSON and picture; refusals before anything long begins.
+
+Guards: an hour's run lost to a folder that is not there; an interrupt that loses what was done; parts joined wrongly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auras_ros.cli import main as cli
+from auras_ros.evaluate import campaign, durations
+from auras_ros.evaluate.durations import Duration
+from tests.policies import tiny
+
+SMALL = ["--modes", "seq,auras", "--plan", "quick,pp_generation=2", "--max-steps", "4", "--batch", "2"]
+GIVEN = ["--durations", "seq=0.2,auras=0.1"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("checkpoint")
+    tiny.write(made)
+    return made
+
+
+def run(folder: Path, *more: Any) -> int:
+    return cli.main(["eval", "--checkpoint", str(folder), *SMALL, *map(str, more)])
+
+
+def test_table_json_and_picture(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report, out = tmp_path / "eval.json", tmp_path / "out"
+    assert run(folder, *GIVEN, "--sim", "pusht-drift", "--episodes", 3, "--json", report, "--out", out) == 0
+    read = json.loads(report.read_text())
+    assert [(row["clock"], row["mode"]) for row in read["rows"]] == [
+        ("paused", "seq"),
+        ("paused", "auras"),
+        ("charged", "seq"),
+        ("charged", "auras"),
+    ]
+    assert {row["episodes"] for row in read["rows"]} == {3}
+    assert read["settings"]["drift_px"] == 0.5
+    assert read["settings"]["checkpoint"].startswith("tiny@")
+    assert read["settings"]["durations_s"] == {"seq": 0.2, "auras": 0.1}
+    assert (out / "eval.png").read_bytes().startswith(b"\x89PNG")
+    text = capsys.readouterr().out
+    assert "pusht-drift, quick,pp_generation=2, 3 seeds\n" in text
+    assert "PARTIAL" not in text
+    assert f"written: {report}" in text
+
+
+def test_durations_are_measured_where_none_are_given(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, str]] = []
+
+    def measure(checkpoint: Any, plans: Mapping[str, Any], **options: Any) -> dict[str, Duration]:
+        asked.append({label: str(plan) for label, plan in plans.items()})
+        assert options["observation_ms"] == 100
+        return {"seq": Duration(0.21, 9, 0.2, 0.3), "auras": Duration(0.11, 9, 0.1, 0.2)}
+
+    monkeypatch.setattr(durations, "measure_durations", measure)
+    assert run(folder, "--episodes", 1, "--json", tmp_path / "a.json") == 0
+    assert asked == [{"seq": "quick", "auras": "quick,mode=auras,pp_generation=2"}]
+    read = json.loads((tmp_path / "a.json").read_text())
+    assert read["durations"]["seq"] == {"seconds": 0.21, "n": 9, "p10_s": 0.2, "p90_s": 0.3}
+    assert run(folder, "--episodes", 1, "--clock", "paused") == 0
+    assert len(asked) == 1  # the paused clock needs none
+
+
+def test_parts_with_the_first_ones_durations_join_to_the_whole(folder: Path, tmp_path: Path) -> None:
+    files = {name: tmp_path / f"{name}.json" for name in ("first", "second", "both", "whole")}
+    batch = ("--batch", 1)
+    assert run(folder, *GIVEN, *batch, "--episodes", 2, "--json", files["first"]) == 0
+    later = ("--seed", 2, "--episodes", 1, "--durations", files["first"])
+    assert run(folder, *batch, *later, "--json", files["second"]) == 0
+    assert (
+        cli.main(["eval", "--merge", *map(str, (files["first"], files["second"])), "--json", str(files["both"])]) == 0
+    )
+    assert run(folder, *GIVEN, *batch, "--episodes", 3, "--json", files["whole"]) == 0
+    both, whole = (json.loads(files[name].read_text()) for name in ("both", "whole"))
+    for key in ("rows", "summary", "settings", "durations", "seeds", "episodes"):
+        assert both[key] == whole[key]
+
+
+def test_parts_that_do_not_belong_together_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    assert run(folder, "--clock", "paused", "--episodes", 1, "--json", one) == 0
+    assert run(folder, "--clock", "paused", "--seed", 1, "--episodes", 1, "--frame-steps", 2, "--json", other) == 0
+    assert cli.main(["eval", "--merge", str(one), str(other)]) == 1
+    assert capsys.readouterr().err == "error: parts differ in frame_steps: 4 and 2\n"
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, call: int) -> None:
+    play, calls = campaign.play, []
+
+    def stopping(*arguments: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return play(*arguments, **options)
+
+    monkeypatch.setattr(campaign, "play", stopping)
+
+
+def test_an_interrupt_keeps_what_was_done_and_says_that_it_is_partial(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interrupt(monkeypatch, 4)
+    report = tmp_path / "a.json"
+    assert run(folder, "--clock", "paused", "--episodes", 6, "--json", report, "--out", tmp_path) == 130
+    read = json.loads(report.read_text())
+    assert read["partial"] is True
+    assert read["seeds"] == "0 1"
+    assert {row["episodes"] for row in read["rows"]} == {2}
+    assert "2 seeds, PARTIAL" in capsys.readouterr().out
+
+
+def test_an_interrupt_before_the_first_group_is_done_writes_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interrupt(monkeypatch, 2)
+    report = tmp_path / "a.json"
+    assert run(folder, "--clock", "paused", "--episodes", 6, "--json", report) == 130
+    assert not report.exists()
+    assert "nothing to show" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--modes", "seq,fast"], "modes: no 'fast'; there is seq, dec, par, auras"),
+        (["--clock", "wall"], "clocks: no 'wall'"),
+        (["--sim", "kitchen"], "sim: no 'kitchen'"),
+        (["--plan", "quick,stages=3"], "plan: 'stages=3'"),
+        (["--plan", "quick,pp_generation=3", "--pp-generation", "5"], "plan: pp_generation: given twice"),
+        (["--episodes", "0"], "--episodes and --batch must be at least 1"),
+        (["--seed", "-1"], "--seed must not be negative"),
+        (["--durations", "seq=0.3"], "durations: dec/perceive is missing"),
+        (["--durations", "fast=0.3"], "durations: no 'fast'"),
+        (["--json", "no_such_folder/a.json"], "--json: no folder no_such_folder"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_work_is_refused_before_anything_is_loaded(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["eval", "--checkpoint", "no/such/folder", *words])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
+
+
+def test_a_durations_file_that_is_no_report_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "d.json").write_text('{"rows": []}')
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["eval", "--durations", str(tmp_path / "d.json")])
+    assert ended.value.code == 2
+    assert "d.json: not a report of `auras eval`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--checkpoint", "no_such_policy", *GIVEN, "--modes", "seq,auras"], "error: checkpoints 'no_such_policy'"),
+        (["--merge", "no_such.json"], "no_such.json"),
+    ],
+)
+def test_what_is_not_there_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["eval", *words]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_generation_plan_that_the_checkpoint_has_not_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["eval", "--checkpoint", str(folder), "--plan", "ddpm9", *GIVEN, "--modes", "seq,auras"]) == 1
+    assert "has no plan 'ddpm9'; there is quick, fine" in capsys.readouterr().err

@@ -1,0 +1,88 @@
+"""Durations are measured on live strands, each as often as asked, interleaved.
+
+Guards: a mode left out; warm-up counted; a strand that fails leaving the measurement waiting.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from auras_ros.evaluate import durations
+from auras_ros.evaluate.durations import Duration, measure_durations
+from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.diffusion import DiffusionPolicy
+from tests.evaluate.tables import tiny_checkpoint
+
+
+def test_every_strand_of_every_mode_is_timed() -> None:
+    plans = {
+        "seq": Plan(),
+        "dec": Plan(mode="dec"),
+        "par": Plan(mode="par", workers=2),
+        "auras": Plan(mode="auras", pp_generation=2),
+    }
+    said: list[str] = []
+    found = measure_durations(tiny_checkpoint(), plans, rounds=2, frames=3, say=said.append)
+    assert list(found) == ["seq", "dec/perceive", "dec/generate", "par", "auras"]
+    for key, duration in found.items():
+        assert duration.n >= 2 * 3 * (2 if key == "par" else 1)
+        assert duration.p10_s is not None
+        assert duration.p90_s is not None
+        assert 0 < duration.p10_s <= duration.seconds <= duration.p90_s
+    assert [text.rpartition(", ")[2] for text in said] == ["seq", "dec", "par", "auras"] * 2
+
+
+def test_a_strand_waits_for_an_observation_that_is_new() -> None:
+    """With observations 40 ms apart, three frames and the discarded one cannot begin within less than 80 ms."""
+    origins: list[int] = []
+    latch = durations._Run._latch
+
+    class Noted(durations._Run):
+        def _latch(self, now_ns: int) -> Any:
+            seen = latch(self, now_ns)
+            origins.append(seen.origin_mono_ns)
+            return seen
+
+    measured = Noted(tiny_checkpoint(), Plan(), 40_000_000)
+    try:
+        measured.round("seq", 3)
+    finally:
+        measured.executor.close()
+    distinct = sorted(set(origins))
+    assert len(distinct) >= 4
+    assert {origin % 40_000_000 for origin in distinct} == {0}
+    assert measured.result("seq")["seq"].n >= 3
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_strand_that_fails_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = durations._Run(tiny_checkpoint(), Plan(), 0)
+
+    def broken(*arguments: Any) -> Any:
+        raise RuntimeError("no such step")
+
+    monkeypatch.setattr(DiffusionPolicy, "step", broken)
+    try:
+        with pytest.raises(RuntimeError, match="durations: seq: a strand ended"):
+            measured.round("seq", 3)
+    finally:
+        measured.executor.close()
+
+
+def test_a_strand_that_stands_still_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durations, "LIMIT_S", 0.05)
+    measured = durations._Run(tiny_checkpoint(), Plan(), 10**18)  # there is never anything new
+    measured._newest = measured._latch(0)
+    measured.executor.ledger.interval_ns = 10**18
+    measured.executor.ledger.admit(measured._newest, 0, 0)
+    try:
+        with pytest.raises(RuntimeError, match=r"durations: seq: frame had no 3 frames in 0\.05 s"):
+            measured.round("seq", 3)
+    finally:
+        measured.executor.close()
+
+
+def test_a_given_duration_says_that_it_was_not_measured() -> None:
+    assert Duration(0.3).n == 0

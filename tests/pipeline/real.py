@@ -1,0 +1,50 @@
+"""Every mode with the small real policy: executors, observations, and a plain way to run one over the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from auras_ros.clock import VirtualClock
+from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Emission, Latched
+from auras_ros.policies.noise import noise_tape
+from auras_ros.policies.policy import Policy
+from tests.policies import tiny
+
+SEEDS = (3, 8)  # one environment each
+
+
+def real(plan: Plan, policy: Policy, seeds: Sequence[int] = SEEDS) -> Executor:
+    """An executor of the small real policy, each environment with the noise of its own seed."""
+
+    def noise(request: int) -> torch.Tensor:
+        return torch.stack([noise_tape(policy.noise_shape, seed, request) for seed in seeds])
+
+    return make_executor(policy, plan, noise, VirtualClock())
+
+
+def still(frames: int, seeds: Sequence[int] = SEEDS) -> list[Latched]:
+    """The same picture with a newer stamp every frame: each stage of each request has the same context."""
+    images, state = tiny.observed(len(seeds))
+    return [Latched(images.clone(), state.clone(), frame, frame) for frame in range(frames)]
+
+
+def moving(frames: int, seeds: Sequence[int] = SEEDS) -> list[Latched]:
+    return [Latched(*tiny.observed(len(seeds), frame + 1), frame, frame) for frame in range(frames)]
+
+
+def run(executor: Executor, seen: Sequence[Latched]) -> list[Emission]:
+    """Every strand in turn, one frame each; what is emitted, by request."""
+    emissions = []
+    for i, one in enumerate(seen):
+        strands = executor.strands if executor.plan.mode != "par" else [executor.strands[i % len(executor.strands)]]
+        for strand in strands:
+            strand.begin(one, 0)
+            strand.run()
+            emission = strand.end(0)
+            emissions += [] if emission is None else [emission]
+    executor.close()
+    return emissions

@@ -1,0 +1,218 @@
+"""Design rules 9 to 12, "What a frame is, exactly": epochs, warm-up, what each mode promises, and both clocks.
+
+Each test names its rule. The policy is the one that records, but for warm-up, which must not change real actions.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from auras_ros.clock import VirtualClock
+from auras_ros.device.null import NullDevice
+from auras_ros.pipeline.load import Pipeline
+from auras_ros.pipeline.modes import make_executor
+from auras_ros.pipeline.plan import Plan, PlanError
+from tests.pipeline.driver import MS, Both
+from tests.pipeline.real import moving, real, run, still
+from tests.pipeline.recording import IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of
+from tests.policies import tiny
+
+EVERY_MODE = [
+    Plan(mode="seq"),
+    Plan(mode="dec"),
+    Plan(mode="par", workers=3),
+    Plan(mode="auras", pp_perception=2, pp_generation=3, fetch_offset=-1),
+]
+
+
+def named(plan: Plan) -> str:
+    return plan.mode
+
+
+@pytest.mark.parametrize("plan", EVERY_MODE, ids=named)
+def test_rule_09_a_reset_drops_what_is_under_way_and_forgets_what_was_seen(plan: Plan) -> None:
+    """Rule 9: nothing of the old epoch comes out, the first chunk of the new one saw only what came after."""
+    both = Both(plan, 6, 2)
+    for stamp in range(1, 8):
+        both.stamp = stamp
+        for number in range(len(both.executor.strands)):
+            both.frame(number)
+    assert both.left, "full before the reset"
+    for number in range(len(both.executor.strands)):
+        both.advance(number)  # begun, and not yet run
+    before = len(both.left)
+    both.reset(first_request=500)
+    for stamp in range(100, 110):
+        both.stamp = stamp
+        for number in range(len(both.executor.strands)):
+            both.finish(number)
+            both.frame(number)
+    after = both.left[before:]
+    assert after[0].emission.request == 500
+    for left in after:
+        assert left.emission.epoch == 1
+        assert left.actions[:, :6, IMAGE].min() >= 99  # dec may have begun to perceive what was there at the reset
+        assert all(stamp_of(context) >= 99 for context in left.emission.contexts)
+    both.close()
+
+
+def test_rule_09_after_a_reset_the_pipeline_fills_again() -> None:
+    """Rule 9: two perception stages, three of generation, offset -1: again five frames to the first chunk."""
+    both = Both(EVERY_MODE[3], 6, 1)
+    for stamp in range(1, 21):
+        if stamp == 11:
+            both.reset(None)
+        both.stamp = stamp
+        both.frame()
+    assert EVERY_MODE[3].latency_frames == 5
+    assert [(left.emission.epoch, left.emission.frame) for left in both.left] == [
+        *[(0, frame) for frame in range(4, 10)],
+        *[(1, frame) for frame in range(14, 20)],
+    ]
+    assert both.left[6].emission.request == 8  # eight were admitted before, six of them came out
+    both.close()
+
+
+def test_rule_09_what_was_seen_before_a_reset_may_be_used_again_after_it() -> None:
+    """Rule 9: a new prompt over the same picture is a new request."""
+    both = Both(Plan(mode="seq"), 4, 1)
+    both.frame()
+    assert both.frame() is None
+    both.reset(None)
+    again = both.frame()
+    assert again is not None
+    assert (again.emission.epoch, again.emission.request) == (1, 1)
+    both.close()
+
+
+def test_rule_09_a_plan_whose_frames_outlast_the_horizon_is_refused() -> None:
+    """Rule 9: L = 3, so five frames of 100 ms need a horizon of 500 ms; seq needs three."""
+    plan = Plan(mode="auras", pp_generation=3)
+    plan.check_horizon(100 * MS, 500 * MS)
+    with pytest.raises(PlanError, match=r"5 frames \(L \+ 2\) of 100.0 ms outlast the horizon of 499 ms"):
+        plan.check_horizon(100 * MS, 499 * MS)
+    Plan(mode="seq").check_horizon(100 * MS, 300 * MS)
+    with pytest.raises(PlanError, match="3 frames"):
+        Plan(mode="seq").check_horizon(100 * MS, 299 * MS)
+
+
+def test_rule_09_configuring_refuses_it() -> None:
+    """Rule 9: the small checkpoint's horizon is 8 steps of 100 ms: five frames of 160 ms fit, of 161 do not."""
+    plan = "quick,mode=auras,pp_generation=3,frame_period_ms="
+    Pipeline(tiny.checkpoint(), Plan.parse(f"{plan}160"), 0, VirtualClock()).warm_up()
+    with pytest.raises(PlanError, match="outlast the horizon of 800 ms"):
+        Pipeline(tiny.checkpoint(), Plan.parse(f"{plan}161"), 0, VirtualClock()).warm_up()
+
+
+@pytest.mark.parametrize("plan", EVERY_MODE, ids=named)
+def test_rule_10_warm_up_leaves_no_trace(plan: Plan) -> None:
+    """Rule 10: warm or cold, the same chunks with the same numbers; warm-up is in no count."""
+    policy, seen = tiny.policy(), moving(12)
+    cold, warm = real(plan, policy), real(plan, policy)
+    warm.warm_up(still(1)[0])
+    assert warm.frames == 0
+    pairs = list(zip(run(cold, seen), run(warm, seen), strict=True))
+    assert len(pairs) >= 3
+    for one, other in pairs:
+        assert torch.equal(one.actions, other.actions)
+        assert (one.request, one.frame, one.epoch) == (other.request, other.frame, other.epoch)
+        assert [c.origin_mono_ns for c in one.contexts] == [c.origin_mono_ns for c in other.contexts]
+
+
+def test_rule_10_warm_up_runs_on_random_values() -> None:
+    """Rule 10 (and "random values, never zeros"): what perception was given differs from frame to frame."""
+    policy, given = RecordingPolicy(4), []
+    perceive = policy.perceive
+    policy.perceive = lambda images, state: given.append(images.clone()) or perceive(images, state)  # type: ignore
+    executor = make_executor(policy, Plan(mode="seq"), RecordingNoise(4, [0, 1]), VirtualClock())
+    executor.warm_up(latched(0, [0, 1]), runs=2)
+    executor.close()
+    assert len(given) >= 3  # two runs and L more, beside what makes the buffers
+    assert all(not torch.equal(a, b) and a.std() > 0.1 for a, b in zip(given[-2:], given[-3:-1], strict=True))
+
+
+def test_rule_10_the_first_chunk_comes_after_l_frames() -> None:
+    """Rule 10: warmed up or not, nothing comes out of frames 0 to L - 2."""
+    both = Both(EVERY_MODE[3], 6, 1)
+    both.warm_up()
+    came = []
+    for stamp in range(1, 8):
+        both.stamp = stamp
+        came.append(both.frame() is not None)
+    assert came == [False] * 4 + [True] * 3
+    assert both.left[0].emission.frame == 4
+    both.close()
+
+
+def test_rule_11_dec_fetches_once() -> None:
+    """Rule 11: three contexts are put while a request is generated; it keeps the one of its start."""
+    both = Both(Plan(mode="dec"), 6, 1)
+    both.frame(0)
+    both.advance(1)  # begin: fetches 1
+    for stamp in (2, 3, 4):
+        both.stamp = stamp
+        both.frame(0)
+    both.finish(1)
+    both.frame(1)
+    assert [left.actions[0, :6, IMAGE].tolist() for left in both.left] == [[1.0] * 6, [4.0] * 6]
+    assert [len(left.emission.contexts) for left in both.left] == [1, 1]
+    both.close()
+
+
+def test_rule_11_par_has_n_whole_requests_at_a_time() -> None:
+    """Rule 11: three workers hold three requests, each of its own observation; an observation is taken once."""
+    both = Both(Plan(mode="par", workers=3), 6, 1)
+    assert [strand.name for strand in both.executor.strands] == ["worker0", "worker1", "worker2"]
+    for number in range(3):
+        both.advance(number)  # begin
+        both.stamp = number + 2
+    assert both.noise.drawn == [0, 1, 2]
+    for number in (2, 0, 1):
+        both.advance(number)  # run
+    for number in (1, 2, 0):
+        both.advance(number)  # end
+    assert [left.emission.request for left in both.left] == [1, 2, 0]
+    both.advance(0)
+    assert both.states[1] == both.states[0] - 1, "taken by worker 0"
+    assert not both.executor.strands[1].wants(latched(4, [0]), 0)
+    both.close()
+
+
+@pytest.mark.parametrize(("mode", "generation_ms", "per_second"), [("seq", 6, 125), ("auras", 2, 250)])
+def test_rule_11_throughput_is_chunks_per_second(mode: str, generation_ms: int, per_second: int) -> None:
+    """Rule 11: not frames or steps: seq a chunk every 2 + 6 ms, auras with three stages one every 2 + 2 ms."""
+    clock = VirtualClock()
+    durations = {"perception": 2 * MS, "fetch": 0, "generation": generation_ms * MS}
+    plan = Plan(mode=mode, pp_generation=3) if mode == "auras" else Plan(mode=mode)
+    noise = RecordingNoise(6, [0])
+    executor = make_executor(RecordingPolicy(6), plan, noise, clock, NullDevice(clock, durations))
+    [strand] = executor.strands
+    ends_ns = []
+    for stamp in range(20):
+        strand.begin(latched(stamp, [0]), clock.now_ns())
+        strand.run()
+        if strand.end(clock.now_ns()) is not None:
+            ends_ns.append(clock.now_ns())
+    executor.close()
+    assert len(ends_ns) == 20 - (plan.latency_frames - 1)
+    assert (len(ends_ns) - 1) * 1_000 * MS / (ends_ns[-1] - ends_ns[0]) == per_second
+
+
+@pytest.mark.parametrize(("charged", "seen"), [(0, [0, 1, 2, 3, 4, 5]), (3, [0, 3, 6, 9, 12, 15])])
+def test_rule_12_both_clocks_count_whole_control_steps(charged: int, seen: list[int]) -> None:
+    """Rule 12: paused, the world moves one step after each frame; charged, it moves three while a frame runs.
+
+    The strands are the same; only what the world shows them differs. The modes' success under both clocks is the
+    business of the evaluate room and of its tests.
+    """
+    both, step = Both(Plan(mode="auras", pp_generation=2), 4, 1), 0
+    for _ in range(6):
+        both.stamp = step + 1
+        both.frame()
+        step += charged or 1
+    used = [left.actions[0, :4, IMAGE].astype(int) - 1 for left in both.left]
+    assert [steps.tolist() for steps in used] == [[a, a, b, b] for a, b in pairwise(seen)]
+    both.close()
