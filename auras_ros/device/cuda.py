@@ -10,6 +10,7 @@ it was captured for, so each partition has its own graphs.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from auras_ros.device.spans import Spans
 if TYPE_CHECKING:
     import torch
 
+_CAPTURING = threading.Lock()  # CUDA's libraries and torch's allocator stand one capture at a time in a process
 WARM_UP_RUNS = 3  # lazy initialisation and autotuning must be over before a capture
 
 
@@ -62,11 +64,9 @@ class CudaDevice:
         threads: int | None = None,
         stream: torch.cuda.Stream | None = None,
     ) -> Lane:
-        """A lane on a stream of its own, or on `stream` (a partition's). Raises DeviceError for `cores`, `threads`."""
+        """A lane on a stream of its own, or on `stream` (a partition's). Streams always run side by side: `cores` and
+        `threads` are the host's and change nothing here, so that an executor asks every device for the same lanes."""
         refuse_if_closed(name, self._closed)
-        for option, value in (("cores", cores), ("threads", threads)):
-            if value is not None:
-                raise DeviceError(f"lane {name!r}: {option} belong to CPU lanes, this is {self._tensors}")
         stream = self._torch.cuda.Stream(self._tensors) if stream is None else stream
         self._lanes.append(CudaLane(name, stream, self._spans, self._scale))
         return self._lanes[-1]
@@ -78,16 +78,8 @@ class CudaDevice:
         reading a value back). Before torch 2.12 a failed capture leaves the allocator's books wrong: start afresh.
         """
         own = own_lane(name, lane, self._lanes)
-        try:
-            self._warm_up(body, own)
-        except Exception as error:
-            raise DeviceError(f"stage {name!r} failed in its warm-up on {self._tensors}: {error}") from error
-        reasons: list[Exception] = []  # ending a broken capture raises an error of its own, which says less
-        try:
-            return CudaStage(name, self._graph(body, own, reasons), own)
-        except Exception as error:
-            own.renew_pool()  # the failed capture's pool is in an unknown state
-            raise DeviceError(f"stage {name!r} cannot be captured: {(reasons or [error])[0]}") from error
+        with _CAPTURING:
+            return self._capture(name, body, own)
 
     def collect(self) -> None:
         """Write the spans of launches that have ended; never waits."""
@@ -99,6 +91,18 @@ class CudaDevice:
         lanes, self._lanes, self._closed = self._lanes, [], True
         for lane in lanes:
             lane.close()
+
+    def _capture(self, name: str, body: Callable[[], None], own: CudaLane) -> CudaStage:
+        try:
+            self._warm_up(body, own)
+        except Exception as error:
+            raise DeviceError(f"stage {name!r} failed in its warm-up on {self._tensors}: {error}") from error
+        reasons: list[Exception] = []  # ending a broken capture raises an error of its own, which says less
+        try:
+            return CudaStage(name, self._graph(body, own, reasons), own)
+        except Exception as error:
+            own.renew_pool()  # the failed capture's pool is in an unknown state
+            raise DeviceError(f"stage {name!r} cannot be captured: {(reasons or [error])[0]}") from error
 
     def _warm_up(self, body: Callable[[], None], lane: CudaLane) -> None:
         cuda = self._torch.cuda

@@ -64,7 +64,8 @@ class Device(Protocol):
         ...
 
     def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
-        """A new lane. `cores` are the host's core numbers, `threads` the intra-op threads. Raises DeviceError."""
+        """A new lane. `cores` are the host's core numbers, `threads` its intra-op threads; only a CPU heeds them.
+        Raises DeviceError, naming the lane and the option."""
         ...
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:

@@ -22,7 +22,7 @@ from auras_ros.nodes.messages import MessageError, chunk_message, host_id, json_
 from auras_ros.nodes.parameters import ParameterError, parameter, read_parameters
 from auras_ros.nodes.process import node_main
 from auras_ros.observation import Assembler, Fault, Observation, ObservationError, decode_compressed, decode_raw
-from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.live import DeviceError, Live
 from auras_ros.pipeline.load import CheckpointError, Pipeline, PlanError, load_pipeline
 from auras_ros.pipeline.plan import MAX_STAGES, Plan
 from auras_ros.pipeline.request import Emission, Latched
@@ -70,7 +70,15 @@ class Settings:
     state_age_limit_ms: float = parameter(350.0, "no frame runs on older joint states", 1.0, 60000.0)
     sync_tolerance_ms: float = parameter(50.0, "how far the cameras' newest stamps may lie apart", 0.0, 10000.0)
     compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
-    threads: int = parameter(1, "intra-op threads of the policy", 1, 64)
+    threads: int = parameter(1, "intra-op threads of each strand", 1, 64)
+    cores: str = parameter("", "cores that the strands run on, such as 2,3; empty: any")
+
+
+def _cores(text: str) -> list[int] | None:
+    try:
+        return [int(part) for part in text.split(",")] if text.strip() else None
+    except ValueError:
+        raise ParameterError(f"agent: cores: expected core numbers such as 2,3, got {text!r}") from None
 
 
 class Agent(Node):
@@ -95,7 +103,9 @@ class Agent(Node):
         self._started_ns = 0
         self._awaited_origin_ns = self._awaited_since_ns = -1
         self._running = threading.Event()
-        self._live = Live(self._pipeline.executor, self._latch, self._emit, threads=self.settings.threads)
+        self._live = Live(
+            self._pipeline.executor, self._latch, self._emit, _cores(self.settings.cores), self.settings.threads
+        )
         self._heart = threading.Thread(target=self._heartbeat_loop, name="heartbeat", daemon=True)
         self._connect()
 
@@ -304,9 +314,8 @@ class Agent(Node):
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the executable `agent`."""
-    return node_main(
-        argv, Agent, Agent.start, Agent.halt, Agent.working, (CheckpointError, ParameterError, PlanError, OSError)
-    )
+    refusals = (CheckpointError, DeviceError, ParameterError, PlanError, OSError)
+    return node_main(argv, Agent, Agent.start, Agent.halt, Agent.working, refusals)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ class FrameClock:
         self.period_ns = period_ns
         self._origin_ns: int | None = None
         self._tick = -1
+        self._due_tick = 0
         self._idle = False
         self.skipped = 0
 
@@ -24,7 +25,8 @@ class FrameClock:
             return now_ns
         if self._origin_ns is None:
             return now_ns
-        return self._origin_ns + self._due(now_ns) * self.period_ns
+        self._due_tick = max(self._tick + 1, -(-(now_ns - self._origin_ns) // self.period_ns))
+        return self._origin_ns + self._due_tick * self.period_ns
 
     def started(self, at_ns: int) -> None:
         """A frame starts, at a time that `next_start_ns` gave or later."""
@@ -40,9 +42,7 @@ class FrameClock:
         self._idle = False
 
     def idle(self) -> None:
-        """There was nothing to do: the ticks until the next start are no overrun."""
+        """There was nothing to do at the last `next_start_ns`: the ticks from there to the next start are no overrun."""
+        if not self._idle:
+            self.skipped += max(0, self._due_tick - self._tick - 1)
         self._idle = True
-
-    def _due(self, now_ns: int) -> int:
-        assert self._origin_ns is not None
-        return max(self._tick + 1, -(-(now_ns - self._origin_ns) // self.period_ns))

@@ -5,16 +5,16 @@ It asks for observations and hands out emissions; where they come from and go to
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 
-import torch
-
 from auras_ros.clock import MonotonicClock
+from auras_ros.device import DeviceError, checked, occupy
 from auras_ros.pipeline.frames import FrameClock
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.request import Emission, Latched, Strand
+
+__all__ = ["DeviceError", "Live"]
 
 LOOK_S = 0.02  # how long a strand waits for news before it looks at the ages again
 
@@ -22,8 +22,9 @@ LOOK_S = 0.02  # how long a strand waits for news before it looks at the ages ag
 class Live:
     """latch(now_ns) gives the newest observation, or None where there is none to use; emit takes what is finished.
 
-    Both are called from the strands' threads. cores: strand i runs on cores[i mod len]; threads: intra-op threads of
-    each strand.
+    Both are called from the strands' threads. threads: intra-op threads of each strand. cores: the strands take turns
+    at them, each as many as it has threads; None leaves that to the system. Raises DeviceError for more threads than
+    cores.
     """
 
     def __init__(
@@ -35,7 +36,9 @@ class Live:
         threads: int = 1,
     ) -> None:
         self.executor = executor
-        self._latch, self._emit, self._cores, self._threads_each = latch, emit, cores, threads
+        self._latch, self._emit = latch, emit
+        _, self._threads_each = checked("strands", cores, threads)
+        self._cores = list(cores) if cores else []
         self._clock = MonotonicClock()
         period_ns = 0 if executor.plan.mode == "par" else round(executor.plan.frame_period_ms * 1e6)
         self.frame_clocks = {strand.name: FrameClock(period_ns) for strand in executor.strands}
@@ -80,9 +83,7 @@ class Live:
 
     def _loop(self, number: int, strand: Strand) -> None:
         try:
-            if self._cores:
-                os.sched_setaffinity(0, [self._cores[number % len(self._cores)]])  # 0: this thread
-            torch.set_num_threads(self._threads_each)  # of this thread
+            occupy(strand.name, self._cores_of(number), self._threads_each)
             frames = self.frame_clocks[strand.name]
             while self._running:
                 count = self._count
@@ -100,6 +101,11 @@ class Live:
         except BaseException:
             self._running = False  # a strand that fails ends all of them
             raise
+
+    def _cores_of(self, number: int) -> frozenset[int] | None:
+        first = number * self._threads_each
+        chosen = [self._cores[(first + k) % len(self._cores)] for k in range(self._threads_each) if self._cores]
+        return frozenset(chosen) or None
 
     def _begin(self, strand: Strand, frames: FrameClock) -> bool:
         with self._boundary:

@@ -42,7 +42,7 @@ class Plan:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise PlanError(f"plan: mode: must be one of {', '.join(MODES)}, got {self.mode!r}")
-        if not isinstance(self.generation, str) or not self.generation:
+        if not isinstance(self.generation, str) or not self.generation or set(self.generation) & set(",= "):
             raise PlanError(f"plan: generation: must name a generation plan of the checkpoint, got {self.generation!r}")
         if type(self.batched) is not bool:
             raise PlanError(f"plan: batched: must be true or false, got {self.batched!r}")

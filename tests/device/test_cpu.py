@@ -16,7 +16,10 @@ import torch
 
 from auras_ros.device import DeviceError, Lane, Mark
 from auras_ros.device import worker as worker_module
+from auras_ros.device.cores import checked
 from auras_ros.device.cpu import CpuDevice
+from auras_ros.device.failure import Failures
+from auras_ros.device.plain import PlainStage
 from auras_ros.device.worker import WorkerLane
 
 WAIT_S = 30.0  # no event of these tests is waited for that long unless it never comes
@@ -230,33 +233,43 @@ def test_openmps_threads_run_on_the_lanes_cores(device: CpuDevice) -> None:
     assert seen == [set(HERE[:2])]
 
 
-@two_cores
-def test_each_lane_has_its_own_number_of_intra_op_threads(device: CpuDevice) -> None:
-    own = torch.get_num_threads()
-    numbers: list[int] = []
-    lanes = [device.lane(str(count), cores=HERE[:2], threads=count) for count in (2, 1)]
+@pytest.fixture
+def threaded() -> Iterator[Callable[[int], WorkerLane]]:
+    """Lanes with any number of threads, also where there are not as many cores: nothing heavy runs on them."""
+    made: list[WorkerLane] = []
+
+    def make(threads: int) -> WorkerLane:
+        made.append(WorkerLane(f"lane{threads}", None, threads, Failures(), None))
+        return made[-1]
+
+    yield make
+    for lane in made:
+        lane.close()
+
+
+def test_each_lane_has_its_own_number_of_intra_op_threads(threaded: Callable[[int], WorkerLane]) -> None:
+    """The second lane's number must not become the first one's, which has run nothing yet."""
+    own, numbers = torch.get_num_threads(), list[int]()
+    lanes = [threaded(count) for count in (2, 1, 3)]
     for lane in (*lanes, *lanes):
-        launch(device, lane, lambda: numbers.append(torch.get_num_threads())).wait()
-    assert numbers == [2, 1, 2, 1]
+        lane.launch(PlainStage("ask", lambda: numbers.append(torch.get_num_threads()), lane)).wait()
+    assert numbers == [2, 1, 3, 2, 1, 3]
     assert torch.get_num_threads() == own
 
 
-@two_cores
-def test_a_lanes_number_of_threads_is_not_everybodys(device: CpuDevice) -> None:
+def test_a_lanes_number_of_threads_is_not_everybodys(threaded: Callable[[int], WorkerLane]) -> None:
     """torch keeps the last number that any thread set for all threads that start later."""
     own, seen = torch.get_num_threads(), list[int]()
-    assert own == 1, "the tests run with one thread"
-    device.lane("lane", cores=HERE[:2], threads=2)
+    threaded(own + 1)
     later = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
     later.start()
     later.join()
     assert seen == [own]
 
 
-def test_a_lane_on_cores_has_one_thread_unless_asked(device: CpuDevice) -> None:
-    numbers: list[int] = []
-    launch(device, device.lane("lane", cores=HERE), lambda: numbers.append(torch.get_num_threads())).wait()
-    assert numbers == [1]
+def test_a_lane_on_several_cores_has_one_thread_unless_asked() -> None:
+    assert checked("lane", [0, 1, 2], None) == ({0, 1, 2}, 1)
+    assert checked("lane", [0, 1, 2], 3) == ({0, 1, 2}, 3)
 
 
 @pytest.mark.parametrize(

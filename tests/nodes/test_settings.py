@@ -67,6 +67,7 @@ def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, n
 @pytest.mark.parametrize(
     ("words", "named"),
     [
+        (["cores:=two"], ("agent: cores", "two")),
         (["mode:=warp"], ("plan: mode", "seq, dec, par, auras", "warp")),
         (["pp_generation:=4"], ("plan: pp_generation", "seq", "only auras")),
         (["mode:=auras", "pp_generation:=60"], ("plan: pp_generation", "60 stages", "generation steps")),

@@ -46,11 +46,10 @@ class RecordingPolicy:
     def perceive(self, images: Tensor, state: Tensor) -> Tensor:
         value: tuple[Tensor, ...] = (images, state)
         for block in self.perception_blocks():
-            made = block(*value)
-            value = made if isinstance(made, tuple) else (made,)
+            value = block(*value)
         return value[0]
 
-    def perception_blocks(self) -> list[Callable[..., Tensor | tuple[Tensor, ...]]]:
+    def perception_blocks(self) -> list[Callable[..., tuple[Tensor, ...]]]:
         """Three blocks of which each needs the one before; chained they are `perceive`."""
 
         def first(images: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,9 +59,9 @@ class RecordingPolicy:
         def second(features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
             return _marked(features @ self._eye, 2), state
 
-        def third(features: Tensor, state: Tensor) -> Tensor:
+        def third(features: Tensor, state: Tensor) -> tuple[Tensor]:
             features = _marked(features @ self._eye, 3)
-            return torch.cat([features[:, :2], state[:, -1], features[:, 2:]], 1)
+            return (torch.cat([features[:, :2], state[:, -1], features[:, 2:]], 1),)
 
         return [first, second, third]
 

@@ -211,8 +211,8 @@ def frame_starts(ticks: list[Tick], period: int) -> tuple[list[int], int]:
     """Rule 1: when each frame starts, the first at 0, and how many grid ticks were missed.
 
     Frames start on the grid alone: one that started where an overrun ended would make up for a missed tick. A tick is
-    missed that passes while a frame runs or wakes late, and none while there is nothing to do. A frame that ends on a
-    tick has missed nothing. Period 0 has no grid: a frame starts at the end of the one before.
+    missed that passes while a frame runs or wakes late; with nothing to do none is, up to the start that ends this. A
+    frame that ends on a tick has missed nothing. Period 0 has no grid: a frame starts at the end of the one before.
     """
     starts: list[int] = []
     missed, free = 0, 0  # free: when the next frame could start
@@ -221,7 +221,8 @@ def frame_starts(ticks: list[Tick], period: int) -> tuple[list[int], int]:
         start = due + (tick.late if starts else 0)
         end = start + tick.runs
         if period:
-            missed += sum(1 for at in range(0, end, period) if due < at <= start or start < at < end)
+            waited = bool(starts) and ticks[len(starts) - 1].idle > 0
+            missed += sum(1 for at in range(0, end, period) if start < at < end or (due < at <= start and not waited))
         starts.append(start)
         free = end + tick.idle
     return starts, missed

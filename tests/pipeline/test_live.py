@@ -6,6 +6,7 @@ failure that only stops one thread.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from itertools import pairwise
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 from auras_ros.clock import MonotonicClock
+from auras_ros.device import DeviceError
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
@@ -159,3 +161,29 @@ def test_nothing_runs_without_an_observation() -> None:
         live.executor.close()
     assert world.emissions == []
     assert live.executor.frames == 0
+
+
+def test_strands_take_turns_at_the_cores_they_are_given() -> None:
+    own = sorted(os.sched_getaffinity(0))
+    world, ran = World(), dict[str, set[int]]()
+    made = executor("fine,mode=par,workers=2")
+
+    def latch(now_ns: int) -> Latched | None:
+        ran.setdefault(threading.current_thread().name, set()).update(os.sched_getaffinity(0))
+        return world.latch(now_ns)
+
+    live = Live(made, latch, world.take, cores=own)
+    live.start()
+    try:
+        world.until(lambda: len(ran) == 2)
+    finally:
+        live.halt()
+        made.close()
+    assert ran == {f"worker{i}": {own[i % len(own)]} for i in range(2)}
+
+
+def test_more_threads_than_cores_are_refused() -> None:
+    made = executor("fine")
+    with pytest.raises(DeviceError, match="threads 2 on 1 core"):
+        Live(made, lambda now_ns: None, lambda emission: None, cores=[0], threads=2)
+    made.close()

@@ -80,7 +80,7 @@ def test_a_text_that_is_no_plan_is_refused_by_name(text: str, said: str) -> None
     ("field", "values"),
     [
         ("mode", ["", "AURAS", None, 1]),
-        ("generation", ["", None, 100]),
+        ("generation", ["", None, 100, "a,b", "a=b"]),
         ("batched", [1, 0, "true", None]),
         ("pp_perception", [0, -1, MAX_STAGES + 1, 1.0, True, "2", None]),
         ("pp_generation", [0, -1, MAX_STAGES + 1, 1.0, True, "2", None]),

@@ -27,7 +27,8 @@ EVERY_MODE = [Plan(mode="seq"), Plan(mode="dec"), Plan(mode="par", workers=2), P
 
 def clocked(ticks: list[Tick], period: int) -> tuple[list[int], int]:
     """What the frame clock makes of these frames: their starts, and the ticks it counts as skipped."""
-    clock, now, starts = FrameClock(period), 0, []
+    clock, now = FrameClock(period), 0
+    starts: list[int] = []
     for tick in ticks:
         now = clock.next_start_ns(now) + (tick.late if starts else 0)
         starts.append(now)
@@ -66,9 +67,10 @@ def test_rule_01_ticks_with_nothing_to_do_are_not_missed() -> None:
     ),
     st.integers(0, 12),
 )
-@example([Tick(25, idle=20), Tick(1)], 10)
+@example([Tick(25, idle=20)], 10)
 def test_rule_01_the_frame_clock_keeps_to_the_grid(ticks: list[Tick], period: int) -> None:
     """Rule 1: any durations, late wakings and pauses, against the model of the grid."""
+    ticks = [*ticks, Tick(1)]  # what a frame missed is known when the next one starts
     assert clocked(ticks, period) == frame_starts(ticks, period)
 
 

@@ -15,7 +15,7 @@ from auras_ros.device.null import NullDevice
 from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
-from tests.pipeline.driver import MS, Both
+from tests.pipeline.driver import BEGUN, MS, Both
 from tests.pipeline.real import moving, real, run, still
 from tests.pipeline.recording import IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of
 from tests.policies import tiny
@@ -41,8 +41,13 @@ def test_rule_09_a_reset_drops_what_is_under_way_and_forgets_what_was_seen(plan:
         for number in range(len(both.executor.strands)):
             both.frame(number)
     assert both.left, "full before the reset"
+    if plan.mode == "dec":
+        both.stamp = 50
+        both.frame(0)
     for number in range(len(both.executor.strands)):
-        both.advance(number)  # begun, and not yet run
+        both.stamp = 51 + number
+        both.advance(number)
+    assert both.states == [BEGUN] * len(both.executor.strands)
     before = len(both.left)
     both.reset(first_request=500)
     for stamp in range(100, 110):
@@ -54,8 +59,8 @@ def test_rule_09_a_reset_drops_what_is_under_way_and_forgets_what_was_seen(plan:
     assert after[0].emission.request == 500
     for left in after:
         assert left.emission.epoch == 1
-        assert left.actions[:, :6, IMAGE].min() >= 99  # dec may have begun to perceive what was there at the reset
-        assert all(stamp_of(context) >= 99 for context in left.emission.contexts)
+        assert left.actions[:, :6, IMAGE].min() >= 100
+        assert all(stamp_of(context) >= 100 for context in left.emission.contexts)
     both.close()
 
 
@@ -85,6 +90,20 @@ def test_rule_09_what_was_seen_before_a_reset_may_be_used_again_after_it() -> No
     again = both.frame()
     assert again is not None
     assert (again.emission.epoch, again.emission.request) == (1, 1)
+    both.close()
+
+
+def test_rule_09_a_context_perceived_across_a_reset_is_not_put() -> None:
+    """Rule 9: perception began before the reset and ends after it; generation has nothing to fetch until the next."""
+    both = Both(Plan(mode="dec"), 4, 1)
+    both.advance(0)
+    both.reset(None)
+    both.finish(0)
+    assert both.frame(1) is None
+    assert both.noise.drawn == []
+    both.stamp = 2
+    both.frame(0)
+    assert both.frame(1) is not None
     both.close()
 
 

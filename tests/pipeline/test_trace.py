@@ -1,0 +1,132 @@
+"""The Chrome trace of an executor in virtual time: what ran, when, and nothing that did not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from auras_ros.clock import VirtualClock
+from auras_ros.device import Spans
+from auras_ros.device.null import NullDevice
+from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.trace import Recording, chrome_trace
+from tests.pipeline.recording import RecordingNoise, RecordingPolicy, latched
+
+MS = 1_000_000
+DURATIONS_MS = {"perception": 3, "fetch": 0, "generation": 10}
+FRAMES = 6
+
+
+class Run:
+    """Frames of an executor one after another, 1 ms apart, each with a newer observation."""
+
+    def __init__(self, plan: str, frames: int = FRAMES) -> None:
+        self.clock, self.spans = VirtualClock(), Spans(1000)
+        self.recording = Recording(self.clock)
+        device = NullDevice(self.clock, {name: ms * MS for name, ms in DURATIONS_MS.items()}, self.spans)
+        noise = self.recording.noise(RecordingNoise(4, [0]))
+        self.executor: Executor = make_executor(RecordingPolicy(4), Plan.parse(plan), noise, self.clock, device)
+        self.strands = self.recording.strands(self.executor)
+        for stamp in range(frames):
+            for strand in self.strands:
+                self.frame(strand, stamp)
+
+    def frame(self, strand: Any, stamp: int) -> None:
+        seen = latched(stamp + 1, [0])
+        if not strand.wants(seen, self.clock.now_ns()):
+            return
+        strand.begin(seen, self.clock.now_ns())
+        strand.run()
+        emission = strand.end(self.clock.now_ns())
+        if emission is not None:
+            self.recording.emitted(emission)
+        self.clock.advance(MS)
+
+    def trace(self) -> dict[str, Any]:
+        made = chrome_trace(self.spans.rows(), self.recording, {"plan": str(self.executor.plan)})
+        return json.loads(json.dumps(made, allow_nan=False))
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self.trace()["traceEvents"] if event["ph"] == kind]
+
+
+def test_stages_are_complete_events_on_their_lane() -> None:
+    run = Run("quick,mode=auras,pp_generation=2")
+    rows = {event["tid"]: event["args"]["name"] for event in run.events("M") if event["name"] == "thread_name"}
+    stages = [(rows[event["tid"]], event["name"], event["ts"], event["dur"]) for event in run.events("X")]
+    assert stages[:3] == [
+        ("perception", "perception", 0.0, 3000.0),
+        ("generation", "fetch", 3000.0, 0.0),
+        ("generation", "generation", 3000.0, 10000.0),
+    ]
+    assert len(stages) == 3 * FRAMES
+    assert stages[3][2] == 14000.0  # the second frame
+
+
+def test_frames_are_marks_with_their_number() -> None:
+    marks = Run("quick,mode=auras,pp_generation=2").events("i")
+    assert [mark["args"]["frame"] for mark in marks] == list(range(FRAMES))
+    assert [mark["ts"] for mark in marks] == [14000.0 * frame for frame in range(FRAMES)]
+
+
+def test_a_request_is_open_from_its_admission_to_its_chunk() -> None:
+    """Two stages: admitted at a frame's start, emitted at the end of the next one; the last is on its way still."""
+    run = Run("quick,mode=auras,pp_generation=2")
+    begins, ends = ({event["id"]: event["ts"] for event in run.events(kind)} for kind in "be")
+    assert begins == {request: 14000.0 * request for request in range(FRAMES)}
+    assert ends == {request: 14000.0 * request + 27000.0 for request in range(FRAMES - 1)}
+    inside = [(event["id"], event["name"], event["ts"]) for event in run.events("n")]
+    assert inside[:2] == [(0, "stage 1", 3000.0), (0, "stage 2", 17000.0)]
+
+
+def test_the_counter_says_how_many_are_in_flight() -> None:
+    counts = [event["args"]["requests"] for event in Run("quick,mode=auras,pp_generation=3").events("C")]
+    assert counts == [1, 2, 3, 2, 3, 2, 3, 2, 3, 2]
+
+
+def test_perception_of_its_own_is_no_frame() -> None:
+    """dec: only generation counts frames; both strands have a lane."""
+    run = Run("quick,mode=dec")
+    assert {mark["args"]["strand"] for mark in run.events("i")} == {"generate"}
+    lanes = [event["args"]["name"] for event in run.events("M") if event["name"] == "thread_name"]
+    assert lanes == ["frames", "perceive", "generate"]
+    assert len(run.events("X")) == 2 * FRAMES
+
+
+def test_watching_changes_nothing() -> None:
+    """The same requests leave, in the same frames, with and without a recording."""
+    run = Run("quick,mode=auras,pp_generation=2")
+    assert [(r.number, r.emitted_ns > 0) for r in run.recording.requests()] == [
+        (n, n < FRAMES - 1) for n in range(FRAMES)
+    ]
+    assert [strand.name for strand in run.strands] == [strand.name for strand in run.executor.strands]
+    assert run.executor.frames == FRAMES
+
+
+def test_warm_up_leaves_no_trace() -> None:
+    run = Run("quick,mode=auras,pp_generation=2")
+    run.recording.clear()
+    run.spans.clear()
+    assert run.events("X") == run.events("i") == run.events("b") == run.events("C") == []
+
+
+def test_events_come_in_the_order_of_time_and_say_what_they_are_of() -> None:
+    trace = Run("quick,mode=par,workers=2").trace()
+    times = [event["ts"] for event in trace["traceEvents"] if event["ph"] != "M"]
+    assert times == sorted(times)
+    assert trace["otherData"] == {"plan": "quick,mode=par,workers=2"}
+    assert trace["displayTimeUnit"] == "ms"
+
+
+def test_an_emission_of_a_request_that_was_never_admitted_is_a_fault() -> None:
+    run, other = Run("quick"), Recording(VirtualClock())
+    strand = run.executor.strands[0]
+    strand.begin(latched(99, [0]), run.clock.now_ns())
+    strand.run()
+    emission = strand.end(run.clock.now_ns())
+    assert emission is not None
+    with pytest.raises(KeyError):
+        other.emitted(emission)
