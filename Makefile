@@ -1,4 +1,4 @@
-# make demo | test | lint | format | env | train | clean
+# make demo | test | lint | format | env | train | gpu | clean
 #
 # Everything is installed into .venv and nowhere else. PYTHON chooses the interpreter (3.10-3.13),
 # TORCH the torch to install: a GPU user may say TORCH=torch, or name a build of her own. Without a GPU,
@@ -8,7 +8,7 @@ export PYTHON TORCH
 
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint format train clean
+.PHONY: help env demo test lint format train gpu clean
 
 help:
 	@echo 'make demo   install what the demo needs, then run the live closed loop for about a minute'
@@ -17,6 +17,7 @@ help:
 	@echo 'make lint   ruff, mypy, one-way imports'
 	@echo 'make format let ruff fix and format'
 	@echo 'make train  train the Push-T policy again (CPU, long)'
+	@echo 'make gpu    list the parts that need a CUDA GPU; make gpu PART=all runs them'
 	@echo 'make clean  remove .venv, builds and caches'
 
 env:
@@ -42,6 +43,14 @@ format: env
 train:
 	@sh scripts/env.sh demo
 	@$(BIN)/auras train pusht --out runs/pusht-policy
+
+# PART is a name or several, with commas. A part whose JSON lies in OUT is not run again, unless FORCE=1. Nothing is
+# installed: any PYTHON with torch, numpy and pytest will do.
+comma := ,
+GPU_PYTHON = $(or $(PYTHON),$(BIN)/python)
+gpu:
+	@command -v $(GPU_PYTHON) >/dev/null || { echo 'make gpu: no $(GPU_PYTHON): run make env, or say PYTHON=...' >&2; exit 2; }
+	@$(GPU_PYTHON) -m auras_ros.bench.gpu $(subst $(comma), ,$(PART)) --out "$(or $(OUT),out/gpu)" $(if $(filter 1,$(FORCE)),--force)
 
 clean:
 	rm -rf .venv build dist install log *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

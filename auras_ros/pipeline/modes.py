@@ -47,7 +47,8 @@ class Executor:
         interval_ns, self.ledger.interval_ns = self.ledger.interval_ns, 0
         random = torch.Generator().manual_seed(0)
         longest = [0] * len(self.strands)
-        for run in range(runs + self.plan.latency_frames):
+        filling = self.plan.latency_frames if self.plan.mode == "auras" else 0
+        for run in range(runs + filling):
             for i, strand in enumerate(self.strands):
                 images = torch.randn(like.images.shape, generator=random)
                 state = torch.randn(like.state.shape, generator=random)

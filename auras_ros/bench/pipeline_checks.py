@@ -1,0 +1,69 @@
+"""Before anything is timed: that the modes compute the same thing (design rule 7).
+
+A schedule that is quick because it is wrong would otherwise win. Strands are driven one by one here; no thread, no
+clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from auras_ros.bench.feed import Feed
+from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.pipeline.modes import Executor
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Latched
+
+REQUESTS = 3
+
+
+def check_equal(bench: Bench, generation: str) -> None:
+    """seq equals auras in one stage, offset 0, unbatched, bit for bit. Raises RuntimeError, naming the request."""
+    feed = _examples(bench, REQUESTS)
+    seen = [feed(at) for at in range(1, REQUESTS + 1)]
+    expected = _chunks(bench, Plan(generation, "seq"), seen)
+    got = _chunks(bench, Plan(generation, "auras", batched=False), seen)
+    for request in range(REQUESTS):
+        if not torch.equal(expected[request], got[request]):
+            worst = float((expected[request] - got[request]).abs().max())
+            raise RuntimeError(f"request {request}: auras in one stage differs from seq by up to {worst:g}")
+
+
+def batched_difference(bench: Bench, generation: str, stages: int) -> float:
+    """The largest difference of a chunk from seq's, in units of the action range, when `stages` rows are one batch.
+
+    Every frame sees the same picture, so that the context does not change on a request's way; what is left is the
+    rounding of another batch size.
+    """
+    feed = _examples(bench, 1)
+    seen = [feed(at) for at in range(1, REQUESTS + stages + 1)]
+    expected = _chunks(bench, Plan(generation, "seq"), seen[:REQUESTS])
+    got = _chunks(bench, Plan(generation, "auras", pp_generation=stages), seen)
+    return max(float((expected[request] - got[request]).abs().max()) / 2 for request in range(REQUESTS))
+
+
+def _examples(bench: Bench, count: int) -> Feed:
+    random = torch.Generator().manual_seed(1)
+    return Feed([bench.policy.example(1, random) for _ in range(count)])
+
+
+def _chunks(bench: Bench, plan: Plan, seen: Iterable[Latched]) -> dict[int, Tensor]:
+    """Each request's actions [1, horizon, channels], when every frame latches the next observation."""
+    executor = bench.make(plan)
+    try:
+        return dict(_drive(executor, seen))
+    finally:
+        executor.close()
+
+
+def _drive(executor: Executor, observations: Iterable[Latched]) -> Iterable[tuple[int, Tensor]]:
+    (strand,) = executor.strands
+    for seen in observations:
+        strand.begin(seen, seen.origin_mono_ns)
+        strand.run()
+        emission = strand.end(seen.origin_mono_ns)
+        if emission is not None:
+            yield emission.request, emission.actions

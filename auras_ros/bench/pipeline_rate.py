@@ -1,0 +1,131 @@
+"""Chunks per second of one variant: real threads, observations always at hand, a window between two chunks.
+
+Executors are made once and stay warm: a window goes on where the variant's last one ended, so that a pipeline is full
+from its first frame. Within a window a strand's rate is that between its first chunk and its last one, so neither the
+start of its thread nor a chunk that is half done counts.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from torch import Tensor
+
+from auras_ros.bench.feed import random_feed
+from auras_ros.bench.pipeline_variants import Variant
+from auras_ros.clock import MonotonicClock
+from auras_ros.device import make_device
+from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.modes import WARM_UP_RUNS, Executor, make_executor
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Emission
+from auras_ros.policies.diffusion import DiffusionPolicy
+from auras_ros.policies.noise import noise_tape
+
+END_S = 600.0  # how long a frame may take that is under way when its window ends
+LOOK_S = 0.5
+
+
+class Length(NamedTuple):
+    """A window ends once every worker has done `chunks` and it has lasted `seconds`; at the latest after `limit_s`."""
+
+    chunks: int = 3
+    seconds: float = 1.0
+    limit_s: float = 30.0
+
+
+class Bench:
+    """One policy's executors on one kind of device, made when first asked for. `most` is par's largest count."""
+
+    def __init__(self, policy: DiffusionPolicy, device: str, seed: int, most: int) -> None:
+        self.device = make_device(device).tensors
+        self._seed, self._most = seed, most
+        self.feed = random_feed(policy, seed)
+        self._policy = policy.to(self.device)
+        self._clock = MonotonicClock()
+        self._made: dict[Plan, Executor] = {}
+
+    @property
+    def policy(self) -> DiffusionPolicy:
+        return self._policy
+
+    def noise(self, request: int) -> Tensor:
+        return noise_tape(self._policy.noise_shape, self._seed, request)[None]
+
+    def make(self, plan: Plan) -> Executor:
+        """A new executor, warmed up, that the caller closes."""
+        executor = make_executor(self._policy, plan, self.noise, self._clock, make_device(self.device.type))
+        # A worker is warm after two requests, however many others there are: it has no pipeline to fill.
+        runs = 2 - plan.latency_frames if plan.mode == "par" else WARM_UP_RUNS
+        executor.warm_up(self.feed(0), runs)
+        executor.ledger.interval_ns = 0  # par is not held back: its workers take what they can
+        return executor
+
+    def prepare(self, plan: Plan) -> Executor:
+        """The plan's executor. All of par's counts share one: n workers are its first n, which know no others."""
+        if plan.mode != "par":
+            return self._kept(plan)
+        executor = copy.copy(self._kept(replace(plan, workers=self._most)))
+        executor.strands = executor.strands[: plan.workers]
+        return executor
+
+    def _kept(self, plan: Plan) -> Executor:
+        if plan not in self._made:
+            self._made[plan] = self.make(plan)
+        return self._made[plan]
+
+    def rate(self, variant: Variant, length: Length) -> float:
+        """Chunks per second in one window. Raises RuntimeError if a strand fails."""
+        executor = self.prepare(variant.plan)
+        emitting = sum(strand.name != "perceive" for strand in executor.strands)
+        meter = Meter(emitting, length, self._clock.now_ns)
+        gc.collect()
+        live = Live(executor, self.feed, meter.emit, threads=variant.threads)
+        began_ns = self._clock.now_ns()
+        live.start()
+        try:
+            while not meter.over.wait(LOOK_S) and self._clock.now_ns() - began_ns < length.limit_s * 1e9:
+                if not live.working():
+                    raise RuntimeError(f"{variant.label}: a strand failed")
+        finally:
+            meter.over.set()
+            live.halt(END_S)
+        return meter.rate()
+
+    def close(self) -> None:
+        for executor in self._made.values():
+            executor.close()
+        self._made.clear()
+
+
+class Meter:
+    """When each strand emitted. `over` is set when the window is long enough; what comes later does not count."""
+
+    def __init__(self, strands: int, length: Length, now_ns: Callable[[], int]) -> None:
+        self.over = threading.Event()
+        self._strands, self._length, self._now_ns = strands, length, now_ns
+        self._times: defaultdict[str, list[int]] = defaultdict(list)
+        self._lock = threading.Lock()
+
+    def emit(self, emission: Emission) -> None:
+        """Called from the strand's own thread, which has its name."""
+        with self._lock:
+            if self.over.is_set():
+                return
+            now_ns = self._now_ns()
+            self._times[threading.current_thread().name].append(now_ns)
+            strands = self._times.values()
+            enough = len(strands) == self._strands and all(len(times) > self._length.chunks for times in strands)
+            if enough and now_ns - min(times[0] for times in strands) >= self._length.seconds * 1e9:
+                self.over.set()
+
+    def rate(self) -> float:
+        """Chunks per second of all strands together; one that gave fewer than two adds none."""
+        enough = [times for times in self._times.values() if len(times) > 1]
+        return sum((len(times) - 1) * 1e9 / (times[-1] - times[0]) for times in enough)

@@ -1,0 +1,121 @@
+"""Whether the frame loop keeps its memory: growth a frame, once it runs, in every mode.
+
+Two tools, because neither sees everything. tracemalloc sees what Python allocates, to the byte, and no tensor's data;
+the resident set sees all, in pages, with the noise of two allocators. The loop is the real one, with its threads.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import tracemalloc
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.modes import Executor
+from auras_ros.pipeline.request import Emission, Latched
+
+SAMPLES = 30
+STATM = Path("/proc/self/statm")
+LOOK_S, LIMIT_S = 0.5, 300.0
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Bytes a chunk, from the second third of the samples to the last third, by their medians."""
+
+    chunks: int
+    python_bytes_per_chunk: float
+    resident_bytes_per_chunk: float
+    device_bytes_per_chunk: float  # torch's own count on a GPU; 0 on the CPU
+    python_peak_kib: float  # Python memory that comes and goes between two samples
+
+    def fields(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class _Sampler:
+    """Takes a sample every few chunks. It has its own memory from the start, so that it does not see itself grow."""
+
+    def __init__(self, chunks: int, device_bytes: Callable[[], int]) -> None:
+        self._device_bytes = device_bytes
+        self.over = threading.Event()
+        self.peak_bytes = self.taken = 0
+        self.chunks, self.python_bytes, self.resident_bytes, self.device_bytes = (
+            array("q", bytes(8 * SAMPLES)) for _ in range(4)
+        )
+        self._every, self._count = max(1, chunks // SAMPLES), 0
+        self._lock = threading.Lock()
+
+    def emit(self, emission: Emission) -> None:
+        with self._lock:
+            self._count += 1
+            if self.over.is_set() or self._count % self._every:
+                return
+            gc.collect()
+            now, peak = tracemalloc.get_traced_memory()
+            self.peak_bytes = max(self.peak_bytes, peak - now if self.taken else 0)
+            self.chunks[self.taken], self.python_bytes[self.taken] = self._count, now
+            self.resident_bytes[self.taken] = resident_bytes()
+            self.device_bytes[self.taken] = self._device_bytes()
+            self.taken += 1
+            tracemalloc.reset_peak()
+            if self.taken == SAMPLES:
+                self.over.set()
+
+    def growth(self) -> Growth:
+        chunks = _rise(self.chunks)
+        return Growth(
+            chunks=self.chunks[-1],
+            python_bytes_per_chunk=_rise(self.python_bytes) / chunks,
+            resident_bytes_per_chunk=_rise(self.resident_bytes) / chunks,
+            device_bytes_per_chunk=_rise(self.device_bytes) / chunks,
+            python_peak_kib=self.peak_bytes / 1024,
+        )
+
+
+def _rise(values: Sequence[int]) -> float:
+    """From the second third to the last one. In the first, what is made once is made."""
+    third = len(values) // 3
+    return median(values[-third:]) - median(values[third:-third])
+
+
+def growth(
+    executor: Executor, latch: Callable[[int], Latched | None], chunks: int, device: torch.device | None = None
+) -> Growth:
+    """Run the executor live for about `chunks` chunks; it should be warm. Raises RuntimeError if a strand fails."""
+    on_gpu = device is not None and device.type == "cuda"
+    sampler = _Sampler(chunks, (lambda: torch.cuda.memory_allocated(device)) if on_gpu else (lambda: 0))
+    live = Live(executor, latch, sampler.emit)
+    tracing = tracemalloc.is_tracing()
+    gc.collect()
+    gc.freeze()  # what is there already is not looked at again: a sample costs a moment
+    if not tracing:
+        tracemalloc.start()
+    try:
+        live.start()
+        for _ in range(int(LIMIT_S / LOOK_S)):
+            if sampler.over.wait(LOOK_S) or not live.working():
+                break
+    finally:
+        live.halt(LIMIT_S)
+        gc.unfreeze()
+        if not tracing:
+            tracemalloc.stop()
+    if not sampler.over.is_set():
+        raise RuntimeError(f"{executor.plan}: {sampler.taken} of {SAMPLES} samples, then it stopped")
+    return sampler.growth()
+
+
+def resident_bytes() -> int:
+    """The process's resident set. Raises FileNotFoundError where the kernel does not tell (it is Linux's file)."""
+    import resource
+
+    return int(STATM.read_text().split()[1]) * resource.getpagesize()

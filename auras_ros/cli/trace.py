@@ -1,0 +1,65 @@
+"""`auras trace`: run a plan live for a few seconds and show where its stages ran: a Chrome trace and a picture."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from auras_ros import resources
+
+TRACE, PICTURE = "trace.json", "timeline.png"
+DEFAULT_PLAN = "ddpm100,mode=auras,pp_generation=8"
+EXAMPLE = f"""
+examples
+  auras trace --out out/trace                                    the small diffusion policy, {DEFAULT_PLAN}
+  auras trace --plan ddpm100,mode=par,workers=2 --out out/par    requests side by side instead
+  auras trace --checkpoint pusht --plan quick --out out/pusht    a trained policy
+
+Files in OUT: trace.json (open it in ui.perfetto.dev or chrome://tracing) and timeline.png. Observations are random
+values and always at hand. A registered policy has random weights; its generation plan is ddpmN or ddimN, N steps.
+"""
+
+
+def run(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="auras trace", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--plan", default=DEFAULT_PLAN, help=f"what to run (default: {DEFAULT_PLAN})")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--policy", default="dp-small", help="a registered architecture (default: dp-small)")
+    which.add_argument("--checkpoint", help="a checkpoint: a name that ships, or a folder")
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long to run after the first chunk (default: 3)")
+    parser.add_argument(
+        "--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there is one"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="intra-op threads of each strand (default: 1)")
+    parser.add_argument("--seed", type=int, default=0, help="of weights, noise and observations")
+    parser.add_argument("--out", type=Path, required=True, help="folder for trace.json and timeline.png")
+    options = parser.parse_args(argv)
+    if not options.seconds > 0 or options.threads < 1:
+        parser.error("--seconds must be above 0 and --threads at least 1")
+    return _trace(options)
+
+
+def _trace(options: argparse.Namespace) -> int:
+    from auras_ros.bench import trace
+
+    try:
+        plan = trace.Plan.parse(options.plan)
+        if options.checkpoint is None:
+            setup = trace.from_registry(options.policy, plan, options.seed)
+        else:
+            setup = trace.from_checkpoint(resources.checkpoint(options.checkpoint), plan, options.seed)
+    except (ValueError, FileNotFoundError) as error:  # PlanError, CheckpointError and their like
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{setup.name}, plan {plan}: warming up, then {options.seconds:g} s after its first chunk ...", flush=True)
+    traced = trace.record(setup, options.device, options.seconds, options.seed, options.threads)
+    print(traced.summary())
+    options.out.mkdir(parents=True, exist_ok=True)
+    traced.write_trace(options.out / TRACE)
+    print(f"written: {options.out / TRACE}", flush=True)
+    traced.write_picture(options.out / PICTURE)
+    print(f"written: {options.out / PICTURE}")
+    return 0

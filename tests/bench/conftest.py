@@ -1,0 +1,33 @@
+"""The tiny policy, known to the registry for one test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.policies import architectures
+from auras_ros.policies.architectures import make_policy
+from tests.bench.registered import NAME, RECIPE
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a policy that takes milliseconds."""
+    monkeypatch.setitem(architectures.RECIPES, NAME, RECIPE)
+    return NAME
+
+
+@pytest.fixture
+def bench(tiny: str) -> Iterator[Bench]:
+    """Its executors on the CPU, four denoising steps, par with at most three workers."""
+    made = Bench(make_policy(tiny, seed=0, steps=4), "cpu", 0, most=3)
+    yield made
+    made.close()

@@ -1,0 +1,69 @@
+"""The frame loop keeps its memory, in every mode; and the measurement sees a loop that does not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.bench.pipeline_steady import growth, resident_bytes
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Latched
+
+CHUNKS = 90
+# One Python object kept a chunk is 56 bytes at least with what refers to it; interpreters cache a few hundred in all.
+PYTHON_BYTES = 200.0
+# An observation of the tiny policy is 13.5 KiB; allocators give and take some pages.
+RESIDENT_BYTES = 6000.0
+PLANS = [
+    "ddpm4",
+    "ddpm4,mode=dec",
+    "ddpm4,mode=par,workers=2",
+    "ddpm4,mode=auras,pp_generation=4",
+    "ddpm4,mode=auras,fetch_offset=-1",
+]
+
+
+@pytest.mark.parametrize("text", PLANS)
+def test_the_frame_loop_does_not_grow(bench: Bench, text: str) -> None:
+    grown = growth(bench.prepare(Plan.parse(text)), bench.feed, CHUNKS)
+    assert grown.chunks == CHUNKS
+    assert grown.python_bytes_per_chunk < PYTHON_BYTES
+    assert grown.resident_bytes_per_chunk < RESIDENT_BYTES
+
+
+def test_python_objects_that_are_kept_are_seen(bench: Bench) -> None:
+    kept = []
+
+    def latch(now_ns: int) -> Latched:
+        kept.append({"a frame's worth": [now_ns]})
+        return bench.feed(now_ns)
+
+    assert growth(bench.prepare(Plan("ddpm4")), latch, CHUNKS).python_bytes_per_chunk > PYTHON_BYTES
+
+
+def test_tensors_that_are_kept_are_seen(bench: Bench) -> None:
+    """tracemalloc cannot see them: the resident set does."""
+    kept = []
+
+    def latch(now_ns: int) -> Latched:
+        kept.append(torch.rand(8192))
+        return bench.feed(now_ns)
+
+    assert growth(bench.prepare(Plan("ddpm4")), latch, CHUNKS).resident_bytes_per_chunk > RESIDENT_BYTES
+
+
+def test_the_resident_set_is_that_of_this_process() -> None:
+    before = resident_bytes()
+    kept = bytearray(b"x" * 50_000_000)
+    assert 40e6 < resident_bytes() - before < 80e6
+    assert len(kept)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_loop_that_stops_is_no_measurement(bench: Bench) -> None:
+    def latch(now_ns: int) -> Latched:
+        raise ArithmeticError("broken on purpose")
+
+    with pytest.raises(RuntimeError, match="ddpm4: 0 of 30 samples, then it stopped"):
+        growth(bench.prepare(Plan("ddpm4")), latch, CHUNKS)
