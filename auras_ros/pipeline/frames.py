@@ -42,7 +42,7 @@ class FrameClock:
         self._idle = False
 
     def idle(self) -> None:
-        """There was nothing to do at the last `next_start_ns`: the ticks from there to the next start are no overrun."""
+        """There was nothing to do at the last `next_start_ns`: ticks from there to the next start are no overrun."""
         if not self._idle:
             self.skipped += max(0, self._due_tick - self._tick - 1)
         self._idle = True

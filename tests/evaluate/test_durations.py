@@ -84,5 +84,18 @@ def test_a_strand_that_stands_still_is_named(monkeypatch: pytest.MonkeyPatch) ->
         measured.executor.close()
 
 
+def test_the_first_frame_of_each_round_is_discarded() -> None:
+    measured = durations._Run(tiny_checkpoint(), Plan(), 0)
+    measured.executor.close()
+    timed = measured._timed[0]
+    for frames in ([90, 1, 2], [80, 3]):
+        timed.newest_ns = list(frames)
+        timed.settle()
+    assert timed.kept_ns == [1, 2, 3]
+    assert measured.result("seq")["seq"] == Duration(
+        pytest.approx(2e-9), 3, pytest.approx(1.2e-9), pytest.approx(2.8e-9)
+    )
+
+
 def test_a_given_duration_says_that_it_was_not_measured() -> None:
     assert Duration(0.3).n == 0

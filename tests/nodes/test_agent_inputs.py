@@ -47,7 +47,8 @@ class Running:
 
         def quiet() -> bool:
             beats = self.watch.beats[count:][-QUIET_BEATS:]
-            return len(beats) == QUIET_BEATS and {(b["state"], b["frame"]) for b in beats} == {(state, beats[-1]["frame"])}
+            said = {(beat["state"], beat["frame"]) for beat in beats}
+            return len(beats) == QUIET_BEATS and said == {(state, beats[-1]["frame"])}
 
         self.watch.until(quiet, f"'{state}' and no frame")
 

@@ -24,8 +24,8 @@ def test_chunks_come_and_say_what_their_stages_saw(mode: str, checkpoint: str, t
         agent.chunk(f"chunks in mode {mode}")
         chunks = agent.watch.chunks
         agent.watch.until(lambda: len(chunks) >= 5, "five chunks")
-        origins = [chunk["origin_mono_ns"] for chunk in chunks]
-        assert len(set(origins)) == len(origins)
+        requests = [chunk["request"] for chunk in chunks]
+        assert len(set(requests)) == len(requests)
         ages = chunks[-1]["context_age_ns"]
         assert len(ages) == stages
         assert all(age > 0 for age in ages)
