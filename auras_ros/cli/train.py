@@ -10,7 +10,7 @@ from auras_ros.cli.progress import Progress
 
 EXAMPLE = """
 example
-  auras train pusht --out my_policy                     about 90 minutes on one core (figures: docs/pusht-policy.md)
+  auras train pusht --out my_policy                     about 100 minutes on one core (figures: docs/pusht-policy.md)
   auras train pusht --out checkpoints/pusht --evaluate quick   only count successes, 200 seeded episodes
   auras train pusht --smoke --out try                   a minute: tests the machinery, learns nothing
   auras run config/pusht.yaml                           then set `checkpoint: ./my_policy` for agent and actuator

@@ -164,6 +164,18 @@ def test_images_are_drawn_only_where_a_frame_can_see_them(monkeypatch: pytest.Mo
     assert world.images == drawn
 
 
+def test_an_observation_kept_over_a_tick_loses_the_episodes_that_ended_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Par's second request begins 50 ms after the tick that ends seed 4, with the observation of that tick."""
+    tables, script = Tables(monkeypatch, wins={4: 3}), Script().install(monkeypatch, 2)
+    checkpoint = cast(Checkpoint, scripted_checkpoint())
+    play(checkpoint, Plan(mode="par", workers=2), [4, 5], Task(max_steps=9), charged(par=500))
+    assert times(script)[:2] == [(0, 0, 500), (250, 200, 750)]
+    assert [len(frame.seen.images) for frame in script.frames[:2]] == [2, 1]
+    reference = script.frames[1].seen.reference
+    assert reference is not None
+    np.testing.assert_array_equal(reference, [tables.take()[5].agents[2]])
+
+
 def test_durations_are_needed_and_never_negative() -> None:
     assert (duration_key("par", "worker1"), duration_key("dec", "generate")) == ("par", "dec/generate")
     with pytest.raises(ValueError, match="durations: seq: must not be negative, got -1 ns"):

@@ -110,6 +110,12 @@ def test_modes_played_on_other_seeds_are_not_compared() -> None:
         rows(SETTINGS, mixed)
 
 
+def test_episodes_are_paired_by_seed_wherever_they_stand() -> None:
+    turned = outcomes()
+    turned["charged", "seq"].episodes.reverse()
+    assert next(r for r in rows(SETTINGS, turned) if r["mode"] == "auras" and r["clock"] == "charged") == row("auras")
+
+
 def test_the_summary_is_flat_numbers() -> None:
     found = summary(rows(SETTINGS, outcomes()))
     assert found["auras_charged_minus_seq"] == 0.25
