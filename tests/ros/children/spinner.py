@@ -11,6 +11,7 @@ from auras_ros.ros.dds import executor
 
 # Without its slices a wait ends only by the guard condition, so the signal itself has to trigger that.
 executor._SLICE_NS = 3600 * 10**9
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
 ros.init(args=[])
 node = ros.Node("spinner")
 node.create_timer(0.01, lambda: print("ready", flush=True) or timer.cancel())
