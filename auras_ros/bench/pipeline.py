@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from statistics import median
 
 import torch
@@ -32,6 +32,7 @@ TRIAL_ROUNDS = 3
 STEADY_PLANS = ("ddim4", "ddim4,mode=dec", "ddim4,mode=par,workers=2", "ddim4,mode=auras,pp_generation=4")
 STEADY_STEPS = 4  # a short plan: memory is a matter of frames, not of steps
 Progress = Callable[[str], None]
+Rates = dict[Variant, list[float]]
 
 
 def run(argv: list[str], progress: Progress) -> Report:
@@ -39,36 +40,42 @@ def run(argv: list[str], progress: Progress) -> Report:
     torch.set_num_threads(1)
     report = Report("pipeline")
     for name in options.policy:
-        started_s = time.monotonic()
-        rates = _compare(name, options, report, progress)
-        report.summary |= summary(name, rates, options.sizes.headline, first=name == options.policy[0])
-        report.summary[f"seconds_{name.replace('-', '_')}"] = time.monotonic() - started_s
+        try:
+            started_s = time.monotonic()
+            _compare(name, options, report, progress)
+            report.summary[f"seconds_{name.replace('-', '_')}"] = time.monotonic() - started_s
+        except KeyboardInterrupt:
+            report.more["interrupted"] = f"while {name} was compared; whole rounds count"
+            return report
     if options.steady > 0:
         _steady(options, report, progress)
     return report
 
 
-def _compare(name: str, options: argparse.Namespace, report: Report, progress: Progress) -> dict[Variant, list[float]]:
-    """Check, try, compare one policy; rows go to the report. Returns the rounds' rates by variant."""
+def _compare(name: str, options: argparse.Namespace, report: Report, progress: Progress) -> None:
+    """Check, try, compare one policy; rows and ratios go to the report, those of whole rounds when interrupted too."""
     sizes: Comparison = options.sizes
     progress(f"{name}: building, checking that the modes compute the same ...")
     policy = make_policy(name, seed=0, steps=options.steps)
     bench = Bench(policy, options.device, options.seed, most=max(sizes.workers))
+    base = {"policy": name, "device": bench.device.type, "steps": options.steps}
+    rates: Rates = {}
     try:
         check_equal(bench, sizes.generation)
         stages = sizes.headline
         differ = {"pp_generation": stages, "batched_difference": batched_difference(bench, sizes.generation, stages)}
-        base = {"policy": name, "device": bench.device.type, "steps": options.steps}
         size = sum(part.numel() for part in policy.parameters()) / 1e6
         report.rows.append({**base, "measure": "check", "bit_equal": 1, "million": size, **differ})
         trials, best = trial(bench, name, options, progress)
         report.rows += [rate_row(base, "trial", variant, rates) for variant, rates in trials.items()]
         order = random.Random(options.seed)
-        rates = contest(bench, name, sizes.contest(best, options.steps), options, order, progress)
-        report.rows += [rate_row(base, "rounds", variant, values) for variant, values in rates.items()]
+        for so_far in contest(bench, name, sizes.contest(best, options.steps), options, order, progress):
+            rates = so_far
     finally:
         bench.close()
-    return rates
+        if rates:
+            report.rows += [rate_row(base, "rounds", variant, values) for variant, values in rates.items()]
+            report.summary |= summary(name, rates, sizes.headline, first=name == options.policy[0])
 
 
 def trial(
@@ -106,22 +113,25 @@ def contest(
     options: argparse.Namespace,
     order: random.Random,
     progress: Progress,
-) -> dict[Variant, list[float]]:
-    """Whole rounds of all variants, each in a new random order, until there are enough or the minutes are over."""
+) -> Iterator[Rates]:
+    """Rounds of all variants, each in a new random order, until there are enough or the minutes are over. After each
+    round: the rates of all rounds so far."""
     for variant in variants:
         progress(f"{name}: warming up {variant.label}")
         bench.prepare(variant.plan)
-    rates: dict[Variant, list[float]] = {variant: [] for variant in variants}
+    rates: Rates = {variant: [] for variant in variants}
     end_s = time.monotonic() + options.minutes * 60
     for number in range(options.rounds):
         if number and time.monotonic() > end_s:
             break
+        new: dict[Variant, float] = {}
         for variant in order.sample(variants, len(variants)):
             progress(f"{name}: round {number + 1} of {options.rounds}, {variant.label}")
-            rates[variant].append(bench.rate(variant, options.length))
-            if not rates[variant][-1]:
+            new[variant] = bench.rate(variant, options.length)
+            if not new[variant]:
                 raise RuntimeError(f"{name}: {variant.label}: no two chunks in {options.length.limit_s:g} s")
-    return rates
+        rates = {variant: [*rates[variant], new[variant]] for variant in variants}
+        yield rates
 
 
 def _steady(options: argparse.Namespace, report: Report, progress: Progress) -> None:

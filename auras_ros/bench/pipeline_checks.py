@@ -62,8 +62,8 @@ def _chunks(bench: Bench, plan: Plan, seen: Iterable[Latched]) -> dict[int, Tens
 def _drive(executor: Executor, observations: Iterable[Latched]) -> Iterable[tuple[int, Tensor]]:
     (strand,) = executor.strands
     for seen in observations:
-        strand.begin(seen, seen.origin_mono_ns)
+        strand.begin(seen, seen.origin.mono_ns)
         strand.run()
-        emission = strand.end(seen.origin_mono_ns)
+        emission = strand.end(seen.origin.mono_ns)
         if emission is not None:
             yield emission.request, emission.actions

@@ -57,7 +57,8 @@ def table(report: Report) -> str:
         for measure, section in _SECTIONS.items():
             chosen = [row for row in rows if row["measure"] == measure]
             lines += section(chosen) if chosen else []
-    return "\n".join([*lines, *_ratios(report)])
+    interrupted = [f"interrupted {report.more['interrupted']}"] if "interrupted" in report.more else []
+    return "\n".join([*lines, *_ratios(report), *interrupted])
 
 
 def _check(rows: Sequence[Row]) -> list[str]:

@@ -19,7 +19,7 @@ from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.load import Checkpoint, noise_tape
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Strand
+from auras_ros.pipeline.request import Emission, Latched, Origin, Strand
 
 ROUNDS, FRAMES, LIMIT_S = 3, 8, 120.0
 LOOK_S = 0.01
@@ -124,8 +124,8 @@ class _Run:
         every_ns = self._observation_ns
         stamp_ns = now_ns - now_ns % every_ns if every_ns else now_ns
         newest = self._newest  # two workers may both replace it; each returns what it has looked at
-        if stamp_ns > newest.origin_mono_ns:
-            newest = self._newest = replace(newest, origin_stamp_ns=stamp_ns, origin_mono_ns=stamp_ns)
+        if stamp_ns > newest.origin.mono_ns:
+            newest = self._newest = replace(newest, origin=replace(newest.origin, stamp_ns=stamp_ns, mono_ns=stamp_ns))
         return newest
 
     def result(self, label: str) -> dict[str, Duration]:
@@ -148,4 +148,4 @@ def _random(checkpoint: Checkpoint) -> Latched:
     images = torch.randn((1, spec.history, len(spec.cameras), 3, height, width), generator=random)
     state = torch.randn((1, spec.history, states), generator=random)
     reference = None if spec.state is None else np.zeros((1, len(checkpoint.contract.names)))
-    return Latched(images, state, 0, 0, reference)
+    return Latched(images, state, Origin(0, 0, reference))

@@ -38,6 +38,7 @@ def play(
 
     Raises LockstepError, PlanError, CheckpointError, and ValueError for settings that cannot be used.
     """
+    torch.set_num_threads(1)  # small networks: threads that wait for one another cost far more than they bring
     start_ns = checkpoint.contract.dt_ns
     policy, seats = checkpoint.policy(plan.generation), Seats(checkpoint, task, list(seeds), plain, start_ns)
     if isinstance(timing, Charged):
@@ -68,7 +69,6 @@ def run_episodes(
     """
     if not 1 <= execute_steps <= checkpoint.horizon:
         raise ValueError(f"execute_steps must be in [1, {checkpoint.horizon}], got {execute_steps}")
-    torch.set_num_threads(1)
     done: list[Episode] = []
 
     def watch(seats: Seats) -> None:

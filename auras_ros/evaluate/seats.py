@@ -7,6 +7,7 @@ module knows nothing of modes or clocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -76,15 +77,13 @@ class Seats:
         if self._latched is None:
             every = [to_latched(seat.latch(now_ns), self._checkpoint) for seat in self._live]
             first = every[0]
-            if any(one.origin_mono_ns != first.origin_mono_ns for one in every):
+            if any(one.origin.mono_ns != first.origin.mono_ns for one in every):
                 raise LockstepError("episodes of one batch saw different instants")
-            references = [one.reference for one in every if one.reference is not None]
+            references = [one.origin.reference for one in every if one.origin.reference is not None]
             self._latched = Latched(
                 images=torch.cat([one.images for one in every]),
                 state=torch.cat([one.state for one in every]),
-                origin_stamp_ns=first.origin_stamp_ns,
-                origin_mono_ns=first.origin_mono_ns,
-                reference=np.concatenate(references) if references else None,
+                origin=replace(first.origin, reference=np.concatenate(references) if references else None),
             )
         return self._latched
 

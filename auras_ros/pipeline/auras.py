@@ -16,7 +16,7 @@ from auras_ros.clock import Clock
 from auras_ros.device import Device, Mark
 from auras_ros.pipeline.frame_stages import FrameStages, Lanes
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise
+from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise, Origin
 from auras_ros.policies.policy import Policy
 
 
@@ -25,7 +25,7 @@ class _Request:
     """A request on its way: its number, and what its stages have seen so far."""
 
     number: int
-    contexts: list[Latched] = field(default_factory=list)
+    contexts: list[Origin] = field(default_factory=list)
     stage_ns: list[int] = field(default_factory=list)
 
 
@@ -46,8 +46,8 @@ class AurasStrand:
         """A new epoch: nothing that was seen or begun before counts (design rule 9)."""
         self._epoch = self._ledger.epoch
         self._rows: list[_Request | None] = [None] * self._plan.pp_generation  # oldest first
-        self._perceiving: list[Latched | None] = [None] * self._plan.pp_perception
-        self._seen: Latched | None = None
+        self._perceiving: list[Origin | None] = [None] * self._plan.pp_perception
+        self._seen: Origin | None = None
         if self._stages:
             self._stages.public.clear()
 
@@ -56,7 +56,7 @@ class AurasStrand:
         if seen is None:
             return False
         newest = self._perceiving[0]
-        if self._epoch != self._ledger.epoch or newest is None or seen.origin_mono_ns > newest.origin_mono_ns:
+        if self._epoch != self._ledger.epoch or newest is None or seen.origin.mono_ns > newest.mono_ns:
             return True
         return any(self._rows) or not all(_same(on_its_way, newest) for on_its_way in [*self._perceiving, self._seen])
 
@@ -69,7 +69,7 @@ class AurasStrand:
             self._clear()
         self._frame, self._latched_ns = self._ledger.count_frame(), now_ns
         self._stages.latch(seen.images, seen.state)
-        self._perceiving = [seen, *self._perceiving[:-1]]
+        self._perceiving = [seen.origin, *self._perceiving[:-1]]
         self._stages.public.put(self._frame, self._perceiving[-1])
         self._seen = self._stages.public.fetch(self._frame, self._plan.fetch_offset)
         self._admit(now_ns)
@@ -137,9 +137,9 @@ class AurasStrand:
                 request.contexts = [seen.keep(rows) for seen in request.contexts]
 
 
-def _keep(seen: Latched | None, rows: Tensor) -> Latched | None:
+def _keep(seen: Origin | None, rows: Tensor) -> Origin | None:
     return None if seen is None else seen.keep(rows)
 
 
-def _same(one: Latched | None, other: Latched) -> bool:
-    return one is not None and one.origin_mono_ns == other.origin_mono_ns
+def _same(one: Origin | None, other: Origin) -> bool:
+    return one is not None and one.mono_ns == other.mono_ns

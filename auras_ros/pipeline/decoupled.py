@@ -13,8 +13,9 @@ from torch import Tensor
 from auras_ros.clock import Clock
 from auras_ros.device import Device
 from auras_ros.pipeline.context import PublicContext, store
-from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise
-from auras_ros.policies.policy import GenerationState, Policy
+from auras_ros.pipeline.generation import Admitted, WholeGeneration
+from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise, Origin
+from auras_ros.policies.policy import Policy
 
 
 class Shared:
@@ -26,7 +27,7 @@ class Shared:
         self.version = -1
         self.epoch = 0  # of the newest context
 
-    def newest(self, epoch: int) -> Latched | None:
+    def newest(self, epoch: int) -> Origin | None:
         """The observation behind the newest context, if it is of this epoch."""
         return None if self.context is None or self.epoch != epoch else self.context.fetch(self.version, 0)
 
@@ -40,12 +41,12 @@ class PerceiveStrand:
         self._policy, self._shared, self._ledger, self._device = policy, shared, ledger, device
         self._lane = device.lane(self.name)
         self._inputs: tuple[Tensor, ...] | None = None
-        self._seen: Latched | None = None
+        self._seen: Origin | None = None
         self._epoch = 0
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
         last = self._seen if self._epoch == self._ledger.epoch else None
-        return seen is not None and (last is None or seen.origin_mono_ns > last.origin_mono_ns)
+        return seen is not None and (last is None or seen.origin.mono_ns > last.mono_ns)
 
     def begin(self, seen: Latched | None, now_ns: int) -> None:
         if seen is None:
@@ -53,7 +54,7 @@ class PerceiveStrand:
         if self._inputs is None:
             self._allocate(seen.images, seen.state)
         assert self._inputs is not None
-        self._epoch, self._seen = self._ledger.epoch, seen
+        self._epoch, self._seen = self._ledger.epoch, seen.origin
         store(self._inputs, (seen.images, seen.state))
 
     def _allocate(self, images: Tensor, state: Tensor) -> None:
@@ -104,8 +105,8 @@ class GenerateStrand:
         self._policy, self._shared, self._noise = policy, shared, noise
         self._ledger, self._clock, self._device = ledger, clock, device
         self._lane = device.lane(self.name)
-        self._request: tuple[int, int, Latched] | None = None
-        self._context: Tensor | None = None
+        self._request: Admitted | None = None
+        self._generation: WholeGeneration | None = None
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
         return self._ledger.would_admit(self._shared.newest(self._ledger.epoch), now_ns)
@@ -121,42 +122,33 @@ class GenerateStrand:
                 return
             assert self._shared.context is not None
             slot = self._shared.context.slots[self._shared.version % 2][0]
-            if self._context is None:
-                self._allocate(slot)
-            assert self._context is not None
-            self._context.copy_(slot)
-            self._request = number, epoch, newest
-        store(self._state, self._policy.begin(self._noise(number).to(self._device.tensors)))
+            if self._generation is None:
+                self._generation = self._captured(torch.zeros_like(slot))
+            self._generation.context.copy_(slot)
+            self._request = Admitted(number, epoch, newest)
+        self._generation.begin(self._noise(number))
 
-    def _allocate(self, like: Tensor) -> None:
-        context = self._context = torch.zeros_like(like)
-        noise = torch.zeros((len(like), *self._policy.noise_shape), device=like.device)
-        state = self._state = GenerationState(*(part.clone() for part in self._policy.begin(noise)))
-        indices = [torch.full((len(like),), i, device=like.device) for i in range(self._policy.steps)]
-
-        def body() -> None:
-            for index in indices:
-                store(state, self._policy.step(state, context, index))
-
-        self._stage = self._device.capture("generation", body, self._lane)
+    def _captured(self, context: Tensor) -> WholeGeneration:
+        return WholeGeneration(self._policy, self._device, self._lane, context)
 
     def run(self) -> None:
         if self._request is not None:
+            assert self._generation is not None
             self._began_ns = self._clock.now_ns()
-            self._lane.launch(self._stage).wait()
+            self._lane.launch(self._generation.stage).wait()
         self._generated_ns = self._clock.now_ns()
 
     def end(self, now_ns: int) -> Emission | None:
         request, self._request = self._request, None
-        if request is None or request[1] != self._ledger.epoch:
+        if request is None or request.epoch != self._ledger.epoch:
             return None
-        number, epoch, seen = request
+        assert self._generation is not None
         return Emission(
-            actions=self._policy.finish(self._state).cpu(),
-            request=number,
+            actions=self._generation.finish(),
+            request=request.number,
             frame=self._frame,
-            epoch=epoch,
-            contexts=(seen,),
+            epoch=request.epoch,
+            contexts=(request.seen,),
             stage_ns=(self._began_ns,),
             latched_ns=self._latched_ns,
             perceived_ns=self._began_ns,
@@ -165,12 +157,9 @@ class GenerateStrand:
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these environments alone (lockstep)."""
-        if self._context is None:
+        old = self._generation
+        if old is None:
             return
-        context, state = self._context, self._state
-        self._allocate(context[rows])
-        self._context.copy_(context[rows])
-        store(self._state, GenerationState(*(part[rows] for part in state)))
-        if self._request is not None:
-            number, epoch, seen = self._request
-            self._request = number, epoch, seen.keep(rows)
+        self._generation = self._captured(old.context[rows])
+        self._generation.take(old, rows)
+        self._request = None if self._request is None else self._request.keep(rows)

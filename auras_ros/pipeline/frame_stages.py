@@ -13,7 +13,7 @@ from torch import Tensor
 
 from auras_ros.device import Device, Mark, Stage
 from auras_ros.pipeline.context import PublicContext, store
-from auras_ros.pipeline.perception import perception_stages, run_blocks
+from auras_ros.pipeline.perception import Block, perception_stages, run_blocks
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.slab import Slab
 from auras_ros.policies.policy import Policy
@@ -32,12 +32,23 @@ class Lanes:
 
 
 class FrameStages:
-    """images [E, history, cameras, 3, h, w] and state [E, history, D]: the shapes that every frame has."""
+    """images [E, history, cameras, 3, h, w] and state [E, history, D]: the shapes that every frame has. groups: the
+    perception stages, where they have been cut before.
+    """
 
-    def __init__(self, policy: Policy, plan: Plan, device: Device, lanes: Lanes, images: Tensor, state: Tensor) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        plan: Plan,
+        device: Device,
+        lanes: Lanes,
+        images: Tensor,
+        state: Tensor,
+        groups: list[list[Block]] | None = None,
+    ) -> None:
         self._policy, self._plan, self._device, self._lanes = policy, plan, device, lanes
         self.inputs = (images.to(device.tensors, copy=True), state.to(device.tensors, copy=True))
-        self._groups = perception_stages(policy, plan.pp_perception, *self.inputs)
+        self._groups = groups or perception_stages(policy, plan.pp_perception, *self.inputs)
         value: tuple[Tensor, ...] = self.inputs
         self._between: list[PublicContext] = []
         with torch.no_grad():
@@ -85,9 +96,8 @@ class FrameStages:
 
     def keep(self, rows: Tensor) -> FrameStages:
         """The same state for these environments alone."""
-        kept = FrameStages(
-            self._policy, self._plan, self._device, self._lanes, self.inputs[0][rows], self.inputs[1][rows]
-        )
+        images, state = (part[rows] for part in self.inputs)
+        kept = FrameStages(self._policy, self._plan, self._device, self._lanes, images, state, self._groups)
         for new, old in zip(kept._between, self._between, strict=True):
             new.take(old, rows)
         kept.slab.take(self.slab, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from auras_ros.device import Device
 from auras_ros.observation import Observation
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
-from auras_ros.pipeline.request import Emission, Identity, Latched, to_chunk
+from auras_ros.pipeline.request import Emission, Identity, Latched, Origin, to_chunk
 from auras_ros.policies.checkpoint import Checkpoint, load
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.tensors import CheckpointError
@@ -61,7 +62,7 @@ class Pipeline:
         states = 0 if spec.state is None else len(spec.state.names)
         images = torch.zeros((1, spec.history, len(spec.cameras), 3, height, width))
         reference = None if spec.state is None else np.zeros((1, len(contract.names)))
-        self.executor.warm_up(Latched(images, torch.zeros((1, spec.history, states)), 0, 0, reference))
+        self.executor.warm_up(Latched(images, torch.zeros((1, spec.history, states)), Origin(0, 0, reference)))
         period_ns = round(self.plan.frame_period_ms * 1e6)
         frame_ns = max(self.executor.frame_ns, period_ns)
         if self.plan.mode == "par":
@@ -76,11 +77,24 @@ class Pipeline:
 
 
 def load_pipeline(
-    folder: Path, plan: Plan, seed: int, clock: Clock, host: str = "", session: str = "", threads: int = 1
+    folder: Path,
+    plan: Plan,
+    seed: int,
+    clock: Clock,
+    host: str = "",
+    session: str = "",
+    threads: int = 1,
+    progress: Callable[[str], None] = lambda step: None,
 ) -> Pipeline:
-    """Load, check (golden sample included) and warm up. Raises CheckpointError or PlanError, naming what is wrong."""
+    """Load, check (golden sample included) and warm up. Raises CheckpointError or PlanError, naming what is wrong.
+
+    `progress` is told which step begins.
+    """
     torch.set_num_threads(threads)
-    pipeline = Pipeline(load(folder), plan, seed, clock, host, session)
+    progress("loading")
+    checkpoint = load(folder)
+    progress("warm-up")
+    pipeline = Pipeline(checkpoint, plan, seed, clock, host, session)
     pipeline.warm_up()
     return pipeline
 
@@ -90,9 +104,7 @@ def to_latched(observation: Observation, checkpoint: Checkpoint) -> Latched:
     return Latched(
         images=torch.from_numpy(observation.images)[None],
         state=torch.from_numpy(observation.state)[None],
-        origin_stamp_ns=observation.origin_stamp_ns,
-        origin_mono_ns=observation.origin_mono_ns,
-        reference=_reference(observation, checkpoint),
+        origin=Origin(observation.origin_stamp_ns, observation.origin_mono_ns, _reference(observation, checkpoint)),
     )
 
 

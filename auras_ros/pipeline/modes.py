@@ -13,7 +13,7 @@ from auras_ros.device import Device, make_device
 from auras_ros.pipeline.auras import AurasStrand
 from auras_ros.pipeline.decoupled import GenerateStrand, PerceiveStrand, Shared
 from auras_ros.pipeline.plan import Plan, stage_steps
-from auras_ros.pipeline.request import Latched, Ledger, Noise, Strand
+from auras_ros.pipeline.request import Latched, Ledger, Noise, Origin, Strand
 from auras_ros.pipeline.whole import WholeStrand
 from auras_ros.policies.policy import Policy
 
@@ -54,7 +54,7 @@ class Executor:
                 state = torch.randn(like.state.shape, generator=random)
                 origin_ns = run * len(self.strands) + i + 1
                 began_ns = self.clock.now_ns()
-                strand.begin(Latched(images, state, origin_ns, origin_ns, like.reference), began_ns)
+                strand.begin(Latched(images, state, Origin(origin_ns, origin_ns, like.origin.reference)), began_ns)
                 strand.run()
                 strand.end(self.clock.now_ns())
                 longest[i] = self.clock.now_ns() - began_ns  # the last run counts: the pipeline is full

@@ -17,24 +17,36 @@ from auras_ros.action import Chunk, Provenance
 
 
 @dataclass(frozen=True, eq=False)
+class Origin:
+    """Which observation it was: all that is remembered of one whose pixels are not needed any more.
+
+    stamp_ns is its oldest camera stamp in the camera's clock, mono_ns the same instant on the host's monotonic clock.
+    reference [E, channels]: the state at that instant in channel order, NaN where no joint has the channel's name.
+    """
+
+    stamp_ns: int
+    mono_ns: int
+    reference: NDArray[np.float64] | None = None
+
+    def keep(self, rows: Tensor) -> Origin:
+        """Only the environments of these rows, int64 [E']."""
+        return self if self.reference is None else replace(self, reference=self.reference[rows.numpy()])
+
+
+@dataclass(frozen=True, eq=False)
 class Latched:
     """What a frame latched at its start (design rule 1).
 
-    images float32 [E, history, cameras, 3, h, w], state float32 [E, history, D], as preprocessed. The origin is the
-    oldest camera stamp, in the camera's clock and on the host's monotonic clock. reference [E, channels]: the state at
-    the origin in channel order, NaN where no joint has the channel's name.
+    images float32 [E, history, cameras, 3, h, w], state float32 [E, history, D], as preprocessed.
     """
 
     images: Tensor
     state: Tensor
-    origin_stamp_ns: int
-    origin_mono_ns: int
-    reference: NDArray[np.float64] | None = None
+    origin: Origin
 
     def keep(self, rows: Tensor) -> Latched:
         """Only the environments of these rows, int64 [E']."""
-        reference = None if self.reference is None else self.reference[rows.numpy()]
-        return replace(self, images=self.images[rows], state=self.state[rows], reference=reference)
+        return Latched(self.images[rows], self.state[rows], self.origin.keep(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +61,14 @@ class Emission:
     request: int
     frame: int
     epoch: int
-    contexts: tuple[Latched, ...]
+    contexts: tuple[Origin, ...]
     stage_ns: tuple[int, ...]
     latched_ns: int
     perceived_ns: int
     generated_ns: int
 
     @property
-    def origin(self) -> Latched:
+    def origin(self) -> Origin:
         return self.contexts[-1]
 
 
@@ -113,9 +125,17 @@ class Ledger:
             if first_request is not None:
                 self._request = first_request
 
-    def would_admit(self, seen: Latched | None, now_ns: int) -> bool:
+    def follow(self, other: Ledger) -> None:
+        """Go on where another executor's ledger stands, in the epoch after it: what it has on its way is over."""
+        with other._lock:
+            epoch, request = other.epoch, other._request
+        with self._lock:
+            self.epoch, self._request = epoch + 1, request
+            self._origin_ns = self._admitted_ns = None
+
+    def would_admit(self, seen: Origin | None, now_ns: int) -> bool:
         """Only an observation newer than the last admission's, and not before the interval is over."""
-        if seen is None or (self._origin_ns is not None and seen.origin_mono_ns <= self._origin_ns):
+        if seen is None or (self._origin_ns is not None and seen.mono_ns <= self._origin_ns):
             return False
         return self.closed_ns(now_ns) <= 0
 
@@ -123,12 +143,12 @@ class Ledger:
         """How long no request is admitted, because one was a moment ago."""
         return 0 if self._admitted_ns is None else self._admitted_ns + self.interval_ns - now_ns
 
-    def admit(self, seen: Latched | None, now_ns: int, epoch: int) -> int | None:
+    def admit(self, seen: Origin | None, now_ns: int, epoch: int) -> int | None:
         """The number of a new request, or None for a bubble; always None in an epoch that is over."""
         with self._lock:
             if seen is None or epoch != self.epoch or not self.would_admit(seen, now_ns):
                 return None
-            self._origin_ns, self._admitted_ns = seen.origin_mono_ns, now_ns
+            self._origin_ns, self._admitted_ns = seen.mono_ns, now_ns
             request, self._request = self._request, self._request + 1
             return request
 
@@ -162,10 +182,10 @@ class Identity:
 def to_chunk(emission: Emission, identity: Identity, row: int = 0) -> Chunk:
     """The chunk of one environment, with its provenance."""
     origin = emission.origin
-    ages = [began - seen.origin_mono_ns for began, seen in zip(emission.stage_ns, emission.contexts, strict=True)]
+    ages = [began - seen.mono_ns for began, seen in zip(emission.stage_ns, emission.contexts, strict=True)]
     provenance = Provenance(
-        origin_stamp_ns=origin.origin_stamp_ns,
-        origin_mono_ns=origin.origin_mono_ns,
+        origin_stamp_ns=origin.stamp_ns,
+        origin_mono_ns=origin.mono_ns,
         host=identity.host,
         session=identity.session,
         frame=emission.frame,

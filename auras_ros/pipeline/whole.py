@@ -12,8 +12,9 @@ from torch import Tensor
 from auras_ros.clock import Clock
 from auras_ros.device import Device, Lane
 from auras_ros.pipeline.context import store
+from auras_ros.pipeline.generation import Admitted, WholeGeneration
 from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise
-from auras_ros.policies.policy import GenerationState, Policy
+from auras_ros.policies.policy import Policy
 
 
 class WholeStages:
@@ -23,23 +24,12 @@ class WholeStages:
         self._policy = policy
         self.inputs = (images.to(device.tensors, copy=True), state.to(device.tensors, copy=True))
         with torch.no_grad():
-            self.context = policy.perceive(*self.inputs).clone()
-        batch = len(images)
-        noise = torch.zeros((batch, *policy.noise_shape), device=device.tensors)
-        self.state = GenerationState(*(part.clone() for part in policy.begin(noise)))
-        self._index = [torch.full((batch,), i, device=device.tensors) for i in range(policy.steps)]
+            context = policy.perceive(*self.inputs).clone()
         self.perception = device.capture("perception", self._perceive, lane)
-        self.generation = device.capture("generation", self._generate, lane)
+        self.generation = WholeGeneration(policy, device, lane, context)
 
     def _perceive(self) -> None:
-        self.context.copy_(self._policy.perceive(*self.inputs))
-
-    def _generate(self) -> None:
-        for index in self._index:
-            store(self.state, self._policy.step(self.state, self.context, index))
-
-    def finish(self) -> Tensor:
-        return self._policy.finish(self.state).cpu()
+        self.generation.context.copy_(self._policy.perceive(*self.inputs))
 
 
 class WholeStrand:
@@ -51,10 +41,10 @@ class WholeStrand:
         self._ledger, self._clock, self._device = ledger, clock, device
         self._lane = device.lane(name)
         self._stages: WholeStages | None = None
-        self._request: tuple[int, int, Latched] | None = None
+        self._request: Admitted | None = None
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
-        return self._ledger.would_admit(seen, now_ns)
+        return self._ledger.would_admit(None if seen is None else seen.origin, now_ns)
 
     def begin(self, seen: Latched | None, now_ns: int) -> None:
         if seen is None:
@@ -63,11 +53,11 @@ class WholeStrand:
             self._stages = WholeStages(self._policy, self._device, self._lane, seen.images, seen.state)
         epoch = self._ledger.epoch
         self._frame, self._latched_ns = self._ledger.count_frame(), now_ns
-        number = self._ledger.admit(seen, now_ns, epoch)
-        self._request = None if number is None else (number, epoch, seen)
+        number = self._ledger.admit(seen.origin, now_ns, epoch)
+        self._request = None if number is None else Admitted(number, epoch, seen.origin)
         if number is not None:
             store(self._stages.inputs, (seen.images, seen.state))
-            store(self._stages.state, self._policy.begin(self._noise(number).to(self._device.tensors)))
+            self._stages.generation.begin(self._noise(number))
 
     def run(self) -> None:
         stages = self._stages
@@ -78,21 +68,20 @@ class WholeStrand:
         perceived = self._lane.launch(stages.perception)
         perceived.wait()
         self._perceived_ns = self._clock.now_ns()
-        self._lane.launch(stages.generation).wait()
+        self._lane.launch(stages.generation.stage).wait()
         self._generated_ns = self._clock.now_ns()
 
     def end(self, now_ns: int) -> Emission | None:
         request, self._request = self._request, None
-        if request is None or request[1] != self._ledger.epoch:
+        if request is None or request.epoch != self._ledger.epoch:
             return None
         assert self._stages is not None
-        number, epoch, seen = request
         return Emission(
-            actions=self._stages.finish(),
-            request=number,
+            actions=self._stages.generation.finish(),
+            request=request.number,
             frame=self._frame,
-            epoch=epoch,
-            contexts=(seen,),
+            epoch=request.epoch,
+            contexts=(request.seen,),
             stage_ns=(self._perceived_ns,),
             latched_ns=self._latched_ns,
             perceived_ns=self._perceived_ns,
@@ -105,7 +94,5 @@ class WholeStrand:
         if old is None:
             return
         self._stages = WholeStages(self._policy, self._device, self._lane, old.inputs[0][rows], old.inputs[1][rows])
-        store(self._stages.state, GenerationState(*(part[rows] for part in old.state)))
-        if self._request is not None:
-            number, epoch, seen = self._request
-            self._request = number, epoch, seen.keep(rows)
+        self._stages.generation.take(old.generation, rows)
+        self._request = None if self._request is None else self._request.keep(rows)

@@ -250,7 +250,7 @@ def test_workers_never_have_more_threads_than_there_are_cores() -> None:
 
 def test_rounds_are_interleaved_in_changing_order() -> None:
     fake, variants = FakeBench({}), [Variant(SIZES.auras(stages)) for stages in (1, 2, 8)]
-    rates = pipeline.contest(fake, NAME, variants, options(rounds=12), random.Random(0), say)  # type: ignore[arg-type]
+    *_, rates = pipeline.contest(fake, NAME, variants, options(rounds=12), random.Random(0), say)  # type: ignore[arg-type]
     rounds = [tuple(fake.asked[i : i + 3]) for i in range(0, len(fake.asked), 3)]
     assert len(rounds) == 12
     assert all(set(one) == set(variants) for one in rounds)
@@ -260,14 +260,35 @@ def test_rounds_are_interleaved_in_changing_order() -> None:
 
 def test_no_round_begins_when_the_minutes_are_over() -> None:
     fake, variants = FakeBench({}), [Variant(SIZES.auras(1)), Variant(SIZES.auras(2))]
-    rates = pipeline.contest(fake, NAME, variants, options(minutes=0.0), random.Random(0), say)  # type: ignore[arg-type]
+    *_, rates = pipeline.contest(fake, NAME, variants, options(minutes=0.0), random.Random(0), say)  # type: ignore[arg-type]
     assert [len(values) for values in rates.values()] == [1, 1]
+
+
+def test_an_interrupted_comparison_keeps_its_whole_rounds(
+    tiny: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Variant] = []
+
+    def rate(self: Bench, variant: Variant, length: Length) -> float:
+        asked.append(variant)
+        if len(asked) == trials + 2 * in_a_round + 1:
+            raise KeyboardInterrupt
+        return 2.0
+
+    monkeypatch.setattr(Bench, "rate", rate)
+    sizes = ["--steps=8", "--pp-generation=1,2,8", "--workers=2", "--threads=1", "--steady=30", "--device=cpu"]
+    trials, in_a_round = 3 * 5, 3 + 4 + 2  # seq, dec, par, auras and beside; the curve, the others, the skewed plans
+    assert cli.main(["bench", "pipeline", "--policy", tiny, *sizes, "--rounds=4"]) == 0
+    text = capsys.readouterr().out
+    assert "interrupted while tiny was compared; whole rounds count" in text
+    assert "auras_over_seq" in text
+    assert "memory" not in text
 
 
 def test_a_mode_that_gives_nothing_in_a_round_is_no_ratio() -> None:
     fake = FakeBench({"auras, stages 2": 0.0})
     with pytest.raises(RuntimeError, match="tiny: auras, stages 2: no two chunks in 60 s"):
-        pipeline.contest(fake, NAME, [Variant(SIZES.auras(2))], options(), random.Random(0), say)  # type: ignore[arg-type]
+        list(pipeline.contest(fake, NAME, [Variant(SIZES.auras(2))], options(), random.Random(0), say))  # type: ignore[arg-type]
 
 
 def test_a_ratio_is_taken_within_each_round() -> None:
@@ -314,7 +335,7 @@ def test_a_gpu_is_not_asked_for_threads() -> None:
 
 def test_observations_are_always_newer_and_never_the_one_before(bench: Bench) -> None:
     looks = [bench.feed(5) for _ in range(20)]
-    stamps = [seen.origin_mono_ns for seen in looks]
+    stamps = [seen.origin.mono_ns for seen in looks]
     assert stamps == sorted(set(stamps))
     assert not any(torch.equal(a.images, b.images) for a, b in pairwise(looks))
     assert all(seen.images.abs().max() > 0.1 for seen in looks)

@@ -111,11 +111,11 @@ class ScriptedStrand:
         self._frame: Frame | None = None
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
-        return self._executor.ledger.would_admit(seen, now_ns)
+        return self._executor.ledger.would_admit(None if seen is None else seen.origin, now_ns)
 
     def begin(self, seen: Latched | None, now_ns: int) -> None:
         assert seen is not None
-        self._number = self._executor.ledger.admit(seen, now_ns, self._executor.ledger.epoch)
+        self._number = self._executor.ledger.admit(seen.origin, now_ns, self._executor.ledger.epoch)
         assert self._number is not None
         self._executor.tapes.append(self._executor.noise(self._number))
         self._frame = Frame(self.name, now_ns, seen)
@@ -140,7 +140,7 @@ class ScriptedStrand:
             request=self._number or 0,
             frame=len(self._executor.script.frames),
             epoch=0,
-            contexts=(frame.seen,),
+            contexts=(frame.seen.origin,),
             stage_ns=(frame.began_ns,),
             latched_ns=frame.began_ns,
             perceived_ns=now_ns,

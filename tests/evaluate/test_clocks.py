@@ -40,7 +40,7 @@ def charged(**milliseconds: float) -> Charged:
 def times(script: Script) -> list[tuple[int, int, int]]:
     """Of each frame: begin, origin of what it saw, end; ms since the first tick."""
     return [
-        ((f.began_ns - START) // MS, (f.seen.origin_mono_ns - START) // MS, (f.ended_ns - START) // MS)
+        ((f.began_ns - START) // MS, (f.seen.origin.mono_ns - START) // MS, (f.ended_ns - START) // MS)
         for f in script.frames
         if f.ended_ns >= 0
     ]
@@ -171,7 +171,7 @@ def test_an_observation_kept_over_a_tick_loses_the_episodes_that_ended_in_it(mon
     play(checkpoint, Plan(mode="par", workers=2), [4, 5], Task(max_steps=9), charged(par=500))
     assert times(script)[:2] == [(0, 0, 500), (250, 200, 750)]
     assert [len(frame.seen.images) for frame in script.frames[:2]] == [2, 1]
-    reference = script.frames[1].seen.reference
+    reference = script.frames[1].seen.origin.reference
     assert reference is not None
     np.testing.assert_array_equal(reference, [tables.take()[5].agents[2]])
 

@@ -42,7 +42,7 @@ def test_a_strand_waits_for_an_observation_that_is_new() -> None:
     class Noted(durations._Run):
         def _latch(self, now_ns: int) -> Any:
             seen = latch(self, now_ns)
-            origins.append(seen.origin_mono_ns)
+            origins.append(seen.origin.mono_ns)
             return seen
 
     measured = Noted(tiny_checkpoint(), Plan(), 40_000_000)
@@ -76,7 +76,7 @@ def test_a_strand_that_stands_still_is_named(monkeypatch: pytest.MonkeyPatch) ->
     measured = durations._Run(tiny_checkpoint(), Plan(), 10**18)  # there is never anything new
     measured._newest = measured._latch(0)
     measured.executor.ledger.interval_ns = 10**18
-    measured.executor.ledger.admit(measured._newest, 0, 0)
+    measured.executor.ledger.admit(measured._newest.origin, 0, 0)
     try:
         with pytest.raises(RuntimeError, match=r"durations: seq: frame had no 3 frames in 0\.05 s"):
             measured.round("seq", 3)

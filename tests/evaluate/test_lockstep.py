@@ -64,10 +64,10 @@ def test_the_policy_sees_the_world_as_it_is_when_the_chunk_is_made(monkeypatch: 
     _, script, worlds = run(monkeypatch, execute_steps=5, seeds=(3, 8))
     for k, frame in enumerate(script.frames):
         step = 5 * k
-        assert frame.seen.origin_mono_ns == frame.began_ns == (step + 1) * DT
+        assert frame.seen.origin.mono_ns == frame.began_ns == (step + 1) * DT
         for row, world in enumerate(worlds.values()):
-            assert frame.seen.reference is not None
-            np.testing.assert_array_equal(frame.seen.reference[row], world.agents[step])
+            assert frame.seen.origin.reference is not None
+            np.testing.assert_array_equal(frame.seen.origin.reference[row], world.agents[step])
             now, before = (world.agents[max(0, step - back)] / 256 - 1 for back in (0, 1))
             np.testing.assert_allclose(frame.seen.state[row], np.stack([before, now]), atol=1e-6)
     one, other = script.frames[0].seen.images[:, -1], script.frames[1].seen.images[:, -1]
@@ -172,8 +172,8 @@ def test_joints_reach_the_policy_by_name_in_its_own_order(monkeypatch: pytest.Mo
     state = StateSpec(("agent_y", "agent_x"), "none")
     _, script, worlds = run(monkeypatch, max_steps=1, spec=replace(export.observation_spec(), state=state))
     np.testing.assert_allclose(script.frames[0].seen.state[0, -1], worlds[3].agents[0][::-1], rtol=1e-6)
-    assert script.frames[0].seen.reference is not None
-    np.testing.assert_array_equal(script.frames[0].seen.reference[0], worlds[3].agents[0])
+    assert script.frames[0].seen.origin.reference is not None
+    np.testing.assert_array_equal(script.frames[0].seen.origin.reference[0], worlds[3].agents[0])
 
 
 def test_a_joint_that_the_world_has_not_is_a_fault_of_the_set_up(monkeypatch: pytest.MonkeyPatch) -> None:

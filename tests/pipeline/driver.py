@@ -148,7 +148,7 @@ class Both:
         assert [stamp_of(context) for context in emission.contexts] == expected.stages
         for context in emission.contexts:
             np.testing.assert_array_equal(context.reference, recording.reference(self.environments))
-        assert emission.origin.origin_mono_ns == mono_ns(expected.used[-1])
+        assert emission.origin.mono_ns == mono_ns(expected.used[-1])
         assert list(emission.stage_ns) == [self._ran_ns[began] for began in expected.began]
         assert emission.latched_ns == self._began_ns[begin]
         assert emission.perceived_ns == emission.generated_ns == self._ran_ns[begin]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from auras_ros.device import Lane, Mark, Stage
-from auras_ros.pipeline.request import Latched
+from auras_ros.pipeline.request import Latched, Origin
 from auras_ros.policies.policy import GenerationState
 
 BLOCKS = 3
@@ -97,15 +97,17 @@ def latched(stamp: int, environments: Sequence[int]) -> Latched:
     """What these environments see at one stamp. The monotonic origin is another number than the camera's."""
     seen = torch.tensor([[float(stamp), float(env)] for env in environments])
     images = torch.cat([seen, torch.zeros(len(seen), 1)], 1).view(len(seen), 1, 1, 3, 1, 1)
-    return Latched(images, seen[:, None].clone(), mono_ns(stamp) + 7_000_000, mono_ns(stamp), reference(environments))
+    return Latched(
+        images, seen[:, None].clone(), Origin(mono_ns(stamp) + 7_000_000, mono_ns(stamp), reference(environments))
+    )
 
 
 def mono_ns(stamp: int) -> int:
     return 1_000 * stamp
 
 
-def stamp_of(seen: Latched) -> int:
-    return seen.origin_mono_ns // 1_000
+def stamp_of(seen: Origin) -> int:
+    return seen.mono_ns // 1_000
 
 
 def reference(environments: Sequence[int]) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from auras_ros.device import DeviceError
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched
+from auras_ros.pipeline.request import Emission, Latched, Origin
 from auras_ros.policies.noise import noise_tape
 from tests.policies import tiny
 
@@ -38,7 +38,7 @@ class World:
         self._more = threading.Condition()
 
     def latch(self, now_ns: int) -> Latched | None:
-        return Latched(self.images, self.state, now_ns, now_ns)
+        return Latched(self.images, self.state, Origin(now_ns, now_ns))
 
     def take(self, emission: Emission) -> None:
         with self._more:
@@ -55,7 +55,7 @@ def executor(text: str) -> Executor:
     policy = tiny.checkpoint().policy(plan.generation)
     clock = MonotonicClock()
     made = make_executor(policy, plan, lambda request: noise_tape(policy.noise_shape, 0, request)[None], clock)
-    made.warm_up(Latched(*tiny.observed(1, 3), 0, 0))
+    made.warm_up(Latched(*tiny.observed(1, 3), Origin(0, 0)))
     return made
 
 
@@ -77,10 +77,10 @@ def test_every_mode_emits_each_request_once_and_in_order(text: str) -> None:
     for emission in world.emissions:
         assert torch.isfinite(emission.actions).all()
         assert len(emission.contexts) == len(emission.stage_ns) == stages
-        origins = [seen.origin_mono_ns for seen in emission.contexts]
+        origins = [seen.mono_ns for seen in emission.contexts]
         assert origins == sorted(origins)
         assert all(began >= origin for began, origin in zip(emission.stage_ns, origins, strict=True))
-        assert emission.origin.origin_mono_ns <= emission.latched_ns <= emission.perceived_ns <= emission.generated_ns
+        assert emission.origin.mono_ns <= emission.latched_ns <= emission.perceived_ns <= emission.generated_ns
 
 
 @pytest.mark.parametrize("text", PLANS)
@@ -99,7 +99,7 @@ def test_after_a_reset_nothing_old_comes_out(text: str) -> None:
         live.executor.close()
     for emission in world.emissions:
         if emission.epoch > 0:
-            assert min(seen.origin_mono_ns for seen in emission.contexts) >= resets[emission.epoch - 1]
+            assert min(seen.mono_ns for seen in emission.contexts) >= resets[emission.epoch - 1]
 
 
 def test_a_strand_that_fails_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def test_rule_10_warm_up_leaves_no_trace(plan: Plan) -> None:
     for one, other in pairs:
         assert torch.equal(one.actions, other.actions)
         assert (one.request, one.frame, one.epoch) == (other.request, other.frame, other.epoch)
-        assert [c.origin_mono_ns for c in one.contexts] == [c.origin_mono_ns for c in other.contexts]
+        assert [c.mono_ns for c in one.contexts] == [c.mono_ns for c in other.contexts]
 
 
 def test_rule_10_warm_up_runs_on_random_values() -> None:

@@ -1,0 +1,56 @@
+"""The generation of one whole request: its state, the context that it keeps to the end, every step in one stage.
+
+`seq`, `par` and `dec` generate like this; `auras` has the slab. Nothing here knows of observations or time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from auras_ros.device import Device, Lane, Stage
+from auras_ros.pipeline.context import store
+from auras_ros.pipeline.request import Origin
+from auras_ros.policies.policy import GenerationState, Policy
+
+
+class Admitted(NamedTuple):
+    """A request on its way: its number, its epoch, and the one observation that it answers."""
+
+    number: int
+    epoch: int
+    seen: Origin
+
+    def keep(self, rows: Tensor) -> Admitted:
+        return self._replace(seen=self.seen.keep(rows))
+
+
+class WholeGeneration:
+    """`context` [E, ...] is of a fixed address: what stands there when the stage runs is generated from."""
+
+    def __init__(self, policy: Policy, device: Device, lane: Lane, context: Tensor) -> None:
+        self._policy, self.context = policy, context
+        batch = len(context)
+        noise = torch.zeros((batch, *policy.noise_shape), device=context.device)
+        self._state = GenerationState(*(part.clone() for part in policy.begin(noise)))
+        self._index = [torch.full((batch,), i, device=context.device) for i in range(policy.steps)]
+        self.stage: Stage = device.capture("generation", self._run, lane)
+
+    def _run(self) -> None:
+        for index in self._index:
+            store(self._state, self._policy.step(self._state, self.context, index))
+
+    def begin(self, noise: Tensor) -> None:
+        """A new request. noise [E, *noise_shape]."""
+        store(self._state, self._policy.begin(noise.to(self.context.device)))
+
+    def finish(self) -> Tensor:
+        """Actions, float64 [E, horizon, channels], on the host."""
+        return self._policy.finish(self._state).cpu()
+
+    def take(self, other: WholeGeneration, rows: Tensor) -> None:
+        """Go on as these environments of another one stand."""
+        self.context.copy_(other.context[rows])
+        store(self._state, GenerationState(*(part[rows] for part in other._state)))

@@ -1,0 +1,49 @@
+"""Design rule 7 with the policy that ships: what a batched row may differ from seq's after a hundred steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from torch import Tensor
+
+from auras_ros import resources
+from auras_ros.evaluate.seat import Task
+from auras_ros.evaluate.seats import Seats
+from auras_ros.pipeline.load import Checkpoint, load
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Latched, Origin
+from tests.pipeline.real import real, run
+
+TOLERANCE_PX = 0.01  # of a table of 512; measured: 0.0002
+SEEDS = (3, 8)
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Checkpoint:
+    return load(resources.checkpoint("pusht"))
+
+
+def look(checkpoint: Checkpoint) -> Latched:
+    """What two real tables look like at the start."""
+    now_ns = checkpoint.contract.dt_ns
+    seats = Seats(checkpoint, Task(), SEEDS, False, now_ns)
+    seats.observe(now_ns, now_ns)
+    return seats.seen(now_ns)
+
+
+@pytest.mark.parametrize("generation", ["quick", "ddpm100"])
+def test_rule_07_batched_rows_of_the_shipped_policy_stay_within_the_stated_tolerance(
+    shipped: Checkpoint, generation: str
+) -> None:
+    policy, seen = shipped.policy(generation), look(shipped)
+
+    def chunks(plan: Plan) -> dict[int, Tensor]:
+        still = [replace(seen, origin=Origin(at, at)) for at in range(2 + plan.pp_generation)]
+        return {emission.request: emission.actions for emission in run(real(plan, policy, SEEDS), still)}
+
+    expected = chunks(Plan(generation))
+    got = chunks(Plan(generation, "auras", pp_generation=4, alpha=0.5))
+    for request in (0, 1):
+        assert (got[request] - expected[request]).abs().max() <= TOLERANCE_PX
+    assert (expected[0] - expected[1]).abs().max() > 100 * TOLERANCE_PX, "another request's noise would not show"
