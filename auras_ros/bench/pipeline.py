@@ -1,8 +1,9 @@
 """`auras bench pipeline`: chunks per second of the four modes, side by side on this machine (Auras figure 10).
 
-First it is checked that the modes compute the same. Then every mode's forms (threads, par's workers) are tried, and
-the best of each is compared in interleaved rounds of random order, with the curve over pp_generation and the skewed
-plans. Real threads, random observations always at hand, no camera limit; warm-up never counts.
+First it is checked that auras in one stage gives what seq gives, bit for bit, and how far batched rows are off. Then
+every mode's forms (threads, par's workers) are tried, and the best of each is compared in interleaved rounds of random
+order, with the curve over pp_generation and the skewed plans. Real threads, random observations always at hand, no
+camera limit; warm-up never counts.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ def run(argv: list[str], progress: Progress) -> Report:
             report.more["interrupted"] = f"while {name} was compared; whole rounds count"
             return report
     if options.steady > 0:
-        _steady(options, report, progress)
+        try:
+            _steady(options, report, progress)
+        except KeyboardInterrupt:
+            report.more["interrupted"] = "while memory was measured"
     return report
 
 

@@ -61,9 +61,7 @@ class Bench:
     def make(self, plan: Plan) -> Executor:
         """A new executor, warmed up, that the caller closes."""
         executor = make_executor(self._policy, plan, self.noise, self._clock, make_device(self.device.type))
-        # A worker is warm after two requests, however many others there are: it has no pipeline to fill.
-        runs = 2 - plan.latency_frames if plan.mode == "par" else WARM_UP_RUNS
-        executor.warm_up(self.feed(0), runs)
+        executor.warm_up(self.feed(0), 1 if plan.mode == "par" else WARM_UP_RUNS)  # a worker has no pipeline to fill
         executor.ledger.interval_ns = 0  # par is not held back: its workers take what they can
         return executor
 

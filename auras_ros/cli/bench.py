@@ -9,6 +9,7 @@ from pathlib import Path
 from auras_ros.cli.progress import Progress
 from auras_ros.evaluate.report import Report
 
+INTERRUPTED = 130
 BENCHES = {
     "ros": "image latency between two processes; the actuator's interval error beside inference, with and without FIFO",
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
@@ -43,7 +44,7 @@ def run(argv: list[str]) -> int:
     if options.json:
         report.write(options.json)
         print(f"written: {options.json}")
-    return 0
+    return INTERRUPTED if "interrupted" in report.more else 0
 
 
 def _plain(report: Report) -> str:

@@ -70,7 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     play.add_argument(
         "--durations", metavar="FILE|LIST", help="an earlier --json, or seq=0.36,auras=0.08,...: do not measure"
     )
-    play.add_argument("--batch", type=int, default=64, metavar="N", help="episodes that are stepped together (64)")
+    play.add_argument(
+        "--batch", type=int, metavar="N", help="episodes that are stepped together (a quarter of them, at most 64)"
+    )
     parser.add_argument("--merge", nargs="+", type=Path, metavar="JSON", help="play nothing: join these parts")
     parser.add_argument("--json", type=Path, help="write the report here")
     parser.add_argument("--out", type=Path, help="write the picture eval.png into this folder")
@@ -85,26 +87,34 @@ def _merged(options: argparse.Namespace) -> Part:
 
 def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[Part | None, bool]:
     """What was played, None if no group was done; and whether it is all that was asked for."""
-    if options.episodes < 1 or options.seed < 0 or options.batch < 1:
+    batch = min(64, -(-options.episodes // 4)) if options.batch is None else options.batch
+    if options.episodes < 1 or options.seed < 0 or batch < 1:
         parser.error("--episodes and --batch must be at least 1 and --seed must not be negative")
     from auras_ros.evaluate.campaign import Campaign
     from auras_ros.evaluate.parts import Part
     from auras_ros.evaluate.settings import SettingsError
-    from auras_ros.pipeline.load import PlanError, load
+    from auras_ros.pipeline.load import CheckpointError, PlanError, check_plan, load
 
     try:
-        settings, given = _settings(options), _given(options.durations)
+        settings = _settings(options)
+        given = _given(options.durations, settings)
         if given is not None:
             settings.charging(_seconds(given))
     except (SettingsError, PlanError) as error:
         parser.error(str(error))
     checkpoint = load(resources.checkpoint(options.checkpoint))
     settings = replace(settings, checkpoint=f"{checkpoint.name}@{checkpoint.digest[:12]}")
+    try:
+        for contender in settings.contenders():
+            check_plan(checkpoint.policy(contender.plan.generation), contender.plan)
+        _given(options.durations, settings)
+    except (CheckpointError, SettingsError, PlanError) as error:
+        parser.error(str(error))
     progress = Progress()
     try:
         durations = _measured(checkpoint, settings, progress.say) if given is None else given
         settings = settings.charging(_seconds(durations))
-        campaign = Campaign(checkpoint, settings, options.batch, progress.say)
+        campaign = Campaign(checkpoint, settings, batch, progress.say)
         whole = campaign.run(range(options.seed, options.seed + options.episodes))
     finally:
         progress.done()
@@ -141,8 +151,10 @@ def _measured(checkpoint: Checkpoint, settings: Settings, say: Callable[[str], N
     return measure_durations(checkpoint, plans, observation_ms=checkpoint.contract.dt_ms, say=say)
 
 
-def _given(text: str | None) -> dict[str, Duration] | None:
-    """Durations from a list or a file; None if none are given. Raises SettingsError or OSError."""
+def _given(text: str | None, settings: Settings) -> dict[str, Duration] | None:
+    """Durations from a list or a file; None if none are given. Raises OSError, or SettingsError where the file cannot
+    be read or was measured with another plan, number of workers or checkpoint (once that is known).
+    """
     from auras_ros.evaluate.durations import Duration
     from auras_ros.evaluate.settings import SettingsError, parse_durations
 
@@ -151,7 +163,14 @@ def _given(text: str | None) -> dict[str, Duration] | None:
     if "=" in text:
         return {key: Duration(seconds) for key, seconds in parse_durations(text).items()}
     try:
-        return {key: Duration(**each) for key, each in json.loads(Path(text).read_text())["durations"].items()}
+        report = json.loads(Path(text).read_text())
+        for name in ("plan", "workers", "checkpoint"):
+            mine, its = getattr(settings, name), report["settings"][name]
+            if mine != its and mine != "":
+                raise SettingsError(f"durations: {text}: measured with {name} {its}, not {mine}; measure again")
+        return {key: Duration(**each) for key, each in report["durations"].items()}
+    except SettingsError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(f"durations: {text}: not a report of `auras eval`: {error!r}") from error
 

@@ -45,7 +45,7 @@ class Charged:
                 raise ValueError(f"durations: {key}: must not be negative, got {duration_ns} ns")
 
     def paced(self, plan: Plan) -> Plan:
-        """The plan with par's requests evenly spaced over its workers (Auras 6.1), if it says nothing itself."""
+        """The plan with par's requests evenly spaced over its workers, if it says nothing itself."""
         if plan.mode != "par" or plan.frame_period_ms > 0:
             return plan
         return replace(plan, frame_period_ms=self._duration_ns("par", "") / plan.workers / 1e6)

@@ -33,7 +33,8 @@ class Outcome:
     """Episodes of one mode on one clock, in the order of their seeds.
 
     staleness: staleness[v] actions were executed v control steps after the observation behind them. age_ns: for each
-    generation stage the sum, over all chunks, of the age of its context when it began.
+    generation stage the sum, over all chunks, of the age of its context when it began; in lockstep that is when its
+    frame did.
     """
 
     episodes: list[Episode] = field(default_factory=list)
@@ -82,8 +83,3 @@ class Outcome:
 
 def _added(some: Iterable[int], more: Iterable[int]) -> list[int]:
     return [a + b for a, b in zip_longest(some, more, fillvalue=0)]
-
-
-def success_rate(episodes: list[Episode]) -> float:
-    """Share of successful episodes; NaN for none."""
-    return sum(episode.success for episode in episodes) / len(episodes) if episodes else float("nan")

@@ -24,7 +24,7 @@ _IDENTITY = Identity()
 
 
 class Seats:
-    """One seat a seed; those that are done leave. `frames` counts the executor's frames that end in an emission."""
+    """One seat a seed; those that are done leave. frames: the executor's so far, without those of perception alone."""
 
     def __init__(self, checkpoint: Checkpoint, task: Task, seeds: Sequence[int], plain: bool, start_ns: int) -> None:
         if not 1 <= task.max_steps <= REQUESTS_PER_EPISODE:

@@ -14,15 +14,21 @@ COLUMNS = (
     "95 %",
     "frame ms",
     "chunks/s",
+    "context ms",
     "stale ms",
     "p99",
     "steps",
+    "frames",
     "holds",
 )
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """One line a row, aligned; a dash where there is nothing to say. steps: median to success."""
+    """One line a row, aligned; a dash where there is nothing to say.
+
+    context ms: mean age of the context at the first and the last generation stage. steps: median to success. frames:
+    means of the executor's until success, beside seq's, over the seeds that both solve (Auras 4.2.4).
+    """
     lines = [COLUMNS, *(_cells(row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
     return "\n".join("  ".join(_padded(line, widths)) for line in lines)
@@ -45,11 +51,18 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         f"{100 * row['diff_low']:+.1f} to {100 * row['diff_high']:+.1f}" if compared else "-",
         f"{row['frame_ms']:.0f}",
         f"{row['chunks_per_s']:.2f}",
+        _ages(row),
         _number(row["staleness_ms_mean"]),
         _number(row["staleness_ms_p99"]),
         _number(row["steps_to_success"]),
+        "-" if row["frames_both"] is None else f"{row['frames_both']:.0f} / {row['frames_both_seq']:.0f}",
         f"{row['hold_share']:.1%}",
     )
+
+
+def _ages(row: Mapping[str, Any]) -> str:
+    ages = [value for key, value in row.items() if key.startswith("context_age_ms_")]
+    return " to ".join(f"{age:.0f}" for age in dict.fromkeys([ages[0], ages[-1]])) if ages else "-"
 
 
 def _number(value: float | None) -> str:

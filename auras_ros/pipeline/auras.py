@@ -34,10 +34,19 @@ class AurasStrand:
 
     name = "frame"
 
-    def __init__(self, policy: Policy, plan: Plan, noise: Noise, ledger: Ledger, clock: Clock, device: Device) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        plan: Plan,
+        noise: Noise,
+        ledger: Ledger,
+        clock: Clock,
+        device: Device,
+        cores: Sequence[int] | None = None,
+    ) -> None:
         self._policy, self._plan, self._noise = policy, plan, noise
         self._ledger, self._clock, self._device = ledger, clock, device
-        self._lanes = Lanes(device, plan)
+        self._lanes = Lanes(device, plan, cores)
         self._stages: FrameStages | None = None
         self._clear()
         self._frame = -1
@@ -68,11 +77,23 @@ class AurasStrand:
         if self._epoch != self._ledger.epoch:
             self._clear()
         self._frame, self._latched_ns = self._ledger.count_frame(), now_ns
+        self._drop_stale(seen.origin)
         self._stages.latch(seen.images, seen.state)
         self._perceiving = [seen.origin, *self._perceiving[:-1]]
         self._stages.public.put(self._frame, self._perceiving[-1])
         self._seen = self._stages.public.fetch(self._frame, self._plan.fetch_offset)
         self._admit(now_ns)
+
+    def _drop_stale(self, newest: Origin) -> None:
+        """Requests that waited while there was nothing to see: half of one would be of a minute ago, half of now."""
+        limit_ns = self._ledger.stale_ns
+        if limit_ns is None:
+            return
+        fresh = newest.mono_ns - limit_ns
+        self._rows = [row if row is None or row.contexts[0].mono_ns >= fresh else None for row in self._rows]
+        self._perceiving = [seen if seen is None or seen.mono_ns >= fresh else None for seen in self._perceiving]
+        assert self._stages is not None
+        self._stages.public.forget(fresh)
 
     def _admit(self, now_ns: int) -> None:
         number = self._ledger.admit(self._seen, now_ns, self._epoch)
@@ -89,12 +110,11 @@ class AurasStrand:
         generated: Sequence[Mark] = ()
         if offset < 0 and any(self._rows):  # beside perception
             generated = stages.launch_generation(self._frame, ())
-        for mark in perceived:
-            mark.wait()
+        perceived[-1].wait()  # the public context; earlier stages work for later frames, beside generation
         self._perceived_ns = self._clock.now_ns()
         if offset == 0 and any(self._rows):
             generated = stages.launch_generation(self._frame, perceived[-1:])
-        for mark in generated:
+        for mark in (*perceived, *generated):
             mark.wait()
         self._generated_ns = self._clock.now_ns()
         self._note(began_ns if offset < 0 else self._perceived_ns)

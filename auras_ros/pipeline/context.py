@@ -30,6 +30,10 @@ class PublicContext:
     def clear(self) -> None:
         self._seen = [None, None]
 
+    def forget(self, before_ns: int) -> None:
+        """Contexts of observations that are older are valid no more."""
+        self._seen = [seen if seen is None or seen.mono_ns >= before_ns else None for seen in self._seen]
+
     def take(self, other: PublicContext, rows: Tensor) -> None:
         """Go on as these environments of another context stand."""
         for mine, theirs in zip(self.slots, other.slots, strict=True):

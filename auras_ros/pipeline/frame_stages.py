@@ -25,9 +25,10 @@ class Lanes:
     Perception has a thread of its own only where it runs beside something: fetch_offset -1, or several stages.
     """
 
-    def __init__(self, device: Device, plan: Plan) -> None:
-        beside = 1 if plan.fetch_offset < 0 or plan.pp_perception > 1 else None
-        self.perception = [device.lane(name, threads=beside) for name in _names("perception", plan.pp_perception)]
+    def __init__(self, device: Device, plan: Plan, cores: Sequence[int] | None = None) -> None:
+        beside = plan.fetch_offset < 0 or plan.pp_perception > 1
+        chosen, threads = (cores or None, 1) if beside else (None, None)
+        self.perception = [device.lane(name, chosen, threads) for name in _names("perception", plan.pp_perception)]
         self.generation = [device.lane(n) for n in _names("generation", 1 if plan.batched else plan.pp_generation)]
 
 

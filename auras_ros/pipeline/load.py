@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,9 @@ from torch import Tensor
 
 from auras_ros.action import Chunk
 from auras_ros.clock import Clock
-from auras_ros.device import Device
+from auras_ros.device import Device, make_device
 from auras_ros.observation import Observation
-from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.modes import Executor, check_plan, make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.pipeline.request import Emission, Identity, Latched, Origin, to_chunk
 from auras_ros.policies.checkpoint import Checkpoint, load
@@ -26,6 +26,7 @@ __all__ = [
     "CheckpointError",
     "Pipeline",
     "PlanError",
+    "check_plan",
     "load",
     "load_pipeline",
     "noise_tape",
@@ -45,14 +46,17 @@ class Pipeline:
         host: str = "",
         session: str = "",
         device: Device | None = None,
+        cores: Sequence[int] | None = None,
     ) -> None:
         self.checkpoint, self.plan = checkpoint, plan
         policy = checkpoint.policy(plan.generation)
+        if device is not None:
+            policy.to(device.tensors)
 
         def noise(request: int) -> Tensor:
             return noise_tape(policy.noise_shape, seed, request)[None]
 
-        self.executor: Executor = make_executor(policy, plan, noise, clock, device)
+        self.executor: Executor = make_executor(policy, plan, noise, clock, device, cores)
         self._identity = Identity(host, session, str(plan), f"{checkpoint.name}@{checkpoint.digest[:12]}")
 
     def warm_up(self) -> None:
@@ -67,7 +71,9 @@ class Pipeline:
         frame_ns = max(self.executor.frame_ns, period_ns)
         if self.plan.mode == "par":
             frame_ns = max(self.executor.frame_ns // self.plan.workers, period_ns)
-        self.plan.check_horizon(frame_ns, self.checkpoint.horizon * contract.dt_ns)
+        horizon_ns = self.checkpoint.horizon * contract.dt_ns
+        self.plan.check_horizon(frame_ns, horizon_ns)
+        self.executor.ledger.stale_ns = horizon_ns
 
     def latched(self, observation: Observation) -> Latched:
         return to_latched(observation, self.checkpoint)
@@ -85,16 +91,18 @@ def load_pipeline(
     session: str = "",
     threads: int = 1,
     progress: Callable[[str], None] = lambda step: None,
+    cores: Sequence[int] | None = None,
+    device: str = "cpu",
 ) -> Pipeline:
-    """Load, check (golden sample included) and warm up. Raises CheckpointError or PlanError, naming what is wrong.
+    """Load, check (golden sample included) and warm up. Raises CheckpointError, PlanError or DeviceError by name.
 
-    `progress` is told which step begins.
+    `progress` is told which step begins. cores: see `make_executor`. device: cpu, cuda or auto.
     """
     torch.set_num_threads(threads)
     progress("loading")
     checkpoint = load(folder)
     progress("warm-up")
-    pipeline = Pipeline(checkpoint, plan, seed, clock, host, session)
+    pipeline = Pipeline(checkpoint, plan, seed, clock, host, session, make_device(device), cores)
     pipeline.warm_up()
     return pipeline
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from statistics import median
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from auras_ros.clock import Clock
-from auras_ros.device import Device, make_device
+from auras_ros.device import Device, make_device, occupy
 from auras_ros.pipeline.auras import AurasStrand
 from auras_ros.pipeline.decoupled import GenerateStrand, PerceiveStrand, Shared
+from auras_ros.pipeline.perception import perception_blocks
 from auras_ros.pipeline.plan import Plan, stage_steps
 from auras_ros.pipeline.request import Latched, Ledger, Noise, Origin, Strand
 from auras_ros.pipeline.whole import WholeStrand
@@ -22,6 +26,14 @@ WARM_UP_RUNS = 3
 
 class _Keeping(Strand, Protocol):
     def keep(self, rows: Tensor) -> None: ...
+
+
+def _looks(like: Latched) -> Iterator[Latched]:
+    """Random observations of these shapes, each newer than the one before."""
+    random = torch.Generator().manual_seed(0)
+    for stamp_ns in count(1):
+        images, state = (torch.randn(part.shape, generator=random) for part in (like.images, like.state))
+        yield Latched(images, state, Origin(stamp_ns, stamp_ns, like.origin.reference))
 
 
 class Executor:
@@ -42,27 +54,53 @@ class Executor:
         return self.ledger.frames
 
     def warm_up(self, like: Latched, runs: int = WARM_UP_RUNS) -> None:
-        """Run every strand on random values of these shapes; discarded (design rule 10)."""
+        """Run every strand on random values of these shapes; discarded (design rule 10).
+
+        Several strands run alone first, then side by side, because that is how they will run: two workers on shared
+        cores take longer than one. The medians of the last `runs` times say how long a frame takes.
+        """
         self.ledger.rehearse()
         interval_ns, self.ledger.interval_ns = self.ledger.interval_ns, 0
-        random = torch.Generator().manual_seed(0)
-        longest = [0] * len(self.strands)
+        looks, took = _looks(like), [[0] for _ in self.strands]
         filling = self.plan.latency_frames if self.plan.mode == "auras" else 0
-        for run in range(runs + filling):
-            for i, strand in enumerate(self.strands):
-                images = torch.randn(like.images.shape, generator=random)
-                state = torch.randn(like.state.shape, generator=random)
-                origin_ns = run * len(self.strands) + i + 1
-                began_ns = self.clock.now_ns()
-                strand.begin(Latched(images, state, Origin(origin_ns, origin_ns, like.origin.reference)), began_ns)
-                strand.run()
-                strand.end(self.clock.now_ns())
-                longest[i] = self.clock.now_ns() - began_ns  # the last run counts: the pipeline is full
+        for _ in range(runs + filling):
+            took = [
+                [*times, self._rehearse([strand], looks)[0]] for strand, times in zip(self.strands, took, strict=True)
+            ]
+        if len(self.strands) > 1:
+            if self.plan.mode == "dec":
+                self._rehearse(self.strands[:1], looks)  # a context ahead, so that generation has work from the start
+            rounds = [self._rehearse(self.strands, looks) for _ in range(runs)]
+            took = [list(times) for times in zip(*rounds, strict=True)]
         self.ledger.forget()
-        self.frame_ns = max(longest)
+        self.frame_ns = max(round(median(times[-runs:])) for times in took)
         if self.plan.mode == "par" and self.plan.frame_period_ms == 0:
-            interval_ns = self.frame_ns // self.plan.workers  # evenly spaced requests (Auras 6.1)
+            interval_ns = self.frame_ns // self.plan.workers  # evenly spaced
         self.ledger.interval_ns = interval_ns
+
+    def _rehearse(self, strands: Sequence[Strand], looks: Iterator[Latched]) -> list[int]:
+        """One frame of each of these strands, all at once. Returns how long each took, in ns."""
+        for strand in strands:
+            strand.begin(next(looks), self.clock.now_ns())
+        if len(strands) == 1:
+            took = [self._timed(strands[0])]
+        else:
+            threads = torch.get_num_threads()
+
+            def beside(strand: Strand) -> int:
+                occupy(strand.name, None, threads)
+                return self._timed(strand)
+
+            with ThreadPoolExecutor(len(strands)) as pool:
+                took = list(pool.map(beside, strands))
+        for strand in strands:
+            strand.end(self.clock.now_ns())
+        return took
+
+    def _timed(self, strand: Strand) -> int:
+        began_ns = self.clock.now_ns()
+        strand.run()
+        return self.clock.now_ns() - began_ns
 
     def reset(self, first_request: int | None = None) -> None:
         """A new epoch from the next boundary on (design rule 9); `first_request` restarts the noise tape there."""
@@ -78,14 +116,29 @@ class Executor:
         self._device.close()
 
 
-def make_executor(policy: Policy, plan: Plan, noise: Noise, clock: Clock, device: Device | None = None) -> Executor:
-    """The executor of a plan, on the CPU if no device is given. Raises PlanError."""
+def check_plan(policy: Policy, plan: Plan) -> None:
+    """Raise PlanError where the policy cannot be run like this: fewer steps or blocks than stages."""
+    stage_steps(policy.steps, plan.pp_generation, plan.alpha)
+    perception_blocks(policy, plan.pp_perception)
+
+
+def make_executor(
+    policy: Policy,
+    plan: Plan,
+    noise: Noise,
+    clock: Clock,
+    device: Device | None = None,
+    cores: Sequence[int] | None = None,
+) -> Executor:
+    """The executor of a plan, on the CPU if no device is given. cores: those of lanes with a thread of their own; the
+    strands' threads are their driver's. Raises PlanError.
+    """
+    check_plan(policy, plan)
     where = device or make_device("cpu")
     ledger = Ledger(round(plan.frame_period_ms * 1e6) if plan.mode == "par" else 0)
-    stage_steps(policy.steps, plan.pp_generation, plan.alpha)
     strands: list[_Keeping]
     if plan.mode == "auras":
-        strands = [AurasStrand(policy, plan, noise, ledger, clock, where)]
+        strands = [AurasStrand(policy, plan, noise, ledger, clock, where, cores)]
     elif plan.mode == "dec":
         shared = Shared()
         strands = [

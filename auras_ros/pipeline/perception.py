@@ -18,13 +18,21 @@ Block = Callable[..., Tensor | tuple[Tensor, ...]]
 
 def perception_stages(policy: Policy, stages: int, images: Tensor, state: Tensor) -> list[list[Block]]:
     """The policy's blocks in `stages` groups whose largest count of operations is least. Raises PlanError."""
+    blocks = perception_blocks(policy, stages)
     if stages == 1:
-        return [[policy.perceive]]
+        return [blocks]
+    cuts = split(operations(blocks, images[:1], state[:1]), stages)
+    return [blocks[low:high] for low, high in pairwise(cuts)]
+
+
+def perception_blocks(policy: Policy, stages: int) -> list[Block]:
+    """What can be cut into so many stages; one stage is perception whole. Raises PlanError."""
+    if stages == 1:
+        return [policy.perceive]
     blocks: list[Block] = list(policy.perception_blocks())
     if len(blocks) < stages:
         raise PlanError(f"plan: pp_perception: {stages} stages, but this policy's perception has {len(blocks)} blocks")
-    cuts = split(operations(blocks, images[:1], state[:1]), stages)
-    return [blocks[low:high] for low, high in pairwise(cuts)]
+    return blocks
 
 
 @torch.no_grad()

@@ -92,7 +92,7 @@ class Plan:
         return ",".join([self.generation, *(f"{name}={_text(getattr(self, name))}" for name in changed)])
 
     def as_mode(self, mode: str, workers: int = 1) -> Plan:
-        """The same generation, frame period and batching in another mode, without what only this mode knows."""
+        """The same generation and frame period in another mode, without what only this mode knows."""
         kept = {name: _DEFAULTS[name] for name, only in _ONLY.items() if only != mode}
         changes: dict[str, Any] = {"mode": mode, **kept, **({"workers": workers} if mode == "par" else {})}
         return replace(self, **changes)
@@ -121,6 +121,7 @@ _ONLY = {
     "pp_generation": "auras",
     "fetch_offset": "auras",
     "alpha": "auras",
+    "batched": "auras",
     "workers": "par",
 }
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Plan)}

@@ -111,6 +111,7 @@ class Ledger:
     def __init__(self, interval_ns: int = 0) -> None:
         self._lock = threading.Lock()
         self.interval_ns = interval_ns  # least time between two admissions; par spaces its requests
+        self.stale_ns: int | None = None  # a request is dropped that has seen what is so much older than the newest
         self.epoch = 0
         self.frames = 0
         self._request = 0

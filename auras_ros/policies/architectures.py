@@ -3,7 +3,7 @@
 Speed does not depend on the weights; trained ones come from a checkpoint. Sizes are those of the published
 configurations (Chi et al. 2023; Auras table 2): two observation steps; DP is Push-T with one camera of 96 px, `plus`
 is robomimic's two-armed transport with four cameras of 84 px. One encoder serves all cameras: the published code
-keeps one for each, but the sizes that Auras gives (section 5.1) are those of a shared one, and the work is the same.
+keeps one for each, but the sizes that Auras gives (section 6.1) are those of a shared one, and the work is the same.
 Images are taken uncropped: a crop would only make perception cheaper.
 """
 

@@ -1,6 +1,6 @@
 """Diffusion Policy: an image encoder shared by cameras and time, and a denoiser over the action horizon.
 
-Perception is the encoder; generation is `steps` calls of the network (Auras section 3, figure 4a). All tensors that a
+Perception is the encoder; generation is `steps` calls of the network (Auras equation 2, figure 7b). All tensors that a
 step reads lie where the networks lie, and nothing in it waits for a device or branches on a value: every method can
 be captured and replayed.
 """

@@ -26,6 +26,9 @@ NETWORKS: dict[str, type[Network]] = {
 }
 
 
+WORDS = ("pool",)  # sizes that are words; the network says which it knows
+
+
 def build_encoder(described: Mapping[str, Any]) -> Encoder:
     """[N, 3, h, w] -> [N, features]; the module has `features` and `sizes`. Raises ValueError or TypeError by name."""
     kind, sizes = _read("encoder", described, ENCODERS)
@@ -67,6 +70,6 @@ def _read(part: str, described: Mapping[str, Any], known: Mapping[str, object]) 
         raise ValueError(f"{part}: type {kind!r} is not known; there is {', '.join(known)}")
     for name, value in sizes.items():
         for size in value if isinstance(value, list | tuple) else [value]:
-            if not isinstance(size, str) and (type(size) is not int or size < 1):
+            if name not in WORDS and (type(size) is not int or size < 1):
                 raise ValueError(f"{part} ({kind}): {name}: {value!r} is not a whole number above zero")
     return kind, sizes

@@ -182,8 +182,69 @@ def test_what_is_not_there_is_one_line(words: list[str], said: str, capsys: pyte
     assert error.count("\n") == 1
 
 
-def test_a_generation_plan_that_the_checkpoint_has_not_is_named(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--plan", "ddpm9"], "has no plan 'ddpm9'; there is quick, fine"),
+        (["--plan", "quick,pp_generation=40"], "pp_generation: 40 stages for"),
+        (["--plan", "quick,pp_perception=30"], "pp_perception: 30 stages, but this policy's perception has"),
+        (["--modes", "seq,par", "--workers", "100", "--durations", "seq=0.2,par=0.1"], "plan: workers: must be"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_this_policy_cannot_do_is_refused_before_anything_is_played(
+    folder: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["eval", "--checkpoint", str(folder), "--plan", "ddpm9", *GIVEN, "--modes", "seq,auras"]) == 1
-    assert "has no plan 'ddpm9'; there is quick, fine" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        run(folder, *GIVEN, *words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--plan", "quick,pp_generation=1"], "measured with plan quick,pp_generation=2, not quick,pp_generation=1"),
+        (["--workers", "3"], "measured with workers 2, not 3"),
+    ],
+    ids=["plan", "workers"],
+)
+def test_durations_of_another_plan_are_refused(
+    folder: Path, tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They would charge one schedule with the time of another."""
+    measured = tmp_path / "a.json"
+    assert run(folder, *GIVEN, "--episodes", 1, "--json", measured) == 0
+    assert run(folder, "--durations", measured, "--episodes", 1) == 0
+    with pytest.raises(SystemExit) as ended:
+        run(folder, "--durations", measured, *words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_durations_of_another_checkpoint_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = tmp_path / "a.json"
+    assert run(folder, *GIVEN, "--episodes", 1, "--json", measured) == 0
+    report = json.loads(measured.read_text())
+    report["settings"]["checkpoint"] = "other@0123456789ab"
+    measured.write_text(json.dumps(report))
+    with pytest.raises(SystemExit):
+        run(folder, "--durations", measured)
+    assert "measured with checkpoint other@0123456789ab, not tiny@" in capsys.readouterr().err
+
+
+def test_there_are_several_groups_unless_asked_otherwise(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt loses a group: one for everything would lose everything."""
+    sizes: list[int] = []
+    play = campaign.play
+
+    def noting(checkpoint: Any, plan: Any, seeds: list[int], *more: Any) -> Any:
+        sizes.append(len(seeds))
+        return play(checkpoint, plan, seeds, *more)
+
+    monkeypatch.setattr(campaign, "play", noting)
+    small = [*SMALL[:4], "--max-steps", "1", "--clock", "paused", "--modes", "seq"]
+    assert cli.main(["eval", "--checkpoint", str(folder), *small, "--episodes", "7"]) == 0
+    assert sizes == [2, 2, 2, 1]

@@ -131,6 +131,8 @@ def test_the_table_has_a_line_a_row_and_says_what_it_is_about() -> None:
     assert lines[0].split()[:3] == ["clock", "mode", "success"]
     assert lines[-1].split()[:3] == ["charged", "auras", "75.0%"]
     assert "+25.0" in lines[-1]
+    assert "100 to 0" in lines[-1]  # context ms, first stage and last
+    assert "40 / 10" in lines[-1]  # frames until success, beside those of seq
 
 
 def test_the_picture_shows_every_row(tmp_path: Path) -> None:

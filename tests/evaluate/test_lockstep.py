@@ -16,7 +16,7 @@ import torch
 from auras_ros.action import Contract
 from auras_ros.evaluate import lockstep, seats
 from auras_ros.evaluate.lockstep import grouped, play, run_episodes
-from auras_ros.evaluate.outcome import Episode, Outcome, success_rate
+from auras_ros.evaluate.outcome import Outcome
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seat import LockstepError, Task
 from auras_ros.evaluate.seats import NOISE_SEED, REQUESTS_PER_EPISODE
@@ -208,12 +208,6 @@ def test_a_waiting_table_stands_still_until_its_first_chunk(monkeypatch: pytest.
         assert held == [not waits] * 2 + [False] * 6
         assert episode.holds == (0 if waits else 2)
         assert script.frames[0].ended_ns == script.frames[0].began_ns + 2 * DT
-
-
-def test_success_rate() -> None:
-    episodes = [Episode(seed, seed < 3, 10, 0.5) for seed in range(4)]
-    assert success_rate(episodes) == 0.75
-    assert np.isnan(success_rate([]))
 
 
 def test_torch_runs_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:

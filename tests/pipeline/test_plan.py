@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from auras_ros.pipeline.plan import MAX_STAGES, MODES, Plan, PlanError, stage_steps
 from tests.pipeline.reference import split
 
-AURAS_ONLY = ("pp_perception", "pp_generation", "fetch_offset", "alpha")
+AURAS_ONLY = ("pp_perception", "pp_generation", "fetch_offset", "alpha", "batched")
 
 names = st.text("abcdefghijklmnopqrstuvwxyz0123456789-_", min_size=1)
 reals = st.floats(0, 10, allow_nan=False)
 common: dict[str, st.SearchStrategy[Any]] = {
     "generation": names,
-    "batched": st.booleans(),
     "frame_period_ms": st.floats(0, 60_000, allow_nan=False),
 }
 plans = st.one_of(
@@ -35,6 +34,7 @@ plans = st.one_of(
         pp_generation=st.integers(1, MAX_STAGES),
         fetch_offset=st.sampled_from([-1, 0]),
         alpha=reals,
+        batched=st.booleans(),
         **common,
     ),
 )
@@ -105,7 +105,14 @@ def test_workers_that_cannot_be_are_refused_by_name(value: Any) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("pp_perception", 2), ("pp_generation", 2), ("fetch_offset", -1), ("alpha", 0.5), ("workers", 2)],
+    [
+        ("pp_perception", 2),
+        ("pp_generation", 2),
+        ("fetch_offset", -1),
+        ("alpha", 0.5),
+        ("batched", False),
+        ("workers", 2),
+    ],
 )
 def test_a_field_without_meaning_in_the_mode_is_refused_by_name(mode: str, field: str, value: Any) -> None:
     only = "auras" if field in AURAS_ONLY else "par"
@@ -125,7 +132,7 @@ def test_a_plan_is_never_changed() -> None:
 def test_the_same_plan_in_another_mode_keeps_what_both_know(plan: Plan, mode: str, workers: int) -> None:
     other = plan.as_mode(mode, workers)
     assert other.mode == mode
-    for kept in ("generation", "batched", "frame_period_ms"):
+    for kept in ("generation", "frame_period_ms"):
         assert getattr(other, kept) == getattr(plan, kept)
     assert other.workers == (workers if mode == "par" else 1)
     if mode == plan.mode == "auras":
