@@ -28,6 +28,10 @@ class _Request:
     contexts: list[Origin] = field(default_factory=list)
     stage_ns: list[int] = field(default_factory=list)
 
+    @property
+    def oldest_ns(self) -> int:
+        return min(seen.mono_ns for seen in self.contexts)
+
 
 class AurasStrand:
     """See the module's docstring."""
@@ -82,6 +86,8 @@ class AurasStrand:
         self._perceiving = [seen.origin, *self._perceiving[:-1]]
         self._stages.public.put(self._frame, self._perceiving[-1])
         self._seen = self._stages.public.fetch(self._frame, self._plan.fetch_offset)
+        if self._seen is None:  # forgotten as stale: no row may go on without a context
+            self._rows = [None] * len(self._rows)
         self._admit(now_ns)
 
     def _drop_stale(self, newest: Origin) -> None:
@@ -90,7 +96,7 @@ class AurasStrand:
         if limit_ns is None:
             return
         fresh = newest.mono_ns - limit_ns
-        self._rows = [row if row is None or row.contexts[0].mono_ns >= fresh else None for row in self._rows]
+        self._rows = [row if row is None or row.oldest_ns >= fresh else None for row in self._rows]
         self._perceiving = [seen if seen is None or seen.mono_ns >= fresh else None for seen in self._perceiving]
         assert self._stages is not None
         self._stages.public.forget(fresh)

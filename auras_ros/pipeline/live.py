@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import DeviceError, checked, occupy
 from auras_ros.pipeline.frames import FrameClock
+from auras_ros.pipeline.meter import FrameMeter
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.request import Emission, Latched, Strand
 
@@ -42,6 +43,7 @@ class Live:
         self._clock = MonotonicClock()
         period_ns = 0 if executor.plan.mode == "par" else round(executor.plan.frame_period_ms * 1e6)
         self.frame_clocks = {strand.name: FrameClock(period_ns) for strand in executor.strands}
+        self.meter = FrameMeter(self.frame_clocks)
         self._news = threading.Condition()
         self._count = 0
         self._boundary = threading.Lock()  # a reset never comes between an observation and its admission
@@ -68,6 +70,10 @@ class Live:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(timeout_s)
 
+    def ended(self) -> bool:
+        """Whether no strand's thread lives any more."""
+        return not any(thread.is_alive() for thread in self._threads)
+
     def arrived(self) -> None:
         """Something new is there: strands that wait look again."""
         with self._news:
@@ -93,11 +99,13 @@ class Live:
                     frames.idle()
                     self._wait(count)
                     continue
+                self.meter.began(strand.name, self._clock.now_ns())
                 strand.run()
                 emission = strand.end(self._clock.now_ns())
                 self.arrived()  # for the other strands: a context, or a worker's turn
                 if emission is not None:
                     self._emit(emission)
+                self.meter.ended(strand.name, self._clock.now_ns())
         except BaseException:
             self._running = False  # a strand that fails ends all of them
             raise

@@ -58,6 +58,13 @@ class Pipeline:
 
         self.executor: Executor = make_executor(policy, plan, noise, clock, device, cores)
         self._identity = Identity(host, session, str(plan), f"{checkpoint.name}@{checkpoint.digest[:12]}")
+        self._seed, self._clock, self._device, self._cores = seed, clock, device, cores
+
+    def beside(self, plan: Plan) -> Pipeline:
+        """The same policy, noise, identity and kind of device under another plan; not warmed up. Raises PlanError."""
+        device = None if self._device is None else make_device(self._device.tensors.type)
+        host, session = self._identity.host, self._identity.session
+        return Pipeline(self.checkpoint, plan, self._seed, self._clock, host, session, device, self._cores)
 
     def warm_up(self) -> None:
         """Discarded frames on random values; then refuse a plan whose chunks would come too late (design rule 9)."""

@@ -1,5 +1,7 @@
 """Design rule 12: time in lockstep, paused and charged, on scripted executors whose every action is known.
 
+Tests that name the rule prove it; the others hold what comes with it.
+
 Guards: a chunk used earlier than it was there, or aligned to another observation than its own; par's requests
 bunched, lost or made up; a strand that sees what has not happened yet; an order at one instant that is left to chance.
 """
@@ -46,8 +48,8 @@ def times(script: Script) -> list[tuple[int, int, int]]:
     ]
 
 
-def test_a_seq_frame_costs_what_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """360 ms: the first chunk comes between ticks 3 and 4 and starts at its action 4, four steps after its origin."""
+def test_rule_12_charged_a_seq_frame_costs_what_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 12: 360 ms. The first chunk comes between ticks 3 and 4 and starts at action 4, four steps after it saw."""
     outcome, script, world = run(monkeypatch, Plan(), charged(seq=360), 12)
     assert times(script) == [(0, 0, 360), (360, 300, 720), (720, 700, 1080)]
     assert indices(world, script.frames) == [
@@ -69,8 +71,8 @@ def test_a_frame_shorter_than_a_step_waits_for_something_new(monkeypatch: pytest
     assert indices(world, script.frames) == [None, (0, 1), (1, 1), (2, 1)]
 
 
-def test_what_is_there_at_a_tick_is_used_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order at one instant: observation, ends, beginnings, the world. Frames of exactly two steps end on ticks."""
+def test_rule_12_charged_what_is_there_at_a_tick_is_used_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 12: frames of two whole steps end on ticks; the order there is observation, ends, beginnings, the world."""
     _, script, world = run(monkeypatch, Plan(), charged(seq=200), 7)
     assert times(script) == [(0, 0, 200), (200, 200, 400), (400, 400, 600)]
     assert indices(world, script.frames) == [None, None, (0, 2), (0, 3), (1, 2), (1, 3), (2, 2)]
@@ -90,8 +92,8 @@ def test_a_frame_period_is_a_grid_and_missed_ticks_are_not_made_up(monkeypatch: 
     assert [begin for begin, _, _ in times(script)] == [0, 500, 1000]
 
 
-def test_par_spaces_its_requests_evenly_over_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Auras 6.1. Three workers of 600 ms: a request every 200 ms, each with what was there when it began."""
+def test_rule_12_charged_par_spaces_its_requests_evenly_over_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 12, Auras 6.1: three workers of 600 ms: a request every 200 ms, each with what was there when it began."""
     plan = Plan(mode="par", workers=3)
     outcome, script, world = run(monkeypatch, plan, charged(par=600), 13)
     assert times(script) == [(200 * k, 200 * k, 600 + 200 * k) for k in range(4)]
@@ -124,10 +126,22 @@ def test_plain_par_runs_a_chunk_from_its_first_action_whenever_it_comes(monkeypa
     assert outcome.staleness == expected.tolist()
 
 
+@pytest.mark.parametrize("frame_steps", [1, 3])
+def test_rule_12_paused_the_world_waits_for_each_frame(monkeypatch: pytest.MonkeyPatch, frame_steps: int) -> None:
+    """Rule 12: a frame takes no time, then the world moves its whole steps, all with that frame's chunk."""
+    outcome, script, world = run(monkeypatch, Plan(), Paused(frame_steps), 4 * frame_steps)
+    assert times(script) == [(100 * frame_steps * k,) * 3 for k in range(4)]
+    assert indices(world, script.frames) == [(k, i) for k in range(4) for i in range(frame_steps)]
+    assert outcome.episodes[0].holds == 0
+    assert outcome.episodes[0].frames == outcome.episodes[0].chunks == 4
+    assert outcome.age_ns == [0]
+
+
 @pytest.mark.parametrize(("workers", "frame_steps"), [(1, 4), (2, 3), (3, 2), (4, 1)])
-def test_paused_par_admits_one_request_a_frame_and_each_comes_workers_less_one_late(
+def test_rule_12_paused_par_admits_one_request_a_frame_and_each_comes_workers_less_one_late(
     monkeypatch: pytest.MonkeyPatch, workers: int, frame_steps: int
 ) -> None:
+    """Rule 12: a request takes as many frames as there are workers, and one begins in each."""
     plan, steps = Plan(mode="par", workers=workers), 6 * frame_steps
     late = (workers - 1) * frame_steps
     for plain in (False, True):

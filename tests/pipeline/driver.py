@@ -24,11 +24,11 @@ IDLE, BEGUN, RAN = range(3)
 MS = 1_000_000
 
 
-def model_of(plan: Plan, steps: int) -> Model:
-    """The rules' own account of this plan."""
+def model_of(plan: Plan, steps: int, stale: int | None = None) -> Model:
+    """The rules' own account of this plan. stale: as in `Frames`, counted in stamps."""
     if plan.mode == "auras":
         counts = split(steps, plan.pp_generation, plan.alpha)
-        return Frames(plan.pp_perception, plan.fetch_offset, counts)
+        return Frames(plan.pp_perception, plan.fetch_offset, counts, stale)
     if plan.mode == "dec":
         return Decoupled(steps)
     return Whole(plan.workers, steps, round(plan.frame_period_ms * MS) if plan.mode == "par" else 0)
@@ -45,12 +45,15 @@ class Left:
 class Both:
     """`stamp` is the newest observation; None where there is none to be had."""
 
-    def __init__(self, plan: Plan, steps: int, environments: int, device: Device | None = None) -> None:
+    def __init__(
+        self, plan: Plan, steps: int, environments: int, device: Device | None = None, stale: int | None = None
+    ) -> None:
         self.environments = list(range(environments))
         self.noise = RecordingNoise(steps, self.environments)
         self.clock = VirtualClock(5 * MS)
         self.executor = make_executor(RecordingPolicy(steps), plan, self.noise, self.clock, device)
-        self.model = model_of(plan, steps)
+        self.executor.ledger.stale_ns = None if stale is None else mono_ns(stale)
+        self.model = model_of(plan, steps, stale)
         self.stamp: int | None = 1
         self.left: list[Left] = []
         self._latest, self._went_back = 0, False
@@ -106,11 +109,12 @@ class Both:
         seen = None if self.stamp is None else latched(self.stamp, self.environments)
         wanted = strand.wants(seen, now_ns)
         self._check_wants(number, wanted)
-        if seen is None or not (wanted or forced):
+        if not wanted and (seen is None or not forced):
             return
         strand.begin(seen, now_ns)
-        seen.images.fill_(-1.0)  # rule 1: latched once, at the start; the caller may use its buffers again
-        seen.state.fill_(-1.0)
+        if seen is not None:  # rule 1: latched once, at the start; the caller may use its buffers again
+            seen.images.fill_(-1.0)
+            seen.state.fill_(-1.0)
         self._number[number] = self.model.begins
         self.model.begin(number, self.stamp, now_ns)
         self._began_ns.append(now_ns)

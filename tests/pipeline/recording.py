@@ -7,6 +7,7 @@ where they are used, and float32 keeps integers up to 2**24 exactly.
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -175,14 +176,16 @@ class LooseLane:
 class LooseDevice:
     """Runs what was launched as late as it may and in any order that lanes and marks allow.
 
-    A schedule that leans on an order nobody promised gives other actions here. `choose` picks among what could run.
+    A schedule that leans on an order nobody promised gives other actions here. `choose` picks among what could run;
+    in other threads than its maker's (warm-up has some) there is another choice, so that their order changes none here.
     """
 
     tensors = torch.device("cpu")
 
     def __init__(self, choose: random.Random) -> None:
-        self._choose = choose
+        self._choose, self._maker = choose, threading.get_ident()
         self._lanes: list[LooseLane] = []
+        self._one_at_a_time = threading.Lock()
 
     def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
         self._lanes.append(LooseLane(name, self))
@@ -195,9 +198,11 @@ class LooseDevice:
         assert not any(lane.waiting for lane in self._lanes), "launched, and nobody waited for it"
 
     def run_until(self, mark: LooseMark) -> None:
-        while not mark.over:
-            able = [lane for lane in self._lanes if lane.waiting and all(m.done() for m in lane.waiting[0][2])]
-            assert able, "every lane waits for another"
-            stage, done, _ = self._choose.choice(able).waiting.pop(0)
-            stage.body()
-            done.over = True
+        choose = self._choose if threading.get_ident() == self._maker else random.Random(0)
+        with self._one_at_a_time:
+            while not mark.over:
+                able = [lane for lane in self._lanes if lane.waiting and all(m.done() for m in lane.waiting[0][2])]
+                assert able, "every lane waits for another"
+                stage, done, _ = choose.choice(able).waiting.pop(0)
+                stage.body()
+                done.over = True

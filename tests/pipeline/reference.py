@@ -159,11 +159,16 @@ class Decoupled(Model):
 
 
 class Frames(Model):
-    """auras: a frame latches one observation, and all its generation stages read one public context (rules 2 to 5)."""
+    """auras: a frame latches one observation, and all its generation stages read one public context (rules 2 to 5).
 
-    def __init__(self, pp_perception: int, fetch_offset: int, counts: list[int]) -> None:
+    stale: what has seen an observation that is so much older than the newest is over, and so is what was perceived
+    from one; None: nothing ever is.
+    """
+
+    def __init__(self, pp_perception: int, fetch_offset: int, counts: list[int], stale: int | None = None) -> None:
         super().__init__()
         self._back = pp_perception - 1 - fetch_offset  # rule 3: generation sees what was latched so many frames ago
+        self._stale = stale
         self._counts = counts
         self._latched: dict[int, int] = {}  # frame -> observation, of this epoch alone
         self._inside: list[Request] = []  # oldest first
@@ -178,14 +183,23 @@ class Frames(Model):
         on_its_way = [self._latched.get(frame) for frame in range(self.frames - self._back, self.frames)]
         return bool(self._inside) or any(self.admits(one, now) for one in [seen, *on_its_way])
 
+    def _drop(self, newest: int) -> None:
+        if self._stale is not None:
+            oldest = newest - self._stale
+            self._inside = [request for request in self._inside if min(request.stages) >= oldest]
+            self._latched = {frame: seen for frame, seen in self._latched.items() if seen >= oldest}
+
     def begin(self, strand: int, seen: int | None, now: int) -> None:
         assert seen is not None
+        self._drop(seen)
         self._latched[self.frames] = seen
         context = self._latched.get(self.frames - self._back)
         if context is not None and self.admits(context, now):
             self._inside.append(self.admit(context, now))
+        if context is None:  # dropped as too old: observations went back
+            self._inside = []
         for request in self._inside:
-            assert context is not None, "who was admitted had a context, and every later frame has one"
+            assert context is not None
             request.used += [context] * self._counts[len(request.stages)]
             request.stages.append(context)
             request.began.append(self.begins)

@@ -1,62 +1,26 @@
-"""Strands in real threads: what each mode emits, where a reset falls, and what a strand that fails does to the others.
+"""Strands in real threads: what each mode emits, when frames start, and what a strand that fails does to the others.
 
-Guards: a chunk of an older epoch; a chunk from an observation of before the reset; a mode that stands still; a
-failure that only stops one thread.
+Guards: a mode that stands still; frames off their grid; a failure that only stops one thread.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise, repeat
 
 import pytest
 import torch
 
-from auras_ros.clock import MonotonicClock
+from auras_ros.clock import VirtualClock
 from auras_ros.device import DeviceError
+from auras_ros.pipeline import live as live_module
 from auras_ros.pipeline.live import Live
-from auras_ros.pipeline.modes import Executor, make_executor
-from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Origin
-from auras_ros.policies.noise import noise_tape
-from tests.policies import tiny
+from auras_ros.pipeline.request import Latched, Strand
+from tests.pipeline.real_time import PATIENCE_S, PLANS, Around, World, executor
 
-PATIENCE_S = 30.0
 MS = 1_000_000
-PLANS = ["fine", "fine,mode=dec", "fine,mode=par,workers=2", "fine,mode=auras,pp_generation=3"]
-PLANS += ["fine,mode=auras,pp_perception=2,pp_generation=2,fetch_offset=-1,batched=false"]
-
-
-class World:
-    """An observation a look, stamped with the time of the look; keeps what comes out."""
-
-    def __init__(self) -> None:
-        self.images, self.state = tiny.observed(1, 3)
-        self.emissions: list[Emission] = []
-        self._more = threading.Condition()
-
-    def latch(self, now_ns: int) -> Latched | None:
-        return Latched(self.images, self.state, Origin(now_ns, now_ns))
-
-    def take(self, emission: Emission) -> None:
-        with self._more:
-            self.emissions.append(emission)
-            self._more.notify_all()
-
-    def until(self, true: Callable[[], bool]) -> None:
-        with self._more:
-            assert self._more.wait_for(true, PATIENCE_S)
-
-
-def executor(text: str) -> Executor:
-    plan = Plan.parse(text)
-    policy = tiny.checkpoint().policy(plan.generation)
-    clock = MonotonicClock()
-    made = make_executor(policy, plan, lambda request: noise_tape(policy.noise_shape, 0, request)[None], clock)
-    made.warm_up(Latched(*tiny.observed(1, 3), Origin(0, 0)))
-    return made
 
 
 @pytest.mark.parametrize("text", PLANS)
@@ -83,25 +47,6 @@ def test_every_mode_emits_each_request_once_and_in_order(text: str) -> None:
         assert emission.origin.mono_ns <= emission.latched_ns <= emission.perceived_ns <= emission.generated_ns
 
 
-@pytest.mark.parametrize("text", PLANS)
-def test_after_a_reset_nothing_old_comes_out(text: str) -> None:
-    world, resets = World(), list[int]()
-    clock = MonotonicClock()
-    live = Live(executor(text), world.latch, world.take)
-    live.start()
-    try:
-        for _ in range(5):
-            live.reset(lambda: resets.append(clock.now_ns()))
-            epoch = live.executor.ledger.epoch
-            world.until(lambda epoch=epoch: any(e.epoch == epoch for e in world.emissions))
-    finally:
-        live.halt()
-        live.executor.close()
-    for emission in world.emissions:
-        if emission.epoch > 0:
-            assert min(seen.mono_ns for seen in emission.contexts) >= resets[emission.epoch - 1]
-
-
 def test_a_strand_that_fails_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     world, failing = World(), executor("fine,mode=dec")
     generate = failing.strands[1]
@@ -121,18 +66,52 @@ def test_a_strand_that_fails_ends_the_others(monkeypatch: pytest.MonkeyPatch) ->
     failing.close()
 
 
-def test_frames_start_on_the_grid() -> None:
-    world = World()
-    live = Live(executor("quick,frame_period_ms=20"), world.latch, world.take)
+LOOK_NS = 20_000
+
+
+class Creeping(VirtualClock):
+    """Time that passes by being looked at, and by what frames last."""
+
+    def now_ns(self) -> int:
+        self.advance(LOOK_NS)
+        return super().now_ns()
+
+
+class Lasting(Around):
+    """A strand whose frames last what they are told to, in order."""
+
+    def __init__(self, strand: Strand, clock: VirtualClock, durations_ns: Iterable[int]) -> None:
+        super().__init__(strand)
+        self._clock, self._durations_ns = clock, iter(durations_ns)
+
+    def run(self) -> None:
+        self.strand.run()
+        self._clock.advance(next(self._durations_ns))
+
+
+def test_frames_start_on_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A period of 1 ms, frames shorter and longer: each starts a few looks after a tick, and missed ticks stay missed.
+
+    A clock without a grid would start the frames after 1.5 and 2.6 periods half a period off.
+    """
+    lengths = [0.2, 1.5, 0.3, 2.6, 0.7, 0.2, 1.2, 0.1]
+    ticks = [0, 1, 3, 4, 7, 8, 9, 11, 12]  # worked out by hand
+    clock, world = Creeping(), World()
+    monkeypatch.setattr(live_module, "MonotonicClock", lambda: clock)
+    made = executor("quick,frame_period_ms=1")
+    lasting: Iterator[int] = chain((round(length * MS) for length in lengths), repeat(MS // 5))
+    made.strands = (Lasting(made.strands[0], clock, lasting),)
+    live = Live(made, world.latch, world.take)
     live.start()
     try:
-        world.until(lambda: len(world.emissions) >= 10)
+        world.until(lambda: len(world.emissions) >= len(ticks))
     finally:
         live.halt()
-        live.executor.close()
-    starts = [emission.latched_ns for emission in world.emissions]
-    ticks = [(start - starts[0]) // (20 * MS) for start in starts]  # a late start still belongs to its tick
-    assert all(later > earlier for earlier, later in pairwise(ticks)), ticks
+        made.close()
+    starts = [emission.latched_ns - world.emissions[0].latched_ns for emission in world.emissions[: len(ticks)]]
+    assert [start // MS for start in starts] == ticks
+    assert max(start % MS for start in starts) <= 3 * LOOK_NS, starts
+    assert live.frame_clocks["frame"].skipped == 1 + 2 + 1
 
 
 def test_par_spaces_its_requests() -> None:
@@ -150,7 +129,12 @@ def test_par_spaces_its_requests() -> None:
 
 def test_nothing_runs_without_an_observation() -> None:
     world, looks = World(), threading.Semaphore(0)
-    live = Live(executor("quick"), lambda now_ns: looks.release(), world.take)  # type: ignore[func-returns-value, arg-type]
+
+    def latch(now_ns: int) -> Latched | None:
+        looks.release()
+        return None
+
+    live = Live(executor("quick"), latch, world.take)
     live.start()
     try:
         for _ in range(5):

@@ -1,7 +1,7 @@
 """Design rules 1 to 6, "What a frame is, exactly": when frames start, what they see, and how a request moves through.
 
 Each test names its rule; the answers are worked out by hand. `test_modes_property` holds the same rules for random
-plans; rules 7 and 8 are in `test_rules_chunks`, 9 to 12 in `test_rules_epochs`.
+plans; rules 7 and 8 are in `test_rules_chunks`, 9 to 11 in `test_rules_epochs`, 12 in `tests/evaluate/test_clocks`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def test_rule_02_perception_puts_in_the_slot_of_its_parity_and_generation_fetche
     """Rule 2: frame f writes slot f mod 2; generation reads slot (f + offset) mod 2; nothing before the first put."""
     context = PublicContext((latched(0, [0]).state,))
     assert context.fetch(0, -1) is None
-    seen = [latched(stamp, [0]) for stamp in range(4)]
+    seen = [latched(stamp, [0]).origin for stamp in range(4)]
     for frame, one in enumerate(seen):
         context.put(frame, one)
         assert context.fetch(frame, 0) is one

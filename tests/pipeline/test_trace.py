@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from auras_ros.clock import VirtualClock
 from auras_ros.device import Spans
 from auras_ros.device.null import NullDevice
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Emission, Noise, Strand
 from auras_ros.pipeline.trace import Recording, chrome_trace
 from tests.pipeline.recording import RecordingNoise, RecordingPolicy, latched
 
@@ -21,20 +24,34 @@ FRAMES = 6
 
 
 class Run:
-    """Frames of an executor one after another, 1 ms apart, each with a newer observation."""
+    """Frames of an executor one after another, 1 ms apart, each with a newer observation. watched: with a recording."""
 
-    def __init__(self, plan: str, frames: int = FRAMES) -> None:
+    def __init__(self, plan: str, frames: int = FRAMES, watched: bool = True, warm: bool = False) -> None:
         self.clock, self.spans = VirtualClock(), Spans(1000)
         self.recording = Recording(self.clock)
+        self.emissions: list[Emission] = []
         device = NullDevice(self.clock, {name: ms * MS for name, ms in DURATIONS_MS.items()}, self.spans)
-        noise = self.recording.noise(RecordingNoise(4, [0]))
+        noise: Noise = RecordingNoise(4, [0])
+        noise = self.recording.noise(noise) if watched else noise
         self.executor: Executor = make_executor(RecordingPolicy(4), Plan.parse(plan), noise, self.clock, device)
-        self.strands = self.recording.strands(self.executor)
+        self.watched = watched
+        self.strands = self.recording.strands(self.executor) if watched else self.executor.strands
+        if warm:
+            self._warm_up()
         for stamp in range(frames):
             for strand in self.strands:
                 self.frame(strand, stamp)
 
-    def frame(self, strand: Any, stamp: int) -> None:
+    def _warm_up(self) -> None:
+        """Watched as the frames after it are; then what it left is cleared."""
+        self.executor.strands = self.strands
+        self.executor.warm_up(latched(99, [0]))
+        self.left_by_warm_up = [*self.spans.rows()], self.recording.frames(), self.recording.requests()
+        self.recording.clear()
+        self.spans.clear()
+        self.started_ns = self.clock.now_ns()
+
+    def frame(self, strand: Strand, stamp: int) -> None:
         seen = latched(stamp + 1, [0])
         if not strand.wants(seen, self.clock.now_ns()):
             return
@@ -42,12 +59,15 @@ class Run:
         strand.run()
         emission = strand.end(self.clock.now_ns())
         if emission is not None:
-            self.recording.emitted(emission)
+            self.emissions.append(replace(emission, actions=emission.actions.clone()))
+            if self.watched:
+                self.recording.emitted(emission)
         self.clock.advance(MS)
 
     def trace(self) -> dict[str, Any]:
         made = chrome_trace(self.spans.rows(), self.recording, {"plan": str(self.executor.plan)})
-        return json.loads(json.dumps(made, allow_nan=False))
+        read: dict[str, Any] = json.loads(json.dumps(made, allow_nan=False))
+        return read
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.trace()["traceEvents"] if event["ph"] == kind]
@@ -96,21 +116,32 @@ def test_perception_of_its_own_is_no_frame() -> None:
     assert len(run.events("X")) == 2 * FRAMES
 
 
-def test_watching_changes_nothing() -> None:
-    """The same requests leave, in the same frames, with and without a recording."""
-    run = Run("quick,mode=auras,pp_generation=2")
-    assert [(r.number, r.emitted_ns > 0) for r in run.recording.requests()] == [
-        (n, n < FRAMES - 1) for n in range(FRAMES)
-    ]
-    assert [strand.name for strand in run.strands] == [strand.name for strand in run.executor.strands]
-    assert run.executor.frames == FRAMES
+@pytest.mark.parametrize("plan", ["", ",mode=dec", ",mode=par,workers=2", ",mode=auras,pp_generation=2"])
+def test_watching_changes_nothing(plan: str) -> None:
+    """The same executor with and without a recording: the same chunks, frame by frame and to the nanosecond."""
+    watched, alone = Run(f"quick{plan}"), Run(f"quick{plan}", watched=False)
+    assert watched.recording.requests()
+    assert not alone.recording.requests()
+    assert [strand.name for strand in watched.strands] == [strand.name for strand in alone.strands]
+    assert watched.executor.frames == alone.executor.frames
+    assert watched.clock.now_ns() == alone.clock.now_ns()
+    assert len(watched.emissions) >= FRAMES - 1
+    for one, other in zip(watched.emissions, alone.emissions, strict=True):
+        assert torch.equal(one.actions, other.actions)
+        assert [seen.mono_ns for seen in one.contexts] == [seen.mono_ns for seen in other.contexts]
+        for name in ("request", "frame", "epoch", "stage_ns", "latched_ns", "perceived_ns", "generated_ns"):
+            assert getattr(one, name) == getattr(other, name), name
 
 
-def test_warm_up_leaves_no_trace() -> None:
-    run = Run("quick,mode=auras,pp_generation=2")
-    run.recording.clear()
-    run.spans.clear()
-    assert run.events("X") == run.events("i") == run.events("b") == run.events("C") == []
+@pytest.mark.parametrize("plan", ["quick,mode=auras,pp_generation=2", "quick,mode=par,workers=2"])
+def test_warm_up_leaves_no_trace(plan: str) -> None:
+    """Rule 10: it did leave spans, frames and requests; once they are cleared the trace is that of a cold start."""
+    warm, cold = Run(plan, warm=True), Run(plan)
+    assert all(warm.left_by_warm_up)
+    assert all(span.start_ns >= warm.started_ns for span in warm.spans.rows())
+    assert [frame.number for frame in warm.recording.frames()] == list(range(FRAMES))
+    assert [request.number for request in warm.recording.requests()] == list(range(FRAMES))
+    assert warm.trace() == cold.trace()
 
 
 def test_events_come_in_the_order_of_time_and_say_what_they_are_of() -> None:

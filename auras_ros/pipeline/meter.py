@@ -1,0 +1,57 @@
+"""How long frames take, and since when one is under way: for diagnostics, and to find one that never ends.
+
+It only writes down; what is too long is for others to say.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+KEPT = 1000
+
+
+@dataclass(frozen=True)
+class FrameTimes:
+    """Durations of the last n frames, milliseconds."""
+
+    n: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class FrameMeter:
+    """A strand's thread says when its frame begins and ends; any thread may ask."""
+
+    def __init__(self, strands: Iterable[str]) -> None:
+        self._began_ns: dict[str, int | None] = dict.fromkeys(strands)
+        self._durations_ns = np.zeros(KEPT, np.int64)  # a ring: all its memory from the start
+        self._lock = threading.Lock()
+        self.frames = 0
+
+    def began(self, strand: str, now_ns: int) -> None:
+        self._began_ns[strand] = now_ns
+
+    def ended(self, strand: str, now_ns: int) -> None:
+        began_ns, self._began_ns[strand] = self._began_ns[strand], None
+        if began_ns is not None:
+            with self._lock:
+                self._durations_ns[self.frames % KEPT] = now_ns - began_ns
+                self.frames += 1
+
+    def under_way(self) -> dict[str, int]:
+        """Strand -> when its frame began, for those that have not ended."""
+        return {strand: began_ns for strand, began_ns in self._began_ns.items() if began_ns is not None}
+
+    def times(self) -> FrameTimes | None:
+        """None before the first frame has ended."""
+        with self._lock:
+            durations = self._durations_ns[: self.frames].copy()
+        if durations.size == 0:
+            return None
+        p50, p99, longest = np.percentile(durations, [50, 99, 100]) / 1e6
+        return FrameTimes(len(durations), float(p50), float(p99), float(longest))
