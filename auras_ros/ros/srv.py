@@ -1,4 +1,7 @@
-"""The services that node code uses: `from auras_ros.ros.srv import Trigger, SetBool, Empty`."""
+"""The services that node code uses: `from auras_ros.ros.srv import Trigger, SetBool, ChangeState`.
+
+All are rclpy's own where the backend is rclpy, all ours where it is not; each is made when first asked for.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,22 @@ from typing import Any
 
 from .backend import BACKEND
 
-_source = importlib.import_module("std_srvs.srv" if BACKEND == "rclpy" else "auras_ros.ros.dds.srvtypes")
-Empty: Any = _source.Empty
-SetBool: Any = _source.SetBool
-Trigger: Any = _source.Trigger
+_PACKAGES = {
+    "lifecycle_msgs": ("ChangeState", "GetAvailableStates", "GetAvailableTransitions", "GetState"),
+    "rcl_interfaces": ("DescribeParameters", "GetParameters", "GetParameterTypes", "ListParameters",
+                       "SetParameters", "SetParametersAtomically"),
+    "std_srvs": ("Empty", "SetBool", "Trigger"),
+}  # fmt: skip
+_MODULES = {name: f"{package}.srv" for package, names in _PACKAGES.items() for name in names}
 
-__all__ = ["Empty", "SetBool", "Trigger"]
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no service {name!r}")
+    source = _MODULES[name] if BACKEND == "rclpy" else "auras_ros.ros.dds.srvtypes"
+    globals()[name] = made = getattr(importlib.import_module(source), name)
+    return made
+
+
+def __dir__() -> list[str]:
+    return sorted(_MODULES)

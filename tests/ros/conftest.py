@@ -21,8 +21,8 @@ PATIENCE_S = 20.0  # how long anything may take on a busy machine before the tes
 
 @pytest.fixture(scope="session")
 def domain() -> int:
-    """A DDS domain from 60 to 79, another one for another test process."""
-    return 60 + os.getpid() % 20
+    """A DDS domain from 60 to 69, another one for another test process."""
+    return 60 + os.getpid() % 10
 
 
 @pytest.fixture
@@ -57,6 +57,22 @@ def spin_until(executor: ros.SingleThreadedExecutor) -> Callable[[Callable[[], A
             executor.spin_once(timeout_sec=0.1)
 
     return spin
+
+
+@pytest.fixture
+def call(node: ros.Node, executor: ros.SingleThreadedExecutor) -> Callable[..., Any]:
+    """Call a service of any process by its full name and wait for the answer; keywords are the request's fields."""
+    clients: dict[str, Any] = {}
+
+    def ask(srv_type: Any, name: str, **fields: Any) -> Any:
+        client = clients.get(name) or clients.setdefault(name, node.create_client(srv_type, name))
+        assert client.wait_for_service(timeout_sec=PATIENCE_S), f"{name} is not there"
+        future = client.call_async(srv_type.Request(**fields))
+        executor.spin_until_future_complete(future, timeout_sec=PATIENCE_S)
+        assert future.done(), f"{name} did not answer"
+        return future.result()
+
+    return ask
 
 
 def _line(fd: int) -> bytes:

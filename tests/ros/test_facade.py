@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from auras_ros import ros
-from auras_ros.ros import msg
+from auras_ros.ros import msg, srv
 
 ROOT = Path(__file__).parents[2]
 # A double that says of every name where it came from.
@@ -24,7 +24,8 @@ class _Module:
 import importlib.machinery
 class _Finder:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("rclpy", "sensor_msgs", "std_srvs", "builtin_interfaces", "rosgraph_msgs"):
+        if name.split(".")[0] in ("rclpy", "sensor_msgs", "std_srvs", "builtin_interfaces", "rosgraph_msgs",
+                                  "lifecycle_msgs"):
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
     def create_module(self, spec): return _Module(spec.name)
     def exec_module(self, module): pass
@@ -33,10 +34,11 @@ sys.meta_path.insert(0, _Finder())
 REPORT = """
 from auras_ros import ros
 from auras_ros.ros.msg import Image, ClockMsg, TimeMsg
-from auras_ros.ros.srv import Trigger
+from auras_ros.ros.srv import ChangeState, Trigger
 import sys
 print(ros.BACKEND, ros.Node, ros.QoSProfile, ros.SingleThreadedExecutor, ros.ExternalShutdownException, ros.Parameter,
-      ros.SubscriptionEventCallbacks, ros.init, Image, ClockMsg, Trigger, "cyclonedds" in sys.modules, sep="\\n")
+      ros.SubscriptionEventCallbacks, ros.init, ros.LifecycleNode, ros.TransitionCallbackReturn, Image, ClockMsg,
+      Trigger, ChangeState, "cyclonedds" in sys.modules, sep="\\n")
 """
 
 
@@ -50,8 +52,9 @@ def test_rclpy_is_taken_whole_where_it_imports(tmp_path: Path) -> None:
     assert done.stdout.split("\n") == [
         "rclpy", "rclpy.node:Node", "rclpy.qos:QoSProfile", "rclpy.executors:SingleThreadedExecutor",
         "rclpy.executors:ExternalShutdownException", "rclpy.parameter:Parameter",
-        "rclpy.event_handler:SubscriptionEventCallbacks", "rclpy:init", "sensor_msgs.msg:Image",
-        "rosgraph_msgs.msg:Clock", "std_srvs.srv:Trigger", "False", "",
+        "rclpy.event_handler:SubscriptionEventCallbacks", "rclpy:init",
+        "rclpy.lifecycle:LifecycleNode", "rclpy.lifecycle:TransitionCallbackReturn", "sensor_msgs.msg:Image",
+        "rosgraph_msgs.msg:Clock", "std_srvs.srv:Trigger", "lifecycle_msgs.srv:ChangeState", "False", "",
     ], done.stderr  # fmt: skip
 
 
@@ -76,3 +79,8 @@ def test_every_name_of_the_facade_is_there() -> None:
         assert getattr(ros, name) is not None
     with pytest.raises(AttributeError, match="Imaginary"):
         _ = msg.Imaginary
+    with pytest.raises(AttributeError, match="Imaginary"):
+        _ = srv.Imaginary
+    for module in (msg, srv):
+        for name in dir(module):
+            assert getattr(module, name) is not None

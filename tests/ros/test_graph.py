@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes as ct
 import time
 from collections.abc import Callable
 from typing import Any
@@ -88,3 +89,24 @@ def test_matched_event_counts(node: ros.Node, spin_until: SpinUntil) -> None:
     spin_until(lambda: counts and counts[-1] == 1)
     node.destroy_subscription(subscription)
     spin_until(lambda: counts[-1] == 0)
+
+
+def test_endpoints_that_are_gone_leave_nothing_behind(context: ros.Context, node: ros.Node) -> None:
+    """Else a process that runs for weeks keeps a word of every endpoint that it ever met."""
+    from auras_ros.ros.dds import library as dds
+
+    graph = context.graph
+    publishers = [node.create_publisher(String, "/brief", 1) for _ in range(50)]
+    assert node.count_publishers("/brief") == 50
+    for publisher in publishers:
+        node.destroy_publisher(publisher)
+    deadline = time.monotonic() + 20
+    while node.count_publishers("/brief") and time.monotonic() < deadline:
+        time.sleep(0.01)  # libddsc withdraws an endpoint in a thread of its own
+    room, any_state = 1000, 0x7F
+    samples, infos = (ct.c_void_p * room)(), (dds.SampleInfo * room)()
+    reader = graph._builtin[dds.BUILTIN_PUBLICATION]
+    count = dds.check(dds.read_mask(reader, samples, infos, room, room, any_state), "built-in topic")
+    assert sum(not info.valid_data for info in infos[:count]) == 0
+    assert count < 50
+    dds.return_loan(reader, samples, count)

@@ -92,6 +92,23 @@ def test_shutdown_from_another_thread_wakes_spin(domain: int) -> None:
     assert outcome in (["external"], ["returned"])
 
 
+def test_a_shutdown_while_the_executor_attaches_is_a_shutdown(domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread ends the context between the executor's look at it and its waitset."""
+    context = ros.Context()
+    ros.init(args=[], context=context, domain_id=domain)
+    executor = ros.SingleThreadedExecutor(context=context)
+    executor.add_node(ros.Node("n", context=context))
+    attach = executor._attach
+
+    def late() -> None:
+        ros.shutdown(context=context)
+        attach()
+
+    monkeypatch.setattr(executor, "_attach", late)
+    with pytest.raises(ros.ExternalShutdownException):
+        executor.spin_once(timeout_sec=0)
+
+
 def test_shutdown_while_another_thread_publishes(domain: int) -> None:
     """The tick thread is in publish() when the context ends: an error there, never a crash."""
     for _ in range(5):

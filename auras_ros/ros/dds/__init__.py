@@ -8,18 +8,26 @@ from .arguments import UnknownROSArgsError, remove_ros_args
 from .clock import Clock, ClockChange, ClockType, Duration, JumpThreshold, Time, TimeJump
 from .context import Context, get_default_context, init, ok, shutdown, try_shutdown
 from .events import PublisherEventCallbacks, SubscriptionEventCallbacks
-from .executor import ExternalShutdownException, ShutdownException, SingleThreadedExecutor
-from .future import Future
-from .logger import LoggingSeverity, get_logger
-from .node import Node
-from .parameter import Parameter
-from .parameters import (
+from .exceptions import (
     InvalidParameterTypeException,
     InvalidParameterValueException,
     ParameterAlreadyDeclaredException,
     ParameterNotDeclaredException,
     ParameterUninitializedException,
 )
+from .executor import ExternalShutdownException, ShutdownException, SingleThreadedExecutor
+from .future import Future
+from .lifecycle import LifecycleNode
+from .logger import LoggingSeverity, get_logger
+from .managed import (
+    LifecyclePublisher,
+    LifecycleState,
+    ManagedEntity,
+    SimpleManagedEntity,
+    TransitionCallbackReturn,
+)
+from .node import Node
+from .parameter import Parameter
 from .qos import (
     DurabilityPolicy,
     HistoryPolicy,
@@ -38,10 +46,12 @@ from .spinning import create_node, spin, spin_once, spin_until_future_complete
 __all__ = [
     "Clock", "ClockChange", "ClockType", "Context", "Duration", "DurabilityPolicy", "ExternalShutdownException",
     "Future", "HistoryPolicy", "InvalidParameterTypeException", "InvalidParameterValueException", "JumpThreshold",
-    "LivelinessPolicy", "LoggingSeverity", "Node", "Parameter", "ParameterAlreadyDeclaredException",
-    "ParameterNotDeclaredException", "ParameterUninitializedException", "PublisherEventCallbacks",
-    "QoSPolicyKind", "QoSProfile", "ReliabilityPolicy", "ShutdownException", "SignalHandlerOptions",
-    "SingleThreadedExecutor", "SubscriptionEventCallbacks", "Time", "TimeJump", "UnknownROSArgsError",
+    "LifecycleNode", "LifecyclePublisher", "LifecycleState", "LivelinessPolicy", "LoggingSeverity",
+    "ManagedEntity", "Node", "Parameter", "ParameterAlreadyDeclaredException", "ParameterNotDeclaredException",
+    "ParameterUninitializedException", "PublisherEventCallbacks", "QoSPolicyKind", "QoSProfile",
+    "ReliabilityPolicy", "ShutdownException", "SignalHandlerOptions", "SimpleManagedEntity",
+    "SingleThreadedExecutor", "SubscriptionEventCallbacks", "Time", "TimeJump", "TransitionCallbackReturn",
+    "UnknownROSArgsError",
     "create_node", "get_default_context", "get_logger", "init", "ok", "qos_policy_name_from_kind",
     "qos_profile_sensor_data", "qos_profile_services_default", "qos_profile_system_default", "remove_ros_args",
     "shutdown", "spin", "spin_once", "spin_until_future_complete", "try_shutdown",

@@ -25,6 +25,8 @@ class Arguments:
     remaps: tuple[Remap, ...] = ()
     parameters: tuple[ParameterRule, ...] = ()
     log_levels: tuple[tuple[str, LoggingSeverity], ...] = ()
+    rosout: bool = True
+    stdout: bool = True
 
 
 def remove_ros_args(arguments: Sequence[str]) -> list[str]:
@@ -61,9 +63,12 @@ def parse(arguments: Sequence[str]) -> Arguments:
     remaps: list[Remap] = []
     parameters: list[ParameterRule] = []
     levels: list[tuple[str, LoggingSeverity]] = []
+    logs = {"rosout": True, "stdout": True, "external-lib": True}
     words = iter([text for text, ros in _sections(arguments) if ros])
     for flag in words:
         if flag in _FLAGS:
+            verb, what = flag.strip("-").split("-", 1)
+            logs[what.removesuffix("-logs")] = verb == "enable"
             continue
         kind = _VALUED.get(flag)
         value = next(words, None)
@@ -80,7 +85,18 @@ def parse(arguments: Sequence[str]) -> Arguments:
         elif kind == "level":
             name, _, level = value.rpartition(":=")
             levels.append((name, parse_level(level)))
-    return Arguments(tuple(remaps), tuple(parameters), tuple(levels))
+    return Arguments(tuple(remaps), tuple(parameters), tuple(levels), logs["rosout"], logs["stdout"])
+
+
+def for_node(own_arguments: Sequence[str] | None, shared: Arguments | None) -> Arguments:
+    """A node's own arguments and its context's: the first remap rule wins, the last value of a parameter."""
+    own_text = list(own_arguments or [])
+    own = parse(["--ros-args", *own_text] if own_text and "--ros-args" not in own_text else own_text)
+    if shared is None:
+        return own
+    return Arguments(
+        own.remaps + shared.remaps, shared.parameters + own.parameters, rosout=own.rosout and shared.rosout
+    )
 
 
 def _split(text: str, what: str) -> tuple[str | None, str, str]:

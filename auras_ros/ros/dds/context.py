@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from . import discovery
 from .arguments import Arguments, parse
 from .graph import Graph
-from .logger import set_logger_level
+from .logger import enable_stderr, set_logger_level
 from .participant import Participant
 from .signals import SignalHandlerOptions, SignalHandlers
 
@@ -52,6 +52,7 @@ class Context:
             self.domain_id = discovery.domain_id() if domain_id is None else domain_id
             for name, level in self.arguments.log_levels:
                 set_logger_level(name, level)
+            enable_stderr(self.arguments.stdout)
             self._valid = self._initialized = True
             _contexts.add(self)
 

@@ -138,7 +138,7 @@ class SingleThreadedExecutor:
             if not self.context.ok():
                 raise ExternalShutdownException
             if self._stale:
-                self._attach()
+                self._attach_or_end()
             if self._ready:
                 return self._ready.popleft()
             if until is not None and until.done():
@@ -172,6 +172,15 @@ class SingleThreadedExecutor:
                 dds.take_guardcondition(self._guard, ct.byref(taken))
             elif token in self._watched:
                 self._ready.append(self._watched[token])
+
+    def _attach_or_end(self) -> None:
+        try:
+            self._attach()
+        except RuntimeError as error:  # DdsError, or that the context is not initialised
+            if self.context.ok():
+                raise
+            # Another thread shut the context down in between, and its entities are gone.
+            raise ExternalShutdownException from error
 
     def _attach(self) -> None:
         """Bring the waitset in line with what the nodes have now."""

@@ -26,6 +26,7 @@ _TOPIC = "ros_discovery_info"
 _WRITER_QOS = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _READER_QOS = QoSProfile(history=HistoryPolicy.KEEP_ALL, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _ALIVE = 0x10 | 0x0F  # alive instances, whatever their sample and view state
+_DEAD = 0x20 | 0x40 | 0x0F  # disposed, or without a writer
 _BATCH = 64
 
 
@@ -165,6 +166,7 @@ class Graph:
             reader = dds.create_reader(self._participant.ref, kind, None, None)
             self._builtin[kind] = dds.check(reader, "built-in topic reader")
         reader, found = self._builtin[kind], []
+        _forget_dead(reader)
         room = _BATCH
         while True:
             samples, infos = (ct.c_void_p * room)(), (dds.SampleInfo * room)()
@@ -179,6 +181,16 @@ class Graph:
                 if count > 0:
                     dds.return_loan(reader, samples, count)
             room *= 4
+
+
+def _forget_dead(reader: int) -> None:
+    """Take what was said of endpoints that are gone: it would stay in the reader for as long as that lives."""
+    samples, infos = (ct.c_void_p * _BATCH)(), (dds.SampleInfo * _BATCH)()
+    count = _BATCH
+    while count == _BATCH:
+        count = dds.check(dds.take_mask(reader, samples, infos, _BATCH, _BATCH, _DEAD), "built-in topic")
+        if count > 0:
+            dds.return_loan(reader, samples, count)
 
 
 def _describe(endpoint: dds.Endpoint) -> tuple[bytes, bytes, str, str]:

@@ -176,6 +176,7 @@ get_matched_subscription_data = _c("dds_get_matched_subscription_data", ct.POINT
 free_endpoint = _c("dds_builtintopic_free_endpoint", None, ct.POINTER(Endpoint))
 free = _c("dds_free", None, _PTR)
 read_mask = _c("dds_read_mask", _RC, _ENTITY, ct.POINTER(_PTR), ct.POINTER(SampleInfo), ct.c_size_t, _U32, _U32)
+take_mask = _c("dds_take_mask", _RC, _ENTITY, ct.POINTER(_PTR), ct.POINTER(SampleInfo), ct.c_size_t, _U32, _U32)
 return_loan = _c("dds_return_loan", _RC, _ENTITY, ct.POINTER(_PTR), _RC)
 get_entity_sertype = _c("dds_get_entity_sertype", _RC, _ENTITY, ct.POINTER(_PTR))
 serdata_from_iov = _c(

@@ -1,6 +1,6 @@
 """Logging as ROS prints it: severity, time, name, on stderr, with throttling per call site.
 
-Messages go to stderr alone; /rosout is not published.
+A logger that belongs to a node, or is a child of one that does, also goes to that node's sink (`rosout.py`).
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
 from types import FrameType
 
@@ -21,6 +23,22 @@ class LoggingSeverity(IntEnum):
     FATAL = 50
 
 
+@dataclass(frozen=True)
+class Record:
+    """One line that was logged, with the place in the code."""
+
+    stamp_ns: int
+    severity: LoggingSeverity
+    name: str
+    text: str
+    file: str
+    function: str
+    line: int
+
+
+Sink = Callable[[Record], None]
+_sinks: dict[str, Sink] = {}
+_stderr_enabled = True
 _levels: dict[str, LoggingSeverity] = {"": LoggingSeverity.INFO}
 _lock = threading.Lock()
 _COLORS = {10: "32", 20: "0", 30: "33", 40: "31", 50: "31"}
@@ -29,6 +47,32 @@ _COLORS = {10: "32", 20: "0", 30: "33", 40: "31", 50: "31"}
 def set_logger_level(name: str, level: LoggingSeverity) -> None:
     """The least severity that logger `name` and its children print; '' is the root of all."""
     _levels[name] = LoggingSeverity(level)
+
+
+def enable_stderr(enabled: bool) -> None:
+    """Whether lines are printed at all; sinks get them in any case."""
+    global _stderr_enabled
+    _stderr_enabled = enabled
+
+
+def add_sink(name: str, sink: Sink) -> None:
+    """Hand every line of logger `name` and its children to `sink`, in the thread that logs."""
+    _sinks[name] = sink
+
+
+def remove_sink(name: str, sink: Sink) -> None:
+    """Undo add_sink, unless another one has taken the name since."""
+    if _sinks.get(name) is sink:
+        del _sinks[name]
+
+
+def _sink_of(name: str) -> Sink | None:
+    """The sink of the logger or of its nearest ancestor that has one."""
+    while name:
+        if (sink := _sinks.get(name)) is not None:
+            return sink
+        name = name.rpartition(".")[0]
+    return None
 
 
 def effective_level(name: str) -> LoggingSeverity:
@@ -47,6 +91,17 @@ def parse_level(text: str) -> LoggingSeverity:
     if upper not in LoggingSeverity.__members__:
         raise ValueError(f"log level {text!r}: expected one of debug, info, warn, error, fatal")
     return LoggingSeverity[upper]
+
+
+def _print(record: Record) -> None:
+    stamp = f"{record.stamp_ns // 10**9}.{record.stamp_ns % 10**9:09d}"
+    line = f"[{record.severity.name}] [{stamp}] [{record.name}]: {record.text}"
+    stream = sys.stderr
+    if stream.isatty():
+        line = f"\033[{_COLORS[record.severity]}m{line}\033[0m"
+    with _lock:
+        stream.write(line + "\n")
+        stream.flush()
 
 
 class RcutilsLogger:
@@ -76,19 +131,19 @@ class RcutilsLogger:
         """Print one line; throttled, once and skip_first count per call site. True where it was printed."""
         if severity < effective_level(self.name):
             return False
-        if throttle_duration_sec is not None or once or skip_first:
-            frame = _frame or sys._getframe(1)
-            if not self._due((frame.f_code.co_filename, frame.f_lineno), throttle_duration_sec, once, skip_first):
-                return False
-        stamp_ns = time.time_ns()
-        tag = LoggingSeverity(severity).name
-        line = f"[{tag}] [{stamp_ns // 10**9}.{stamp_ns % 10**9:09d}] [{self.name}]: {message}"
-        stream = sys.stderr
-        if stream.isatty():
-            line = f"\033[{_COLORS[severity]}m{line}\033[0m"
-        with _lock:
-            stream.write(line + "\n")
-            stream.flush()
+        frame = _frame or sys._getframe(1)
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if (throttle_duration_sec is not None or once or skip_first) and not self._due(
+            (file, line), throttle_duration_sec, once, skip_first
+        ):
+            return False
+        kind = LoggingSeverity(severity)
+        record = Record(time.time_ns(), kind, self.name, str(message), file, frame.f_code.co_name, line)
+        if _stderr_enabled:
+            _print(record)
+        sink = _sink_of(self.name)
+        if sink is not None:
+            sink(record)
         return True
 
     def _due(self, site: tuple[str, int], throttle_s: float | None, once: bool, skip_first: bool) -> bool:

@@ -1,7 +1,7 @@
 """The node: names, publishers, subscriptions, services, clients, timers and parameters, as rclpy's Node.
 
-It creates things and looks after their end; the executor runs them. No parameter services, no /rosout, no
-lifecycle yet: they are built from these parts.
+It creates things and looks after their end; the executor runs them. What rclpy gives every node besides, the
+parameter services, /parameter_events and /rosout, is built from the same parts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import names
-from .arguments import Arguments, parse
+from .arguments import for_node
 from .clock import Clock, ClockType
 from .context import Context, get_default_context
 from .events import PublisherEventCallbacks, SubscriptionEventCallbacks
@@ -19,10 +19,12 @@ from .logger import RcutilsLogger
 from .node_graph import NodeGraph
 from .node_parameters import NodeParameters
 from .parameter import Parameter
+from .parameter_services import ParameterEvents, ParameterServices
 from .parameters import ParameterStore, as_overrides
 from .params_file import overrides_for
 from .pubsub import Publisher, Subscription
-from .qos import QoSProfile, qos_profile_services_default
+from .qos import QoSProfile, qos_profile_rosout_default, qos_profile_services_default
+from .rosout import Rosout
 from .service import Client, Service
 from .timer import Timer
 from .timesource import TimeSource
@@ -44,13 +46,16 @@ class Node(NodeParameters, NodeGraph):
         cli_args: Sequence[str] | None = None,
         namespace: str | None = None,
         use_global_arguments: bool = True,
+        enable_rosout: bool = True,
+        rosout_qos_profile: QoSProfile | int = qos_profile_rosout_default,
+        start_parameter_services: bool = True,
         parameter_overrides: list[Parameter] | None = None,
         allow_undeclared_parameters: bool = False,
         automatically_declare_parameters_from_overrides: bool = False,
     ) -> None:
         self.context = context or get_default_context()
         participant = self.context.participant
-        arguments = _arguments(self.context, cli_args, use_global_arguments)
+        arguments = for_node(cli_args, self.context.arguments if use_global_arguments else None)
         self._remaps = arguments.remaps
         name, space = names.remap_node(node_name, names.normalize_namespace(namespace), self._remaps)
         self._name, self._namespace = names.check_node_name(name), names.normalize_namespace(space)
@@ -67,14 +72,19 @@ class Node(NodeParameters, NodeGraph):
         self._clock = Clock(clock_type=ClockType.ROS_TIME)
         overrides = overrides_for(arguments.parameters, self.get_fully_qualified_name())
         overrides |= as_overrides(parameter_overrides)
-        self._parameters = ParameterStore(overrides, allow_undeclared=allow_undeclared_parameters)
         if not self.context.graph.add_node(self._namespace, self._name):
             self._logger.warning(f"this process already has a node {self.get_fully_qualified_name()}")
+        logs = enable_rosout and arguments.rosout
+        self._rosout = Rosout(self, QoSProfile.coerce(rosout_qos_profile)) if logs else None
+        events = ParameterEvents(self)
+        self._parameters = ParameterStore(overrides, events.publish, allow_undeclared=allow_undeclared_parameters)
         self._time_source = TimeSource(self, self._clock)
         if automatically_declare_parameters_from_overrides:
             for parameter in overrides:
                 if not self.has_parameter(parameter):
                     self.declare_parameter(parameter, overrides[parameter])
+        if start_parameter_services:
+            ParameterServices(self)
 
     def get_name(self) -> str:
         return self._name
@@ -126,10 +136,10 @@ class Node(NodeParameters, NodeGraph):
 
     def create_publisher(
         self, msg_type: Any, topic: str, qos_profile: QoSProfile | int, *, callback_group: object = None,
-        event_callbacks: PublisherEventCallbacks | None = None,
+        event_callbacks: PublisherEventCallbacks | None = None, publisher_class: type[Publisher] = Publisher,
     ) -> Publisher:  # fmt: skip
         """A publisher of `msg_type` on a relative, private (~/…) or absolute topic."""
-        made = Publisher(
+        made = publisher_class(
             self._participant, msg_type, self.resolve_topic_name(topic), QoSProfile.coerce(qos_profile),
             event_callbacks or PublisherEventCallbacks(), self._logger,
         )  # fmt: skip
@@ -222,6 +232,8 @@ class Node(NodeParameters, NodeGraph):
         if self._destroyed:
             return
         self._destroyed = True
+        if self._rosout is not None:
+            self._rosout.close()
         if self.executor is not None:
             self.executor.remove_node(self)
         kinds: tuple[list[Any], ...] = (
@@ -233,10 +245,3 @@ class Node(NodeParameters, NodeGraph):
             where.clear()
         if self.context.ok():
             self.context.graph.remove_node(self._namespace, self._name)
-
-
-def _arguments(context: Context, cli_args: Sequence[str] | None, use_global: bool) -> Arguments:
-    """A node's own arguments first: the first remap rule wins; for parameters the last, so there they go last."""
-    own = parse(["--ros-args", *cli_args] if cli_args and "--ros-args" not in cli_args else cli_args or [])
-    shared = context.arguments if use_global else Arguments()
-    return Arguments(own.remaps + shared.remaps, shared.parameters + own.parameters)

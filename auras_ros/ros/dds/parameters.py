@@ -1,207 +1,218 @@
 """A node's parameters: declared before use, typed, ranged, and changed only where every callback agrees.
 
-A refused set leaves every value as it was. Services for remote access are not here.
+A refused set leaves every value as it was. What changed is told to `changed`, then to the post-set callbacks.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from .exceptions import (
+    InvalidParameterValueException,
+    ParameterAlreadyDeclaredException,
+    ParameterImmutableException,
+    ParameterNotDeclaredException,
+    ParameterUninitializedException,
+)
 from .messages import message_type
 from .parameter import Parameter
+from .parameter_rules import kind, range_refusal, type_refusal, typed
 
 SetCallback = Callable[[list[Parameter]], Any]
+PreSetCallback = Callable[[list[Parameter]], list[Parameter]]
+PostSetCallback = Callable[[list[Parameter]], None]
 _TYPES = Parameter.Type
+_COPIED = ("description", "additional_constraints", "read_only", "dynamic_typing")
 
 
-class ParameterException(Exception):
-    """Base of the refusals below; the message names the parameter."""
+@dataclass
+class Changes:
+    """One set or declaration: parameters that got their first value, another one, or none any more."""
+
+    new: list[Parameter] = field(default_factory=list)
+    changed: list[Parameter] = field(default_factory=list)
+    deleted: list[Parameter] = field(default_factory=list)
 
 
-class ParameterAlreadyDeclaredException(ParameterException):
-    pass
-
-
-class ParameterNotDeclaredException(ParameterException):
-    pass
-
-
-class InvalidParameterTypeException(ParameterException):
-    pass
-
-
-class InvalidParameterValueException(ParameterException):
-    pass
-
-
-class ParameterUninitializedException(ParameterException):
-    pass
-
-
-class ParameterImmutableException(ParameterException):
-    pass
-
-
-def _result(reason: str = "") -> Any:
+def refused(reason: str = "") -> Any:
+    """A SetParametersResult: successful without a reason."""
     return message_type("rcl_interfaces/msg/SetParametersResult")(successful=not reason, reason=reason)
 
 
 class ParameterStore:
     """Declared parameters with their descriptors, the overrides waiting for declaration, and set callbacks."""
 
-    def __init__(self, overrides: dict[str, Any], *, allow_undeclared: bool = False) -> None:
+    def __init__(
+        self, overrides: dict[str, Any], changed: Callable[[Changes], None], *, allow_undeclared: bool = False
+    ) -> None:
         self.overrides = dict(overrides)
-        self._allow_undeclared = allow_undeclared
+        self.allow_undeclared = allow_undeclared
+        self.pre_callbacks: list[PreSetCallback] = []
+        self.on_callbacks: list[SetCallback] = []
+        self.post_callbacks: list[PostSetCallback] = []
+        self._changed = changed
         self._values: dict[str, Parameter] = {}
         self._descriptors: dict[str, Any] = {}
-        self._callbacks: list[SetCallback] = []
         self._lock = threading.RLock()
 
     def declare(self, name: str, value: Any, descriptor: Any, ignore_override: bool) -> Parameter:
-        """Declare one parameter; `value` is a default, a Parameter.Type without one, or None (dynamic).
+        """Declare one parameter; `value` is a default, a Parameter.Type without one, or None (dynamic typing).
 
-        Raises one of the exceptions above and declares nothing where the default or the override is refused.
+        Raises one of rclpy's exceptions and declares nothing where the default or the override is refused.
         """
         if not isinstance(name, str) or not name:
             raise InvalidParameterValueException(f"parameter name {name!r} must be a non-empty string")
         with self._lock:
             if name in self._values:
                 raise ParameterAlreadyDeclaredException(f"parameter {name} is already declared")
-            static = value if isinstance(value, Parameter.Type) else _kind(name, value)
+            made, static = _described(name, value, descriptor)
             default = None if isinstance(value, Parameter.Type) else value
             source = default if ignore_override else self.overrides.get(name, default)
-            made = message_type("rcl_interfaces/msg/ParameterDescriptor")(name=name, type=static.value)
-            if descriptor is not None:
-                for field in ("description", "additional_constraints", "read_only", "dynamic_typing"):
-                    setattr(made, field, getattr(descriptor, field))
-                made.floating_point_range = list(descriptor.floating_point_range)
-                made.integer_range = list(descriptor.integer_range)
-            if static is _TYPES.NOT_SET and not made.dynamic_typing and source is not None:
-                static = _kind(name, source)
-                made.type = static.value
-            parameter = _typed(name, source, static, made)
+            parameter = typed(name, source, static, made)
+            # Callbacks may look at the parameter, which has no value yet.
             self._descriptors[name], self._values[name] = made, Parameter(name)
-            reason = "" if source is None else self._refusal([parameter], initial=True)
+            reason = "refused by a callback that raised"
+            try:
+                reason = "" if source is None else self._refusal([parameter], initial=True)
+            finally:
+                if reason:
+                    del self._descriptors[name], self._values[name]
             if reason:
-                del self._descriptors[name], self._values[name]
                 raise InvalidParameterValueException(f"parameter {name} = {source!r}: {reason}")
-            self._values[name] = parameter
+            self._store([parameter], keep_unset=True)
             return parameter
 
     def undeclare(self, name: str) -> None:
         with self._lock:
-            self.get(name)
+            if name not in self._values:
+                raise ParameterNotDeclaredException(f"parameter {name} is not declared")
             if self._descriptors[name].read_only:
                 raise ParameterImmutableException(f"parameter {name} is read-only")
             del self._values[name], self._descriptors[name]
+            self._changed(Changes(deleted=[Parameter(name)]))
 
     def has(self, name: str) -> bool:
         return name in self._values
 
     def settable(self, name: str) -> bool:
-        return self._allow_undeclared or name in self._values
+        return self.allow_undeclared or name in self._values
 
     def names(self) -> list[str]:
-        return sorted(self._values)
+        """In the order of their declaration."""
+        return list(self._values)
 
     def get(self, name: str) -> Parameter:
         """The parameter; raises where it is not declared, or declared with a type and never given a value."""
-        if name not in self._values:
-            if self._allow_undeclared:
-                return Parameter(name)
-            raise ParameterNotDeclaredException(f"parameter {name} is not declared")
-        parameter = self._values[name]
-        descriptor = self._descriptors[name]
-        if parameter.type_ is _TYPES.NOT_SET and descriptor.type and not descriptor.dynamic_typing:
-            raise ParameterUninitializedException(f"parameter {name} has no value; give it one")
-        return parameter
+        with self._lock:
+            if name not in self._values:
+                if self.allow_undeclared:
+                    return Parameter(name)
+                raise ParameterNotDeclaredException(f"parameter {name} is not declared")
+            parameter = self._values[name]
+            if parameter.type_ is _TYPES.NOT_SET and not self._descriptors[name].dynamic_typing:
+                raise ParameterUninitializedException(f"parameter {name} has no value; give it one")
+            return parameter
+
+    def type_of(self, name: str) -> Parameter.Type:
+        """The type of the value, NOT_SET where it has none yet."""
+        with self._lock:
+            if not self.settable(name):
+                raise ParameterNotDeclaredException(f"parameter {name} is not declared")
+            return self._values.get(name, Parameter(name)).type_
 
     def describe(self, name: str) -> Any:
-        if name not in self._descriptors:
+        with self._lock:
+            if name in self._descriptors:
+                return self._descriptors[name]
+            if self.allow_undeclared:
+                return message_type("rcl_interfaces/msg/ParameterDescriptor")()
             raise ParameterNotDeclaredException(f"parameter {name} is not declared")
-        return self._descriptors[name]
-
-    def add_callback(self, callback: SetCallback) -> None:
-        self._callbacks.insert(0, callback)
-
-    def remove_callback(self, callback: SetCallback) -> None:
-        self._callbacks.remove(callback)
 
     def set_atomically(self, parameters: Sequence[Parameter]) -> Any:
         """All of them or none: a SetParametersResult with the first reason where it is refused."""
         with self._lock:
-            for parameter in parameters:
+            wanted = list(parameters)
+            if self.pre_callbacks:
+                wanted = [made for callback in list(self.pre_callbacks) for made in callback(list(parameters))]
+                if not wanted:
+                    return refused("a pre-set-parameters callback left nothing to set")
+            for parameter in wanted:
                 if not self.settable(parameter.name):
                     raise ParameterNotDeclaredException(f"parameter {parameter.name} is not declared")
-                if parameter.name not in self._values:
-                    self.declare(parameter.name, None, None, ignore_override=True)
-            reason = self._refusal(parameters)
+            reason = self._refusal(wanted)
             if not reason:
-                self._values.update({parameter.name: parameter for parameter in parameters})
-            return _result(reason)
+                self._store(wanted, keep_unset=False)
+            return refused(reason)
 
-    def _refusal(self, parameters: Sequence[Parameter], *, initial: bool = False) -> str:
+    def _store(self, parameters: list[Parameter], *, keep_unset: bool) -> None:
+        """Take agreed values; one without a value deletes its parameter unless it is being declared."""
+        changes = Changes()
         for parameter in parameters:
-            descriptor = self._descriptors[parameter.name]
+            name = parameter.name
+            if parameter.type_ is _TYPES.NOT_SET and not keep_unset:
+                self._values.pop(name, None)
+                self._descriptors.pop(name, None)
+                changes.deleted.append(parameter)
+                continue
+            before, after = self._values.get(name), self._fitted(parameter)
+            is_new = before is None or before.type_ is _TYPES.NOT_SET
+            (changes.new if is_new else changes.changed).append(after)
+            self._values[name] = after
+        self._changed(changes)
+        for callback in list(self.post_callbacks):
+            callback(list(parameters))
+
+    def _fitted(self, parameter: Parameter) -> Parameter:
+        """The parameter in its declared type; a dynamic one's descriptor takes the type of the value."""
+        name, kind_of_value = parameter.name, parameter.type_
+        if name not in self._descriptors:  # undeclared parameters are allowed here
+            self._descriptors[name] = _described(name, None, None)[0]
+        descriptor = self._descriptors[name]
+        if descriptor.dynamic_typing:
+            descriptor.type = kind_of_value.value
+        elif kind_of_value not in (_TYPES.NOT_SET, _TYPES(descriptor.type)):  # an empty list fits every array type
+            return Parameter(name, _TYPES(descriptor.type), parameter.value)
+        return parameter
+
+    def _refusal(self, parameters: list[Parameter], *, initial: bool = False) -> str:
+        for parameter in parameters:
+            descriptor = self._descriptors.get(parameter.name)
+            if descriptor is None:  # to be declared by this set
+                continue
             if descriptor.read_only and not initial:
                 return f"parameter {parameter.name} is read-only"
-            reason = _type_refusal(parameter, descriptor) or _range_refusal(parameter, descriptor)
+            reason = type_refusal(parameter, descriptor) or range_refusal(parameter, descriptor)
             if reason:
                 return reason
-        for callback in list(self._callbacks):
+        for callback in list(self.on_callbacks):
             result = callback(list(parameters))
             if not result.successful:
                 return result.reason or "refused by a set-parameters callback"
         return ""
 
 
-def _kind(name: str, value: Any) -> Parameter.Type:
-    try:
-        return Parameter.Type.from_parameter_value(value)
-    except TypeError as error:
-        raise InvalidParameterTypeException(f"parameter {name}: {error}") from None
-
-
-def _typed(name: str, value: Any, static: Parameter.Type, descriptor: Any) -> Parameter:
-    if value is None:
-        return Parameter(name)
-    if descriptor.dynamic_typing or static is _TYPES.NOT_SET:
-        return Parameter(name, _kind(name, value), value)
-    if not static.check(value):
-        hint = f"; write {value}.0" if static is _TYPES.DOUBLE and type(value) is int else ""
-        raise InvalidParameterTypeException(
-            f"parameter {name} is {static.name}, got {_kind(name, value).name} {value!r}{hint}"
-        )
-    return Parameter(name, static, value)
-
-
-def _type_refusal(parameter: Parameter, descriptor: Any) -> str:
-    if descriptor.dynamic_typing or descriptor.type in (0, parameter.type_.value):
-        return ""
-    wanted = Parameter.Type(descriptor.type)
-    if parameter.type_ is not _TYPES.NOT_SET and wanted.check(parameter.value):
-        return ""
-    return f"parameter {parameter.name} is {wanted.name}, got {parameter.type_.name}"
-
-
-def _range_refusal(parameter: Parameter, descriptor: Any) -> str:
-    if parameter.type_ is _TYPES.INTEGER:
-        ranges, tolerance = descriptor.integer_range, 0.0
-    elif parameter.type_ is _TYPES.DOUBLE:
-        ranges, tolerance = descriptor.floating_point_range, 1e-9
-    else:
-        return ""
-    for allowed in ranges:
-        low, high, step, value = allowed.from_value, allowed.to_value, allowed.step, parameter.value
-        # Written so that NaN, which compares false with everything, is refused.
-        if not low <= value <= high:
-            return f"parameter {parameter.name} = {value} is outside {low} … {high}"
-        on_grid = not step or value == high or abs((value - low) / step - round((value - low) / step)) <= tolerance
-        if not on_grid:
-            return f"parameter {parameter.name} = {value} is not {low} plus a multiple of {step}"
-    return ""
+def _described(name: str, value: Any, descriptor: Any) -> tuple[Any, Parameter.Type]:
+    """A parameter's own copy of its descriptor, and its static type (NOT_SET where it is dynamic)."""
+    made = message_type("rcl_interfaces/msg/ParameterDescriptor")(name=name)
+    if descriptor is not None:
+        for copied in _COPIED:
+            setattr(made, copied, getattr(descriptor, copied))
+        made.floating_point_range = list(descriptor.floating_point_range)
+        made.integer_range = list(descriptor.integer_range)
+    elif value is None:
+        made.dynamic_typing = True
+    static = value if isinstance(value, Parameter.Type) else kind(name, value)
+    if made.dynamic_typing:
+        if isinstance(value, Parameter.Type):
+            raise ValueError(f"parameter {name}: dynamic typing and a type were both asked for")
+        return made, _TYPES.NOT_SET
+    if static is _TYPES.NOT_SET:
+        raise ValueError(f"parameter {name}: needs a default, a type, or a descriptor with dynamic_typing")
+    made.type = static.value
+    return made, static
 
 
 def as_overrides(parameters: Iterable[Parameter] | None) -> dict[str, Any]:

@@ -35,3 +35,32 @@ def register_service(ros_type: str, definition: str) -> Any:
 Empty = register_service("std_srvs/srv/Empty", "---\n")
 SetBool = register_service("std_srvs/srv/SetBool", "bool data\n---\nbool success\nstring message\n")
 Trigger = register_service("std_srvs/srv/Trigger", "---\nbool success\nstring message\n")
+
+_TRANSITION, _STATE = "lifecycle_msgs/msg/Transition", "lifecycle_msgs/msg/State"
+_DESCRIPTION = "lifecycle_msgs/msg/TransitionDescription"
+ChangeState = register_service("lifecycle_msgs/srv/ChangeState", f"{_TRANSITION} transition\n---\nbool success\n")
+GetState = register_service("lifecycle_msgs/srv/GetState", f"---\n{_STATE} current_state\n")
+GetAvailableStates = register_service("lifecycle_msgs/srv/GetAvailableStates", f"---\n{_STATE}[] available_states\n")
+GetAvailableTransitions = register_service(
+    "lifecycle_msgs/srv/GetAvailableTransitions", f"---\n{_DESCRIPTION}[] available_transitions\n"
+)
+
+_RCL = "rcl_interfaces/msg"
+DescribeParameters = register_service(
+    "rcl_interfaces/srv/DescribeParameters", f"string[] names\n---\n{_RCL}/ParameterDescriptor[] descriptors\n"
+)
+GetParameters = register_service(
+    "rcl_interfaces/srv/GetParameters", f"string[] names\n---\n{_RCL}/ParameterValue[] values\n"
+)
+GetParameterTypes = register_service("rcl_interfaces/srv/GetParameterTypes", "string[] names\n---\nuint8[] types\n")
+ListParameters = register_service(
+    "rcl_interfaces/srv/ListParameters",
+    f"uint64 DEPTH_RECURSIVE=0\nstring[] prefixes\nuint64 depth\n---\n{_RCL}/ListParametersResult result\n",
+)
+SetParameters = register_service(
+    "rcl_interfaces/srv/SetParameters", f"{_RCL}/Parameter[] parameters\n---\n{_RCL}/SetParametersResult[] results\n"
+)
+SetParametersAtomically = register_service(
+    "rcl_interfaces/srv/SetParametersAtomically",
+    f"{_RCL}/Parameter[] parameters\n---\n{_RCL}/SetParametersResult result\n",
+)

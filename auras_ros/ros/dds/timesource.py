@@ -1,6 +1,8 @@
 """Simulated time: while `use_sim_time` is true, a node's clock follows /clock.
 
 It subscribes when the parameter turns true and lets go when it turns false. The clock reports jumps itself.
+A stamp that is no time (negative, or a nanosecond part of a second or more) is ignored: every later stamp of the
+node would be refused.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from .pubsub import Subscription
 
 PARAMETER = "use_sim_time"
+LOG_PERIOD_S = 5.0
 CLOCK_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
@@ -26,6 +29,7 @@ class TimeSource:
     def __init__(self, node: Node, clock: Clock) -> None:
         self._node, self._clock = node, clock
         self._subscription: Subscription | None = None
+        self.ignored_count = 0
         declared = node.declare_parameter(PARAMETER, False)
         node.add_on_set_parameters_callback(self._on_set)
         self._switch(bool(declared.value))
@@ -47,5 +51,9 @@ class TimeSource:
             self._clock.set_override(None)
 
     def _on_clock(self, message: Any) -> None:
-        if self._subscription is not None:
+        if message.clock.sec < 0 or message.clock.nanosec >= NS_PER_S:
+            self.ignored_count += 1
+            text = f"ignored a time on /clock: {message.clock.sec} s and {message.clock.nanosec} ns"
+            self._node.get_logger().warning(f"{text} ({self.ignored_count} so far)", throttle_duration_sec=LOG_PERIOD_S)
+        elif self._subscription is not None:
             self._clock.set_override(message.clock.sec * NS_PER_S + message.clock.nanosec)

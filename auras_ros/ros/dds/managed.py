@@ -1,0 +1,76 @@
+"""What follows a node's life cycle with it: managed entities, and the publisher that is silent until active."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, NamedTuple
+
+from . import lifecycle_machine as machine
+from .pubsub import Publisher
+
+
+class TransitionCallbackReturn(Enum):
+    """What a life-cycle callback answers; the values are lifecycle_msgs' TRANSITION_CALLBACK_*."""
+
+    SUCCESS = 97
+    FAILURE = 98
+    ERROR = 99
+
+    def to_label(self) -> str:
+        """The label of the transition that follows."""
+        return {97: machine.SUCCESS, 98: machine.FAILURE, 99: machine.ERROR}[self.value]
+
+
+class LifecycleState(NamedTuple):
+    """The state in which a transition began."""
+
+    label: str
+    state_id: int
+
+
+class ManagedEntity:
+    """Something whose callbacks a life-cycle node calls before its own default succeeds."""
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        return TransitionCallbackReturn.SUCCESS
+
+
+class SimpleManagedEntity(ManagedEntity):
+    """Remembers whether it is activated."""
+
+    _enabled = False
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._enabled = True
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._enabled = False
+        return TransitionCallbackReturn.SUCCESS
+
+    @property
+    def is_activated(self) -> bool:
+        return self._enabled
+
+
+class LifecyclePublisher(SimpleManagedEntity, Publisher):
+    """A publisher that sends while its node is active and drops everything else without a word."""
+
+    def publish(self, msg: Any) -> None:
+        if self._enabled:
+            Publisher.publish(self, msg)

@@ -1,0 +1,113 @@
+"""A node's parameters for others: the six services that `ros2 param` calls, and /parameter_events.
+
+Whatever a request holds, it is answered: what cannot be set is refused with its reason, a name that is not
+declared empties the answer (as rclpy), and a callback that raises is logged and counts as a refusal.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import srvtypes
+from .exceptions import ParameterException, ParameterNotDeclaredException, ParameterUninitializedException
+from .messages import message_type
+from .parameter import Parameter
+from .parameters import Changes, refused
+from .qos import qos_profile_parameter_events, qos_profile_parameters
+
+if TYPE_CHECKING:
+    from .node import Node
+
+
+class ParameterEvents:
+    """Publishes what changed on /parameter_events, in the thread that changed it."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._event = message_type("rcl_interfaces/msg/ParameterEvent")
+        self._publisher = node.create_publisher(self._event, "/parameter_events", qos_profile_parameter_events)
+
+    def publish(self, changes: Changes) -> None:
+        if self._publisher.endpoint.closed:  # parameters may still be set after the end, for nobody
+            return
+        self._publisher.publish(
+            self._event(
+                stamp=self._node.get_clock().now().to_msg(),
+                node=self._node.get_fully_qualified_name(),
+                new_parameters=[parameter.to_parameter_msg() for parameter in changes.new],
+                changed_parameters=[parameter.to_parameter_msg() for parameter in changes.changed],
+                deleted_parameters=[parameter.to_parameter_msg() for parameter in changes.deleted],
+            )
+        )
+
+
+class ParameterServices:
+    """Answers from a node's own parameter methods."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        for srv_type, name, answer in (
+            (srvtypes.DescribeParameters, "describe_parameters", self._describe),
+            (srvtypes.GetParameters, "get_parameters", self._get),
+            (srvtypes.GetParameterTypes, "get_parameter_types", self._get_types),
+            (srvtypes.ListParameters, "list_parameters", self._list),
+            (srvtypes.SetParameters, "set_parameters", self._set),
+            (srvtypes.SetParametersAtomically, "set_parameters_atomically", self._set_atomically),
+        ):
+            node.create_service(srv_type, f"~/{name}", answer, qos_profile=qos_profile_parameters)
+
+    def _describe(self, request: Any, response: Any) -> Any:
+        response.descriptors = _all_or_none(self._node.describe_parameter, request.names)
+        return response
+
+    def _get(self, request: Any, response: Any) -> Any:
+        parameters = _all_or_none(self._node.get_parameter, request.names)
+        response.values = [parameter.get_parameter_value() for parameter in parameters]
+        return response
+
+    def _get_types(self, request: Any, response: Any) -> Any:
+        response.types = _all_or_none(self._node.get_parameter_type, request.names)
+        return response
+
+    def _list(self, request: Any, response: Any) -> Any:
+        response.result = self._node.list_parameters(request.prefixes, request.depth)
+        return response
+
+    def _set(self, request: Any, response: Any) -> Any:
+        response.results = [self._try_to_set([message]) for message in request.parameters]
+        return response
+
+    def _set_atomically(self, request: Any, response: Any) -> Any:
+        response.result = self._try_to_set(request.parameters)
+        return response
+
+    def _try_to_set(self, messages: list[Any]) -> Any:
+        try:
+            parameters = [_parameter(message) for message in messages]
+            return self._node.set_parameters_atomically(parameters)
+        except (ParameterException, _NoParameterError) as error:
+            return refused(str(error))
+        except Exception as error:  # noqa: BLE001  # a user's callback must not end the node from afar
+            named = ", ".join(message.name for message in messages)
+            self._node.get_logger().error(f"setting {named} raised:\n{traceback.format_exc().rstrip()}")
+            return refused(f"a callback raised {type(error).__name__}: {error}")
+
+
+class _NoParameterError(ValueError):
+    """A message that holds no parameter."""
+
+
+def _parameter(message: Any) -> Parameter:
+    try:
+        return Parameter.from_parameter_msg(message)
+    except (TypeError, ValueError) as error:
+        raise _NoParameterError(f"parameter {message.name!r}: {error}"[:300]) from error
+
+
+def _all_or_none(look_up: Callable[[str], Any], names: list[str]) -> list[Any]:
+    try:
+        return [look_up(name) for name in names]
+    except (ParameterNotDeclaredException, ParameterUninitializedException):
+        return []

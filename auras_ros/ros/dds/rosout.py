@@ -1,0 +1,49 @@
+"""A node's log lines on /rosout: transient local, kept for ten seconds, published in the thread that logs.
+
+A line that cannot be published any more is on stderr already; logging never raises because of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import logger as logging
+from .clock import Time
+from .library import DdsError
+from .messages import message_type
+from .qos import QoSProfile
+
+if TYPE_CHECKING:
+    from .node import Node
+
+TOPIC = "/rosout"
+
+
+class Rosout:
+    """Sends what the node's logger and its children print, until `close`."""
+
+    def __init__(self, node: Node, profile: QoSProfile) -> None:
+        self._log = message_type("rcl_interfaces/msg/Log")
+        self._publisher = node.create_publisher(self._log, TOPIC, profile)
+        self._name = node.get_logger().name
+        self._sink = self._send  # one bound method, so that it can be found again
+        self.unsent_count = 0
+        logging.add_sink(self._name, self._sink)
+
+    def _send(self, record: logging.Record) -> None:
+        message = self._log(
+            stamp=Time(nanoseconds=record.stamp_ns).to_msg(), level=int(record.severity), name=record.name,
+            msg=_sendable(record.text), file=_sendable(record.file), function=record.function, line=record.line,
+        )  # fmt: skip
+        try:
+            self._publisher.publish(message)
+        except DdsError:  # the context ended between the line and its message
+            self.unsent_count += 1
+
+    def close(self) -> None:
+        logging.remove_sink(self._name, self._sink)
+
+
+def _sendable(text: str) -> str:
+    """Text that has a UTF-8 form; a file name from the system, or a foreign string, may have none."""
+    return text.encode("utf-8", "replace").decode("utf-8")
