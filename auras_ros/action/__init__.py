@@ -9,14 +9,19 @@ from __future__ import annotations
 from .chunk import Chunk, Provenance
 from .command import Command, Horizon
 from .contract import Channel, ChannelKind, Contract, ContractError, HoldPolicy, Interpolation
+from .ensemble import DEFAULT_ENSEMBLE_DECAY
 from .limits import DEFAULT_CLIP_TOLERANCE, Limits
+from .options import SEAMS
 from .safety import Event, SafetyState
 from .stream import ActionStream
+from .urdf import JointLimit, joint_limits, tighten
 from .verdict import Accepted, Refusal, Rejected
 from .wire import WireChunk, WireDim, from_wire, to_wire
 
 __all__ = [
     "DEFAULT_CLIP_TOLERANCE",
+    "DEFAULT_ENSEMBLE_DECAY",
+    "SEAMS",
     "Accepted",
     "ActionStream",
     "Channel",
@@ -29,6 +34,7 @@ __all__ = [
     "HoldPolicy",
     "Horizon",
     "Interpolation",
+    "JointLimit",
     "Limits",
     "Provenance",
     "Refusal",
@@ -37,5 +43,7 @@ __all__ = [
     "WireChunk",
     "WireDim",
     "from_wire",
+    "joint_limits",
+    "tighten",
     "to_wire",
 ]

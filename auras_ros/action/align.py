@@ -105,7 +105,7 @@ class Placed:
     `values` [horizon, channels]: set points for absolute, delta_origin (reference added) and gripper, rates
     for velocity, and for delta_previous the path: the sum of all increments up to a step, on top of what had
     been executed at the origin. So an increment is neither lost nor doubled when chunks change or ticks are
-    missed.
+    missed. `origin_count`: the tick that is the origin; nothing before tick `first_count` is ever due.
     """
 
     def __init__(self, chunk: Chunk, contract: Contract, tick_ns: int, origin: Origin) -> None:
@@ -118,14 +118,14 @@ class Placed:
         self._linear = np.array([c.interpolation is Interpolation.LINEAR for c in contract.channels])
         self._blends = bool(self._linear.any())
         self._dt_ns, self._tick_ns = contract.dt_ns, tick_ns
-        self._origin_count = origin.count
-        self._first_count = origin.count
+        self.origin_count = origin.count
+        self.first_count = origin.count
         self._base = origin.executed
 
     def executed_ns(self, count: int) -> int:
         """Executed time since the origin at the tick with this number."""
         # Never before the tick from which the values were screened, whatever order two threads' times have.
-        return max(0, max(count, self._first_count) - self._origin_count) * self._tick_ns
+        return max(0, max(count, self.first_count) - self.origin_count) * self._tick_ns
 
     def index(self, count: int) -> int:
         """d = ceil(executed time / dt); it may lie beyond the horizon."""
@@ -137,7 +137,7 @@ class Placed:
         Refused: the whole chunk in the past; a value that is not finite or beyond its limit. Increments are
         checked from step 0, since the path sums all of them; linear channels from the step before d.
         """
-        self._first_count = count
+        self.first_count = count
         index = self.index(count)
         if index >= len(self.values):
             return Rejected(Refusal.PAST, f"starts at step {index} of a horizon of {len(self.values)}")
@@ -154,7 +154,7 @@ class Placed:
 
     def start(self, count: int) -> None:
         """The first tick that uses the chunk: an origin is never later than that."""
-        self._origin_count = min(self._origin_count, count)
+        self.origin_count = min(self.origin_count, count)
 
     def at(self, count: int) -> FloatArray | None:
         """The values [channels] due at the tick with this number, a view or a new array; None when over."""

@@ -13,8 +13,9 @@ from .safety import SafetyState
 class Command:
     """One tick's answer. `values` [channels] float64 in contract order, NaN where `publish` is False.
 
-    `source`: chunk, blend, hold, stop or none. `index` is the policy step, `age_ns` the age of its origin,
-    `limited` the channels that a limit changed; `provenance` is the chunk's, None for holds.
+    `source`: chunk, blend, ensemble, hold, stop or none. `index` is the policy step, `age_ns` the age of its
+    origin, `limited` the channels that a limit changed; `provenance` is the chunk's, None for holds. Of an
+    ensemble, index and provenance are the newest chunk's and the age is the oldest's.
     """
 
     values: FloatArray
@@ -30,7 +31,7 @@ class Command:
 @dataclass(frozen=True, eq=False)
 class Horizon:
     """What is still to come of the chunk in force: `values` [steps, channels], one policy step apart, each
-    within the limits and no faster than the rates, starting at the chunk's step `index`."""
+    within the limits and no faster than rates and accelerations, starting at the chunk's step `index`."""
 
     index: int
     values: FloatArray

@@ -61,12 +61,16 @@ _SWITCHING = (ChannelKind.GRIPPER, ChannelKind.DELTA_PREVIOUS)
 
 @dataclass(frozen=True)
 class Channel:
-    """One action dimension.
+    """One action dimension: what bounds each kind, in `unit`, `unit`/s, `unit`/s². None means no bound.
 
-    `lower`, `upper` bound what is commanded, in `unit`: the set point (absolute, delta_origin, gripper), the
-    rate (velocity), or one increment (delta_previous). `max_rate` bounds its change in unit per second; for
-    velocity it is the acceleration, for delta_previous the speed that the increments may add up to. None
-    means no bound on the rate.
+    | kind | lower, upper | max_rate | max_acceleration |
+    |---|---|---|---|
+    | absolute, delta_origin, gripper | the set point | its change per second | the change of that, per second |
+    | delta_previous | one increment | what the increments of a second may add up to | the change of that, per second |
+    | velocity | the rate | its change per second | the same; of two values the smaller holds |
+
+    A set point with a `max_acceleration` never comes closer to a limit faster than it can brake before it, and
+    holding one that moves means: brake along an allowed path, then stand. `motion` enforces it.
 
     Raises ContractError, naming channel and field.
     """
@@ -81,6 +85,7 @@ class Channel:
     hold: HoldPolicy = HoldPolicy.LAST
     hold_value: float | None = None
     interpolation: Interpolation = Interpolation.STEP
+    max_acceleration: float | None = None
 
     def __post_init__(self) -> None:
         _text(self, "name")
@@ -93,7 +98,7 @@ class Channel:
         _enum(self, "interpolation", Interpolation)
         for field in ("lower", "upper"):
             _finite(self, field)
-        for field in ("max_rate", "hold_value"):
+        for field in ("max_rate", "max_acceleration", "hold_value"):
             if getattr(self, field) is not None:
                 _finite(self, field)
         self._check_limits()
@@ -104,8 +109,9 @@ class Channel:
     def _check_limits(self) -> None:
         if self.lower >= self.upper:
             raise self._error("lower", f"{self.lower} is not below upper {self.upper}")
-        if self.max_rate is not None and self.max_rate <= 0:
-            raise self._error("max_rate", f"{self.max_rate} is not above zero (null means unbounded)")
+        for field, value in (("max_rate", self.max_rate), ("max_acceleration", self.max_acceleration)):
+            if value is not None and value <= 0:
+                raise self._error(field, f"{value} is not above zero (null means unbounded)")
         if self.kind in _MOVING and not self.lower <= 0.0 <= self.upper:
             raise self._error("lower", f"kind {self.kind.value} needs zero within its limits, to stand still")
 
@@ -134,8 +140,10 @@ class Channel:
         return cls(**raw)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object that `from_dict` reads."""
+        """The JSON object that `from_dict` reads; an acceleration without a bound is left out, as it always was."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
+        if self.max_acceleration is None:
+            del values["max_acceleration"]
         return {key: value.value if isinstance(value, Enum) else value for key, value in values.items()}
 
 

@@ -1,48 +1,58 @@
-"""The trajectory in force: the active chunk on the timeline and the seam from the one before it.
+"""The trajectory in force: the newest chunk on the timeline, and how it is joined to the ones before it.
 
 Commands that the plan wants are not yet guarded by limits. This module never publishes or changes state.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 
+from .ahead import Ahead, Means
 from .align import Placed, Timeline
-from .chunk import Chunk
-from .command import Horizon
+from .chunk import Chunk, Provenance
 from .contract import Contract, FloatArray
+from .ensemble import Ensemble
 from .limits import Limits
+from .motion import Motion
 from .seam import Seam
 from .verdict import Accepted, Refusal, Rejected
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Due:
-    """What a chunk wants at a tick: `wanted` [channels], at policy step `index`, within a seam or not."""
+    """What is wanted at a tick: `wanted` [channels], at policy step `index` of the chunk that `provenance` names,
+    `age_ns` after the oldest observation in it. `source`: chunk, blend or ensemble."""
 
     wanted: FloatArray
+    source: str
     index: int
-    blended: bool
+    age_ns: int
+    provenance: Provenance
 
 
 class InForce:
-    """At most one chunk is active. Increments are wanted as what is left of the path, others as values."""
+    """At most one chunk is active, or an ensemble of them. Increments are wanted as what is left of the path,
+    others as values."""
 
-    def __init__(self, contract: Contract, timeline: Timeline, limits: Limits, blend_ticks: int) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        timeline: Timeline,
+        limits: Limits,
+        max_age_ns: int,
+        blend_ticks: int,
+        ensemble: Ensemble | None = None,
+    ) -> None:
         self._contract, self._timeline, self._limits = contract, timeline, limits
-        self._blend_ticks = blend_ticks
+        self._max_age_ns, self._blend_ticks, self._ensemble = max_age_ns, blend_ticks, ensemble
         self._active: Placed | None = None
         self._seam: Seam | None = None
 
-    @property
-    def chunk(self) -> Chunk | None:
-        """The active chunk."""
-        return None if self._active is None else self._active.chunk
-
     def place(self, chunk: Chunk, now_ns: int, last: FloatArray) -> Accepted | Rejected:
-        """Make a chunk the active one from the next tick on, blending from the plan so far, else from `last`
+        """Make a chunk the active one from the next tick on, joined to the plan so far, else to `last`
         [channels], the last command. A refusal leaves the plan as it was."""
         origin = self._timeline.locate(chunk.provenance.origin_mono_ns, now_ns)
         if origin is None:
@@ -51,47 +61,67 @@ class InForce:
         start = self._timeline.number(now_ns)
         verdict = placed.screen(self._limits, start)
         if isinstance(verdict, Accepted):
-            if self._blend_ticks:
+            if self._ensemble is not None:
+                self._ensemble.add(placed, start)
+            elif self._blend_ticks:
                 self._seam = Seam(self._contract, start, self._blend_ticks, self._values, last)
             self._active = placed
         return verdict
 
-    def due(self) -> Due | None:
-        """What is due at the timeline's newest tick, None where there is no chunk or its horizon is over."""
-        count = self._timeline.count
+    def due(self, now_ns: int) -> Due | str | None:
+        """What is due at the timeline's newest tick; where nothing is any more, the reason; None without a chunk."""
         if self._active is None:
             return None
-        self._active.start(count)
-        values = self._values(count)
+        count = self._timeline.count
+        if self._ensemble is not None:
+            return self._mean(self._ensemble, count, now_ns) or self._over(self._active, now_ns)
+        active = self._active
+        active.start(count)
+        age_ns = now_ns - active.chunk.provenance.origin_mono_ns
+        values = self._values(count) if age_ns <= self._max_age_ns else None
         if values is None:
-            return None
+            return self._over(active, now_ns)
         blended = self._seam is not None and self._seam.active(count)
-        wanted = np.where(self._limits.increments, values - self._timeline.executed, values)
-        return Due(wanted, self._active.index(count), blended)
+        source = "blend" if blended else "chunk"
+        return Due(self._rest(values), source, active.index(count), age_ns, active.chunk.provenance)
+
+    def _mean(self, ensemble: Ensemble, count: int, now_ns: int) -> Due | None:
+        ensemble.start(count)
+        mean = ensemble.at(count, now_ns)
+        if mean is None:
+            return None
+        source = "ensemble" if mean.members > 1 else "chunk"
+        return Due(self._rest(mean.values), source, mean.index, now_ns - mean.oldest_ns, mean.newest)
+
+    def _over(self, active: Placed, now_ns: int) -> str:
+        if now_ns - active.chunk.provenance.origin_mono_ns > self._max_age_ns:
+            return f"the chunk's origin is older than {self._max_age_ns / 1e6:g} ms"
+        return "the chunk's horizon is used up"
+
+    def _rest(self, values: FloatArray) -> FloatArray:
+        return np.where(self._limits.increments, values - self._timeline.executed, values)
 
     def drop(self) -> None:
-        """Have no active chunk, and nothing to blend from."""
+        """Have no active chunk, and nothing to join the next one to."""
         self._active = self._seam = None
+        if self._ensemble is not None:
+            self._ensemble.clear()
 
-    def horizon(self, now_ns: int, last: FloatArray) -> Horizon | None:
-        """The active chunk's rest, each row guarded in turn from the last command on; None where empty.
-
-        Seams and tick phases are left out. Increments are per policy step.
-        """
-        if self._active is None:
+    def ahead(self, now_ns: int, motion: Motion) -> Ahead | None:
+        """The newest chunk's rest, from the last command on; None without one. Seams and tick phases are left
+        out. An ensemble's rows are its means at the newest chunk's steps."""
+        active, dt_ns = self._active, self._contract.dt_ns
+        if active is None:
             return None
-        index = self._active.index(self._timeline.number(now_ns))
-        values = self._active.values[index:].copy()
-        increments = self._limits.increments
-        path = np.vstack([self._timeline.executed, values])
-        values[:, increments] = np.diff(path, axis=0)[:, increments]
-        step = self._limits.rate * (self._contract.dt_ns * 1e-9)
-        for row, wanted in enumerate(values):
-            guarded = self._limits.guard(wanted, last, step)
-            if guarded is None:
-                return None
-            values[row], last = guarded, np.where(increments, 0.0, guarded)
-        return Horizon(index, values, self._active.chunk.provenance) if len(values) else None
+        index = active.index(self._timeline.number(now_ns))
+        plan: FloatArray | Means = active.values[index:]
+        if self._ensemble is not None:
+            tick_ns, now = self._timeline.tick_ns, self._timeline.count
+            counts = active.origin_count + np.arange(index, len(active.values)) * dt_ns // tick_ns
+            times_ns = now_ns + np.maximum(0, counts - now) * tick_ns
+            plan = Means(copy(self._ensemble), counts, times_ns)
+        executed, provenance = self._timeline.executed, active.chunk.provenance
+        return Ahead(index, plan, self._limits.increments, executed, provenance, motion.coarse(dt_ns))
 
     def _values(self, count: int) -> FloatArray | None:
         values = None if self._active is None else self._active.at(count)

@@ -3,9 +3,9 @@
 Two places use it. A chunk is screened when it is offered: values a hair beyond a limit (policies overshoot
 by rounding and by noise) are put on it and counted, values further out refuse the whole chunk, and so does
 NaN or Inf, because a policy that says one such thing is not believed in the rest. "A hair" is
-`clip_tolerance` times the channel's range (default 0.02). Then every command passes `guard`, hold values
-too. Comparisons and np.clip let NaN through, so finiteness is always asked for by itself. This module never
-decides what to do about a refusal.
+`clip_tolerance` times the channel's range (default 0.02). Then every command passes `guard` by way of
+`motion`, hold values too. Comparisons and np.clip let NaN through, so finiteness is always asked for by
+itself. This module never decides what to do about a refusal, and remembers nothing from tick to tick.
 """
 
 from __future__ import annotations
@@ -16,25 +16,49 @@ from .contract import BoolArray, ChannelKind, Contract, ContractError, FloatArra
 from .verdict import Refusal, Rejected
 
 DEFAULT_CLIP_TOLERANCE = 0.02
+MAX_BRAKING_S = 60.0  # a robot that takes longer to come to rest cannot be said to stop
 
 
 class Limits:
-    """The contract's limits as vectors [channels], for ticks of `tick_ns`. Raises ContractError."""
+    """The contract's limits as vectors [channels], for ticks of `tick_ns`. Raises ContractError.
+
+    `rate` bounds the change of a command per second, `acceleration` the change of that; inf where there is
+    no bound. A velocity's acceleration is the rate of its command, so it stands in `rate`.
+    """
 
     def __init__(self, contract: Contract, tick_ns: int, clip_tolerance: float = DEFAULT_CLIP_TOLERANCE) -> None:
         if not 0.0 <= clip_tolerance <= 1.0:
             raise ContractError(f"limits: clip_tolerance: {clip_tolerance!r} is not in 0..1")
         channels = contract.channels
-        self.names = contract.names
+        self.names, self.tick_ns = contract.names, tick_ns
         self.lower = np.array([channel.lower for channel in channels])
         self.upper = np.array([channel.upper for channel in channels])
         self.slack = clip_tolerance * (self.upper - self.lower)
-        self.rate = np.array([np.inf if c.max_rate is None else c.max_rate for c in channels])
-        self.step = self.rate * (tick_ns * 1e-9)
         self.increments = contract.is_kind(ChannelKind.DELTA_PREVIOUS)
         self.velocities = contract.is_kind(ChannelKind.VELOCITY)
+        self.rate = _bounds([channel.max_rate for channel in channels])
+        self.acceleration = _bounds([channel.max_acceleration for channel in channels])
+        self.rate[self.velocities] = np.minimum(self.rate, self.acceleration)[self.velocities]
+        self.acceleration[self.velocities] = np.inf
+        self.step = self.rate * (tick_ns * 1e-9)
         self._keeps_last = np.array([channel.hold is HoldPolicy.LAST for channel in channels])
         self._hold_value = np.array([channel.hold_value or 0.0 for channel in channels])
+        self._check_braking()
+
+    def _check_braking(self) -> None:
+        """Refuse limits with which a channel could need more than MAX_BRAKING_S to come to rest."""
+        fastest = np.maximum(-self.lower, self.upper)  # of a velocity
+        with np.errstate(over="ignore", invalid="ignore"):
+            # What a set point can reach between its limits, and increments by one that is sent every tick.
+            reach = np.sqrt(self.acceleration) * np.sqrt(self.upper - self.lower)
+            reach[self.increments] = (fastest / (self.tick_ns * 1e-9))[self.increments]
+            seconds = np.where(self.velocities, fastest / self.rate, np.minimum(self.rate, reach) / self.acceleration)
+        bounded = np.isfinite(np.where(self.velocities, self.rate, self.acceleration))
+        slow = bounded & ~(seconds <= MAX_BRAKING_S)
+        if slow.any():
+            channel = int(np.argmax(slow))
+            text = f"{seconds[channel]:.3g} s to brake from full speed, at most {MAX_BRAKING_S:g}"
+            raise ContractError(f"channel {self.names[channel]!r}: max_acceleration: {text}")
 
     def rest(self) -> FloatArray:
         """The anchor [channels] before anything is known: NaN for positions, 0 for rates and increments.
@@ -93,13 +117,14 @@ class Limits:
         """A measured position as an anchor [channels], NaN for what was not measured.
 
         A position a hair outside its limits is put on the limit; further out it is refused, because the
-        first command back within the limits would be a jump. Increments have no position.
+        first command back within the limits would be a jump. Increments have no position, and a rate starts
+        from what was commanded: what joints report for a velocity's name may well be their position.
         """
         anchor = np.array(current, dtype=np.float64)
         if anchor.shape != self.lower.shape:
             text = f"current: shape {anchor.shape}, expected {self.lower.shape}"
             return Rejected(Refusal.BAD_POSITION, text)
-        anchor[self.increments] = np.nan
+        anchor[self.increments | self.velocities] = np.nan
         outside = (anchor < self.lower - self.slack) | (anchor > self.upper + self.slack)
         if outside.any():
             channel = int(np.argmax(outside))
@@ -107,3 +132,7 @@ class Limits:
             text = f"current: channel {self.names[channel]!r}: {anchor[channel]:g} is outside {limits}"
             return Rejected(Refusal.BAD_POSITION, text)
         return np.clip(anchor, self.lower, self.upper)
+
+
+def _bounds(values: list[float | None]) -> FloatArray:
+    return np.array([np.inf if value is None else value for value in values])

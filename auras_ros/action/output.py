@@ -1,7 +1,7 @@
 """The way out: every command passes here, is guarded, and is recorded as executed.
 
-Nothing goes round it, neither hold values nor the final command after disarm. This module never decides
-which command is due.
+Nothing goes round it, neither hold values nor the commands after disarm. This module never decides which
+command is due.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from .align import Timeline
 from .contract import FloatArray
 from .limits import Limits
+from .motion import Motion
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -24,50 +25,70 @@ class Sent:
 
 
 class Output:
-    """`anchor` [channels] is where the next command starts from: the last one, or a measured position; NaN
-    where the position is not known, 0 for increments. Executed increments go to the timeline."""
+    """`motion` is where the last command left the robot. Executed increments go to the timeline."""
 
     def __init__(self, limits: Limits, timeline: Timeline) -> None:
         self._limits, self._timeline = limits, timeline
-        self.anchor = limits.rest()
+        self.motion = Motion(limits, timeline.tick_ns)
         self.published = 0
         self.limited_ticks = 0
 
-    def send(self, wanted: FloatArray) -> Sent | None:
-        """Guard and record; None, and nothing is recorded, where `wanted` is not finite."""
-        values = self._limits.guard(wanted, self.anchor)
+    def follow(self, wanted: FloatArray) -> Sent | None:
+        """Send what a trajectory wants now; None, and nothing is recorded, where that is not finite."""
+        return self._send(wanted, True)
+
+    def repeat(self) -> Sent | None:
+        """The last command once more; None where there was none.
+
+        A velocity keeps its rate. Set points and increments come to rest: at once, or braking.
+        """
+        return self._send(self.motion.anchor, False)
+
+    def hold(self) -> Sent | None:
+        """What the hold policies ask for; None where a position is not known.
+
+        A channel with a bound on its acceleration goes there along an allowed path; for `last` that is the
+        shortest way to stand still.
+        """
+        wanted = self._limits.hold(self.motion.anchor)
+        return None if wanted is None else self._send(wanted, False)
+
+    def rest(self) -> Sent | None:
+        """A command on the shortest way to rest, None where a position is not known. Hold values that are
+        further than that are given up: after this nobody speaks any more."""
+        wanted = self.motion.brake()
+        return None if wanted is None else self._send(wanted, False)
+
+    @property
+    def resting(self) -> bool:
+        """Whether the last command was the last that is needed to stand still."""
+        return not self.motion.moving.any()
+
+    def missed(self) -> None:
+        """Periods went by without a command: set points stood where they were, so they start from rest."""
+        self.motion.stand()
+
+    def forget(self) -> None:
+        """Forget where the robot is."""
+        self.motion.forget()
+
+    def place(self, measured: FloatArray) -> None:
+        """Start from a measured position [channels]; NaN leaves a channel as it was.
+
+        So does a channel that is still being braked: its commands go on, and what is measured is behind them.
+        """
+        motion = self.motion
+        motion.anchor = np.where(np.isnan(measured) | motion.moving, motion.anchor, measured)
+
+    def _send(self, wanted: FloatArray, follow: bool) -> Sent | None:
+        values = self.motion.advance(wanted, follow)
         if values is None:
             return None
         increments = self._limits.increments
         self._timeline.executed = self._timeline.executed + np.where(increments, values, 0.0)
-        self.anchor = np.where(increments, 0.0, values)
         self.published += 1
         changed = values != wanted
         if not changed.any():
             return Sent(values, ())
         self.limited_ticks += 1
         return Sent(values, tuple(np.flatnonzero(changed).tolist()))
-
-    def repeat(self) -> Sent | None:
-        """The last command once more (increments: none); None where there was none."""
-        return self.send(self.anchor)
-
-    def hold(self) -> Sent | None:
-        """What the hold policies ask for; None where a position is not known."""
-        wanted = self._limits.hold(self.anchor)
-        return None if wanted is None else self.send(wanted)
-
-    def final(self) -> Sent | None:
-        """The hold command with every velocity at rest, then forget where the robot is.
-
-        A velocity skips its acceleration limit here: nothing follows, so a ramp would never end.
-        """
-        sent = self.hold()
-        self.anchor = self._limits.rest()
-        if sent is not None:
-            sent.values[self._limits.velocities] = 0.0
-        return sent
-
-    def place(self, measured: FloatArray) -> None:
-        """Start from a measured position [channels]; NaN leaves a channel as it was."""
-        self.anchor = np.where(np.isnan(measured), self.anchor, measured)

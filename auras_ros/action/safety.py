@@ -12,6 +12,8 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
+from .verdict import Refusal, Rejected
+
 MAX_EVENTS = 256
 
 
@@ -46,6 +48,14 @@ class Safety:
     def live(self) -> bool:
         """Whether chunks may be executed: armed or holding."""
         return self.state in (SafetyState.ARMED, SafetyState.HOLDING)
+
+    def refuse(self) -> Rejected | None:
+        """Why no chunk is taken in this state; None where it is."""
+        if self.live:
+            return None
+        if self.state is SafetyState.STOPPED:
+            return Rejected(Refusal.STOPPED, f"stopped: {self.reason}")
+        return Rejected(Refusal.DISARMED, "not armed")
 
     def arm(self, at_ns: int, reason: str) -> None:
         """From disarmed or holding to holding, until a valid chunk comes; other states stay."""

@@ -1,6 +1,6 @@
 """From offered chunks to one command a tick: the facade that the actuator and lockstep evaluation both run.
 
-Chunks go in when they come, one command comes out a tick: aligned by executed index, blended at seams,
+Chunks go in when they come, one command comes out a tick: aligned by executed index, joined at seams,
 guarded by limits, held when nothing valid is there. All times are arguments, in nanoseconds on one monotonic
 clock (in lockstep: integer steps times dt); nothing here reads a clock, sleeps, logs or knows a message.
 `tick` runs in the actuator's tick thread and everything else in its executor's: one short lock keeps them
@@ -21,23 +21,26 @@ from .admission import Admission
 from .align import Timeline
 from .chunk import Chunk, Provenance
 from .command import Command, Horizon
-from .contract import Contract, ContractError, FloatArray
-from .in_force import InForce
+from .contract import Contract, FloatArray
+from .ensemble import DEFAULT_ENSEMBLE_DECAY
+from .in_force import Due, InForce
 from .limits import DEFAULT_CLIP_TOLERANCE, Limits
+from .options import Options
 from .output import Output, Sent
 from .safety import Event, Safety, SafetyState
+from .tally import Tally
 from .verdict import Accepted, Refusal, Rejected
-
-MAX_RECORD_TICKS = 100_000  # bounds the memory of the executed record
 
 
 class ActionStream:
     """See the module's docstring.
 
-    `tick_ns`: the period between ticks. `blend_ms`: length of a seam. `hold_after_ms`: after the last valid
-    action the last command stays in force this long (increments: none), then the hold policies apply.
-    `max_chunk_age_ms`: no action is executed when its chunk's origin is older. `clip_tolerance`: see
-    `limits`. `host`: where given, chunks from another host's monotonic clock are refused.
+    `tick_ns`: the period between ticks. `seam`, how a chunk follows another: "blend" fades over `blend_ms`,
+    "ensemble" averages all chunks that cover a tick with `ensemble_decay` (see `ensemble`), "switch" does
+    neither. `hold_after_ms`: after the last valid action the last command stays in force this long
+    (increments: none), then the hold policies apply. `max_chunk_age_ms`: no action is executed when its
+    chunk's origin is older. `clip_tolerance`: see `limits`. `host`: where given, chunks from another host's
+    monotonic clock are refused.
 
     A chunk that carries NaN, Inf or a value beyond its limits is refused, and the one in force is dropped
     with it: the stream holds at the next tick until a valid chunk comes. Raises ContractError.
@@ -51,33 +54,30 @@ class ActionStream:
         hold_after_ms: float = 0.0,
         max_chunk_age_ms: float = 2000.0,
         *,
+        seam: str = "blend",
+        ensemble_decay: float = DEFAULT_ENSEMBLE_DECAY,
         clip_tolerance: float = DEFAULT_CLIP_TOLERANCE,
         host: str | None = None,
     ) -> None:
-        if not isinstance(tick_ns, int) or not 1 <= tick_ns <= contract.dt_ns:
-            raise ContractError(f"stream: tick_ns: {tick_ns!r} is not in 1..dt ({contract.dt_ns})")
-        self._hold_after_ns = _time_ns("hold_after_ms", hold_after_ms)
-        self._max_age_ns = _time_ns("max_chunk_age_ms", max_chunk_age_ms)
-        blend_ns = _time_ns("blend_ms", blend_ms)
-        if blend_ns > self._max_age_ns:
-            raise ContractError(f"stream: blend_ms: {blend_ms} is longer than max_chunk_age_ms")
-        if self._max_age_ns // tick_ns > MAX_RECORD_TICKS:
-            raise ContractError(f"stream: max_chunk_age_ms: more than {MAX_RECORD_TICKS} ticks")
+        options = Options(tick_ns, blend_ms, hold_after_ms, max_chunk_age_ms, seam, ensemble_decay, clip_tolerance)
+        options.check(contract)
         self.contract, self.tick_ns = contract, tick_ns
+        self._hold_after_ns, max_age_ns = options.hold_after_ns, options.max_age_ns
         self._limits = Limits(contract, tick_ns, clip_tolerance)
-        self._timeline = Timeline(tick_ns, self._max_age_ns, len(contract.channels))
-        self._in_force = InForce(contract, self._timeline, self._limits, blend_ns // tick_ns)
-        self._admission = Admission(contract, self._max_age_ns, host)
+        self._timeline = Timeline(tick_ns, max_age_ns, len(contract.channels))
+        self._in_force = InForce(
+            contract, self._timeline, self._limits, max_age_ns, options.blend_ticks, options.ensemble(contract)
+        )
+        self._admission = Admission(contract, max_age_ns, host)
         self._safety = Safety()
         self._lock = threading.Lock()
         self._output = Output(self._limits, self._timeline)
         self._nothing: FloatArray = np.full(len(contract.channels), np.nan)
         self._nothing.flags.writeable = False
         self._authority = False  # from arm until the final command: only then is anything published
-        self._final_due = False
+        self._leaving = False  # on the way to the final command
         self._valid_ns = 0
-        self._counts = dict.fromkeys(_COUNTERS, 0)
-        self._refused: dict[str, int] = {}
+        self._tally = Tally()
         self._starved = "awaiting a chunk"
 
     # -- chunks -------------------------------------------------------------------------------------------
@@ -86,26 +86,16 @@ class ActionStream:
         """Take a chunk for the ticks from now on, or say why not. Newest (epoch, origin, request) wins."""
         with self._lock:
             verdict = (
-                self._not_live()
+                self._safety.refuse()
                 or self._admission.refuse(chunk, now_ns)
-                or self._in_force.place(chunk, now_ns, self._output.anchor)
+                or self._in_force.place(chunk, now_ns, self._output.motion.anchor)
             )
+            self._tally.offered(verdict)
             if isinstance(verdict, Accepted):
                 self._admission.admit(chunk.provenance)
-                self._counts["accepted"] += 1
-                self._counts["clipped_values"] += verdict.clipped
-            else:
-                self._refused[verdict.reason.value] = self._refused.get(verdict.reason.value, 0) + 1
-                if verdict.reason in (Refusal.NON_FINITE, Refusal.OVER_LIMIT):
-                    self._drop(now_ns, f"chunk refused: {verdict.detail}")
+            elif verdict.reason in (Refusal.NON_FINITE, Refusal.OVER_LIMIT):
+                self._drop(now_ns, f"chunk refused: {verdict.detail}")
             return verdict
-
-    def _not_live(self) -> Rejected | None:
-        if self._safety.live:
-            return None
-        if self._safety.state is SafetyState.STOPPED:
-            return Rejected(Refusal.STOPPED, f"stopped: {self._safety.reason}")
-        return Rejected(Refusal.DISARMED, "not armed")
 
     # -- ticks --------------------------------------------------------------------------------------------
 
@@ -117,36 +107,29 @@ class ActionStream:
                 self._clock_went_back(now_ns)
             missed = self._timeline.advance(now_ns)
             if missed:
-                self._counts["late_ticks"] += 1
-                self._counts["missed_ticks"] += missed
-            if self._final_due:
-                return self._final()
+                self._tally.late(missed)
+                self._output.missed()
+            if self._leaving:
+                return self._leave()
             if not self._authority:
                 return self._command(None, "none")
             command = self._execute(now_ns)
             return self._hold(now_ns) if command is None else command
 
     def _execute(self, now_ns: int) -> Command | None:
-        """The active chunk's command; None where it has none, and then it is dropped."""
-        chunk = self._in_force.chunk
-        if chunk is None:
+        """What the plan wants, as a command; None where it wants nothing, and then it is dropped."""
+        due = self._in_force.due(now_ns)
+        if not isinstance(due, Due):
+            if due is not None:
+                self._starve(due)
             return None
-        age_ns = now_ns - chunk.provenance.origin_mono_ns
-        if age_ns > self._max_age_ns:
-            self._starve(f"the chunk's origin is older than {self._max_age_ns / 1e6:g} ms")
-            return None
-        due = self._in_force.due()
-        if due is None:
-            self._starve("the chunk's horizon is used up")
-            return None
-        sent = self._output.send(due.wanted)
+        sent = self._output.follow(due.wanted)
         if sent is None:
             self._drop(now_ns, "a command would not have been finite")
             return None
         self._valid_ns = now_ns
         self._safety.resume(now_ns, "valid chunk")
-        source = "blend" if due.blended else "chunk"
-        return self._command(sent, source, due.index, age_ns, chunk.provenance)
+        return self._command(sent, due.source, due.index, due.age_ns, due.provenance)
 
     def _hold(self, now_ns: int) -> Command:
         if self._safety.state is SafetyState.ARMED and now_ns - self._valid_ns <= self._hold_after_ns:
@@ -154,12 +137,17 @@ class ActionStream:
         else:
             self._safety.hold(now_ns, self._starved)
             sent = self._output.hold()
-        self._counts["hold_ticks"] += sent is not None
+        if sent is not None:
+            self._tally.held()
         return self._command(sent, "stop" if self._safety.state is SafetyState.STOPPED else "hold")
 
-    def _final(self) -> Command:
-        self._final_due = self._authority = False
-        return self._command(self._output.final(), "hold")
+    def _leave(self) -> Command:
+        """One command nearer to rest; the one that reaches it is the last."""
+        sent = self._output.rest()
+        if sent is None or self._output.resting:
+            self._leaving = self._authority = False
+            self._output.forget()
+        return self._command(sent, "hold")
 
     def _command(
         self,
@@ -188,9 +176,10 @@ class ActionStream:
     def arm(self, now_ns: int, current: npt.ArrayLike | None = None) -> Accepted | Rejected:
         """Allow commands; the state is holding until the first valid chunk.
 
-        `current` [channels]: the measured position (for a velocity the measured rate), NaN where unknown;
-        the first command keeps its rate from there. Without it a position is held only once one was
-        commanded. While holding this re-arms: a new session's chunks are taken. Refused when stopped.
+        `current` [channels]: the measured position, NaN where unknown; the first command keeps its rate from
+        there (a velocity's from zero, or from its last command). Without it a position is held only once one
+        was commanded. While holding this re-arms: a new session's chunks are taken, and channels that are still
+        being braked go on from their last command. Refused when stopped.
         """
         with self._lock:
             if self._safety.state is SafetyState.STOPPED:
@@ -202,13 +191,16 @@ class ActionStream:
                 if isinstance(measured, Rejected):
                     return measured
                 self._output.place(measured)
-            self._final_due, self._authority = False, True
+            self._leaving, self._authority = False, True
             self._forget()
             self._safety.arm(now_ns, "awaiting a chunk")
             return Accepted(detail="armed")
 
     def disarm(self, now_ns: int, reason: str = "disarm requested") -> Accepted:
-        """Stop publishing: the next tick's command is the last, and it holds."""
+        """Stop publishing: the next commands bring every channel to rest, and the one that does is the last.
+
+        That is the next tick's, unless a bound on an acceleration asks for more: see `silent`.
+        """
         with self._lock:
             self._disarm(now_ns, reason)
             return Accepted(detail="disarmed")
@@ -237,7 +229,7 @@ class ActionStream:
 
     def _disarm(self, now_ns: int, reason: str) -> None:
         self._safety.disarm(now_ns, reason)
-        self._final_due = self._authority
+        self._leaving = self._authority
         self._forget()
 
     def _clock_went_back(self, now_ns: int) -> None:
@@ -262,6 +254,12 @@ class ActionStream:
         """The agent's session that chunks are taken from, None until the first one after arming."""
         return self._admission.session
 
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is published any more: not armed, and the final command is out. At most
+        `limits.MAX_BRAKING_S` of ticks after disarm."""
+        return not self._authority
+
     def drain_events(self) -> list[Event]:
         """Transitions since the last call, for the log."""
         with self._lock:
@@ -270,24 +268,17 @@ class ActionStream:
     def counters(self) -> dict[str, Any]:
         """Totals since the start, for diagnostics; `refused` maps reason to number."""
         with self._lock:
-            sent = {"published": self._output.published, "limited_ticks": self._output.limited_ticks}
-            return {**self._counts, **sent, "refused": dict(self._refused)}
+            published, limited = self._output.published, self._output.limited_ticks
+            return {**self._tally.totals(), "published": published, "limited_ticks": limited}
 
     def horizon(self, now_ns: int) -> Horizon | None:
         """What the chunk in force still holds, checked like commands at one policy step apart.
 
-        None unless armed. Seams and tick phases are left out; increments are per policy step.
+        None unless armed. Blends and tick phases are left out; increments are per policy step.
         """
         with self._lock:
             if self._safety.state is not SafetyState.ARMED:
                 return None
-            return self._in_force.horizon(now_ns, self._output.anchor)
-
-
-_COUNTERS = ("accepted", "clipped_values", "hold_ticks", "late_ticks", "missed_ticks")
-
-
-def _time_ns(name: str, value_ms: float) -> int:
-    if not np.isfinite(value_ms) or value_ms < 0:
-        raise ContractError(f"stream: {name}: {value_ms!r} is not a time of zero or more")
-    return round(value_ms * 1e6)
+            ahead = self._in_force.ahead(now_ns, self._output.motion)
+        # A tick is not kept waiting while the rows are checked.
+        return None if ahead is None else ahead.checked()

@@ -19,7 +19,7 @@ NS_PER_S = 1_000_000_000
 KEPT = 60_000  # newest records kept for the timeline: ten minutes of actions at 100 Hz
 SETTLED_NS = 100 * NS_PER_MS  # a deadline missed earlier than this after arming may stem from before it
 LIVE = ("armed", "holding")
-FRESH = ("chunk", "blend")  # sources of actions that answer an observation
+FRESH = ("chunk", "blend", "ensemble")  # sources of actions that answer an observation
 
 
 @dataclass(frozen=True)

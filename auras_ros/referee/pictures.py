@@ -116,7 +116,7 @@ def _panel(canvas: NDArray[np.uint8], scene: Scene) -> None:
     _bar(canvas, scene, (left, 122), (right, 138))
     rows = [
         ("actuator", scene.state, STATE_COLOURS.get(scene.state, FAINT)),
-        ("action from", scene.source, INK if scene.source in ("chunk", "blend") else WARN),
+        ("action from", scene.source, INK if scene.source in ("chunk", "blend", "ensemble") else WARN),
         ("age", "-" if scene.age_ms is None else f"{scene.age_ms:.0f} ms", INK),
         ("chunk", "-" if scene.request is None else str(scene.request), INK),
         ("plan", scene.plan or "-", INK),

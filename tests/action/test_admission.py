@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
 from auras_ros.action import ActionStream, Refusal, SafetyState
+from tests.action.drive import refusal, run
 
 MS = 1_000_000
 STEP = 100 * MS
 UP = list(range(8))  # a chunk whose value is its index
-
-
-def run(stream: ActionStream, *times_ns: int) -> list[float | None]:
-    commands = [stream.tick(now_ns) for now_ns in times_ns]
-    return [float(command.values[0]) if command.publish else None for command in commands]
-
-
-def refusal(verdict: Any) -> Refusal:
-    assert not verdict.ok, verdict
-    return verdict.reason
 
 
 def test_duplicates_older_origins_and_older_requests_are_refused(make: SimpleNamespace) -> None:

@@ -57,6 +57,10 @@ def test_reads_the_documented_form_and_writes_it_back() -> None:
         ({"max_rate": 0.0}, "max_rate"),
         ({"max_rate": -1.0}, "max_rate"),
         ({"max_rate": float("inf")}, "max_rate"),
+        ({"max_acceleration": 0.0}, "max_acceleration"),
+        ({"max_acceleration": -1.0}, "max_acceleration"),
+        ({"max_acceleration": float("nan")}, "max_acceleration"),
+        ({"max_acceleration": "fast"}, "max_acceleration"),
         ({"hold": "freeze"}, "hold"),
         ({"hold": "value"}, "hold_value"),
         ({"hold": "value", "hold_value": 513.0}, "hold_value"),
@@ -78,6 +82,12 @@ def test_each_field_is_checked_by_name(changes: dict[str, Any], field: str) -> N
     with pytest.raises(ContractError, match=field) as caught:
         Channel.from_dict({**RAW, **changes})
     assert "channel" in str(caught.value)
+
+
+def test_an_acceleration_is_kept_and_none_is_left_out() -> None:
+    """Contracts written before there was one read and write as they did."""
+    assert Channel.from_dict({**RAW, "max_acceleration": 30}).to_dict() == {**RAW, "max_acceleration": 30.0}
+    assert "max_acceleration" not in Channel.from_dict({**RAW, "max_acceleration": None}).to_dict()
 
 
 @pytest.mark.parametrize("key", ["name", "unit", "kind", "lower", "upper", "hold"])

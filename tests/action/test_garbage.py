@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
-from auras_ros.action import ActionStream, Chunk, ContractError, Provenance
+from auras_ros.action import ActionStream, ChannelKind, Chunk, Contract, ContractError, Provenance, SafetyState
 
 TICK_NS = 10_000_000
 TICKS = 100_000
@@ -32,8 +33,8 @@ def garbage(rng: np.random.Generator, now_ns: int, channels: int) -> Chunk | Non
         return None
 
 
-def prod(rng: np.random.Generator, stream: ActionStream, now_ns: int) -> bool:
-    """Now and then the operator does something as well. Returns whether the stream was armed anew."""
+def prod(rng: np.random.Generator, stream: ActionStream, now_ns: int) -> Any:
+    """Now and then the operator does something as well. Returns the measured position where it armed at one."""
     draw = rng.random()
     if draw < 0.002:
         stream.stop(now_ns)
@@ -42,58 +43,105 @@ def prod(rng: np.random.Generator, stream: ActionStream, now_ns: int) -> bool:
     elif draw < 0.010:
         stream.agent_lost(now_ns)
     elif draw < 0.06:
-        current = rng.uniform(-110, 110, len(stream.contract.channels)) if draw < 0.03 else None
+        current = rng.uniform(-100.3, 100.3, len(stream.contract.channels)) if draw < 0.03 else None
         verdict = stream.arm(now_ns, current)
-        return verdict.ok and verdict.detail == "armed"
-    return False
+        return current if verdict.ok and verdict.detail == "armed" else None
+    return None
 
 
-def test_nothing_beyond_limits_in_a_hundred_thousand_ticks(make: SimpleNamespace) -> None:
-    rates: list[Any] = [None, 500.0, 2000.0, 100.0, None, 300.0, None, 50.0]
-    kinds = ["absolute", "absolute", "delta_origin", "velocity", "velocity", "delta_previous", "gripper", "gripper"]
-    extras: list[dict[str, Any]] = [{}] * 8
-    extras[1] = {"hold": "value", "hold_value": 20.0, "interpolation": "linear"}
-    channels = [
-        make.channel(f"{kind}{i}", kind, max_rate=rate, **extra)
-        for i, (kind, rate, extra) in enumerate(zip(kinds, rates, extras, strict=True))
-    ]
-    stream = ActionStream(make.contract(*channels, dt_ms=50), TICK_NS, 30, 40, 400)
-    steps = np.array([np.inf if rate is None else rate * TICK_NS * 1e-9 for rate in rates]) + 1e-9
-    increments = np.array([kind == "delta_previous" for kind in kinds])
-    stopping = np.array([kind == "velocity" for kind in kinds])
-    rng = np.random.default_rng(1)
-    last: Any = None
-    now_ns, published = 0, 0
-    for _ in range(TICKS):
-        now_ns += TICK_NS * (1 if rng.random() < 0.98 else int(rng.integers(1, 30)))
+class Watch:
+    """What the last commands were, tick by tick: what a controller sees. Every bound is checked at every command."""
+
+    def __init__(self, contract: Contract) -> None:
+        seconds, channels = TICK_NS * 1e-9, contract.channels
+
+        def bounds(values: Any, scale: float) -> Any:
+            return np.array([np.inf if value is None else value * scale for value in values]) * (1 + 1e-9) + 1e-9
+
+        self.adds = contract.is_kind(ChannelKind.DELTA_PREVIOUS)
+        rates = contract.is_kind(ChannelKind.VELOCITY)
+        step, change = [c.max_rate for c in channels], [c.max_acceleration for c in channels]
+        of_rates = np.minimum(bounds(step, seconds), bounds(change, seconds))
+        self.step = np.where(rates, of_rates, bounds(step, seconds))
+        self.change = np.where(rates, np.inf, bounds(change, seconds**2))
+        self.starts_at_rest = rates | self.adds
+        self.silence()
+
+    def silence(self) -> None:
+        """Nothing is published: positions start anew, rates and increments from nothing."""
+        self.last = np.where(self.starts_at_rest, 0.0, np.nan)
+        self.pace: Any = np.zeros(len(self.last))
+
+    def placed(self, measured: Any) -> None:
+        """Armed at a measured position: a channel at rest starts from there."""
+        resting = (self.pace == 0.0) | (self.change == np.inf)
+        self.last = np.where(resting & ~self.starts_at_rest, np.clip(measured, -100, 100), self.last)
+
+    def see(self, values: Any, missed: bool) -> None:
+        assert np.isfinite(values).all()
+        assert (np.abs(values) <= 100.0).all()
+        if missed:
+            self.pace = np.zeros(len(self.last))
+        known = np.isfinite(self.last)
+        pace = np.where(self.adds, values, np.where(known, values - self.last, 0.0))
+        assert (np.abs(pace) <= self.step).all()
+        assert (np.abs(pace - self.pace) <= self.change).all()
+        self.last, self.pace = np.where(self.adds, 0.0, values), pace
+
+
+CHANNELS: list[tuple[str, dict[str, Any]]] = [
+    ("absolute", {}),
+    ("absolute", {"max_rate": 500.0, "hold": "value", "hold_value": 20.0, "interpolation": "linear"}),
+    ("absolute", {"max_rate": 500.0, "max_acceleration": 2000.0}),
+    ("absolute", {"max_acceleration": 9000.0, "hold": "value", "hold_value": -95.0, "interpolation": "linear"}),
+    ("delta_origin", {"max_rate": 2000.0, "max_acceleration": 30000.0}),
+    ("velocity", {"max_rate": 100.0}),
+    ("velocity", {}),
+    ("velocity", {"max_acceleration": 400.0, "interpolation": "linear"}),
+    ("delta_previous", {"max_rate": 300.0}),
+    ("delta_previous", {"max_rate": 3000.0, "max_acceleration": 50000.0}),
+    ("gripper", {}),
+    ("gripper", {"max_rate": 50.0, "max_acceleration": 500.0}),
+]
+
+
+@pytest.mark.parametrize("seam", ["blend", "ensemble"])
+def test_nothing_beyond_limits_in_a_hundred_thousand_ticks(make: SimpleNamespace, seam: str) -> None:
+    """Value, rate and acceleration, from arming to the last command, holds, seams and re-arming included."""
+    channels = [make.channel(f"{kind}{i}", kind, **rules) for i, (kind, rules) in enumerate(CHANNELS)]
+    rules = make.contract(*channels, dt_ms=50)
+    stream = ActionStream(rules, TICK_NS, 30, 40, 400, seam=seam)
+    rng, watch = np.random.default_rng(1), Watch(rules)
+    now_ns, published, ramps = 0, 0, 0
+    for _ in range(TICKS // 2):
+        skipped = 0 if rng.random() < 0.98 else int(rng.integers(0, 29))
+        now_ns += TICK_NS * (1 + skipped)
         if rng.random() < 0.2:
             chunk = garbage(rng, now_ns, len(channels))
             if chunk is not None:
                 stream.offer(chunk, now_ns)
-        if prod(rng, stream, now_ns):
-            last = None  # perhaps at a measured position: the rate starts anew from there
+        if (measured := prod(rng, stream, now_ns)) is not None:
+            watch.placed(measured)
         command = stream.tick(now_ns)
         if not command.publish:
-            last = None
+            watch.silence()
             continue
         published += 1
-        assert np.isfinite(command.values).all()
-        assert (np.abs(command.values) <= 100.0).all()
-        assert (np.abs(command.values[increments]) <= steps[increments]).all()
-        if last is not None:
-            free = increments | (stopping & (command.state.value == "disarmed"))
-            assert (np.abs(command.values - last)[~free] <= steps[~free]).all()
-        last = command.values
+        ramps += command.state is SafetyState.DISARMED
+        watch.see(command.values, skipped > 0)
     counters = stream.counters()
-    assert published > TICKS / 3
-    assert counters["accepted"] > 1000
-    assert min(counters["refused"].get(name, 0) for name in ("non_finite", "over_limit", "shape", "past")) > 100
+    assert published > TICKS / 6
+    assert ramps > 300, "on the way to rest after disarm"
+    assert counters["accepted"] > 500
+    assert min(counters["refused"].get(name, 0) for name in ("non_finite", "over_limit", "shape", "past")) > 50
 
 
-def test_a_tick_costs_little(make: SimpleNamespace) -> None:
-    """Well under 100 us for 20 channels where nothing disturbs; the bound leaves room for a busy machine."""
-    rules = make.contract(*(make.channel(f"c{i}", max_rate=2000.0) for i in range(20)))
-    stream = ActionStream(rules, TICK_NS, 50, 100, 1000)
+@pytest.mark.parametrize(("seam", "acceleration"), [("blend", None), ("ensemble", 1e4)])
+def test_a_tick_costs_little(make: SimpleNamespace, seam: str, acceleration: float | None) -> None:
+    """About 50 us for 20 channels where nothing disturbs, and 150 with an ensemble and accelerations; the bound
+    leaves room for a busy machine."""
+    rules = [make.channel(f"c{i}", max_rate=2000.0, max_acceleration=acceleration) for i in range(20)]
+    stream = ActionStream(make.contract(*rules), TICK_NS, 50, 100, 1000, seam=seam)
     stream.tick(0)
     stream.arm(0, np.zeros(20))
     rng = np.random.default_rng(0)
@@ -106,4 +154,4 @@ def test_a_tick_costs_little(make: SimpleNamespace) -> None:
         began = time.thread_time()
         stream.tick(now_ns)
         spent.append(time.thread_time() - began)
-    assert np.median(spent) < 500e-6
+    assert np.median(spent) < 1e-3

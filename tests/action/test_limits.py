@@ -119,9 +119,10 @@ def test_what_is_never_executed_is_not_judged(limits: Limits, bad: float) -> Non
 
 
 def test_measured_positions_are_checked(limits: Limits) -> None:
+    """Neither a rate nor an increment has one: a joint's position is no speed."""
     anchor = limits.measured(np.array([np.nan, 103.0, 5.0, 77.0]))
     assert isinstance(anchor, np.ndarray)
-    np.testing.assert_array_equal(anchor, [np.nan, 100.0, 5.0, np.nan])
+    np.testing.assert_array_equal(anchor, [np.nan, 100.0, np.nan, np.nan])
     for bad in ([0.0, 105.0, 0.0, 0.0], [0.0, np.inf, 0.0, 0.0], [0.0, -np.inf, 0.0, 0.0]):
         verdict = limits.measured(np.array(bad))
         assert isinstance(verdict, Rejected)

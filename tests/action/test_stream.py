@@ -10,20 +10,11 @@ import numpy as np
 import pytest
 
 from auras_ros.action import ActionStream, ContractError, Refusal, SafetyState
+from tests.action.drive import refusal, run
 
 MS = 1_000_000
 STEP = 100 * MS
 UP = list(range(8))  # a chunk whose value is its index
-
-
-def run(stream: ActionStream, *times_ns: int) -> list[float | None]:
-    commands = [stream.tick(now_ns) for now_ns in times_ns]
-    return [float(command.values[0]) if command.publish else None for command in commands]
-
-
-def refusal(verdict: Any) -> Refusal:
-    assert not verdict.ok, verdict
-    return verdict.reason
 
 
 def test_in_lockstep_a_fresh_chunk_starts_at_its_index_zero(make: SimpleNamespace) -> None:

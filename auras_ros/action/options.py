@@ -1,0 +1,63 @@
+"""How a stream is set, checked once where it enters. It decides nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .contract import Contract, ContractError
+from .ensemble import DEFAULT_ENSEMBLE_DECAY, Ensemble
+from .limits import DEFAULT_CLIP_TOLERANCE
+
+MAX_RECORD_TICKS = 100_000  # bounds the memory of the executed record
+SEAMS = ("blend", "ensemble", "switch")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `stream.ActionStream` is told beside its contract and means there. Raises ContractError by name."""
+
+    tick_ns: int
+    blend_ms: float = 0.0
+    hold_after_ms: float = 0.0
+    max_chunk_age_ms: float = 2000.0
+    seam: str = "blend"
+    ensemble_decay: float = DEFAULT_ENSEMBLE_DECAY
+    clip_tolerance: float = DEFAULT_CLIP_TOLERANCE
+
+    def check(self, contract: Contract) -> None:
+        """Raise ContractError unless all of it makes sense, for ticks of this contract too."""
+        if not isinstance(self.tick_ns, int) or not 1 <= self.tick_ns <= contract.dt_ns:
+            raise ContractError(f"stream: tick_ns: {self.tick_ns!r} is not in 1..dt ({contract.dt_ns})")
+        for name in ("hold_after_ms", "max_chunk_age_ms", "blend_ms"):
+            value_ms = getattr(self, name)
+            if not np.isfinite(value_ms) or value_ms < 0:
+                raise ContractError(f"stream: {name}: {value_ms!r} is not a time of zero or more")
+        if self.blend_ms > self.max_chunk_age_ms:
+            raise ContractError(f"stream: blend_ms: {self.blend_ms} is longer than max_chunk_age_ms")
+        if self.max_age_ns // self.tick_ns > MAX_RECORD_TICKS:
+            raise ContractError(f"stream: max_chunk_age_ms: more than {MAX_RECORD_TICKS} ticks")
+        if self.seam not in SEAMS:
+            raise ContractError(f"stream: seam: {self.seam!r} is not one of {', '.join(SEAMS)}")
+        if not np.isfinite(self.ensemble_decay) or self.ensemble_decay < 0:
+            raise ContractError(f"stream: ensemble_decay: {self.ensemble_decay!r} is not zero or more")
+
+    @property
+    def hold_after_ns(self) -> int:
+        return round(self.hold_after_ms * 1e6)
+
+    @property
+    def max_age_ns(self) -> int:
+        return round(self.max_chunk_age_ms * 1e6)
+
+    @property
+    def blend_ticks(self) -> int:
+        """Length of a seam; none unless chunks are blended."""
+        return round(self.blend_ms * 1e6) // self.tick_ns if self.seam == "blend" else 0
+
+    def ensemble(self, contract: Contract) -> Ensemble | None:
+        """An empty ensemble, where chunks are averaged."""
+        if self.seam != "ensemble":
+            return None
+        return Ensemble(contract, self.tick_ns, self.max_age_ns, self.ensemble_decay)

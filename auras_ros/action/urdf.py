@@ -1,0 +1,203 @@
+"""Joint limits from a robot description (URDF), and a contract tightened by them.
+
+A robot knows its limits better than a checkpoint does; but a description comes over a topic, so it is read as
+hostile text: bounded in size and depth, without DOCTYPE and so without entities, and every number of a joint
+is asked to be one. Only ever tighter: nothing in a description can widen a contract. This module never looks
+at links, meshes or frames.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from xml.parsers import expat
+
+from .contract import Channel, ChannelKind, Contract, ContractError
+
+MAX_CHARS = 4 * 1024 * 1024
+MAX_DEPTH = 64
+_LIMITED = ("revolute", "prismatic")
+_OTHERS = ("fixed", "floating", "planar")
+_SET_POINTS = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN, ChannelKind.GRIPPER)
+# One of these is so many rad or m, the units of a description.
+_ANGLES = {"rad": 1.0, "deg": math.pi / 180.0}
+_LENGTHS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3}
+
+
+@dataclass(frozen=True)
+class JointLimit:
+    """Limits of a joint in rad or m, rad/s or m/s, N·m or N; inf where it has none. `mimics`: the joint that it
+    follows, so that nobody can command it."""
+
+    type: str
+    lower: float = -math.inf
+    upper: float = math.inf
+    velocity: float = math.inf
+    effort: float = math.inf
+    mimics: str = ""
+
+
+def joint_limits(xml: str) -> dict[str, JointLimit]:
+    """The limits of every revolute, continuous and prismatic joint of a robot description, by joint name.
+
+    A continuous joint has no position limits. Raises ContractError: no text, too long, not XML, a DOCTYPE, no
+    <robot>, and for a joint its name and the field that is missing, is no finite number or contradicts another.
+    """
+    if not isinstance(xml, str):
+        raise ContractError(f"robot description: expected text, got {type(xml).__name__}")
+    if len(xml) > MAX_CHARS:
+        raise ContractError(f"robot description: {len(xml)} characters, at most {MAX_CHARS}")
+    reader = _Reader()
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = _refuse_doctype
+    parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
+    try:
+        parser.Parse(xml, True)
+    except UnicodeEncodeError as error:
+        raise ContractError(f"robot description: not text that UTF-8 can say: {error.reason}") from error
+    except expat.ExpatError as error:
+        raise ContractError(f"robot description: not XML: {error}") from error
+    return reader.limits
+
+
+def _refuse_doctype(*_: object) -> None:
+    raise ContractError("robot description: has a DOCTYPE; entities are not read")
+
+
+class _Reader:
+    """Collects /robot/joint. Joints elsewhere (in <ros2_control>, <transmission>) are other people's."""
+
+    def __init__(self) -> None:
+        self.limits: dict[str, JointLimit] = {}
+        self._path: list[str] = []
+        self._joint: dict[str, str] = {}
+        self._parts: dict[str, dict[str, str]] = {}
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        if not self._path and tag != "robot":
+            raise ContractError(f"robot description: starts with <{tag[:40]}>, expected <robot>")
+        if len(self._path) >= MAX_DEPTH:
+            raise ContractError(f"robot description: elements within elements, more than {MAX_DEPTH} deep")
+        self._path.append(tag)
+        if self._path == ["robot", "joint"]:
+            self._joint, self._parts = attributes, {}
+        elif self._path[:2] == ["robot", "joint"] and len(self._path) == 3:
+            if tag in self._parts and tag in ("limit", "mimic"):
+                raise self._error(tag, "given twice")
+            self._parts[tag] = attributes
+
+    def end(self, tag: str) -> None:
+        if self._path == ["robot", "joint"]:
+            self._add()
+        self._path.pop()
+
+    def _add(self) -> None:
+        name, kind = self._joint.get("name", ""), self._joint.get("type", "")
+        if not name:
+            raise ContractError("robot description: a joint without a name")
+        if kind in _OTHERS:
+            return
+        if kind not in (*_LIMITED, "continuous"):
+            raise self._error("type", f"{kind[:40]!r} is not one of a joint's")
+        if name in self.limits:
+            raise self._error("name", "used more than once")
+        limit = JointLimit(kind, *self._range(kind), *self._dynamics(kind), mimics=self._mimics())
+        if limit.lower > limit.upper:
+            raise self._error("limit", f"lower {limit.lower:g} is above upper {limit.upper:g}")
+        self.limits[name] = limit
+
+    def _range(self, kind: str) -> tuple[float, float]:
+        if kind == "continuous":
+            return -math.inf, math.inf
+        return self._number("lower", 0.0), self._number("upper", 0.0)  # 0 is URDF's own default
+
+    def _dynamics(self, kind: str) -> tuple[float, float]:
+        if kind == "continuous" and "limit" not in self._parts:
+            return math.inf, math.inf
+        velocity, effort = self._number("velocity", None), self._number("effort", None)
+        for field, value in (("velocity", velocity), ("effort", effort)):
+            if value < 0:
+                raise self._error(f"limit {field}", f"{value:g} is below zero")
+        return velocity, effort
+
+    def _mimics(self) -> str:
+        if "mimic" not in self._parts:
+            return ""
+        followed = self._parts["mimic"].get("joint", "")
+        if not followed:
+            raise self._error("mimic joint", "missing")
+        return followed
+
+    def _number(self, field: str, default: float | None) -> float:
+        if "limit" not in self._parts:
+            raise self._error("limit", "missing")
+        text = self._parts["limit"].get(field)
+        if text is None:
+            if default is None:
+                raise self._error(f"limit {field}", "missing")
+            return default
+        try:
+            value = float(text) if len(text) <= 64 and "_" not in text else math.nan
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise self._error(f"limit {field}", f"{text[:40]!r} is not a finite number")
+        return value
+
+    def _error(self, field: str, text: str) -> ContractError:
+        return ContractError(f"robot description: joint {self._joint.get('name', '')[:80]!r}: {field}: {text}")
+
+
+def tighten(contract: Contract, limits: Mapping[str, JointLimit]) -> Contract:
+    """The contract with each channel that is named like a joint held within that joint's limits too.
+
+    Set points: position, and velocity as `max_rate`. Velocities: the joint's velocity both ways; increments: as
+    `max_rate`. Of these two no position is known, so position limits cannot bind them. Units may be rad, deg,
+    m, cm or mm (velocities: per s). Raises ContractError, naming the channel: another unit, a joint that mimics
+    another, limits of which nothing is left within the contract's.
+    """
+    return replace(
+        contract, channels=tuple(_tightened(channel, limits.get(channel.name)) for channel in contract.channels)
+    )
+
+
+def _tightened(channel: Channel, limit: JointLimit | None) -> Channel:
+    if limit is None:
+        return channel
+    if limit.mimics:
+        raise _channel_error(channel, f"its joint mimics {limit.mimics[:80]!r} and cannot be commanded")
+    unit = _unit(channel, limit)
+    velocity = limit.velocity / unit
+    if velocity == 0.0:
+        raise _channel_error(channel, "its joint's velocity limit is 0: nothing may move")
+    lower, upper, rate = channel.lower, channel.upper, channel.max_rate
+    if channel.kind is ChannelKind.VELOCITY:
+        lower, upper = max(lower, -velocity), min(upper, velocity)
+    else:
+        rate = min(velocity, math.inf if rate is None else rate)
+    if channel.kind in _SET_POINTS:
+        lower, upper = max(lower, limit.lower / unit), min(upper, limit.upper / unit)
+    if lower >= upper:
+        joint = f"[{limit.lower / unit:g}, {limit.upper / unit:g}]"
+        raise _channel_error(
+            channel, f"nothing of [{channel.lower:g}, {channel.upper:g}] is within its joint's {joint}"
+        )
+    try:
+        return replace(channel, lower=lower, upper=upper, max_rate=None if rate == math.inf else rate)
+    except ContractError as error:
+        raise ContractError(f"robot description: {error}") from error
+
+
+def _unit(channel: Channel, limit: JointLimit) -> float:
+    known = _LENGTHS if limit.type == "prismatic" else _ANGLES
+    unit = channel.unit
+    if channel.kind is ChannelKind.VELOCITY:
+        known = {f"{name}/s": size for name, size in known.items()}
+    if unit not in known:
+        raise _channel_error(channel, f"unit {unit!r} cannot be compared with its joint's, use {' or '.join(known)}")
+    return known[unit]
+
+
+def _channel_error(channel: Channel, text: str) -> ContractError:
+    return ContractError(f"robot description: channel {channel.name!r}: {text}")
