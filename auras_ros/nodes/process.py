@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from auras_ros.ros import Node, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
 
-BAD_SETTINGS = 2
+BROKEN, BAD_SETTINGS = 1, 2
 WAKE_S = 0.05  # Python runs a signal handler only between two waits
 N = TypeVar("N", bound=Node)
 
@@ -28,10 +28,12 @@ def node_main(
     halt: Callable[[N], None],
     working: Callable[[N], bool],
     bad_settings: tuple[type[Exception], ...],
+    asked: threading.Event | None = None,
 ) -> int:
     """Run one node until SIGINT or SIGTERM, or until it is no longer `working`: a node whose own thread broke must
-    not look alive. `bad_settings`: errors of `build` that end with status 2."""
-    asked = threading.Event()
+    not look alive. `bad_settings`: errors of `build` and `start` that end with status 2. `asked` is set by the
+    signals, for a node whose start takes long."""
+    asked = asked or threading.Event()
 
     def ask(number: int, frame: FrameType | None) -> None:
         asked.set()
@@ -41,25 +43,30 @@ def node_main(
     try:
         init(args=sys.argv if argv is None else argv, signal_handler_options=SignalHandlerOptions.NO)
     except ValueError as error:  # ROS arguments, or a parameter file, that cannot be read
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return BAD_SETTINGS
+        return _refused(error)
     try:
         try:
             node = build()
         except bad_settings as error:
-            print(f"error: {error}", file=sys.stderr, flush=True)
-            return BAD_SETTINGS
+            return _refused(error)
         executor = SingleThreadedExecutor()
         executor.add_node(node)
-        start(node)
         try:
+            try:
+                start(node)
+            except bad_settings as error:
+                return _refused(error)
             while not asked.is_set() and working(node):
                 executor.spin_once(timeout_sec=WAKE_S)
-            broken = not working(node)
+            return 0 if working(node) else BROKEN
         finally:
             halt(node)
             executor.shutdown()
             node.destroy_node()
     finally:
         try_shutdown()
-    return 1 if broken else 0
+
+
+def _refused(error: Exception) -> int:
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    return BAD_SETTINGS

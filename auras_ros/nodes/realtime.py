@@ -1,19 +1,49 @@
-"""What a fixed-rate thread needs from the operating system: a scheduling class, a grid of ticks, honest statistics.
+"""What a fixed-rate thread needs from the operating system: a scheduling class, memory that stays, a grid of ticks.
 
-Python is not hard real time. What happened is measured and published, never assumed.
+Python is not hard real time. What was granted is said, what happened is measured, and nothing is assumed; a refusal
+never stops the process. How to have it granted: docs/realtime.md.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
+import resource
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from auras_ros.clock import Clock
 
 SWITCH_INTERVAL_S = 0.0005  # another thread of the process gives the interpreter up after this long, not 5 ms
+TOUCH_MIB = 16  # of heap made present beforehand; the actuator's ticks and messages need far less
+ROOM_BYTES = 2 << 30  # to map after the lock: each thread brings a stack and a reservation of its allocator
+MCL_CURRENT, MCL_FUTURE = 1, 2
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's mallopt
+CAP_IPC_LOCK = 14
+PROCESS_STATUS = Path("/proc/self/status")
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What the process asked for and got, a text for people each. One that begins with "not" was not granted."""
+
+    scheduling: str
+    memory: str
+    collector: str
+
+
+def settle(priority: int, *, lock: bool = True) -> Settled:
+    """Everything of this module that concerns the whole process, once, when its nodes are built and before it ticks.
+
+    `priority` as for `enter_realtime`, which each fixed-rate thread calls for itself besides. 0 asks for no scheduling
+    class, and `lock=False` for no locked memory: the garbage collector is taken out of the ticks' way regardless.
+    """
+    memory = lock_memory() if lock else "not asked for"
+    return Settled(enter_realtime(priority, all_threads=True), memory, freeze_collector())
 
 
 def enter_realtime(priority: int, *, all_threads: bool = False) -> str:
@@ -41,6 +71,75 @@ def _raise(thread: int, priority: int) -> None:
         os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(priority))
     except ProcessLookupError:
         return  # it ended since the list was read
+
+
+def lock_memory(touch_mib: int = TOUCH_MIB) -> str:
+    """Lock what is mapped and what will be, so that no tick waits for a page; make `touch_mib` of heap present.
+
+    Returns "locked, ..." or "not locked (...)" with what is missing. Nothing is locked under a finite limit that is
+    small for this process: mappings made later would fail for want of it, in the middle of the work.
+    """
+    limit, mapped = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0], _status("VmSize", 10) * 1024
+    if limit != resource.RLIM_INFINITY and not _may_lock() and limit < mapped + ROOM_BYTES:
+        return (
+            f"not locked (the limit is {limit >> 20} MiB, {(mapped + ROOM_BYTES) >> 20} are needed: "
+            "memlock in limits.conf, or CAP_IPC_LOCK)"
+        )
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mlockall(MCL_CURRENT | MCL_FUTURE):
+        return f"not locked (mlockall: {os.strerror(ctypes.get_errno())})"
+    if not _keep_freed_memory(libc):
+        return "locked, heap not made present (this C library has no mallopt)"
+    _touch(touch_mib << 20)
+    return f"locked, {touch_mib} MiB of heap present"
+
+
+def _status(key: str, base: int) -> int:
+    """A number of /proc/self/status; 0 where the kernel does not tell."""
+    for line in PROCESS_STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+        name, _, rest = line.partition(":")
+        if name == key:
+            return int(rest.split()[0], base)
+    return 0
+
+
+def _may_lock() -> bool:
+    """Whether the limit does not bind this process."""
+    return bool(_status("CapEff", 16) >> CAP_IPC_LOCK & 1)
+
+
+def _keep_freed_memory(libc: ctypes.CDLL) -> bool:
+    """Freed memory stays with the process, and no large block is mapped for itself: both would bring new pages."""
+    mallopt = getattr(libc, "mallopt", None)
+    return mallopt is not None and bool(mallopt(M_TRIM_THRESHOLD, -1)) and bool(mallopt(M_MMAP_MAX, 0))
+
+
+def _touch(size: int) -> None:
+    """Take `size` bytes of heap, write to each page, give them back to the allocator, which keeps them."""
+    block = bytearray(size)
+    for at in range(0, size, resource.getpagesize()):
+        block[at] = 1
+
+
+def freeze_collector() -> str:
+    """Take the cyclic garbage collector out of the ticks' way: what lives now is never looked at again, and no
+    collection starts by itself. The caller owes `collect` from time to time, from another thread than the ticks'.
+
+    Twice does no harm: what came since the first time is frozen too.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    return f"off, {gc.get_freeze_count()} objects frozen"
+
+
+def collect() -> int:
+    """Free the cycles made since `freeze_collector` or the last call; returns how many objects were found.
+
+    Looks at the objects made since alone, so it is short if it is called often (once a second: 0.3 to 0.4 ms). The
+    interpreter is held meanwhile.
+    """
+    return gc.collect()
 
 
 class TickGrid:

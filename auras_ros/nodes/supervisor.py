@@ -161,6 +161,8 @@ class Supervisor:
     def _spawn(self, slot: _Slot) -> None:
         child = [sys.executable, "-m", "auras_ros.nodes.child", str(os.getpid()), EXECUTABLES[slot.name]]
         command = [*child, "--ros-args", "--params-file", str(self._parameters)]
+        if slot.name == "agent":  # a lifecycle node; under ROS 2 it is the launch file that leads it through its states
+            command += ["-p", "autostart:=true"]
         if self._namespace:
             command += ["-r", f"__ns:={self._namespace}"]
         for node, values in self._overrides.items():

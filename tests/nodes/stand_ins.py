@@ -47,7 +47,7 @@ class FakeAgent:
     """Says what an agent says: heartbeats, and chunks of whatever values. It runs no policy."""
 
     def __init__(self, node: Node, contract: Contract, session: str = "fake", name: str = "agent") -> None:
-        self.contract, self.session = contract, session
+        self.contract, self.session, self.lifecycle = contract, session, "active"
         self.request = 0
         reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
         newest = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
@@ -70,7 +70,8 @@ class FakeAgent:
         return self.request
 
     def beat(self) -> None:
-        self.beat_topic.publish(json_message({"session": self.session, "frame": self.request, "state": "running"}))
+        fields = {"session": self.session, "frame": self.request, "state": "running", "lifecycle": self.lifecycle}
+        self.beat_topic.publish(json_message(fields))
 
     def live(self) -> None:
         """Beat every 20 ms from now on."""

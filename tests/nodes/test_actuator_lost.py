@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from auras_ros.ros import Duration, LivelinessPolicy, QoSProfile, SubscriptionEventCallbacks
-from tests.nodes.stand_ins import Robot
+from tests.nodes.stand_ins import FakeAgent, Robot, ramp
 from tests.nodes.wire import MS, Child, Children, Watch
 
 SILENT_WITHIN_MS = 300
@@ -43,6 +43,30 @@ def test_nobody_is_driven_without_a_watchdog(
     between = [at for at in published_ns(watch) if killed_ns + SILENT_WITHIN_MS * MS < at < back_ns]
     assert between == []
     assert "actuator 'actuator' is silent" in agent.output
+
+
+def test_one_that_was_stopped_goes_on_with_what_is_fresh_alone(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    """SIGSTOP for longer than a horizon: the chunk in force has passed meanwhile and must not be caught up with."""
+    child = actuator(max_chunk_age_ms=600.0)
+    fake.live()
+    fake.drive(ramp())
+    watch.arm()
+    watch.armed()
+    stopped_ns = child.send(signal.SIGSTOP)
+    until_ns = stopped_ns + 2000 * MS
+    watch.until(lambda: time.monotonic_ns() > until_ns, "two seconds")
+    first = fake.request  # chunks made until now have passed, or nearly
+    resumed_ns = child.send(signal.SIGCONT)
+    watch.until(lambda: watch.actions[-1].label.mono_ns > resumed_ns, "an action")
+    watch.armed()
+    after = [heard.label for heard in watch.actions if heard.label.mono_ns > resumed_ns]
+    assert all(label.age_ns is None or label.age_ns <= 600 * MS for label in after)
+    assert all(label.request is None or label.request >= first - 10 for label in after)
+    state = watch.state_where(lambda state: state["mono_ns"] > resumed_ns, "a state")
+    assert state["skipped_ticks"] >= 150  # counted, and not made up
+    assert len([label for label in after if label.mono_ns < resumed_ns + 100 * MS]) <= 20
 
 
 def test_subscribers_that_asked_to_be_told_are_told(

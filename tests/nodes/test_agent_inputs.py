@@ -7,7 +7,6 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,58 +17,14 @@ import pytest
 from auras_ros.nodes.messages import json_message
 from auras_ros.ros.image import compressed_message
 from auras_ros.ros.msg import CompressedImage, String
-from tests.nodes.stand_ins import Loop, Robot
-from tests.nodes.wire import BEST_EFFORT, Child, Children, Watch, own_domain
+from tests.nodes.agent_child import Running, running
+from tests.nodes.stand_ins import Loop
+from tests.nodes.wire import BEST_EFFORT
 
 PROVENANCE = {
     "origin_stamp_ns", "origin_mono_ns", "host", "session", "frame", "request", "epoch", "context_age_ns", "prompt",
     "adapter", "plan", "checkpoint", "latched_ns", "perceived_ns", "generated_ns", "published_ns",
 }  # fmt: skip
-QUIET_BEATS = 25
-
-
-class Running:
-    """An agent with its robot, an actuator's sign of life, and all the stamps of good images."""
-
-    def __init__(self, child: Child, watch: Watch, robot: Robot) -> None:
-        self.child, self.watch, self.robot = child, watch, robot
-
-    def chunk(self, what: str) -> dict[str, Any]:
-        """The first chunk of an observation that begins now."""
-        now_ns = time.time_ns()
-        chunks = self.watch.chunks
-        self.watch.until(lambda: chunks and chunks[-1]["origin_stamp_ns"] > now_ns, what)
-        return next(chunk for chunk in chunks if chunk["origin_stamp_ns"] > now_ns)
-
-    def says(self, state: str) -> None:
-        """Until the heartbeat says that state and no frame has ended for half a second (one may be under way)."""
-        count = len(self.watch.beats)
-
-        def quiet() -> bool:
-            beats = self.watch.beats[count:][-QUIET_BEATS:]
-            said = {(beat["state"], beat["frame"]) for beat in beats}
-            return len(beats) == QUIET_BEATS and said == {(state, beats[-1]["frame"])}
-
-        self.watch.until(quiet, f"'{state}' and no frame")
-
-    def logs(self, *words: str) -> None:
-        self.watch.until(lambda: all(word in self.child.output for word in words), f"{words} in the log")
-
-
-@contextmanager
-def running(checkpoint: str, folder: Path, **parameters: Any) -> Iterator[Running]:
-    with own_domain():
-        watch, children = Watch(actuator=""), Children(folder)
-        robot = Robot(watch.node)
-        try:
-            robot.play_actuator()
-            watch.hear_agent()
-            given = {"checkpoint": checkpoint, "sync_tolerance_ms": 100.0, **parameters}
-            yield Running(children.node("agent", given), watch, robot)
-        finally:
-            children.reap()
-            robot.close()
-            watch.close()
 
 
 def huge_png() -> bytes:

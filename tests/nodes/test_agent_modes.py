@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.nodes.test_agent_inputs import running
+from tests.nodes.agent_child import running
 
 MODES: dict[str, tuple[dict[str, Any], int]] = {
     "seq": ({}, 1),

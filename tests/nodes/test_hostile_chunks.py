@@ -160,7 +160,7 @@ def test_garbage_heartbeats_are_refused_and_are_no_sign_of_life(
         fake.beat_topic.publish(String(data=text))
         watch.state_where(lambda state, n=refused: state["unreadable"] == n + 1, f"refused: {text[:20]}")
     assert watch.call("actuator/arm") == (False, "agent 'agent' is silent: start it first")
-    fake.beat_topic.publish(json_message({"session": "good"}))
+    fake.beat_topic.publish(json_message({"session": "good", "lifecycle": "active"}))
     watch.until(lambda: watch.call("actuator/arm")[0], "armed after a good heartbeat")
     assert child.process.poll() is None
 

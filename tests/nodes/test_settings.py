@@ -34,7 +34,7 @@ def refused(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> Refused:
     """Run a node's main with `name:=value` words; returns the one error line."""
 
     def run(module: object, *words: str, checkpoint: str = checkpoint) -> str:
-        given = [f"checkpoint:={checkpoint}", *words]
+        given = [f"checkpoint:={checkpoint}", *(["autostart:=true"] if module is agent else []), *words]
         arguments = [part for word in given for part in ("-p", word)]
         assert module.main(["node", "--ros-args", *arguments]) == 2  # type: ignore[attr-defined]
         lines = [line for line in capfd.readouterr().err.splitlines() if not line.startswith("[INFO]")]
@@ -75,6 +75,9 @@ def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, n
         (["seed:=-1"], ("agent: seed", "[0, ")),
         (["seed:=1.5"], ("agent: seed", "int")),
         (["plan:=fastest"], ("plan", "fastest", "quick")),
+        (["max_age_ms:=0.5"], ("plan: 'quick'", "max_age_ms is 0.5", "ms old")),
+        (["fallback_plan:=quick,mode=warp"], ("fallback_plan: mode", "warp")),
+        (["prompt_limit_bytes:=0"], ("agent: prompt_limit_bytes", "[1, 16384]")),
     ],
     ids=str,
 )

@@ -12,12 +12,14 @@ from tests.nodes.stand_ins import FakeAgent, Robot, ramp
 from tests.nodes.wire import Child, Children, Watch
 
 TICK_BREAKS = """
+from auras_ros.action import ActionStream
 def tick(self, now_ns): raise RuntimeError('the tick broke')
-m.ActionStream.tick = tick
+ActionStream.tick = tick
 """
 FRAME_BREAKS = """
+from auras_ros.observation import Assembler
 def latch(self, now_ns): raise RuntimeError('the frame broke')
-m.Assembler.latch = latch
+Assembler.latch = latch
 """
 
 

@@ -71,7 +71,8 @@ class Child:
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._log = log
-        env = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]  # rclpy is found by PYTHONPATH too
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
         with log.open("w") as out:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=ROOT
@@ -104,7 +105,9 @@ class Children:
         return child
 
     def node(self, name: str, parameters: dict[str, Any], *ros_arguments: str, code: str = "") -> Child:
-        """auras_ros.nodes.NAME with parameters; `code` runs before its main, to plant a fault."""
+        """auras_ros.nodes.NAME with parameters; `code` runs before its main, to plant a fault. The agent configures
+        and activates itself, unless the parameters say otherwise."""
+        parameters = {"autostart": True, **parameters} if name == "agent" else parameters
         words = [word for key, value in parameters.items() for word in ("-p", f"{key}:={json.dumps(value)}")]
         module = f"auras_ros.nodes.{name}"
         run = ["-c", f"import sys\nimport {module} as m\n{code}\nsys.exit(m.main())"] if code else ["-m", module]
@@ -148,7 +151,6 @@ class Watch:
         subscribe(Float64MultiArray, "action", self._on_action, RELIABLE)
         if actuator:
             subscribe(String, f"{actuator}/state", lambda m: self.states.append(json.loads(m.data)), RELIABLE)
-        self._sentinel = self.node.create_publisher(Float64MultiArray, "action", 10)
 
     def _on_action(self, message: Float64MultiArray) -> None:
         self.actions.append(Heard(*read_action(message)))
@@ -224,12 +226,16 @@ class Watch:
         return int(self.states[-1]["counters"]["refused"].get(reason, 0)) if self.states else 0
 
     def sentinel(self) -> list[Heard]:
-        """Publish on `action` and wait for it; returns what was heard before it."""
+        """Publish on `action` and wait for it; returns what was heard before it. Its publisher lives no longer than
+        that: the actuator takes anybody else's for a conflict."""
         label = ActionLabel(SENTINEL, SENTINEL, None, None, None, 0, time.monotonic_ns())
         message = Float64MultiArray(data=[0.0, 0.0])
         message.layout.dim = [_dim(",".join(NAMES), 2), _dim(json.dumps(vars(label)), 1)]
-        self._sentinel.publish(message)
+        publisher = self.node.create_publisher(Float64MultiArray, "action", 10)
+        self.until(lambda: publisher.get_subscription_count() > 0, "somebody to hear the sentinel")
+        publisher.publish(message)
         self.until(lambda: any(heard.label.state == SENTINEL for heard in self.actions), "the sentinel")
+        self.node.destroy_publisher(publisher)
         return [heard for heard in self.actions if heard.label.state != SENTINEL]
 
     def listen(self, topic: str, qos: QoSProfile, events: SubscriptionEventCallbacks) -> None:

@@ -1,0 +1,167 @@
+"""What the actuator says of itself: `~/state` twenty times a second, and its diagnostics.
+
+It looks; it changes nothing. The executor's thread alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from auras_ros.action import SafetyState
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.actuator_agent import AgentWatch
+from auras_ros.nodes.actuator_arming import ACTIVE
+from auras_ros.nodes.actuator_drive import Drive
+from auras_ros.nodes.actuator_inputs import STOP_TOPIC, Inputs
+from auras_ros.nodes.actuator_settings import Settings
+from auras_ros.nodes.diagnostics import Diagnostics, Level, QosWatch, Report
+from auras_ros.nodes.outputs import Outputs
+from auras_ros.ros import Node
+
+LATE_TICK_MS = 5.0  # an interval error beyond this is worth a warning
+DISCOVERY_NS = 1_000_000_000  # a node that has just started has not found the others yet
+
+
+class Conflict:
+    """Who publishes on the command topics beside this node, as the graph says; asked for at most a few times a
+    second. A publisher whose process was killed counts until DDS forgets it (10 s with Cyclone)."""
+
+    def __init__(self, node: Node, outputs: Outputs) -> None:
+        self._node, self._topics, self._clock = node, outputs.topics, MonotonicClock()
+        self._begin_ns = self._clock.now_ns()
+        self.others: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> tuple[str, ...] | None:
+        """The others; None where there are none, but maybe only because discovery has not ended."""
+        early = self._clock.now_ns() - self._begin_ns < DISCOVERY_NS
+        return None if early and not self.others else self.others
+
+    def look(self) -> bool:
+        """Ask the graph; whether the answer is another one than before."""
+        before, self.others = self.others, tuple(name for topic in self._topics for name in self._on(topic))
+        return self.others != before
+
+    def _on(self, topic: str) -> list[str]:
+        mine = self._node.get_fully_qualified_name()
+        found = [
+            f"{info.node_namespace.rstrip('/')}/{info.node_name}" if info.node_name else "a node of unknown name"
+            for info in self._node.get_publishers_info_by_topic(topic)
+        ]
+        if mine in found:
+            found.remove(mine)  # one of them; a second one of this name is another process
+        return [f"{name} on {topic}" for name in found]
+
+
+class SelfReport:
+    """The state message's fields, and one diagnostic a question."""
+
+    def __init__(
+        self, settings: Settings, drive: Drive, inputs: Inputs, agent: AgentWatch, conflict: Conflict, node: Node
+    ) -> None:
+        self._settings, self._drive, self._inputs, self._agent = settings, drive, inputs, agent
+        self._conflict, self._node, self._clock = conflict, node, MonotonicClock()
+
+    def add_to(self, diagnostics: Diagnostics, qos: QosWatch) -> None:
+        for task, check in (
+            ("state", self.state),
+            ("agent", self.agent),
+            ("timing", self.timing),
+            ("limits", self.limits),
+            ("chunks", self.chunks),
+            ("command topic", self.command_topic),
+            ("emergency stop", self.emergency_stop),
+            ("qos", qos.check),
+        ):
+            diagnostics.add(task, check)
+
+    def fields(self) -> dict[str, Any]:
+        """What `~/state` carries (docs/interfaces.md)."""
+        drive, inputs, error = self._drive, self._inputs, self._drive.meter.summary()
+        stream = drive.stream
+        return {
+            "state": stream.state.value,
+            "reason": drive.reason,
+            "session": stream.session,
+            "agent": self._agent.session,
+            "lifecycle": self._agent.lifecycle,
+            "tick": drive.ticks,
+            "mono_ns": self._clock.now_ns(),
+            "scheduling": drive.scheduling,
+            "memory": drive.settled.memory,
+            "collector": drive.settled.collector,
+            "interval_error_ms": dataclasses.asdict(error) if error else None,
+            "skipped_ticks": drive.skipped,
+            "conflict": list(self._conflict.others),
+            "emergency_stop": inputs.pressed,
+            "limits": inputs.limits,
+            "unreadable": inputs.unreadable,
+            "counters": stream.counters(),
+        }
+
+    # -- diagnostics --------------------------------------------------------------------------------------
+
+    def state(self) -> Report:
+        stream = self._drive.stream
+        levels = {SafetyState.STOPPED: Level.ERROR, SafetyState.HOLDING: Level.WARN}
+        reason = self._drive.reason
+        values = {"state": stream.state.value, "reason": reason, "tick": self._drive.ticks}
+        return Report(levels.get(stream.state, Level.OK), f"{stream.state.value}: {reason}", values)
+
+    def agent(self) -> Report:
+        agent, name = self._agent, self._settings.agent
+        values = {"session": agent.session, "lifecycle": agent.lifecycle, "state": agent.state}
+        age_ns = agent.age_ns(self._clock.now_ns())
+        if age_ns is None:
+            return Report(Level.STALE, f"'{name}' was never heard", values)
+        if age_ns > self._settings.agent_timeout_ms * 1e6:
+            return Report(Level.STALE, f"'{name}' has been silent for {age_ns / 1e9:.1f} s", values)
+        if agent.lifecycle != ACTIVE:
+            return Report(Level.WARN, f"'{name}' is {agent.lifecycle or 'of no known state'}", values)
+        return Report(Level.OK, f"'{name}' is active: {agent.state}", values)
+
+    def timing(self) -> Report:
+        drive, error = self._drive, self._drive.meter.summary()
+        values: dict[str, object] = {"scheduling": drive.scheduling, "memory": drive.settled.memory}
+        values |= {"collector": drive.settled.collector, "skipped ticks": drive.skipped}
+        if error is None:
+            return Report(Level.OK, "no interval measured yet", values)
+        values |= {f"interval error {key}": f"{value:.3f} ms" for key, value in dataclasses.asdict(error).items()}
+        values["interval error n"] = error.n
+        text = f"interval error p99 {error.p99:.2f} ms, {drive.skipped} ticks skipped"
+        return Report(Level.WARN if error.p99 > LATE_TICK_MS else Level.OK, text, values)
+
+    def limits(self) -> Report:
+        inputs, drive = self._inputs, self._drive
+        values: dict[str, object] = {"limits": inputs.limits, "pending": drive.limits_pending}
+        bitten = {name: count for name, count in drive.limited.items() if count}
+        values |= {f"{name} limited ticks": count for name, count in bitten.items()}
+        if drive.limits_pending:
+            return Report(Level.WARN, "other limits are taken once disarmed", values)
+        return Report(Level.OK, f"limited: {', '.join(bitten)}" if bitten else "no limit was needed", values)
+
+    def chunks(self) -> Report:
+        counters = self._drive.stream.counters()
+        refused = counters.pop("refused")
+        values = {**counters, **{f"refused {reason}": count for reason, count in refused.items()}}
+        values |= {"unreadable": self._inputs.unreadable, "last unreadable": self._inputs.last_refused}
+        wrong = self._inputs.unreadable + sum(refused.get(name, 0) for name in ("non_finite", "over_limit"))
+        text = f"{counters['accepted']} accepted, {sum(refused.values())} refused, {self._inputs.unreadable} unreadable"
+        return Report(Level.WARN if wrong else Level.OK, text, values)
+
+    def command_topic(self) -> Report:
+        topics = {"topic": self._settings.action_topic}
+        if self._conflict.others:
+            return Report(Level.ERROR, f"conflict: {', '.join(self._conflict.others)} publishes commands too", topics)
+        return Report(Level.OK, "this node alone publishes commands", topics)
+
+    def emergency_stop(self) -> Report:
+        pressed, required = self._inputs.pressed, self._settings.require_emergency_stop
+        publishers = self._node.count_publishers(STOP_TOPIC)
+        values = {"pressed": pressed, "publishers": publishers, "required": required}
+        if pressed:
+            return Report(Level.ERROR, "pressed", values)
+        if required and (publishers == 0 or pressed is None):
+            return Report(Level.WARN, f"nobody publishes {STOP_TOPIC}, and it is required", values)
+        return Report(Level.OK, "not pressed" if publishers else "none", values)

@@ -1,0 +1,167 @@
+"""One active life of the agent: frames run, chunks come out with their provenance, overload changes the plan.
+
+The strands' threads call in here. Every plan's threads live from activation on, and only those of the plan in force
+are given observations: changing the plan is one step at an epoch boundary, and takes no time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from auras_ros.action import Chunk
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.agent_inputs import Inputs
+from auras_ros.nodes.agent_peers import ActuatorWatch
+from auras_ros.nodes.overload import Overload, Step
+from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.load import Pipeline
+from auras_ros.pipeline.request import Emission, Latched
+
+STALL_S = 5.0
+
+
+class _Track:
+    """One plan: its pipeline and its threads."""
+
+    def __init__(self, pipeline: Pipeline, live: Live) -> None:
+        self.pipeline, self.live = pipeline, live
+        self.ledger = pipeline.executor.ledger
+
+
+class Frames:
+    """publish(chunk, emission) is called from the strands' threads, and so is changed(step) when overload changes what
+    runs. pipelines: of the first plan, and of the fallback where there is one.
+    """
+
+    def __init__(
+        self,
+        pipelines: Sequence[Pipeline],
+        inputs: Inputs,
+        actuator: ActuatorWatch,
+        overload: Overload,
+        publish: Callable[[Chunk, Emission], None],
+        changed: Callable[[Step], None],
+        cores: list[int] | None,
+        threads: int,
+        prompt: str,
+    ) -> None:
+        self._inputs, self._actuator, self.overload = inputs, actuator, overload
+        self._publish, self._changed = publish, changed
+        self._monotonic = MonotonicClock()
+        self._lock = threading.Lock()  # held for marks and for publishing, never for computing
+        self._halted = False
+        self._tracks: list[_Track] = []
+        for number, pipeline in enumerate(pipelines):
+            take = lambda now_ns, number=number: self._latch(number, now_ns)  # noqa: E731
+            give = lambda emission, number=number: self._emit(number, emission)  # noqa: E731
+            self._tracks.append(_Track(pipeline, Live(pipeline.executor, take, give, cores, threads)))
+        self._number = 0
+        newest = max((track.ledger for track in self._tracks), key=lambda ledger: ledger.epoch)
+        self._tracks[0].ledger.follow(newest)  # what an earlier activation has left on its way is over
+        self._prompt_from, self._prompt, self._prompt_before = self._tracks[0].ledger.epoch, prompt, ""
+
+    @property
+    def _track(self) -> _Track:
+        return self._tracks[self._number]
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Of the plan in force."""
+        return self._track.pipeline
+
+    @property
+    def live(self) -> Live:
+        """Of the plan in force."""
+        return self._track.live
+
+    def start(self) -> None:
+        self._inputs.open(self._arrived)
+        for track in self._tracks:
+            track.live.start()
+
+    def broken(self) -> bool:
+        """Whether a strand has ended by itself."""
+        working = all(track.live.working() for track in self._tracks)
+        return not working and not self._halted  # in this order: halting makes them end too
+
+    def halt(self, timeout_s: float = STALL_S) -> bool:
+        """Publish nothing from now on, end every strand after its frame. Whether they did end."""
+        with self._lock:
+            self._halted = True
+        self._inputs.shut()
+        for track in self._tracks:
+            track.live.halt(timeout_s)
+        return all(track.live.ended() for track in self._tracks)
+
+    def reset(self) -> None:
+        """A new epoch with the first plan and nothing seen before."""
+        self.live.reset(self._inputs.reset)
+        with self._lock:
+            self._enter(0)
+            self.overload.reset()
+        self._arrived()
+
+    def set_prompt(self, prompt: str) -> None:
+        """A new epoch whose chunks answer this prompt."""
+
+        def take() -> None:
+            with self._lock:  # the epoch rises right after: whoever emits before still answers the old one
+                self._prompt_before, self._prompt = self._prompt, prompt
+                self._prompt_from = self._track.ledger.epoch + 1
+
+        self.live.reset(take)
+
+    def under_way(self) -> dict[str, int]:
+        """Strand and plan -> when its frame began."""
+        return {
+            f"{name} of '{track.pipeline.plan}'": at
+            for track in self._tracks
+            for name, at in track.live.meter.under_way().items()
+        }
+
+    def _arrived(self) -> None:
+        self.live.arrived()
+
+    def _latch(self, number: int, now_ns: int) -> Latched | None:
+        """The newest observation, where it may be used and somebody would watch over what comes of it."""
+        if number != self._number or self._silenced():
+            return None
+        observation = self._inputs.latch(now_ns)
+        if observation is None or self._actuator.silent():
+            return None
+        return self._tracks[number].pipeline.latched(observation)
+
+    def _emit(self, number: int, emission: Emission) -> None:
+        track = self._tracks[number]
+        with self._lock:
+            in_force = number == self._number and emission.epoch == track.ledger.epoch
+            if self._silenced() or not in_force or self._actuator.silent():
+                return
+            prompt = self._prompt if emission.epoch >= self._prompt_from else self._prompt_before
+            chunk = track.pipeline.chunk(emission)
+            self._publish(replace(chunk, provenance=replace(chunk.provenance, prompt=prompt)), emission)
+            step = self._judge(track, emission)
+        if step is not None:
+            self._changed(step)
+            self._arrived()
+
+    def _silenced(self) -> bool:
+        return self._halted or self.overload.step is Step.HALTED
+
+    def _judge(self, track: _Track, emission: Emission) -> Step | None:
+        """Hold a finished chunk against the age contract; the step that it leads to, if it does."""
+        age_ns = self._monotonic.now_ns() - emission.origin.mono_ns
+        duration_ns = emission.generated_ns - emission.latched_ns
+        if not self.overload.finished(track.pipeline.plan, age_ns, duration_ns):
+            return None
+        if self.overload.step is Step.FALLBACK:
+            self._enter(1)
+        return self.overload.step
+
+    def _enter(self, number: int) -> None:
+        """Go on with another plan, in the next epoch; what the one before has on its way is dropped."""
+        if number != self._number:
+            self._tracks[number].ledger.follow(self._track.ledger)
+            self._number = number

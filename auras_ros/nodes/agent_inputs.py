@@ -1,0 +1,204 @@
+"""What the agent is shown: cameras and joint states into the assembler, and the newest observation out of it.
+
+What arrives is not trusted: garbage is refused, named and counted. Nothing here runs a frame.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.agent_settings import Settings
+from auras_ros.nodes.diagnostics import Level, QosWatch, Report
+from auras_ros.observation import (
+    Assembler,
+    Fault,
+    Observation,
+    ObservationError,
+    ObservationSpec,
+    decode_compressed,
+    decode_raw,
+)
+from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from auras_ros.ros.image import stamp_ns
+from auras_ros.ros.msg import CompressedImage, Image, JointState
+
+STATE = "joint_states"
+STATE_WAIT_NS = 20_000_000
+STATE_LAG_STEPS = 4
+BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+
+
+class Inputs:
+    """Subscribes for one configured policy; `close` ends that. Messages are taken while `open` alone.
+
+    `latch` is of the frames' threads, one at a time; all else of the executor's.
+    """
+
+    def __init__(self, node: Node, spec: ObservationSpec, settings: Settings, qos: QosWatch) -> None:
+        self._node, self._spec, self._settings = node, spec, settings
+        self._monotonic = MonotonicClock()
+        self._assembler = Assembler(
+            spec, settings.camera_age_limit_ms, settings.state_age_limit_ms, settings.sync_tolerance_ms
+        )
+        self._news: Any = None
+        self._taken_ns: dict[str, int] = {}  # topic -> when the last good message came
+        self._fault: Fault | None = None
+        self._awaited_origin_ns = self._awaited_since_ns = -1
+        self._latching = threading.Lock()
+        self._topics: list[Any] = []
+        for camera in spec.cameras:
+            self._subscribe_camera(camera.name, qos)
+        self._topics.append(
+            node.create_subscription(
+                JointState, STATE, self._on_joint_states, qos_profile_sensor_data,
+                event_callbacks=qos.subscription(STATE),
+            )
+        )  # fmt: skip
+
+    def _subscribe_camera(self, name: str, qos: QosWatch) -> None:
+        topic = f"camera/{name}/image_raw"
+        kind, take = (Image, self._on_image)
+        if self._settings.compressed:
+            topic, kind, take = f"{topic}/compressed", CompressedImage, self._on_compressed
+        self._topics.append(
+            self._node.create_subscription(
+                kind, topic, lambda message: take(name, message), BEST_EFFORT, event_callbacks=qos.subscription(topic)
+            )
+        )
+
+    def open(self, news: Any) -> None:
+        """Take messages from now on, none of before; `news()` is called on each good one."""
+        self._assembler.reset()
+        self._fault, self._news = None, news
+
+    def shut(self) -> None:
+        """Take no message until opened again."""
+        self._news = None
+
+    def close(self) -> None:
+        for topic in self._topics:
+            self._node.destroy_subscription(topic)
+        self._topics = []
+
+    def reset(self) -> None:
+        """Forget what was seen."""
+        self._assembler.reset()
+
+    @property
+    def fault(self) -> str:
+        """What stands in the way of an observation, such as "top stale"; empty if nothing does."""
+        fault = self._fault
+        return f"{fault.source} {fault.name.value}" if fault else ""
+
+    # -- what arrives -------------------------------------------------------------------------------------
+
+    def _on_image(self, name: str, message: Image) -> None:
+        if self._news is None:
+            return
+        try:
+            frame = decode_raw(
+                height=message.height,
+                width=message.width,
+                encoding=message.encoding,
+                step=message.step,
+                data=message.data,
+            )
+        except ObservationError as error:
+            self._say(self._assembler.count(error.fault))
+            return
+        self._put_image(name, frame, message.header)
+
+    def _on_compressed(self, name: str, message: CompressedImage) -> None:
+        if self._news is None:
+            return
+        try:
+            frame = decode_compressed(message.data)
+        except ObservationError as error:
+            self._say(self._assembler.count(error.fault))
+            return
+        self._put_image(name, frame, message.header)
+
+    def _put_image(self, name: str, frame: Any, header: Any) -> None:
+        stamp, latency_ns = self._stamp(header)
+        now_ns = self._monotonic.now_ns()
+        self._took(name, self._assembler.put_image(name, frame, stamp, now_ns, latency_ns), now_ns)
+
+    def _on_joint_states(self, message: JointState) -> None:
+        if self._news is None:
+            return
+        stamp, latency_ns = self._stamp(message.header)
+        positions = np.asarray(message.position, dtype=np.float64)
+        now_ns = self._monotonic.now_ns()
+        self._took(STATE, self._assembler.put_state(list(message.name), positions, stamp, now_ns, latency_ns), now_ns)
+
+    def _took(self, source: str, fault: Fault | None, now_ns: int) -> None:
+        self._say(fault)
+        if fault is None:
+            self._taken_ns[source] = now_ns
+        self._news()
+
+    def _stamp(self, header: Any) -> tuple[int, int]:
+        """(the stamp, how long ago it was by the same clock). A camera clock that runs ahead counts as 0 ago."""
+        stamp = stamp_ns(header)
+        return stamp, max(0, self._node.get_clock().now().nanoseconds - stamp)
+
+    def _say(self, fault: Fault | None) -> None:
+        if fault is not None:
+            self._node.get_logger().warning(str(fault), throttle_duration_sec=1.0)
+
+    # -- what a frame latches -----------------------------------------------------------------------------
+
+    def latch(self, now_ns: int) -> Observation | None:
+        """The newest observation; None where there is none to use yet."""
+        with self._latching:
+            observation = self._assembler.latch(now_ns)
+            if isinstance(observation, Fault):
+                self._note(observation)
+                return None
+            self._note(None)
+            return None if self._state_is_due(observation, now_ns) else observation
+
+    def _state_is_due(self, observation: Observation, now_ns: int) -> bool:
+        """Whether to wait for the joint states that belong to this image: policies learn the two of one instant.
+
+        They come by another topic, maybe a moment later. A state that lags by whole steps, or is stamped by a clock
+        of its own, is not waited for.
+        """
+        if observation.state_stamp_ns is None:
+            return False
+        lag_ns = observation.origin_stamp_ns - observation.state_stamp_ns
+        if not self._settings.sync_tolerance_ms * 1e6 < lag_ns < STATE_LAG_STEPS * self._spec.dt_ns:
+            return False
+        if self._awaited_origin_ns != observation.origin_mono_ns:
+            self._awaited_origin_ns, self._awaited_since_ns = observation.origin_mono_ns, now_ns
+        return now_ns - self._awaited_since_ns < STATE_WAIT_NS
+
+    def _note(self, fault: Fault | None) -> None:
+        """Say so when observations fail, and when they are back."""
+        known, self._fault = self.fault, fault
+        if fault and self.fault != known:
+            self._node.get_logger().warning(f"no observation: {fault}")
+        elif known and not fault:
+            self._node.get_logger().info("observations are back")
+
+    # -- diagnostics --------------------------------------------------------------------------------------
+
+    def check(self) -> Report:
+        """Ages of the last good messages, and everything counted."""
+        now_ns, counters = self._monotonic.now_ns(), self._assembler.counters()
+        values: dict[str, object] = {}
+        for source in [*(camera.name for camera in self._spec.cameras), STATE]:
+            taken_ns = self._taken_ns.get(source)
+            values[f"{source} age_ms"] = "never" if taken_ns is None else f"{(now_ns - taken_ns) / 1e6:.0f}"
+        for name, counts in counters["streams"].items():
+            values |= {f"{name} {what}": count for what, count in counts.items()}
+        values |= {f"fault {name}": count for name, count in counters["faults"].items()}
+        if self._news is None:
+            return Report(Level.OK, "not active: nothing is taken", values)
+        if fault := self._fault:
+            return Report(Level.ERROR, f"no observation: {fault}", values)
+        return Report(Level.OK, "observations come", values)

@@ -1,0 +1,77 @@
+"""What configure does and what takes seconds: the policy is read, checked and warmed up, in a thread of its own.
+
+The executor's thread waits beside it and can go on saying how far it is. Nothing here knows of topics.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+from auras_ros import resources
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.agent_settings import Settings
+from auras_ros.nodes.messages import host_id
+from auras_ros.nodes.overload import check_age
+from auras_ros.nodes.parameters import ParameterError
+from auras_ros.pipeline.live import DeviceError, Live
+from auras_ros.pipeline.load import CheckpointError, Pipeline, PlanError, load_pipeline
+
+REFUSALS = (CheckpointError, DeviceError, ParameterError, PlanError, OSError)  # settings that cannot work
+
+
+class Loading:
+    """Starts at once. `progress` says what is done now; `wait` whether it is over; then `result`."""
+
+    def __init__(self, settings: Settings, session: str) -> None:
+        self._settings, self._session = settings, session
+        self.progress = "loading"
+        self._over = threading.Event()
+        self._pipelines: tuple[Pipeline, ...] = ()
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name="configure", daemon=True).start()
+
+    def wait(self, timeout_s: float) -> bool:
+        return self._over.wait(timeout_s)
+
+    def result(self) -> tuple[Pipeline, ...]:
+        """The pipelines of the first plan and of the fallback. Raises what went wrong."""
+        if self._error is not None:
+            raise self._error
+        return self._pipelines
+
+    def _run(self) -> None:
+        try:
+            self._pipelines = self._load()
+            gc.collect()
+            gc.freeze()  # what lives for ever is not looked at again by the garbage collector
+        except BaseException as error:  # noqa: BLE001  (raised by `result`, in the thread that waits)
+            self._error = error
+        self._over.set()
+
+    def _load(self) -> tuple[Pipeline, ...]:
+        settings, clock = self._settings, MonotonicClock()
+        plans, cores = settings.plans(), settings.core_numbers()
+        first = load_pipeline(
+            resources.checkpoint(settings.checkpoint), plans[0], settings.seed, clock, host_id(), self._session,
+            settings.threads, self._say, cores, settings.device,
+        )  # fmt: skip
+        pipelines = [first]
+        for plan in plans[1:]:
+            self._say("warm-up of the fallback plan")
+            pipelines.append(first.beside(plan))
+            pipelines[-1].warm_up()
+        for pipeline in pipelines:
+            check_age(pipeline.plan, pipeline.executor.frame_ns, settings.max_age_ms)
+            Live(pipeline.executor, lambda _: None, lambda _: None, cores, settings.threads)  # refuses bad cores now
+        return tuple(pipelines)
+
+    def _say(self, step: str) -> None:
+        self.progress = step
+
+
+def unload(pipelines: tuple[Pipeline, ...]) -> None:
+    """End the pipelines' lanes. The caller lets go of them and calls `gc.collect`."""
+    gc.unfreeze()
+    for pipeline in pipelines:
+        pipeline.executor.close()

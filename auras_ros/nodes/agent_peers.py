@@ -1,0 +1,108 @@
+"""Who the agent listens to beside its sensors: the actuator that watches over it, and the prompt.
+
+Both are topics of small texts that are not trusted: what is no sign of life, or no prompt, is refused and counted.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.diagnostics import Level, QosWatch, Report
+from auras_ros.nodes.messages import MessageError, read_json
+from auras_ros.ros import DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy
+from auras_ros.ros.msg import String
+
+LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+DISCOVERY_NS = 2_000_000_000
+PROMPT = "prompt"
+SHOWN_CHARS = 80
+
+
+class ActuatorWatch:
+    """Whether the actuator was heard of lately: when it is silent, nobody would check what we ask for."""
+
+    def __init__(self, node: Node, name: str, timeout_ms: float, qos: QosWatch) -> None:
+        self._node, self._name, self._timeout_ns = node, name, timeout_ms * 1e6
+        self._monotonic = MonotonicClock()
+        self._since_ns = self._monotonic.now_ns()
+        self._heard_ns: int | None = None
+        self._unreadable = 0
+        self._said = False
+        topic = f"{name}/state"
+        self._topic = node.create_subscription(
+            String, topic, self._on_state, LATCHED, event_callbacks=qos.subscription(topic)
+        )
+
+    def close(self) -> None:
+        self._node.destroy_subscription(self._topic)
+
+    def _on_state(self, message: String) -> None:
+        try:
+            sent_ns = int(read_json(message.data, "actuator state")["mono_ns"])
+        except (MessageError, KeyError, TypeError, ValueError, OverflowError) as error:
+            self._unreadable += 1
+            self._node.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
+            return
+        self._heard_ns = min(sent_ns, self._monotonic.now_ns())  # a latched state of a dead actuator is old
+
+    def silent(self) -> bool:
+        """From any thread."""
+        heard_ns = self._heard_ns
+        return heard_ns is None or self._monotonic.now_ns() - heard_ns > self._timeout_ns
+
+    def lost(self) -> bool:
+        """Silent, and not only because it is about to be found. Says so in the log when that changes."""
+        silent = self.silent()
+        if self._heard_ns is None and self._monotonic.now_ns() - self._since_ns < DISCOVERY_NS:
+            return False
+        if silent and not self._said:
+            self._node.get_logger().error(f"actuator '{self._name}' is silent: no chunk is published")
+        elif not silent and self._said:
+            self._node.get_logger().info(f"actuator '{self._name}' is back")
+        self._said = silent
+        return silent
+
+    def check(self) -> Report:
+        heard_ns = self._heard_ns
+        age = "never" if heard_ns is None else f"{(self._monotonic.now_ns() - heard_ns) / 1e6:.0f}"
+        values = {"actuator": self._name, "age_ms": age, "unreadable": self._unreadable}
+        if self.silent():
+            return Report(Level.ERROR, f"actuator '{self._name}' is silent: no chunk is published", values)
+        return Report(Level.OK, "the actuator watches", values)
+
+
+def prompt_refusal(text: str, limit_bytes: int) -> str:
+    """Why a prompt is not taken; empty if it is. Looks at the length first: a huge one costs nothing."""
+    if len(text) > limit_bytes or len(text.encode("utf-8", "surrogatepass")) > limit_bytes:
+        return f"prompt: longer than {limit_bytes} bytes"
+    for character in text:
+        if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):  # control, surrogate
+            return f"prompt: not text: it has the character U+{ord(character):04X}"
+    return ""
+
+
+class Prompt:
+    """The newest prompt that was taken, and what was refused. Of the executor's thread."""
+
+    def __init__(self, node: Node, limit_bytes: int) -> None:
+        self._node, self._limit_bytes = node, limit_bytes
+        self.text, self.accepted, self.refused, self._refusal = "", 0, 0, ""
+
+    def offer(self, text: str) -> bool:
+        """Whether it is a new prompt that is taken."""
+        self._refusal = prompt_refusal(text, self._limit_bytes)
+        if self._refusal:
+            self.refused += 1
+            self._node.get_logger().warning(f"refused: {self._refusal}", throttle_duration_sec=1.0)
+            return False
+        self.accepted += 1
+        changed, self.text = text != self.text, text
+        return changed
+
+    def check(self) -> Report:
+        shown = self.text if len(self.text) <= SHOWN_CHARS else f"{self.text[:SHOWN_CHARS]}..."
+        values = {"prompt": shown, "accepted": self.accepted, "refused": self.refused}
+        if self._refusal:
+            return Report(Level.WARN, f"the newest was refused: {self._refusal}", values)
+        return Report(Level.OK, "prompt in force" if self.text else "no prompt", values)

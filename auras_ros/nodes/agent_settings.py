@@ -1,0 +1,71 @@
+"""The agent's parameters, and the plans and cores that they mean. Read at each configure, then frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from auras_ros.nodes.parameters import ParameterError, parameter
+from auras_ros.pipeline.plan import MAX_STAGES, Plan, PlanError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of the agent. All but `autostart` are taken at the next configure and refused while it is active."""
+
+    autostart: bool = parameter(False, "configure and activate at start; without it somebody else does")
+    checkpoint: str = parameter("pusht", "the policy: a name that ships, or a folder")
+    plan: str = parameter("quick", "one of the checkpoint's generation plans: sampler and steps")
+    mode: str = parameter("seq", "schedule of perception and generation: seq, dec, par or auras")
+    pp_perception: int = parameter(1, "auras: perception stages", 1, MAX_STAGES)
+    pp_generation: int = parameter(1, "auras: generation stages, one request each", 1, MAX_STAGES)
+    fetch_offset: int = parameter(0, "auras: generate from the context of this frame (0) or the one before (-1)", -1, 0)
+    alpha: float = parameter(0.0, "auras: skew of the generation steps towards the last stage", 0.0, 10.0)
+    batched: bool = parameter(True, "auras: the rows of a frame share one call of the network")
+    workers: int = parameter(1, "par: requests at a time", 1, MAX_STAGES)
+    seed: int = parameter(0, "seed of the noise", 0, 2**31 - 1)
+    actuator: str = parameter("actuator", "name of the actuator node; no chunk is published while it is silent")
+    actuator_timeout_ms: float = parameter(250.0, "the actuator counts as silent after this", 100.0, 1000.0)
+    frame_period_ms: float = parameter(
+        0.0, "grid of frame starts (par: interval between requests); 0: as soon as there is work", 0.0, 10000.0
+    )
+    max_age_ms: float = parameter(
+        0.0, "no action may answer an observation older than this when the next chunk takes over; 0: any", 0.0, 60000.0
+    )
+    fallback_plan: str = parameter(
+        "", "plan to run when the first is overloaded, such as quick,frame_period_ms=400; empty: none"
+    )
+    prompt_limit_bytes: int = parameter(4096, "a longer prompt is refused", 1, 16384)
+    camera_age_limit_ms: float = parameter(350.0, "no frame runs on an older camera image", 1.0, 60000.0)
+    state_age_limit_ms: float = parameter(350.0, "no frame runs on older joint states", 1.0, 60000.0)
+    sync_tolerance_ms: float = parameter(50.0, "how far the cameras' newest stamps may lie apart", 0.0, 10000.0)
+    compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
+    device: str = parameter("cpu", "where the policy runs: cpu, cuda, or auto for cuda where there is one")
+    threads: int = parameter(1, "intra-op threads of each strand", 1, 64)
+    cores: str = parameter("", "cores that the strands run on, such as 2,3; empty: any")
+
+    def plans(self) -> tuple[Plan, ...]:
+        """The first plan, and the fallback where there is one. Raises PlanError."""
+        first = Plan(
+            generation=self.plan,
+            mode=self.mode,
+            pp_perception=self.pp_perception,
+            pp_generation=self.pp_generation,
+            fetch_offset=self.fetch_offset,
+            alpha=self.alpha,
+            batched=self.batched,
+            frame_period_ms=self.frame_period_ms,
+            workers=self.workers,
+        )
+        if not self.fallback_plan:
+            return (first,)
+        try:
+            return first, Plan.parse(self.fallback_plan)
+        except PlanError as error:
+            raise PlanError(f"fallback_{error}") from error
+
+    def core_numbers(self) -> list[int] | None:
+        """Raises ParameterError."""
+        try:
+            return [int(part) for part in self.cores.split(",")] if self.cores.strip() else None
+        except ValueError:
+            raise ParameterError(f"agent: cores: expected core numbers such as 2,3, got {self.cores!r}") from None

@@ -1,0 +1,148 @@
+"""What a node says of its health on `/diagnostics`, by the conventions of diagnostic_updater.
+
+Each task is a function that looks when it is asked; nothing here decides what is healthy, and nothing here acts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from auras_ros.ros import (
+    Clock,
+    ClockType,
+    Node,
+    PublisherEventCallbacks,
+    QoSProfile,
+    ReliabilityPolicy,
+    SubscriptionEventCallbacks,
+    qos_policy_name_from_kind,
+)
+from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+
+RECENT_S = 10.0  # an event that may pass is a warning for this long
+RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
+
+
+class Level(IntEnum):
+    """diagnostic_msgs/DiagnosticStatus levels."""
+
+    OK = 0
+    WARN = 1
+    ERROR = 2
+    STALE = 3
+
+
+_ON_WIRE = (DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR, DiagnosticStatus.STALE)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one task found: a level, one line for people, and values by key."""
+
+    level: Level
+    message: str
+    values: Mapping[str, object] = field(default_factory=dict)
+
+
+class Diagnostics:
+    """One status a task, named "<node>: <task>", every period and at once after `changed`.
+
+    The node's name carries its namespace where it has one: two robots stay apart. Of the executor's thread alone.
+    """
+
+    def __init__(self, node: Node, hardware_id: str, period_s: float = 1.0) -> None:
+        self._node, self._hardware_id = node, hardware_id
+        self._name = node.get_fully_qualified_name().lstrip("/")
+        self._tasks: dict[str, Callable[[], Report]] = {}
+        self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", RELIABLE)
+        node.create_timer(period_s, self.changed, clock=Clock(clock_type=ClockType.STEADY_TIME))
+
+    def add(self, task: str, check: Callable[[], Report]) -> None:
+        """Ask `check` from now on. ValueError for a task that is there already."""
+        if task in self._tasks:
+            raise ValueError(f"diagnostics: task {task!r} is there already")
+        self._tasks[task] = check
+
+    def changed(self) -> None:
+        """Publish now."""
+        array = DiagnosticArray(status=[self._status(task, check()) for task, check in self._tasks.items()])
+        array.header.stamp = self._node.get_clock().now().to_msg()
+        self._publisher.publish(array)
+
+    def _status(self, task: str, report: Report) -> DiagnosticStatus:
+        return DiagnosticStatus(
+            level=_ON_WIRE[report.level],
+            name=f"{self._name}: {task}",
+            message=report.message,
+            hardware_id=self._hardware_id,
+            values=[KeyValue(key=key, value=str(value)) for key, value in report.values.items()],
+        )
+
+
+@dataclass
+class _Count:
+    """How often an event came, and when last (monotonic seconds)."""
+
+    total: int
+    last_s: float
+
+
+class QosWatch:
+    """QoS events of a node's topics as one diagnostic: which topic, which event, which policy, how often.
+
+    Incompatible QoS stays a warning: ROS does not say when it ends. Missed deadlines and lost liveliness are one
+    for a while; lost messages are only counted, because best effort loses some. `news` is called (executor thread) on
+    an event that is not yet known, so that it is published at once.
+    """
+
+    def __init__(self, node: Node, news: Callable[[], None]) -> None:
+        self._logger, self._news = node.get_logger(), news
+        self._counts: dict[tuple[str, str], _Count] = {}
+
+    def publisher(self, topic: str) -> PublisherEventCallbacks:
+        return PublisherEventCallbacks(
+            deadline=lambda info: self._note(topic, "deadline missed", info.total_count),
+            liveliness=lambda info: self._note(topic, "liveliness lost", info.total_count),
+            incompatible_qos=lambda info: self._incompatible(topic, info),
+        )
+
+    def subscription(self, topic: str) -> SubscriptionEventCallbacks:
+        return SubscriptionEventCallbacks(
+            deadline=lambda info: self._note(topic, "deadline missed", info.total_count),
+            liveliness=lambda info: self._liveliness(topic, info.not_alive_count_change),
+            message_lost=lambda info: self._note(topic, "messages lost", info.total_count),
+            incompatible_qos=lambda info: self._incompatible(topic, info),
+        )
+
+    def check(self) -> Report:
+        now_s = time.monotonic()
+        values = {f"{topic} {what}": count.total for (topic, what), count in sorted(self._counts.items())}
+        wrong = [
+            f"{topic}: {what}"
+            for (topic, what), count in sorted(self._counts.items())
+            if what.startswith("incompatible") or (what != "messages lost" and now_s - count.last_s < RECENT_S)
+        ]
+        if wrong:
+            return Report(Level.WARN, "; ".join(wrong), values)
+        return Report(Level.OK, "every topic is met by compatible ones", values)
+
+    def _incompatible(self, topic: str, info: object) -> None:
+        # rclpy's C part has an enumeration of its own for the kind: its `name` is not ROS's name
+        policy = qos_policy_name_from_kind(info.last_policy_kind)  # type: ignore[attr-defined]
+        total = info.total_count  # type: ignore[attr-defined]
+        self._logger.warning(f"{topic}: somebody's QoS is incompatible, policy {policy}: nothing passes between us")
+        self._note(topic, f"incompatible {policy}", total)
+
+    def _liveliness(self, topic: str, lost: int) -> None:
+        if lost > 0:
+            known = self._counts.get((topic, "liveliness lost"))
+            self._note(topic, "liveliness lost", lost + (known.total if known else 0))
+
+    def _note(self, topic: str, what: str, total: int) -> None:
+        known = (topic, what) in self._counts
+        self._counts[topic, what] = _Count(total, time.monotonic())
+        if not known:
+            self._news()

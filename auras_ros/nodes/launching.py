@@ -1,0 +1,164 @@
+"""What `ros2 launch` starts: the processes that a configuration names, the agent through its life cycle.
+
+The two files in launch/ ask for one side each. Which processes run, and with which parameters, stands in the YAML file
+that `auras run` reads too; the launch arguments say only how it is deployed. `launch` and `launch_ros` are ROS 2's own
+and imported by no other module: everything else works without them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from launch.actions import DeclareLaunchArgument, EmitEvent, OpaqueFunction, RegisterEventHandler, TimerAction
+from launch.event_handlers import OnProcessStart
+from launch.events import matches_action
+from launch.launch_description import LaunchDescription
+from launch_ros.actions import LifecycleNode, Node
+from launch_ros.event_handlers import OnStateTransition
+from launch_ros.events.lifecycle import ChangeState
+from launch_ros.ros_adapters import get_ros_node
+from lifecycle_msgs.msg import Transition
+
+from auras_ros import resources
+
+BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in the place of a robot
+LIFECYCLE = frozenset({"agent"})
+RESPAWN_DELAY_S = 1.0
+POLL_S = 0.2  # between two looks for a new process's node
+SETTLE_S = 0.5  # from the first of its topics that is discovered to the last of its services
+
+
+def robot_side() -> LaunchDescription:
+    """All but the simulator bridges: actuator, agent."""
+    return _description(bridges=False)
+
+
+def simulator_side() -> LaunchDescription:
+    """The simulator bridges, each in the place of a robot."""
+    return _description(bridges=True)
+
+
+def _description(*, bridges: bool) -> LaunchDescription:
+    as_configured = "true or false; empty: as the configuration says"
+    return LaunchDescription(
+        [
+            DeclareLaunchArgument("config", default_value="pusht", description="YAML file or shipped name"),
+            DeclareLaunchArgument("namespace", default_value="", description="namespace of every node"),
+            DeclareLaunchArgument("respawn", default_value="", description=f"restart what ended: {as_configured}"),
+            DeclareLaunchArgument("use_sim_time", default_value="", description=f"follow /clock: {as_configured}"),
+            DeclareLaunchArgument("log_level", default_value="info", description="debug, info, warn, error or fatal"),
+            OpaqueFunction(function=_actions, args=[bridges]),
+        ]
+    )
+
+
+def _actions(context: Any, bridges: bool) -> list[Any]:
+    """The launch actions for what the arguments name. Raises FileNotFoundError, ValueError or RuntimeError by name."""
+    arguments: dict[str, str] = context.launch_configurations
+    path = _config_path(arguments["config"])
+    sections = yaml.safe_load(path.read_text(encoding="utf-8"))
+    supervisor = sections["supervisor"]["ros__parameters"]
+    chosen = [each for each in supervisor["processes"] if each.endswith(BRIDGE) == bridges]
+    if not chosen:
+        what = "simulator bridge" if bridges else "process of the robot's side"
+        raise RuntimeError(f"{path}: supervisor.processes names no {what}")
+    respawn = _flag(arguments, "respawn")
+    options = {
+        "namespace": arguments["namespace"],
+        "ros_arguments": ["--log-level", arguments["log_level"]],
+        "output": "screen",
+        "respawn": supervisor.get("respawn", True) if respawn is None else respawn,
+        "respawn_delay": RESPAWN_DELAY_S,
+    }
+    sim_time = _flag(arguments, "use_sim_time")
+    return [
+        action
+        for executable in chosen
+        for action in _start(executable, [str(path), *_own(sections, executable, sim_time)], options)
+    ]
+
+
+def _start(executable: str, parameters: list[Any], options: dict[str, Any]) -> list[Any]:
+    """The actions that start one process; a life cycle's handlers come before the process that they answer to."""
+    name = executable.removesuffix(BRIDGE)
+    common = {"package": "auras_ros", "executable": executable, "name": name, "parameters": parameters, **options}
+    if executable not in LIFECYCLE:
+        return [Node(**common)]
+    node = LifecycleNode(**common)
+    return [*BringUp(node).handlers(), node]
+
+
+def _config_path(name: str) -> Path:
+    """A path if there is such a file, else the name of a configuration that ships with the package."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path.resolve()
+    return resources.find("config", name if name.endswith(".yaml") else f"{name}.yaml")
+
+
+def _flag(arguments: dict[str, str], name: str) -> bool | None:
+    """A launch argument that is true, false, or left to the configuration (None)."""
+    known = {"": None, "true": True, "false": False}
+    text = arguments[name].lower()
+    if text not in known:
+        raise ValueError(f"launch argument {name}:={arguments[name]}: expected true or false")
+    return known[text]
+
+
+def _own(sections: dict[str, Any], executable: str, sim_time: bool | None) -> list[dict[str, Any]]:
+    """The node's parameters once more, and those of the deployment: in a file, a plain name means a node of the root
+    namespace alone."""
+    section = sections.get(executable.removesuffix(BRIDGE), {}).get("ros__parameters", {})
+    own = {**section}
+    if executable in LIFECYCLE:
+        own["autostart"] = False  # whoever starts a process says when it is configured: here, BringUp
+    if sim_time is not None:
+        own["use_sim_time"] = sim_time
+    return [own] if own else []
+
+
+class BringUp:
+    """Configures a lifecycle node whenever its process starts, and activates it when it has been configured.
+
+    `launch_ros` sends a change of state once and waits without end for the answer. After a kill, the middleware still
+    knows the dead process's service (until its lease ends, 10 s and more), and a request could go there alone. So each
+    start waits until the *new* process is seen: a publisher of the node's transition events that was not there before.
+    A node that someone deactivates stays inactive.
+    """
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+        self._life = 0
+        self._known: set[tuple[int, ...]] = set()
+
+    def handlers(self) -> list[Any]:
+        """To be executed before the node's own action."""
+        activate = OnStateTransition(
+            target_lifecycle_node=self._node,
+            start_state="configuring",
+            goal_state="inactive",
+            entities=[self._request(Transition.TRANSITION_ACTIVATE)],
+        )
+        start = OnProcessStart(target_action=self._node, on_start=self._on_start)
+        return [RegisterEventHandler(start), RegisterEventHandler(activate)]
+
+    def _request(self, transition: int) -> Any:
+        return EmitEvent(event=ChangeState(lifecycle_node_matcher=matches_action(self._node), transition_id=transition))
+
+    def _on_start(self, event: Any, context: Any) -> list[Any]:
+        self._life += 1
+        return self._look(context, self._life)
+
+    def _look(self, context: Any, life: int) -> list[Any]:
+        """Configure a new process's node, or look again; a life that has ended since is given up."""
+        if life != self._life:
+            return []
+        topic = f"{self._node.node_name}/transition_event"
+        there = {tuple(each.endpoint_gid) for each in get_ros_node(context).get_publishers_info_by_topic(topic)}
+        if there <= self._known:
+            again = OpaqueFunction(function=self._look, args=[life])
+            return [TimerAction(period=POLL_S, actions=[again])]
+        self._known |= there
+        return [TimerAction(period=SETTLE_S, actions=[self._request(Transition.TRANSITION_CONFIGURE)])]

@@ -1,0 +1,81 @@
+"""How old an agent's actions get under a plan, and what to do when they get too old: the age contract.
+
+Pure logic on the times it is given. A single late chunk is no overload (the actuator judges every action by itself);
+several of the last few are: then the fallback plan, and when that is late too, nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+from auras_ros.pipeline.plan import Plan, PlanError
+
+STRIKES, WINDOW = 3, 10  # so many late chunks among so many are an overload
+
+
+class Step(str, Enum):
+    """What the agent runs."""
+
+    FIRST = "first"
+    FALLBACK = "fallback"
+    HALTED = "halted"
+
+
+def interval_ns(plan: Plan, duration_ns: int) -> int:
+    """Time from one chunk to the next, where a request (par) or the longest strand's frame takes duration_ns."""
+    each_ns = duration_ns // plan.workers if plan.mode == "par" else duration_ns
+    return max(each_ns, round(plan.frame_period_ms * 1e6))
+
+
+def oldest_ns(plan: Plan, duration_ns: int) -> int:
+    """Age of the oldest action that is executed: of its observation, when the next chunk takes over.
+
+    A chunk's observation was latched `frames` frames before it is finished (design rule 3), and it serves for one
+    more interval. The camera's own latency comes on top; only running shows it.
+    """
+    frames = {"dec": 2, "auras": plan.pp_perception - plan.fetch_offset}.get(plan.mode, 1)
+    return frames * interval_ns(plan, duration_ns) + duration_ns
+
+
+def check_age(plan: Plan, duration_ns: int, max_age_ms: float) -> None:
+    """Refuse a plan whose chunks cannot keep the contract (0: there is none). Raises PlanError."""
+    oldest_ms, each_ms = oldest_ns(plan, duration_ns) / 1e6, interval_ns(plan, duration_ns) / 1e6
+    if 0 < max_age_ms < oldest_ms:
+        raise PlanError(
+            f"plan: '{plan}': with frames of {duration_ns / 1e6:.1f} ms and a chunk each {each_ms:.1f} ms its actions "
+            f"would get {oldest_ms:.1f} ms old, max_age_ms is {max_age_ms:g}"
+        )
+
+
+class Overload:
+    """Judges every chunk as it is finished and says what to run. Not thread-safe.
+
+    max_age_ns: 0 means no limit. Overruns of the frame grid count only while there is a fallback to go to: they make
+    chunks late, and whether too late is judged by their age.
+    """
+
+    def __init__(self, max_age_ns: int, has_fallback: bool) -> None:
+        self._max_age_ns, self._has_fallback = max_age_ns, has_fallback
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to the first plan."""
+        self.step, self.late, self.overruns, self.oldest_ns = Step.FIRST, 0, 0, 0
+        self._window: deque[bool] = deque(maxlen=WINDOW)
+
+    def finished(self, plan: Plan, age_ns: int, duration_ns: int) -> bool:
+        """A chunk is there; its observation is age_ns old, its frame took duration_ns. Whether `step` changed."""
+        if self.step is Step.HALTED:
+            return False
+        self.oldest_ns = age_ns + interval_ns(plan, duration_ns)
+        late = 0 < self._max_age_ns < self.oldest_ns
+        overrun = plan.mode != "par" and 0 < plan.frame_period_ms * 1e6 < duration_ns
+        self.late, self.overruns = self.late + late, self.overruns + overrun
+        may_fall_back = self.step is Step.FIRST and self._has_fallback
+        self._window.append(late or (overrun and may_fall_back))
+        if sum(self._window) < STRIKES:
+            return False
+        self.step = Step.FALLBACK if may_fall_back else Step.HALTED
+        self._window.clear()
+        return True
