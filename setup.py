@@ -8,6 +8,7 @@ do the same for pip, but breaks `colcon build --symlink-install`.
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -37,10 +38,21 @@ def share_files(folder: str, pattern: str) -> list[tuple[str, list[str]]]:
     return list(by_folder.items())
 
 
+def pip_executables() -> list[tuple[str, list[str]]]:
+    """data_files entries that let `ros2 run` find what pip installs, in builds that pip asks for.
+
+    colcon puts the programs themselves there (setup.cfg), and these would take their place.
+    """
+    if {"bdist_wheel", "editable_wheel"}.isdisjoint(sys.argv):
+        return []
+    return [(f"lib/{NAME}", [f"resource/pip/{each}" for each in ("agent", "actuator", "pusht_bridge")])]
+
+
 SIM = ["gym-pusht>=0.1.6", "gymnasium>=1.0"]
 PLOT = ["matplotlib>=3.7"]
 TEST = [
     "pytest>=8",
+    "pytest-xdist>=3.5",  # most node tests wait for processes: two at a time take half as long
     "hypothesis>=6.100",
     "import-linter>=2.0",
     "colcon-core>=0.18",
@@ -66,6 +78,7 @@ setup(
         *share_files("launch", "*.launch.py"),
         *share_files("config", "*.yaml"),
         *share_files("checkpoints", "**/*"),
+        *pip_executables(),
     ],
     zip_safe=False,
     python_requires=">=3.10,<3.14",

@@ -1,7 +1,8 @@
 """`auras doctor`: what this machine has, what that means, and what to do about it.
 
 The checks are small functions in a list; each looks at one thing and says one line about it. Those of the
-software stand here, those of the machine in `machine`. It changes nothing and installs nothing.
+software stand here, those of the machine in `machine`, those of its kernel and container in `host`. It changes
+nothing and installs nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import asdict
 from importlib import metadata
 
 from auras_ros import __version__, resources
-from auras_ros.cli import machine
+from auras_ros.cli import host, machine
 from auras_ros.cli.finding import Check, Finding, Verdict, note, ok, problem
 
 PINNED_CYCLONEDDS = "11.0.1"
@@ -151,7 +152,7 @@ def checkpoints() -> Finding:
 
 
 CHECKS: tuple[Check, ...] = (
-    python, ros, *machine.CHECKS, torch, opencv, simulator, files, checkpoints,
+    python, ros, *machine.CHECKS, *host.CHECKS, torch, opencv, simulator, files, checkpoints,
 )  # fmt: skip
 
 
@@ -176,9 +177,14 @@ def table(findings: Sequence[Finding], width: int) -> str:
         lines += textwrap.wrap(each.text, width, initial_indent=head, subsequent_indent=" " * len(head))
         if each.remedy:
             arrow = " " * len(head) + "-> "
-            # Commands and file lines stay whole, so that they can be copied.
+            # Words stay whole, so that commands and file lines can be copied.
             lines += textwrap.wrap(
-                each.remedy, width, initial_indent=arrow, subsequent_indent=" " * len(arrow), break_long_words=False
+                each.remedy,
+                width,
+                initial_indent=arrow,
+                subsequent_indent=" " * len(arrow),
+                break_long_words=False,
+                break_on_hyphens=False,
             )
     return "\n".join(lines)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from auras_ros.cli import doctor, machine
+from auras_ros.cli import doctor, host, machine
 from auras_ros.cli.finding import Finding, Verdict, note, ok, problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -199,14 +199,23 @@ def test_a_user_without_a_name_is_given_by_number(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("limit", "status"),
-    [(8 << 20, Verdict.NOTE), (64 << 20, Verdict.OK), (resource.RLIM_INFINITY, Verdict.OK)],
+    ("limit", "capable", "status"),
+    [
+        (8 << 20, False, Verdict.NOTE),
+        (8 << 20, True, Verdict.OK),
+        (4 << 30, False, Verdict.OK),
+        (resource.RLIM_INFINITY, False, Verdict.OK),
+    ],
 )
-def test_little_memory_that_may_be_locked(monkeypatch: pytest.MonkeyPatch, limit: int, status: Verdict) -> None:
+def test_little_memory_that_may_be_locked(
+    monkeypatch: pytest.MonkeyPatch, limit: int, capable: bool, status: Verdict
+) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    monkeypatch.setattr(host, "may_lock_memory", lambda: capable)
+    monkeypatch.setattr(machine, "user", lambda: "ada")
     finding = machine.memory_lock()
     assert finding.status is status
-    assert ("memlock unlimited" in finding.remedy) == (status is Verdict.NOTE)
+    assert ("'ada - memlock unlimited'" in finding.remedy) == (status is Verdict.NOTE)
 
 
 @pytest.mark.parametrize(
@@ -364,10 +373,17 @@ def test_the_table_wraps_and_shows_the_remedy_under_its_finding() -> None:
     assert lines[-1].strip() == "-> do this"
 
 
+def test_a_package_or_an_option_in_a_command_is_not_broken() -> None:
+    for start in range(30):
+        table = doctor.table([note("a", "b", "x" * start + " apt-get install linux-image-rt-amd64")], 60)
+        assert "linux-image-rt-amd64" in table
+
+
 def test_every_check_is_in_the_list_once_and_named_in_the_output() -> None:
     names = [check.__name__ for check in doctor.CHECKS]
     assert sorted(names) == sorted(
         ["python", "ros", "cores", "scheduling", "memory_lock", "gpu", "network"]
+        + ["kernel", "isolated_cores", "governor", "receive_buffer", "shared_memory", "container", "middleware"]
         + ["torch", "opencv", "simulator", "files", "checkpoints"]
     )
 

@@ -1,9 +1,14 @@
-"""The launch files, imported over recording doubles of `launch` and `launch_ros`, and walked."""
+"""The launch files, executed over doubles of `launch` and `launch_ros` that keep to their public signatures.
+
+Guards: a node that runs under a name that the YAML does not know; an argument that says what the YAML should; an agent
+that is never configured or activated, at its first start or after it was killed, or against somebody's will.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,16 +21,20 @@ DOUBLES = Path(__file__).with_name("doubles")
 FILES = ("agent.launch.py", "sim.launch.py")
 # What setup.py installs into lib/auras_ros.
 EXECUTABLES = {"agent", "actuator", "pusht_bridge"}
+CONFIGURE, ACTIVATE = 1, 3  # lifecycle_msgs/msg/Transition
+
+
+def ours(name: str) -> bool:
+    return name.split(".")[0] in ("launch", "launch_ros", "lifecycle_msgs") or name == "auras_ros.nodes.launching"
 
 
 @pytest.fixture(autouse=True)
-def _doubles(monkeypatch: pytest.MonkeyPatch) -> Any:
+def _doubles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(DOUBLES))
-    mine = [name for name in sys.modules if name.split(".")[0] in ("launch", "launch_ros")]
-    for name in mine:
+    for name in filter(ours, list(sys.modules)):
         monkeypatch.delitem(sys.modules, name)
     yield
-    for name in [name for name in sys.modules if name.split(".")[0] in ("launch", "launch_ros")]:
+    for name in filter(ours, list(sys.modules)):
         del sys.modules[name]
 
 
@@ -39,43 +48,41 @@ def load(file: str) -> ModuleType:
     return module
 
 
-def arguments(file: str) -> dict[str, Any]:
-    from launch.actions import DeclareLaunchArgument
-
-    entities = load(file).generate_launch_description().entities
-    return {each.name: each for each in entities if isinstance(each, DeclareLaunchArgument)}
-
-
-def started(file: str, config: str = "pusht", namespace: str = "") -> list[Any]:
-    """The nodes that the file would start, in order, with the arguments of a command line."""
-    from launch.actions import OpaqueFunction
-
+def launched(file: str, config: str = "pusht", **arguments: str) -> Any:
+    """The launch context after `ros2 launch FILE config:=CONFIG ...` has executed the description."""
     from launch import LaunchContext
 
-    context = LaunchContext(config=config, namespace=namespace)
-    entities = load(file).generate_launch_description().entities
-    return [node for each in entities if isinstance(each, OpaqueFunction) for node in each.function(context)]
+    context = LaunchContext(config=config, **arguments)
+    context.visit(load(file).generate_launch_description().entities)
+    return context
+
+
+def started(file: str, config: str = "pusht", **arguments: str) -> list[Any]:
+    """The nodes that the file starts, in order."""
+    return list(launched(file, config, **arguments).started)
 
 
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
-        ("agent.launch.py", [("actuator", "actuator"), ("agent", "agent")]),
-        ("sim.launch.py", [("pusht_bridge", "pusht")]),
+        ("agent.launch.py", [("actuator", "actuator", "Node"), ("agent", "agent", "LifecycleNode")]),
+        ("sim.launch.py", [("pusht_bridge", "pusht", "Node")]),
     ],
 )
-def test_each_file_starts_its_side_under_the_names_the_yaml_uses(file: str, expected: list[tuple[str, str]]) -> None:
+def test_each_file_starts_its_side_under_the_names_the_yaml_uses(
+    file: str, expected: list[tuple[str, str, str]]
+) -> None:
     """Guards against a node whose name is not its section's: it would silently run on defaults."""
     nodes = started(file)
-    assert [(node.executable, node.name) for node in nodes] == expected
+    assert [(node.executable, node.name, type(node).__name__) for node in nodes] == expected
     assert {node.package for node in nodes} == {"auras_ros"}
     sections = yaml.safe_load((ROOT / "config" / "pusht.yaml").read_text())
     for node in nodes:
         assert node.executable in EXECUTABLES
-        assert node.parameters == [
-            str(ROOT / "config" / "pusht.yaml"),
-            sections[node.name]["ros__parameters"],
-        ]
+        whole, own = node.parameters
+        assert whole == str(ROOT / "config" / "pusht.yaml")
+        section = sections[node.name]["ros__parameters"]
+        assert own == {**section, "autostart": False} if node.name == "agent" else own == section
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -85,31 +92,52 @@ def test_a_dead_process_comes_back_after_a_pause(file: str) -> None:
         assert node.respawn_delay >= 0.5
 
 
-def test_respawn_follows_the_yaml(tmp_path: Path) -> None:
+def own_config(tmp_path: Path, **supervisor: Any) -> str:
     config = tmp_path / "mine.yaml"
-    supervisor = {"processes": ["agent"], "respawn": False}
     config.write_text(yaml.safe_dump({"supervisor": {"ros__parameters": supervisor}}))
-    (node,) = started("agent.launch.py", str(config))
-    assert node.respawn is False
-    assert node.parameters == [str(config)]  # no section: nothing beside the file
+    return str(config)
+
+
+@pytest.mark.parametrize(
+    ("in_yaml", "argument", "expected"),
+    [(False, "", False), (True, "", True), (False, "true", True), (True, "False", False)],
+)
+def test_respawn_follows_the_yaml_until_the_argument_says_otherwise(
+    tmp_path: Path, in_yaml: bool, argument: str, expected: bool
+) -> None:
+    config = own_config(tmp_path, processes=["actuator"], respawn=in_yaml)
+    (node,) = started("agent.launch.py", config, respawn=argument)
+    assert node.respawn is expected
+    assert node.parameters == [config]  # no section: nothing beside the file
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_the_arguments_are_deployment_settings_alone(file: str) -> None:
     """A parameter as a launch argument would be a second truth beside the YAML."""
-    declared = arguments(file)
-    assert set(declared) == {"config", "namespace"}
+    from launch.actions import DeclareLaunchArgument
+
+    entities = load(file).generate_launch_description().entities
+    declared = {each.name: each for each in entities if isinstance(each, DeclareLaunchArgument)}
+    assert set(declared) == {"config", "namespace", "respawn", "use_sim_time", "log_level"}
     assert declared["config"].default_value == "pusht"
     assert all(each.description for each in declared.values())
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_the_namespace_reaches_every_node(file: str) -> None:
-    from launch import LaunchContext
+def test_deployment_settings_reach_every_node(file: str) -> None:
+    for node in started(file, namespace="robot1", use_sim_time="true", log_level="debug"):
+        assert node.node_name == f"/robot1/{node.name}"
+        assert node.ros_arguments == ["--log-level", "debug"]
+        assert node.parameters[-1]["use_sim_time"] is True
+    for node in started(file):
+        assert node.node_name == f"/{node.name}"
+        assert "use_sim_time" not in node.parameters[-1]
 
-    context = LaunchContext(config="pusht", namespace="robot1")
-    for node in started(file, namespace="robot1"):
-        assert node.namespace.perform(context) == "robot1"
+
+@pytest.mark.parametrize("name", ["respawn", "use_sim_time"])
+def test_an_argument_that_is_neither_true_nor_false_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}:=maybe"):
+        started("agent.launch.py", **{name: "maybe"})
 
 
 @pytest.mark.parametrize("config", ["pusht_drift", "pusht_drift.yaml", str(ROOT / "config" / "pusht_drift.yaml")])
@@ -128,7 +156,121 @@ def test_an_unknown_configuration_is_named(file: str) -> None:
 @pytest.mark.parametrize(("file", "other"), [("agent.launch.py", "pusht_bridge"), ("sim.launch.py", "agent")])
 def test_a_configuration_without_this_side_is_refused(file: str, other: str, tmp_path: Path) -> None:
     """Guards against a launch that starts nothing and looks as if it ran."""
-    config = tmp_path / "half.yaml"
-    config.write_text(yaml.safe_dump({"supervisor": {"ros__parameters": {"processes": [other]}}}))
-    with pytest.raises(RuntimeError, match=r"half\.yaml: supervisor\.processes"):
-        started(file, str(config))
+    with pytest.raises(RuntimeError, match=r"mine\.yaml: supervisor\.processes"):
+        started(file, own_config(tmp_path, processes=[other]))
+
+
+class Robot:
+    """`ros2 launch auras_ros agent.launch.py`, and what its agent's process does."""
+
+    TOPIC = "/robot1/agent/transition_event"
+
+    def __init__(self) -> None:
+        self.context = launched("agent.launch.py", namespace="robot1")
+        (self.node,) = (each for each in self.context.started if each.name == "agent")
+
+    def process_starts(self) -> None:
+        from launch.events import ProcessStarted
+
+        self.context.emit_event_sync(ProcessStarted(action=self.node))
+
+    def is_seen(self, *gids: int) -> None:
+        """The publishers of the agent's transition events that discovery knows of now."""
+        self.context.writers[self.TOPIC] = [[each] * 16 for each in gids]
+
+    def changes(self, start: str, goal: str) -> None:
+        from launch_ros.events.lifecycle import StateTransition
+
+        event = StateTransition(action=self.node, transition="", start_state=start, goal_state=goal)
+        self.context.emit_event_sync(event)
+
+    def requests(self) -> list[int]:
+        """The transitions that the agent was asked for since the last call; nobody else may be meant."""
+        from launch_ros.events.lifecycle import ChangeState
+
+        asked = [each for each in self.context.events if isinstance(each, ChangeState)]
+        self.context.events.clear()
+        others = [each for each in self.context.started if each is not self.node]
+        for each in asked:
+            assert each.lifecycle_node_matcher(self.node)
+            assert not any(map(each.lifecycle_node_matcher, others))
+        return [each.transition_id for each in asked]
+
+
+def test_the_agent_is_configured_when_it_is_there_and_activated_when_it_is_configured() -> None:
+    robot = Robot()
+    assert robot.context.handlers, "handlers come before the process that they answer to"
+    robot.process_starts()
+    robot.context.advance(5.0)
+    assert robot.requests() == [], "nobody is there yet"
+    robot.is_seen(1)
+    robot.context.advance(1.0)
+    assert robot.requests() == [CONFIGURE]
+    robot.changes("unconfigured", "configuring")
+    assert robot.requests() == []
+    robot.changes("configuring", "inactive")
+    assert robot.requests() == [ACTIVATE]
+    robot.context.advance(60.0)
+    assert robot.requests() == [], "asked once"
+
+
+def test_after_a_kill_the_new_process_is_waited_for_and_the_dead_ones_traces_are_not_taken_for_it() -> None:
+    """The middleware knows a killed process until its lease ends; launch_ros would wait for its answer for ever."""
+    robot = Robot()
+    robot.process_starts()
+    robot.is_seen(1)
+    robot.context.advance(1.0)
+    assert robot.requests() == [CONFIGURE]
+    robot.process_starts()  # again: it was killed, and is respawned
+    robot.context.advance(5.0)
+    assert robot.requests() == [], "publisher 1 is the dead process's"
+    robot.is_seen(1, 2)
+    robot.context.advance(1.0)
+    assert robot.requests() == [CONFIGURE]
+    robot.changes("configuring", "inactive")
+    assert robot.requests() == [ACTIVATE]
+
+
+def test_a_process_that_ends_before_it_is_seen_leaves_no_request_behind() -> None:
+    robot = Robot()
+    robot.process_starts()
+    robot.context.advance(1.0)
+    robot.process_starts()
+    robot.is_seen(2)
+    robot.context.advance(5.0)
+    assert robot.requests() == [CONFIGURE], "one life, one request"
+    assert robot.context.timers == [], "nobody looks for the life that has ended"
+
+
+def test_who_deactivates_the_agent_keeps_it_inactive() -> None:
+    robot = Robot()
+    robot.process_starts()
+    robot.changes("deactivating", "inactive")
+    robot.changes("activating", "inactive")  # an activation that failed
+    assert robot.requests() == []
+
+
+def test_the_agent_does_not_start_itself_as_well(tmp_path: Path) -> None:
+    """Whatever the YAML says: two that configure would refuse each other."""
+    sections = {
+        "supervisor": {"ros__parameters": {"processes": ["agent"]}},
+        "agent": {"ros__parameters": {"autostart": True}},
+    }
+    config = tmp_path / "mine.yaml"
+    config.write_text(yaml.safe_dump(sections))
+    (node,) = started("agent.launch.py", str(config))
+    assert node.parameters[-1]["autostart"] is False
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"respwan": True}, {"respawn": "true"}, {"parameters": {"a": 1}}, {"parameters": [{"a": None}]}],
+)
+def test_the_double_refuses_what_launch_ros_refuses(wrong: dict[str, Any]) -> None:
+    """Guards the guard: a double that takes everything proves nothing."""
+    from launch_ros.actions import LifecycleNode, Node
+
+    with pytest.raises(TypeError):
+        Node(package="auras_ros", executable="agent", **wrong)
+    with pytest.raises(TypeError, match="namespace"):
+        LifecycleNode(package="auras_ros", executable="agent", name="agent")

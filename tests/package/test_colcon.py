@@ -16,13 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.package import ament
 from tests.package.tree import ENTRY_POINTS, PROBES, copy_sources
 
 REPORT = """
 import json
 import auras_ros.kernels, auras_ros.sim
 from auras_ros.resources import find, share_dir
+import os
 print(json.dumps({
+    "environment": dict(os.environ),
     "package": auras_ros.__file__,
     "sim": auras_ros.sim.__file__,
     "share": str(share_dir()),
@@ -81,7 +84,7 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path, bare_environment: 
     return Workspace(tmp_path, linked, bare_environment)
 
 
-def test_builds_and_works_from_the_install_space(workspace: Workspace) -> None:
+def test_builds_and_works_from_the_install_space(workspace: Workspace, ros_domain_id: int) -> None:
     """One build, all questions: a build costs seconds."""
     imported = workspace.run(sys.executable, "-c", REPORT)
     assert imported.returncode == 0, imported.stderr
@@ -107,3 +110,11 @@ def test_builds_and_works_from_the_install_space(workspace: Workspace) -> None:
     helped = workspace.run(str(executables / "auras"), "--help")
     assert helped.returncode == 0, helped.stderr
     assert "auras" in helped.stdout
+
+    sourced = {**report["environment"], "ROS_DOMAIN_ID": str(ros_domain_id)}
+    assert ament.prefix(sourced["AMENT_PREFIX_PATH"]) == workspace.prefix
+    for name in ("agent.launch.py", "sim.launch.py"):
+        assert ament.launch_file(sourced["AMENT_PREFIX_PATH"], name).is_relative_to(workspace.prefix)
+    program = ament.executable(sourced["AMENT_PREFIX_PATH"], "actuator")
+    with ament.running(program, workspace.path / "elsewhere", sourced):
+        assert ament.hear_the_actuator() == ament.HEARD

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import subprocess
 import sys
 import zipfile
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.package import ament
 from tests.package.tree import ENTRY_POINTS, copy_sources
 
+NODES = sorted(set(ENTRY_POINTS) - {"auras"})
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
@@ -70,6 +73,7 @@ def test_every_shared_file_is_in_the_wheel(built: tuple[Path, Path]) -> None:
     shared = {f"share/auras_ros/{file}" for file in files} | {
         "share/auras_ros/package.xml",
         "share/ament_index/resource_index/packages/auras_ros",
+        *(f"lib/auras_ros/{name}" for name in NODES),
     }
     assert "share/auras_ros/checkpoints/probe/parts/weights.safetensors" in shared
     assert {name.partition(".data/data/")[2] for name in names(wheel) if ".data/data/" in name} == shared
@@ -106,35 +110,35 @@ def test_requirements(built: tuple[Path, Path]) -> None:
     assert metadata["License"] == "Apache-2.0"
 
 
-def test_installed_package_finds_its_files(
-    built: tuple[Path, Path], tmp_path: Path, bare_environment: dict[str, str]
+def test_installed_package_is_found_and_started_by_ros(
+    built: tuple[Path, Path], tmp_path: Path, bare_environment: dict[str, str], ros_domain_id: int
 ) -> None:
-    """Installed under a prefix that is not the interpreter's own: the files are found beside the code."""
+    """Installed under a prefix that is not the interpreter's own: the files are found beside the code, and the
+    programs, which pip puts into bin, where `ros2 run` looks for them."""
     prefix = tmp_path / "prefix"
-    subprocess.run(
-        [
-            *PIP,
-            "install",
-            "-q",
-            "--no-deps",
-            "--no-index",
-            "--ignore-installed",
-            "--prefix",
-            str(prefix),
-            built[1],
-        ],
-        check=True,
-        timeout=120,
-    )
+    options = ("-q", "--no-deps", "--no-index", "--ignore-installed", "--prefix", str(prefix))
+    subprocess.run([*PIP, "install", *options, built[1]], check=True, timeout=120)
     site = next(prefix.rglob("auras_ros/__init__.py")).parents[1]
+    environment = {
+        **bare_environment, "PYTHONPATH": str(site), "AMENT_PREFIX_PATH": f"{tmp_path}/else{os.pathsep}{prefix}",
+        "ROS_DOMAIN_ID": str(ros_domain_id),
+    }  # fmt: skip
     code = "from auras_ros.resources import find; print(find('checkpoints', 'probe/policy.json'))"
     ran = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
-        env={**bare_environment, "PYTHONPATH": str(site)},
+        env=environment,
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert ran.returncode == 0, ran.stderr
     assert Path(ran.stdout.strip()).is_relative_to(prefix)
+
+    where = environment["AMENT_PREFIX_PATH"]
+    assert ament.prefix(where) == prefix
+    for name in ("agent.launch.py", "sim.launch.py"):
+        assert ament.launch_file(where, name).is_relative_to(prefix)
+    assert [ament.executable(where, name).name for name in NODES] == NODES
+    with ament.running(ament.executable(where, "actuator"), tmp_path, environment):
+        assert ament.hear_the_actuator() == ament.HEARD

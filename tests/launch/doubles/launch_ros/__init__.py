@@ -1,1 +1,1 @@
-"""Records what a launch file says, in the shapes of ROS 2's `launch_ros`."""
+"""What `launch_ros` adds to `launch`, as far as our launch files go; see the double of `launch`."""

@@ -1,0 +1,158 @@
+"""`auras doctor` on what fixed rates and large images want of a host: kernel, cores, clock, buffers, container, RMW.
+
+Every check looks and leaves things as they were. None of them is needed to run: docs/realtime.md says what each of
+them is for, and gives the commands in full.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections import Counter
+from pathlib import Path
+
+from auras_ros.cli.finding import Check, Finding, note, ok
+
+PROCESSORS = Path("/sys/devices/system/cpu")
+REALTIME = Path("/sys/kernel/realtime")  # there, and 1, under PREEMPT_RT
+RECEIVE_BUFFER = Path("/proc/sys/net/core/rmem_max")
+STATUS = Path("/proc/self/status")
+SHARED_MEMORY = Path("/dev/shm")
+FIRST_PROCESS = Path("/proc/1/cgroup")
+MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))  # Docker's and Podman's
+ENGINES = re.compile(r"docker|kubepods|containerd|libpod|lxc")
+CAP_IPC_LOCK, CAP_SYS_NICE = 14, 23
+CORES_TO_SPARE = 4  # from this many on, one can be set aside
+RECEIVE_WANTED = 4 << 20  # four raw 640x480 colour images
+SHARED_WANTED = 256 << 20  # Docker gives 64 MiB
+CYCLONE = "rmw_cyclonedds_cpp"
+CONTAINER_FLAGS = (
+    "--network=host --ipc=host --ulimit rtprio=98 --ulimit memlock=-1 --cap-add=SYS_NICE --cap-add=IPC_LOCK"
+)
+
+
+def kernel() -> Finding:
+    """Whether the kernel bounds how long a ready thread waits."""
+    release = platform.release()
+    if _line(REALTIME) == "1":
+        return ok("kernel", f"{release}, PREEMPT_RT")
+    remedy = (
+        "a simulator needs nothing; for a robot, Debian: sudo apt-get install -y linux-image-rt-amd64; "
+        "Ubuntu: sudo pro enable realtime-kernel"
+    )
+    return note("kernel", f"{release} is not PREEMPT_RT: single ticks may come milliseconds late under load", remedy)
+
+
+def isolated_cores() -> Finding:
+    """Whether a core is kept free of other work."""
+    isolated, count = _line(PROCESSORS / "isolated"), os.cpu_count() or 1
+    if isolated:
+        return ok("isolated cores", f"{isolated}; start the actuator there: taskset -c {isolated} ...")
+    if count < CORES_TO_SPARE:
+        return ok("isolated cores", f"none, and with {count} cores none to spare")
+    last = count - 1
+    remedy = (
+        f"keep core {last} for the actuator: append 'isolcpus={last} nohz_full={last} rcu_nocbs={last}' to "
+        "GRUB_CMDLINE_LINUX in /etc/default/grub, then sudo update-grub and reboot"
+    )
+    return note("isolated cores", f"none of {count}", remedy)
+
+
+def governor() -> Finding:
+    """Whether cores keep their clock between two ticks."""
+    found = Counter(_line(path) for path in PROCESSORS.glob("cpu[0-9]*/cpufreq/scaling_governor"))
+    if not found:
+        return ok("CPU clock", "not governed by this system")
+    text = ", ".join(f"{name} on {count}" for name, count in sorted(found.items()))
+    if set(found) == {"performance"}:
+        return ok("CPU clock", text)
+    return note("CPU clock", f"governor {text}: a core wakes slowly", "sudo cpupower frequency-set -g performance")
+
+
+def receive_buffer() -> Finding:
+    """Whether the burst of datagrams that a raw image is fits into a socket's buffer."""
+    text = _line(RECEIVE_BUFFER)
+    if not text:
+        return ok("image buffers", "the kernel does not say (a network namespace of its own)")
+    if int(text) >= RECEIVE_WANTED:
+        return ok("image buffers", f"net.core.rmem_max is {int(text) >> 10} KiB")
+    return note(
+        "image buffers",
+        f"net.core.rmem_max is {int(text) >> 10} KiB: raw images from other processes will lose fragments",
+        "echo 'net.core.rmem_max=2147483647' | sudo tee /etc/sysctl.d/60-dds.conf && sudo sysctl --system",
+    )
+
+
+def shared_memory() -> Finding:
+    """Whether shared-memory transports (Fast DDS, iceoryx) and torch's workers have room."""
+    try:
+        found = os.statvfs(SHARED_MEMORY)
+    except OSError as error:
+        remedy = f"sudo mount -t tmpfs -o size=1g tmpfs {SHARED_MEMORY}"
+        return note("shared memory", f"{SHARED_MEMORY}: {error.strerror}", remedy)
+    size = found.f_blocks * found.f_frsize
+    text = f"{SHARED_MEMORY} has {size >> 20} MiB"
+    if size >= SHARED_WANTED:
+        return ok("shared memory", text)
+    remedy = f"sudo mount -o remount,size=1g {SHARED_MEMORY}; a container needs --ipc=host or --shm-size=1g"
+    return note("shared memory", text, remedy)
+
+
+def container() -> Finding:
+    """In a container: whether it was started with what a fixed rate and discovery need."""
+    if not _in_container():
+        return ok("container", "none")
+    missing = [
+        name for name, bit in (("SYS_NICE", CAP_SYS_NICE), ("IPC_LOCK", CAP_IPC_LOCK)) if not _capabilities() >> bit & 1
+    ]
+    if not missing:
+        return ok("container", "with SYS_NICE and IPC_LOCK; other machines are found with --network=host alone")
+    text = f"started without {' and '.join(missing)}: fixed rates suffer where the limits are not raised either"
+    return note("container", text, f"docker run {CONTAINER_FLAGS}")
+
+
+def middleware() -> Finding:
+    """Whether services reach every process: between Cyclone DDS and another RMW, topics cross and services do not."""
+    from auras_ros.ros import BACKEND
+
+    chosen = os.environ.get("RMW_IMPLEMENTATION", "")
+    if chosen == CYCLONE:
+        return ok("RMW", f"{CYCLONE}: topics and services reach processes with and without rclpy")
+    if BACKEND != "rclpy" and not chosen:
+        return ok("RMW", f"Cyclone DDS; to call its services, others need RMW_IMPLEMENTATION={CYCLONE}")
+    what = chosen or "the distribution's default, Fast DDS"
+    here = "" if BACKEND == "rclpy" else ", which this process does not use"
+    return note(
+        "RMW",
+        f"{what}{here}: topics cross to Cyclone DDS, services do not",
+        f"export RMW_IMPLEMENTATION={CYCLONE}, from ros-$ROS_DISTRO-rmw-cyclonedds-cpp, for every process",
+    )
+
+
+def may_lock_memory() -> bool:
+    """Whether this process may lock memory whatever its limit."""
+    return bool(_capabilities() >> CAP_IPC_LOCK & 1)
+
+
+def _line(path: Path) -> str:
+    """The one line of a file of the kernel's; '' where there is none."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""  # not this kernel's, or not in this container: the check says so
+
+
+def _capabilities() -> int:
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)", _line(STATUS), re.MULTILINE)
+    return int(found.group(1), 16) if found else 0
+
+
+def _in_container() -> bool:
+    marked = any(path.exists() for path in MARKS) or "container" in os.environ
+    return marked or bool(ENGINES.search(_line(FIRST_PROCESS)))
+
+
+CHECKS: tuple[Check, ...] = (
+    kernel, isolated_cores, governor, receive_buffer, shared_memory, container, middleware,
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""The constants of lifecycle_msgs that our launch files use."""
