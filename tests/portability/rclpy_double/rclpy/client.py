@@ -1,0 +1,5 @@
+"""rclpy.client."""
+
+from .entities import Client
+
+__all__ = ["Client"]

@@ -1,0 +1,5 @@
+"""rclpy.publisher."""
+
+from .entities import Publisher
+
+__all__ = ["Publisher"]

@@ -1,0 +1,5 @@
+"""rclpy.service."""
+
+from .entities import Service
+
+__all__ = ["Service"]

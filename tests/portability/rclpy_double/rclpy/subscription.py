@@ -1,0 +1,5 @@
+"""rclpy.subscription."""
+
+from .entities import Subscription
+
+__all__ = ["Subscription"]

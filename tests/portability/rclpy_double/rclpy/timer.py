@@ -1,0 +1,5 @@
+"""rclpy.timer."""
+
+from .entities import Timer
+
+__all__ = ["Timer"]
