@@ -28,7 +28,7 @@ demo:
 	@$(BIN)/auras demo
 
 test: env lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: env
 	$(BIN)/ruff check .
