@@ -32,12 +32,13 @@ def run(argv: list[str], progress: Progress) -> Report:
     parser = argparse.ArgumentParser(prog="auras bench ros", description=__doc__)
     parser.add_argument("--seconds", type=float, default=32.0, help="how long each interval measurement lasts")
     parser.add_argument("--messages", type=int, default=300, help="images sent")
+    parser.add_argument("--plan", default="ddpm100", help="what the agent computes meanwhile; this one never pauses")
     options = parser.parse_args(argv)
     report = Report("ros")
     for priority in (50, 0):
         progress(f"interval error, SCHED_FIFO {'asked for' if priority else 'not asked for'} ...")
         with on_loopback():  # it publishes actions: never into a robot's network by accident
-            row = _interval_error(priority, options.seconds, progress)
+            row = _interval_error(priority, options.seconds, options.plan, progress)
         suffix = "" if priority else "_without_fifo"
         for figure in ("p50", "p99", "max"):
             report.summary[f"interval_error_ms_{figure}{suffix}"] = row[figure]
@@ -51,11 +52,11 @@ def run(argv: list[str], progress: Progress) -> Report:
     return report
 
 
-def _interval_error(priority: int, seconds: float, progress: Progress) -> dict[str, Any]:
+def _interval_error(priority: int, seconds: float, plan: str, progress: Progress) -> dict[str, Any]:
     """Run bridge, actuator and a busy agent; the actuator's own statistics after `seconds` of armed ticks."""
     overrides: dict[str, dict[str, Any]] = {
         "actuator": {"realtime_priority": priority},
-        "agent": {"plan": "ddpm100", "frame_period_ms": 0.0},
+        "agent": {"plan": plan, "frame_period_ms": 0.0},
     }
     config = resources.find("config", "pusht.yaml")
     init(args=[])
