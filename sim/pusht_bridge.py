@@ -8,6 +8,7 @@ decides about them, and knows no policy.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import threading
@@ -19,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.clock import Clock, MonotonicClock
+from auras_ros.ros import Clock as RosClock
 from auras_ros.ros import (
+    ClockType,
     ExternalShutdownException,
     InvalidParameterTypeException,
     InvalidParameterValueException,
@@ -54,6 +57,7 @@ from auras_ros.sim.pusht_game import DT_NS, NAMES, PushTGame, SettingError, Sett
 BAD_SETTINGS = 2
 CAMERA_FRAME, TABLE_FRAME = "camera_top", "table"
 JPEG_QUALITY = 95
+COLLECT_PERIOD_S = 10.0  # a table that was reset is a cycle of objects: left to themselves they pile up for an hour
 LATEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 # Every action is judged, so that refusals are counted; the newest valid one is in force.
 ACTIONS = QoSProfile(depth=10)
@@ -87,6 +91,10 @@ class PushTBridge(Node):
             self._time = self.create_publisher(ClockMsg, "/clock", LATEST)
         self.create_subscription(Float64MultiArray, "action", self._on_action, ACTIONS)
         self.create_service(Trigger, "~/reset", self._on_reset)
+        self.create_timer(COLLECT_PERIOD_S, self._collect, clock=RosClock(clock_type=ClockType.STEADY_TIME))
+
+    def _collect(self) -> None:
+        gc.collect()
 
     def _on_action(self, message: Any) -> None:
         dims = message.layout.dim

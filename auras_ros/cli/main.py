@@ -17,6 +17,7 @@ COMMANDS = {
     "eval": "compare schedules by success rate: auras eval --sim pusht-drift --plan ddpm100,pp_generation=8",
     "train": "make demonstrations, train and evaluate a policy: auras train pusht",
     "bench": "measure this machine: auras bench pipeline",
+    "soak": "break the live loop at random and judge what it publishes: auras soak --minutes 20",
     "trace": "show where the stages of a plan ran: auras trace --out out/trace",
     "doctor": "say what was found here (ROS 2 or DDS, GPU, scheduling, checkpoints) and what to do about it",
 }

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from auras_ros.clock import VirtualClock
-from auras_ros.ros import Parameter, init, try_shutdown
+from auras_ros.ros import Parameter, init, spin_once, try_shutdown
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.srv import Trigger
+from auras_ros.sim import pusht_bridge
 from auras_ros.sim.pusht_bridge import PushTBridge
 from auras_ros.sim.pusht_game import DT_NS
 
@@ -114,3 +118,27 @@ def test_the_clock_comes_first_and_the_state_before_its_image(ros_domain_id: int
     assert [name for name, _ in order] == ["_time", "_joints", "_image", "_status"] * 2
     stamps = [stamp_ns(order[at][1].clock if at in (0, 4) else order[at][1]) for at in (0, 1, 2, 4, 5, 6)]
     assert stamps == [DT_NS] * 3 + [2 * DT_NS] * 3
+
+
+def test_tables_that_were_reset_do_not_pile_up(
+    ros_domain_id: int, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is a cycle of objects with its physics in it; the collector by itself waits for thousands of them."""
+    monkeypatch.setattr(pusht_bridge, "COLLECT_PERIOD_S", 0.05)
+    gc.disable()
+    init(args=[])
+    bridge = PushTBridge(clock)
+    try:
+        spaces = []
+        for _ in range(5):
+            spaces.append(weakref.ref(bridge._game._world._env.space))
+            bridge._game.reset()
+        assert all(space() is not None for space in spaces)
+        end_s = time.monotonic() + 20.0
+        while any(space() is not None for space in spaces) and time.monotonic() < end_s:
+            spin_once(bridge, timeout_sec=0.1)
+        assert [space() for space in spaces] == [None] * 5
+    finally:
+        gc.enable()
+        bridge.close()
+        try_shutdown()

@@ -1,0 +1,78 @@
+"""`auras soak`: the live loop under random faults, judged on the wire; exit status 1 where a promise was broken."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from auras_ros.cli.progress import Progress
+
+INTERRUPTED = 130
+EXAMPLE = """
+examples
+  auras soak --minutes 20                          every kind of fault, in an order made of seed 0
+  auras soak --minutes 6 --only agent_killed       one kind alone, or several with commas
+  auras soak --minutes 2 --seed 7 --json soak.json
+
+Simulator, actuator and agent run as processes of their own. They are killed, stopped, deactivated and fed with
+garbage; after each fault the actuator is armed again. What is published meanwhile is judged: no command beyond its
+limits, none while disarmed, none of an observation that is too old, every hold as soon as promised. ROS stays on
+this host, whatever the environment says. Ctrl-C ends it with what there is.
+"""
+
+
+def run(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="auras soak", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=20.0, help="no fault begins later than this (default 20)")
+    parser.add_argument("--seed", type=int, default=0, help="order, pauses and garbage follow from it (default 0)")
+    parser.add_argument("--only", default="", metavar="KIND,...", help="kinds of faults, as the table names them")
+    parser.add_argument("--log", type=Path, default=Path("out/soak.log"), help="what the nodes say (out/soak.log)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
+    options = parser.parse_args(argv)
+    if not 0 < options.minutes <= 10_000:
+        parser.error(f"--minutes: must be in (0, 10000], got {options.minutes:g}")
+    from auras_ros.soak.faults import faults
+    from auras_ros.soak.run import soak
+    from auras_ros.soak.summary import report, table
+
+    only, known = [word for word in options.only.replace(" ", "").split(",") if word], faults(1.0, 1.0)
+    for word in only:
+        if word not in known:
+            parser.error(f"--only: no fault '{word}'; there is {', '.join(known)}")
+    options.log.parent.mkdir(parents=True, exist_ok=True)
+    progress = Progress(quiet_s=5.0)
+    with _signals_noted() as stopping:
+        try:
+            result = soak(60.0 * options.minutes, options.seed, only, options.log, lambda: bool(stopping), progress.say)
+        finally:
+            progress.done()
+    made = report(result, interrupted=bool(stopping))
+    print(f"\n{table(made)}\nlog: {options.log}", flush=True)
+    if options.json:
+        made.write(options.json)
+        print(f"written: {options.json}", flush=True)
+    if result.judge.kinds:
+        return 1
+    return INTERRUPTED if stopping else 0
+
+
+@contextmanager
+def _signals_noted() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM only leave a note: the run ends in order, with what there is."""
+    stopping: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        stopping.append(number)
+
+    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,121 @@
+"""What must hold whatever is broken: judged on the commands as they were sent, one after another.
+
+It knows no ROS, reads no clock and breaks nothing: actions go in with their labels, violations come out. Times are ns
+on the host's monotonic clock, as the actuator wrote them into its labels; how late this process heard is no matter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROUNDING = 1e-9
+NAMED = 50  # violations kept with their text; all are counted
+KEPT = 6000  # newest actions: a minute at 100 Hz
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One action: when, in which state, at which tick, and the age of the observation that it answers."""
+
+    mono_ns: int
+    state: str
+    tick: int
+    age_ns: int | None
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Per channel [C]: lowest and highest value, largest step of one tick (inf: none). max_age_ns: of an action."""
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    step: NDArray[np.float64]
+    max_age_ns: int
+
+    @classmethod
+    def of(cls, channels: Sequence[tuple[float, float, float | None]], rate_hz: float, max_age_ms: float) -> Bounds:
+        """channels: (lower, upper, largest rate a second or None) each."""
+        lower, upper = (np.array([channel[side] for channel in channels]) for side in (0, 1))
+        step = np.array([np.inf if rate is None else rate / rate_hz for _, _, rate in channels])
+        return cls(lower, upper, step, round(max_age_ms * 1e6))
+
+
+class Judge:
+    """Tell it of every action, and of every arming before and after asking for it."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self.sent: deque[Sent] = deque(maxlen=KEPT)
+        self.count = self.lost = 0
+        self.violations: list[str] = []
+        self.kinds: Counter[str] = Counter()
+        self._silent_ns: int | None = None  # the last word of a disarmed actuator
+        self._arming = False
+        self._armed_ns = 0
+        self._held_from_ns: int | None = None  # from here on nobody may drive until somebody arms
+
+    def violate(self, kind: str, text: str) -> None:
+        """Count a broken promise; the first ones are kept in words."""
+        self.kinds[kind] += 1
+        if len(self.violations) < NAMED:
+            self.violations.append(f"{kind}: {text}")
+
+    def ask(self) -> None:
+        """Arming is about to be asked for."""
+        self._arming = True
+
+    def answered(self, armed: bool, now_ns: int) -> None:
+        """The answer has come."""
+        self._arming = False
+        if armed:
+            self._armed_ns, self._held_from_ns = now_ns, None
+
+    def forbid(self, from_ns: int) -> None:
+        """Nobody may drive from then on until somebody arms."""
+        self._held_from_ns = from_ns
+
+    def action(self, sent: Sent) -> None:
+        before = self.sent[-1] if self.sent else None
+        self._values(sent, before)
+        self._right_to_speak(sent)
+        if sent.age_ns is not None and sent.age_ns > self._bounds.max_age_ns:
+            limit_ms = self._bounds.max_age_ns / 1e6
+            self.violate("old action", f"tick {sent.tick} answers an observation of {_ms(sent.age_ns)}, > {limit_ms:g}")
+        if before is not None and before.state != "disarmed":
+            self.lost += max(0, sent.tick - before.tick - 1)
+        self.sent.append(sent)
+        self.count += 1
+
+    def _values(self, sent: Sent, before: Sent | None) -> None:
+        """Finite, within its limits, and no further from the one before than the rate allows."""
+        bounds, values = self._bounds, sent.values
+        if values.shape != bounds.lower.shape or not np.isfinite(values).all():
+            self.violate("beyond limits", f"tick {sent.tick} has {values.tolist()}")
+            return
+        if ((values < bounds.lower) | (values > bounds.upper)).any():
+            self.violate("beyond limits", f"tick {sent.tick} has {values.tolist()}")
+        if before is None or sent.tick != before.tick + 1 or before.values.shape != values.shape:
+            return
+        if self._arming or before.mono_ns <= self._armed_ns:  # arming starts from the measured place
+            return
+        if (np.abs(values - before.values) > bounds.step + ROUNDING).any():
+            self.violate("beyond rate", f"tick {sent.tick} goes from {before.values.tolist()} to {values.tolist()}")
+
+    def _right_to_speak(self, sent: Sent) -> None:
+        silent_ns = self._silent_ns
+        if silent_ns is not None and silent_ns < sent.mono_ns and self._armed_ns < silent_ns and not self._arming:
+            self.violate("action while disarmed", f"tick {sent.tick}, state {sent.state}")
+        self._silent_ns = sent.mono_ns if sent.state == "disarmed" else None
+        from_ns = self._held_from_ns
+        if from_ns is not None and sent.state == "armed" and sent.mono_ns > from_ns and not self._arming:
+            self.violate("driven unasked", f"tick {sent.tick} moves before anybody armed again")
+
+
+def _ms(ns: int) -> str:
+    return f"{ns / 1e6:.1f} ms"

@@ -1,0 +1,181 @@
+"""One soak: start the loop, break it again and again, and write down what became of each promise."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from auras_ros import resources
+from auras_ros.nodes.actuator import load_contract
+from auras_ros.nodes.supervisor import Supervisor
+from auras_ros.ros import SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
+from auras_ros.soak.faults import Fault, faults
+from auras_ros.soak.judge import Bounds, Judge
+from auras_ros.soak.scene import MS, Interrupted, Scene
+from auras_ros.soak.usage import Usage
+from auras_ros.soak.witness import ACTION, Witness
+
+START_S = 120.0
+DISCOVERY_S = 1.0
+GROWTH_KIB_PER_MIN = 64.0  # less than this is no growth, however sure
+GROWTH_ERRORS = 3.0
+GROWTH_S = 600.0  # no verdict on memory for a shorter run
+SETTLED_SHARE = 0.5  # growth is asked for after this share of the run: parts take memory when first used
+RISEN = 4  # descriptors or threads
+OVERRIDES: dict[str, dict[str, Any]] = {
+    "pusht": {"viewer_px": 0, "auto_reset": True},
+    "actuator": {"arm_on_start": False},
+}
+
+
+class SoakError(RuntimeError):
+    """The loop could not be started, or not be left to this alone."""
+
+
+@dataclass
+class Outcome:
+    """One fault. ms: from breaking to what was promised, None where it never came."""
+
+    at_s: float
+    kind: str
+    ms: float | None
+    recovered_s: float
+
+
+@dataclass
+class Result:
+    """What a soak found, complete or not."""
+
+    judge: Judge
+    kinds: dict[str, Fault]
+    outcomes: list[Outcome] = field(default_factory=list)
+    usage: dict[str, Usage] = field(default_factory=dict)
+    seconds: float = 0.0
+    state: dict[str, Any] = field(default_factory=dict)
+    planned_skips: int = 0
+    load: list[float] = field(default_factory=list)
+
+
+def on_this_host_alone() -> None:
+    """Whatever the environment says: garbage and an emergency stop are published, never into a robot's network."""
+    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    for name in ("ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS", "CYCLONEDDS_URI"):
+        os.environ.pop(name, None)
+
+
+def soak(
+    seconds: float, seed: int, only: list[str], log: Path, stopping: Callable[[], bool], say: Callable[[str], None]
+) -> Result:
+    """Break the loop for so many seconds after it drives for the first time. only: kinds of faults, all if empty.
+
+    Returns what was found, earlier when `stopping`. Raises SoakError, or SupervisorError where the nodes cannot start.
+    """
+    config = resources.find("config", "demo.yaml")
+    settings = yaml.safe_load(config.read_text(encoding="utf-8"))["actuator"]["ros__parameters"]
+    rate_hz, max_age_ms = float(settings["rate_hz"]), float(settings["max_chunk_age_ms"])
+    channels = [(each.lower, each.upper, each.max_rate) for each in load_contract(settings["checkpoint"]).channels]
+    kinds = {name: fault for name, fault in faults(max_age_ms, rate_hz).items() if not only or name in only}
+    result = Result(Judge(Bounds.of(channels, rate_hz, max_age_ms)), kinds)
+    on_this_host_alone()
+    init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        witness, executor = Witness(result.judge), SingleThreadedExecutor()
+        executor.add_node(witness)
+        try:
+            _alone(witness, executor)
+            with (
+                log.open("w", encoding="utf-8") as out,
+                Supervisor(config, log=out, parameters=OVERRIDES) as supervisor,
+            ):
+                scene = Scene(witness, executor, supervisor, random.Random(seed), stopping)
+                _break(scene, result, seconds, say)
+        finally:
+            executor.shutdown()
+            witness.destroy_node()
+    finally:
+        try_shutdown()
+    return result
+
+
+def _alone(witness: Witness, executor: SingleThreadedExecutor) -> None:
+    end_s = time.monotonic() + DISCOVERY_S
+    while time.monotonic() < end_s:
+        executor.spin_once(timeout_sec=0.05)
+    if witness.count_publishers(ACTION):
+        raise SoakError("somebody publishes actions here already: set ROS_DOMAIN_ID to a number of your own")
+
+
+def _break(scene: Scene, result: Result, seconds: float, say: Callable[[str], None]) -> None:
+    """The loop of faults, round after round, each in random order."""
+    result.usage, began_s, bag, rounds = scene.usage, time.monotonic(), list[str](), itertools.count()
+    try:
+        say("starting the loop")
+        scene.witness.press(False)
+        if not scene.until(lambda: scene.witness.beat.get("lifecycle") == "active", START_S) or not scene.drive():
+            raise SoakError(f"the loop did not drive within {START_S:g} s of its start")
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < seconds and scene.steady():
+            if not bag:
+                bag = one_round(result.kinds, next(rounds), scene.rng)
+            scene.pause(scene.rng.uniform(0.0, 1.0))
+            _one(scene, result, bag.pop(), began_s, say)
+            result.seconds, result.load = time.monotonic() - began_s, [*result.load, os.getloadavg()[0]]
+    except Interrupted:
+        pass
+    finally:
+        result.seconds = time.monotonic() - began_s
+        result.state, result.planned_skips = scene.witness.state, scene.planned_skips
+        for usage in result.usage.values():
+            usage.since_s = began_s + SETTLED_SHARE * result.seconds
+        judge_growth(result)
+
+
+def one_round(kinds: dict[str, Fault], number: int, rng: random.Random) -> list[str]:
+    """The kinds whose turn it is, in random order; all of them in the first round, and where it is nobody's turn."""
+    due = [name for name, fault in sorted(kinds.items()) if number % fault.every == 0] or sorted(kinds)
+    return rng.sample(due, len(due))
+
+
+def _one(scene: Scene, result: Result, kind: str, began_s: float, say: Callable[[str], None]) -> None:
+    """Break once, judge the time, drive again."""
+    at_s = time.monotonic() - began_s
+    broken = scene.judge.kinds.total()
+    say(f"{at_s:5.0f} s  {len(result.outcomes)} faults, {broken} violations  {kind.replace('_', ' ')}")
+    begin_ns, end_ns = result.kinds[kind].play(scene)
+    ms = None if end_ns is None else (end_ns - begin_ns) / MS
+    judge_time(result, kind, ms)
+    if not scene.witness.driving:
+        scene.drive()
+    result.outcomes.append(Outcome(at_s, kind, ms, time.monotonic() - began_s - at_s))
+
+
+def judge_time(result: Result, kind: str, ms: float | None) -> None:
+    """Whether a fault's promise was kept in time."""
+    fault, judge = result.kinds[kind], result.judge
+    if ms is None:
+        judge.violate(f"{kind}: no {fault.promise}", "it never came")
+    elif fault.limit_ms is not None and ms > fault.limit_ms:
+        judge.violate(f"{kind}: late", f"{fault.promise} after {ms:.1f} ms, promised within {fault.limit_ms:g}")
+
+
+def judge_growth(result: Result) -> None:
+    """Memory, descriptors or threads that rise are violations too."""
+    for name, usage in result.usage.items():
+        found = usage.slope()
+        if found is not None and result.seconds >= GROWTH_S:
+            surely = found.kib_per_min - GROWTH_ERRORS * found.error
+            if surely > GROWTH_KIB_PER_MIN:
+                text = f"{name}: {found.kib_per_min:.0f} +- {found.error:.0f} KiB a minute"
+                result.judge.violate("memory grows", text)
+        for what in ("descriptors", "threads"):
+            risen = usage.risen(what)
+            if risen is not None and risen[1] - risen[0] > RISEN:
+                result.judge.violate(f"{what} grow", f"{name}: {risen[0]} to {risen[1]}")

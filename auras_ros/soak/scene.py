@@ -1,0 +1,162 @@
+"""The loop under test in one hand: listens, waits, signals processes, arms again, and looks after what runs.
+
+Nothing in here knows a fault; the faults are written with it.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.supervisor import Supervisor
+from auras_ros.soak.judge import Sent
+from auras_ros.soak.usage import Usage
+from auras_ros.soak.witness import Witness
+
+SPIN_S = 0.02
+LOOK_S, READ_S = 0.1, 1.0  # at exit statuses; at what processes use
+ANSWER_S, RETRY_S = 3.0, 0.3
+RECOVERY_S = 90.0  # from a fault until it drives again; an agent that died is started again and loads
+STEADY_NS = 300_000_000
+MS = 1_000_000
+
+
+class Interrupted(Exception):  # noqa: N818  (nothing went wrong)
+    """Asked to stop."""
+
+
+class Scene:
+    """One thread: every callback comes in `turn`, which raises Interrupted once `stopping` says so."""
+
+    def __init__(
+        self, witness: Witness, executor: Any, supervisor: Supervisor, rng: random.Random, stopping: Callable[[], bool]
+    ) -> None:
+        self.witness, self.judge, self.rng = witness, witness.judge, rng
+        self._executor, self._supervisor, self._stopping = executor, supervisor, stopping
+        self._clock = MonotonicClock()
+        self.usage = {name: Usage() for name in supervisor.processes}
+        self.planned_skips = 0
+        self._killed: set[str] = set()
+        self._looked_s = self._read_s = 0.0
+
+    def now_ns(self) -> int:
+        return self._clock.now_ns()
+
+    # -- waiting ------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """A callback, and from time to time a look at the processes. Raises Interrupted, SupervisorError."""
+        if self._stopping():
+            raise Interrupted
+        self._executor.spin_once(timeout_sec=SPIN_S)
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            for news in self._supervisor.poll():
+                self._hear(news)
+        if now_s - self._read_s >= READ_S:
+            self._read_s = now_s
+            for name, process in self._supervisor.processes.items():
+                self.usage[name].look(process.pid, now_s)
+
+    def _hear(self, news: str) -> None:
+        """A process that we did not kill must not end."""
+        name = news.split()[0]
+        if news.endswith("started again"):
+            return
+        if name in self._killed:
+            self._killed.remove(name)
+        else:
+            self.judge.violate("process ended", news)
+
+    def until(self, condition: Callable[[], Any], patience_s: float) -> bool:
+        """Whether the condition came to hold in time."""
+        end_s = time.monotonic() + patience_s
+        while not condition():
+            if time.monotonic() > end_s:
+                return False
+            self.turn()
+        return True
+
+    def pause(self, seconds: float) -> None:
+        self.until(lambda: False, seconds)
+
+    # -- breaking -----------------------------------------------------------------------------------------
+
+    def kill(self, name: str) -> int:
+        """SIGKILL; the time just before, monotonic ns."""
+        self._killed.add(name)
+        process, at_ns = self._supervisor.processes[name], self.now_ns()
+        process.send_signal(signal.SIGKILL)
+        return at_ns
+
+    @contextmanager
+    def stopped(self, name: str) -> Iterator[int]:
+        """SIGSTOP for a block, SIGCONT after it, whatever happens in it; gives the time just before."""
+        process, at_ns = self._supervisor.processes[name], self.now_ns()
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield at_ns
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+    # -- what is heard ------------------------------------------------------------------------------------
+
+    def left_armed(self, since_ns: int, patience_s: float) -> int | None:
+        """When the first command since then was sent that no chunk made; None where none comes."""
+        found: list[Sent] = []
+
+        def heard() -> bool:
+            found[:] = [each for each in self.judge.sent if each.mono_ns >= since_ns and each.state != "armed"][:1]
+            return bool(found)
+
+        return found[0].mono_ns if self.until(heard, patience_s) else None
+
+    def says(self, state: str, patience_s: float) -> bool:
+        """Whether the actuator comes to say that state."""
+        return self.until(lambda: self.witness.state.get("state") == state, patience_s)
+
+    def steady(self) -> bool:
+        """Whether it comes to be driven for a while without a hold."""
+
+        def unbroken() -> bool:
+            since_ns = self.now_ns() - STEADY_NS
+            newest = [each.state for each in self.judge.sent if each.mono_ns >= since_ns]
+            return len(newest) > 10 and set(newest) == {"armed"}
+
+        return self.until(unbroken, RECOVERY_S)
+
+    def goes_on(self) -> None:
+        """It must be driven again by itself."""
+        if not self.until(lambda: self.witness.driving, RECOVERY_S):
+            self.judge.violate("did not go on", f"not driven within {RECOVERY_S:g} s, without anybody's asking")
+
+    # -- asking -------------------------------------------------------------------------------------------
+
+    def answer(self, ask: Callable[[], Any], patience_s: float = ANSWER_S) -> Any:
+        """The response to a call; None where nobody answers in time."""
+        future = ask()
+        if future is None:
+            self.pause(RETRY_S)
+            return None
+        return future.result() if self.until(future.done, patience_s) else None
+
+    def drive(self) -> bool:
+        """Arm until it is driven. Whether it is, in time."""
+        end_s = time.monotonic() + RECOVERY_S
+        while time.monotonic() < end_s:
+            if self.witness.state.get("state") == "stopped":
+                self.answer(lambda: self.witness.call("actuator/disarm"))
+            self.judge.ask()
+            response = self.answer(lambda: self.witness.call("actuator/arm"))
+            self.judge.answered(response is None or response.success, self.now_ns())
+            if response is not None and response.success and self.until(lambda: self.witness.driving, ANSWER_S):
+                return True
+            self.pause(RETRY_S)
+        self.judge.violate("not recovered", f"not driven within {RECOVERY_S:g} s: {self.witness.state.get('reason')}")
+        return False

@@ -1,0 +1,94 @@
+"""The node that listens to the loop while it is broken, calls its services, and presses the emergency stop.
+
+It publishes no command, and decides nothing: what it hears of commands goes to the judge.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from auras_ros.nodes.messages import MessageError, read_action, read_json
+from auras_ros.ros import DurabilityPolicy, Future, Node, QoSProfile, ReliabilityPolicy
+from auras_ros.ros.msg import Bool, DiagnosticArray, Float64MultiArray, String, Transition
+from auras_ros.ros.srv import ChangeState, Trigger
+from auras_ros.soak.judge import Judge, Sent
+
+ACTION = "action"
+EVERY = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)
+NEWEST = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
+LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+SERVICES = ("actuator/arm", "actuator/disarm", "actuator/stop", "agent/reset")
+
+
+class Witness(Node):
+    """`state` and `beat`: the newest words of actuator and agent. `published_ns`: when the newest chunks were sent."""
+
+    def __init__(self, judge: Judge, **node_options: Any) -> None:
+        super().__init__("soak", **node_options)
+        self.judge = judge
+        self.state: dict[str, Any] = {}
+        self.beat: dict[str, Any] = {}
+        self.published_ns: deque[int] = deque(maxlen=100)
+        self.unreadable = 0
+        self.create_subscription(Float64MultiArray, ACTION, self._on_action, EVERY)
+        self.create_subscription(String, "actuator/state", self._on_state, LATCHED)
+        self.create_subscription(String, "agent/heartbeat", self._on_beat, NEWEST)
+        self.create_subscription(DiagnosticArray, "provenance", self._on_provenance, EVERY)
+        self._button = self.create_publisher(Bool, "emergency_stop", LATCHED)
+        self._triggers = {name: self.create_client(Trigger, name) for name in SERVICES}
+        self._transitions = self.create_client(ChangeState, "agent/change_state")
+
+    def call(self, service: str) -> Future | None:
+        """Ask; None where nobody answers that service now."""
+        client = self._triggers[service]
+        return client.call_async(Trigger.Request()) if client.service_is_ready() else None
+
+    def change(self, label: str) -> Future | None:
+        """Ask the agent for a transition; None where nobody answers."""
+        if not self._transitions.service_is_ready():
+            return None
+        return self._transitions.call_async(ChangeState.Request(transition=Transition(label=label)))
+
+    def press(self, pressed: bool) -> None:
+        self._button.publish(Bool(data=pressed))
+
+    @property
+    def driving(self) -> bool:
+        """Whether the newest command came from a chunk."""
+        return bool(self.judge.sent) and self.judge.sent[-1].state == "armed"
+
+    # -- what arrives; garbage of our own is among it -----------------------------------------------------
+
+    def _on_action(self, message: Float64MultiArray) -> None:
+        try:
+            values, label = read_action(message)
+        except MessageError as error:
+            self.judge.violate("unreadable action", str(error))
+            return
+        self.judge.action(Sent(label.mono_ns, label.state, label.tick, label.age_ns, np.asarray(values)))
+
+    def _on_state(self, message: String) -> None:
+        fields = self._read(message, ("state", "mono_ns", "skipped_ticks", "conflict"))
+        self.state = fields or self.state
+
+    def _on_beat(self, message: String) -> None:
+        fields = self._read(message, ("session", "lifecycle"))
+        self.beat = fields or self.beat
+
+    def _read(self, message: String, keys: tuple[str, ...]) -> dict[str, Any]:
+        try:
+            fields = read_json(message.data, "soak")
+        except MessageError:
+            fields = {}
+        if not set(keys) <= set(fields):
+            self.unreadable += 1
+            return {}
+        return fields
+
+    def _on_provenance(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            values = {pair.key: pair.value for pair in status.values}
+            self.published_ns.append(int(values["published_ns"]))

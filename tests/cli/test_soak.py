@@ -1,0 +1,192 @@
+"""`auras soak`: its options, its table, and a minute of it in processes of their own over real topics."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from auras_ros import resources
+from auras_ros.cli import soak as cli
+from auras_ros.soak.faults import HOLD_MS, faults
+from auras_ros.soak.judge import Bounds, Judge
+from auras_ros.soak.run import GROWTH_S, Outcome, Result, judge_growth, judge_time, on_this_host_alone, one_round
+from auras_ros.soak.summary import report, table
+from auras_ros.soak.usage import Reading, Usage
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 240.0
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [(["--minutes", "0"], "minutes"), (["--minutes", "nan"], "minutes"), (["--only", "earthquake"], "agent_killed")],
+)
+def test_useless_options_are_refused_by_name(argv: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.run(argv)
+    assert ended.value.code == 2
+    assert named in capsys.readouterr().err
+
+
+def test_it_never_leaves_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (
+        ("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET"),
+        ("ROS_STATIC_PEERS", "robot"),
+        ("ROS_LOCALHOST_ONLY", "0"),
+    ):
+        monkeypatch.setenv(name, value)
+    on_this_host_alone()
+    assert os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
+    assert "ROS_STATIC_PEERS" not in os.environ
+
+
+@pytest.fixture
+def result() -> Result:
+    judge = Judge(Bounds.of([(0.0, 1.0, None)], 100.0, 1600.0))
+    return Result(judge, faults(1600.0, 100.0))
+
+
+@pytest.mark.parametrize(("ms", "kind"), [(HOLD_MS + 0.1, "agent_killed: late"), (None, "agent_killed: no hold")])
+def test_a_hold_that_is_late_or_missing_is_a_violation(result: Result, ms: float | None, kind: str) -> None:
+    judge_time(result, "agent_killed", HOLD_MS)
+    assert not result.judge.kinds
+    judge_time(result, "agent_killed", ms)
+    assert dict(result.judge.kinds) == {kind: 1}
+
+
+@pytest.mark.parametrize(
+    ("kib_per_s", "descriptors_per_min", "kinds"),
+    [(0.0, 0.0, {}), (1.0, 0.0, {}), (2.0, 0.0, {"memory grows": 1}), (0.0, 2.0, {"descriptors grow": 1})],
+)
+def test_what_grows_is_a_violation(
+    result: Result, kib_per_s: float, descriptors_per_min: float, kinds: dict[str, int]
+) -> None:
+    """A KiB a second is less than is looked for."""
+    readings = [
+        Reading(float(s), 1e5 + kib_per_s * s, 9 + int(descriptors_per_min * s / 60), 9) for s in range(int(GROWTH_S))
+    ]
+    result.usage, result.seconds = {"agent": Usage({7: readings})}, GROWTH_S
+    judge_growth(result)
+    assert dict(result.judge.kinds) == kinds
+    short = Result(Judge(Bounds.of([(0.0, 1.0, None)], 100.0, 1600.0)), {}, usage=result.usage, seconds=60.0)
+    judge_growth(short)
+    assert "memory grows" not in short.judge.kinds
+
+
+def test_every_kind_comes_first_and_the_slow_ones_are_rarer_then(result: Result) -> None:
+    rng, rounds = random.Random(0), [one_round(result.kinds, number, random.Random(0)) for number in range(8)]
+    assert sorted(rounds[0]) == sorted(result.kinds)
+    assert [number for number, kinds in enumerate(rounds) if "agent_killed" in kinds] == [0, 4]
+    assert all(len(set(kinds)) == len(kinds) >= len(result.kinds) - 1 for kinds in rounds)
+    only = {"agent_killed": result.kinds["agent_killed"]}
+    assert [one_round(only, number, rng) for number in range(3)] == [["agent_killed"]] * 3
+
+
+def test_the_table_says_what_was_measured_and_what_was_broken(result: Result) -> None:
+    for number in range(4):
+        result.outcomes.append(Outcome(float(number), "agent_killed", 100.0 + number, 2.0))
+    result.state = {
+        "skipped_ticks": 150,
+        "scheduling": "fifo 51",
+        "interval_error_ms": {"p99": 0.3, "p50": 0.1, "max": 1.0, "n": 9},
+    }
+    result.planned_skips, result.judge.lost = 147, 152
+    result.usage = {"agent": Usage({7: [Reading(float(s), 1000.0 + s, 9, 9) for s in range(60)]})}
+    made = report(result, interrupted=False)
+    assert made.summary["agent_killed_ms_p50"] == 101.5
+    assert (made.summary["skipped_ticks"], made.summary["actions_lost"]) == (3, 2)
+    assert "interrupted" not in made.more
+    text = table(made)
+    assert "no violation" in text
+    assert "+60 +- 0 KiB a minute" in text
+    result.judge.violate("old action", "tick 7")
+    assert "1 violations:\n  old action: tick 7" in table(report(result, interrupted=True))
+    json.dumps(report(result, interrupted=True).to_dict(), allow_nan=False)
+
+
+def test_nothing_measured_makes_a_table_too(result: Result) -> None:
+    text = table(report(result, interrupted=True))
+    assert "0 faults in 0 s" in text
+
+
+# -- whole runs -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def begin(ros_domain_id: int, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    try:
+        resources.checkpoint("pusht")
+    except FileNotFoundError:
+        pytest.skip("the loop needs the shipped policy")
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*argv: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-u", "-m", "auras_ros.cli.main", "soak", "--log", str(tmp_path / "log.txt"), *argv]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=environment))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.terminate()  # it ends what it has started
+        each.communicate(timeout=60)
+
+
+def until(lines: IO[str] | None, text: str) -> str:
+    assert lines is not None
+    heard = ""
+    for line in lines:
+        heard += line
+        if text in line:
+            return heard
+    pytest.fail(f"no {text!r} in:\n{heard}")
+
+
+@pytest.mark.slow
+def test_a_minute_of_every_fault_breaks_no_promise(begin: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    path = tmp_path / "soak.json"
+    process = begin("--minutes", "0.8", "--seed", "3", "--json", str(path))
+    output, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0, output
+    found = json.loads(path.read_text())
+    assert found["violations"] == []
+    assert found["summary"]["faults"] == len(found["rows"]) >= 5
+    assert found["summary"]["actions"] > 1000
+    assert {"pusht_bridge", "actuator", "agent"} == set(found["processes"])
+    assert all(row["ms"] is not None for row in found["rows"])
+    print(output)  # the measured times, for the table in docs/reliability.md
+
+
+@pytest.mark.slow
+def test_an_interrupt_still_says_what_was_found(begin: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    path = tmp_path / "soak.json"
+    process = begin("--minutes", "5", "--only", "agent_stopped,stop_pressed", "--json", str(path))
+    until(process.stdout, "violations  ")
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "faults in" in output
+    found = json.loads(path.read_text())
+    assert found["interrupted"] is True
+    assert {row["kind"] for row in found["rows"]} <= {"agent_stopped", "stop_pressed"}
+    left = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and _child_of(entry, process.pid)]
+    assert left == []
+
+
+def _child_of(entry: Path, parent: int) -> bool:
+    """Whether it was started by a supervisor in that process: its command line says so."""
+    try:
+        words = (entry / "cmdline").read_text().split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return "auras_ros.nodes.child" in words and str(parent) in words

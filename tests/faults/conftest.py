@@ -1,0 +1,55 @@
+"""The processes' fixtures, and the whole loop in processes of its own for faults that concern all of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from auras_ros import resources
+from auras_ros.nodes.actuator import load_contract
+from auras_ros.nodes.supervisor import Supervisor
+from auras_ros.ros import SingleThreadedExecutor, init, try_shutdown
+from auras_ros.soak.judge import Bounds, Judge
+from auras_ros.soak.scene import Scene
+from auras_ros.soak.witness import Witness
+from tests.nodes.conftest import actuator, checkpoint, children, contract, domain, fake, robot, watch
+from tests.nodes.wire import PATIENCE_S
+
+__all__ = ["actuator", "checkpoint", "children", "contract", "domain", "fake", "robot", "watch"]
+RATE_HZ, MAX_AGE_MS = 100.0, 1600.0
+
+
+@pytest.fixture
+def loop(domain: int, checkpoint: str, tmp_path: Path) -> Iterator[Callable[[], Scene]]:
+    """loop() starts simulator, actuator and agent under supervision, judged on the wire, and drives."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(_running(checkpoint, tmp_path))
+
+
+@contextmanager
+def _running(checkpoint: str, folder: Path) -> Iterator[Scene]:
+    channels = [(each.lower, each.upper, each.max_rate) for each in load_contract(checkpoint).channels]
+    parameters = {
+        "pusht": {"viewer_px": 0, "auto_reset": True},
+        "actuator": {"checkpoint": checkpoint, "arm_on_start": False, "agent_timeout_ms": 1000.0},
+        "agent": {"checkpoint": checkpoint},
+    }
+    init(args=[])
+    witness, executor = Witness(Judge(Bounds.of(channels, RATE_HZ, MAX_AGE_MS))), SingleThreadedExecutor()
+    executor.add_node(witness)
+    config = resources.find("config", "demo.yaml")
+    try:
+        with (folder / "log.txt").open("w") as log, Supervisor(config, log=log, parameters=parameters) as supervisor:
+            scene = Scene(witness, executor, supervisor, random.Random(0), lambda: False)
+            witness.press(False)
+            assert scene.until(lambda: witness.beat.get("lifecycle") == "active", PATIENCE_S)
+            assert scene.drive()
+            yield scene
+    finally:
+        executor.shutdown()
+        witness.destroy_node()
+        try_shutdown()

@@ -1,0 +1,91 @@
+"""Noise on every topic that any node of the loop hears, found by the graph and not by a list: it lives, says so, and
+the good messages after the noise are used."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auras_ros import ros
+from auras_ros.ros import BACKEND, DurabilityPolicy, QoSProfile, ReliabilityPolicy, msg
+from auras_ros.soak.scene import Scene
+from tests.ros.test_fuzz import filled, noise
+
+OURS = {"agent", "actuator", "pusht"}
+KNOWN = {
+    "/action", "/actuator/state", "/agent/chunk", "/agent/heartbeat", "/camera/top/image_raw", "/emergency_stop",
+    "/joint_states", "/prompt", "/robot_description",
+}  # fmt: skip
+NOISY = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+PACE_S = 0.002
+PATIENCE_S = 20.0
+
+
+def inputs(scene: Scene) -> dict[str, tuple[str, set[str]]]:
+    """Topic -> (type, our nodes that hear it)."""
+    found = {}
+    for topic, types in scene.witness.get_topic_names_and_types():
+        listeners = {info.node_name for info in scene.witness.get_subscriptions_info_by_topic(topic)} & OURS
+        if listeners:
+            found[topic] = types[0], listeners
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BACKEND != "dds", reason="rclpy has no writer for raw bytes")
+def test_the_loop_lives_through_noise_on_every_input(loop: Callable[[], Scene], domain: int, tmp_path: Path) -> None:
+    scene, rng = loop(), random.Random(9)
+    assert scene.until(lambda: set(inputs(scene)) >= KNOWN, PATIENCE_S), sorted(inputs(scene))
+    log = tmp_path / "log.txt"
+    for topic, (ros_type, listeners) in sorted(inputs(scene).items()):
+        before, said = scene.judge.kinds.total(), log.stat().st_size
+        with outlets(scene, domain, topic, ros_type, len(listeners)) as (raw, foreign):
+            for payload in noise(rng, serialized(ros_type)):
+                raw.write([payload])
+                scene.pause(PACE_S)
+            for each in foreign:
+                each()
+            scene.pause(PACE_S)
+        if topic != "/action":  # the judge heard that noise too
+            assert scene.judge.kinds.total() == before, (topic, scene.judge.violations)
+        scene.witness.press(False)
+        assert scene.until(lambda: not scene.witness.state["conflict"], PATIENCE_S), topic
+        assert scene.drive(), f"driven after noise on {topic}"
+        assert "process ended" not in scene.judge.kinds, (topic, scene.judge.violations)
+        with log.open() as lines:
+            lines.seek(said)
+            assert f"on {topic}: " in lines.read(), f"it was said that {topic} had noise"
+    assert scene.witness.state["unreadable"] > 0
+    sentinel_ns = scene.now_ns()
+    assert scene.until(lambda: scene.judge.sent[-1].mono_ns > sentinel_ns and scene.steady(), PATIENCE_S)
+
+
+def serialized(ros_type: str) -> bytes:
+    from auras_ros.ros.dds.messages import serialize_bytes
+
+    return bytes(serialize_bytes(filled(msg.message_type(ros_type))))
+
+
+@contextmanager
+def outlets(
+    scene: Scene, domain: int, topic: str, ros_type: str, listeners: int
+) -> Iterator[tuple[Any, list[Callable[[], None]]]]:
+    """A raw writer matched with its listeners, and one that publishes another type on the same name."""
+    from auras_ros.ros.dds.endpoint import Writer
+
+    other = ros.Context()
+    ros.init(args=[], context=other, domain_id=domain)
+    kind = msg.Bool if ros_type != "std_msgs/msg/Bool" else msg.String
+    publisher = scene.witness.create_publisher(kind, topic, NOISY)
+    try:
+        raw = Writer(other.participant, f"rt{topic}", ros_type, NOISY)
+        assert scene.until(lambda: raw.matched_count() >= listeners, PATIENCE_S), topic
+        yield raw, [lambda: publisher.publish(kind())] * 3
+    finally:
+        scene.witness.destroy_publisher(publisher)
+        ros.try_shutdown(context=other)

@@ -1,0 +1,38 @@
+"""Frames that take longer than their grid: the misses are counted, the newest image wins, and no queue builds up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.nodes.agent_child import running
+from tests.nodes.wire import MS
+
+FRAME_MS, GRID_MS, IMAGE_MS = 250, 100, 50
+SLOW = f"""
+import time
+from auras_ros.pipeline.whole import WholeStrand
+run = WholeStrand.run
+def slow(self):
+    if self._ledger.epoch >= 0:  # not at warm-up
+        time.sleep({FRAME_MS / 1000})
+    run(self)
+WholeStrand.run = slow
+"""
+CHUNKS = 20
+BUSY_MS = 400  # room for a machine that has other work: twenty frames of a queue would be seconds
+
+
+def test_overruns_are_counted_and_each_frame_takes_the_newest_image(checkpoint: str, tmp_path: Path) -> None:
+    with running(checkpoint, tmp_path, code=SLOW, frame_period_ms=float(GRID_MS)) as agent:
+        watch = agent.watch
+        watch.until(lambda: len(watch.provenance) > CHUNKS, f"{CHUNKS} chunks")
+        values = [{pair.key: pair.value for pair in array.status[0].values} for array in watch.provenance]
+        waits_ms = [(int(each["latched_ns"]) - int(each["origin_mono_ns"])) / MS for each in values]
+        assert max(waits_ms) <= IMAGE_MS + BUSY_MS
+        late = sorted(waits_ms)[len(waits_ms) // 2]
+        assert sorted(waits_ms[-5:])[2] <= late + IMAGE_MS  # as fresh at the end as in the middle
+        requests = [int(each["request"]) for each in values]
+        assert requests == list(range(requests[0], requests[0] + len(requests)))
+        told = agent.diagnosed("frames", 0, "frames run")
+        assert int(told["missed_ticks"]) >= len(values)  # each frame misses at least one tick of its grid
+        assert int(agent.diagnosed("plan", 0, "first plan")["overruns"]) >= CHUNKS - 2
