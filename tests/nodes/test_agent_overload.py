@@ -119,8 +119,8 @@ def test_an_overloaded_agent_goes_on_with_the_fallback_and_back_after_reset(chec
         assert min(chunk["epoch"] for chunk in fallback) > max(chunk["epoch"] for chunk in first)
         assert min(chunk["request"] for chunk in fallback) > max(chunk["request"] for chunk in first)
         assert len({chunk["session"] for chunk in chunks}) == 1
-        assert agent.watch.call("agent/reset")[0]
         epoch = chunks[-1]["epoch"]
+        assert agent.watch.call("agent/reset")[0]
         again = lambda: [c for c in chunks if c["epoch"] > epoch and "mode=auras" not in c["plan"]]  # noqa: E731
         agent.watch.until(again, "chunks of the first plan")
 

@@ -68,8 +68,8 @@ def test_the_agents_life_by_service(agent: Child, watch: Watch) -> None:
     assert {"session", "frame", "state", "lifecycle"} <= set(watch.beats[-1])
     assert watch.chunks[-1]["session"] == watch.beats[-1]["session"]
     watch.until(lambda: watch.provenance, "their provenance")
-    assert watch.call("agent/reset")[0]
     epoch = watch.chunks[-1]["epoch"]
+    assert watch.call("agent/reset")[0]
     watch.until(lambda: watch.chunks[-1]["epoch"] > epoch, "a chunk of the new epoch")
     assert change(watch, "agent", DEACTIVATE)
     beats(watch, "inactive")
