@@ -13,7 +13,7 @@ from torch import Tensor
 from auras_ros.device import Device, Lane, Stage
 from auras_ros.pipeline.context import store
 from auras_ros.pipeline.request import Origin
-from auras_ros.policies.policy import GenerationState, Policy
+from auras_ros.policies.policy import Policy
 
 
 class Admitted(NamedTuple):
@@ -34,7 +34,8 @@ class WholeGeneration:
         self._policy, self.context = policy, context
         batch = len(context)
         noise = torch.zeros((batch, *policy.noise_shape), device=context.device)
-        self._state = GenerationState(*(part.clone() for part in policy.begin(noise)))
+        start = policy.begin(noise)
+        self._state = start._make(part.clone() for part in start)
         self._index = [torch.full((batch,), i, device=context.device) for i in range(policy.steps)]
         self.stage: Stage = device.capture("generation", self._run, lane)
 
@@ -53,4 +54,4 @@ class WholeGeneration:
     def take(self, other: WholeGeneration, rows: Tensor) -> None:
         """Go on as these environments of another one stand."""
         self.context.copy_(other.context[rows])
-        store(self._state, GenerationState(*(part[rows] for part in other._state)))
+        store(self._state, tuple(part[rows] for part in other._state))

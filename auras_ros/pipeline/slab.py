@@ -14,13 +14,13 @@ from torch import Tensor
 
 from auras_ros.pipeline.context import store
 from auras_ros.pipeline.plan import stage_steps
-from auras_ros.policies.policy import GenerationState, Policy
+from auras_ros.policies.policy import Policy, State
 
 
 class _Micro(NamedTuple):
     """Rows that advance together by one step: views into the slab, or the rows to gather where they do not adjoin."""
 
-    state: GenerationState
+    state: State
     context: Tensor
     step: Tensor  # int64, at which step each row of the batch stands
     gathered: Tensor | None
@@ -34,7 +34,9 @@ class Slab:
         self.batch, self.device = len(like), like.device
         noise = torch.zeros((self.batch, *policy.noise_shape), device=self.device)
         start = policy.begin(noise)
-        self.state = GenerationState(*(torch.zeros((rows, *part.shape), device=self.device) for part in start))
+        self.state = start._make(
+            torch.zeros((rows, *part.shape), dtype=part.dtype, device=self.device) for part in start
+        )
         self.context = torch.zeros((rows, *like.shape), device=self.device)
         self._plan()
 
@@ -56,7 +58,7 @@ class Slab:
         if not adjoining:
             return _Micro(self.state, self.context, index, torch.tensor(active, device=self.device))
         span = slice(active[0], active[-1] + 1)
-        state = GenerationState(*(part[span].flatten(0, 1) for part in self.state))
+        state = self.state._make(part[span].flatten(0, 1) for part in self.state)
         return _Micro(state, self.context[span].flatten(0, 1), index, None)
 
     def bodies(self) -> list[Callable[[], None]]:
@@ -73,7 +75,7 @@ class Slab:
                 self._gathered(micro.gathered, micro.step)
 
     def _gathered(self, rows: Tensor, index: Tensor) -> None:
-        state = GenerationState(*(part.index_select(0, rows).flatten(0, 1) for part in self.state))
+        state = self.state._make(part.index_select(0, rows).flatten(0, 1) for part in self.state)
         new = self.policy.step(state, self.context.index_select(0, rows).flatten(0, 1), index)
         for target, before, after in zip(self.state, state, new, strict=True):
             if after is not before:  # the tape is read only
@@ -89,7 +91,7 @@ class Slab:
 
     def finish(self) -> Tensor:
         """Actions of the oldest row, float64 [batch, horizon, channels], on the host."""
-        return self.policy.finish(GenerationState(*(part[0] for part in self.state))).cpu()
+        return self.policy.finish(self.state._make(part[0] for part in self.state)).cpu()
 
     def roll(self) -> None:
         """The boundary: every request moves up by one row. Row by row, because the copies overlap."""
@@ -99,5 +101,5 @@ class Slab:
 
     def take(self, other: Slab, environments: Tensor) -> None:
         """Go on as these environments of another slab stand."""
-        store(self.state, GenerationState(*(part[:, environments] for part in other.state)))
+        store(self.state, tuple(part[:, environments] for part in other.state))
         self.context.copy_(other.context[:, environments])

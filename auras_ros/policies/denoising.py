@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,13 @@ def add_noise(clean: Tensor, noise: Tensor, timestep: Tensor, alphas: Tensor) ->
     """Diffuse clean actions [B, H, A] to `timestep` [B]."""
     alpha = alphas[timestep].to(clean.dtype)[:, None, None]
     return alpha.sqrt() * clean + (1 - alpha).sqrt() * noise
+
+
+class DenoisingState(NamedTuple):
+    """What denoising carries from step to step: the sample [B, H, A] and the rest of its noise tape [B, T, H, A]."""
+
+    sample: Tensor
+    tape: Tensor
 
 
 class Sampler(nn.Module):

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from auras_ros.policies.denoising import Sampler
+from auras_ros.policies.denoising import DenoisingState, Sampler
 from auras_ros.policies.perception import PerceptionBlock, context_of, cut
-from auras_ros.policies.policy import GenerationState
 
 
 @dataclass(frozen=True)
@@ -83,19 +82,19 @@ class DiffusionPolicy(nn.Module):
         """`perceive` in parts: chained on (images, state) they give its context, bit for bit."""
         return cut(self.encoder)
 
-    def begin(self, noise: Tensor) -> GenerationState:
-        return GenerationState(noise[:, 0], noise[:, 1:])
+    def begin(self, noise: Tensor) -> DenoisingState:
+        return DenoisingState(noise[:, 0], noise[:, 1:])
 
     @torch.no_grad()
-    def step(self, state: GenerationState, context: Tensor, index: Tensor) -> GenerationState:
+    def step(self, state: DenoisingState, context: Tensor, index: Tensor) -> DenoisingState:
         predicted = self.network(state.sample, self.sampler.timesteps[index], context)
         noise = None
         if self.sampler.name == "ddpm":  # the last step's draw has weight 0; any row of the tape does
             row = index.clamp(max=state.tape.shape[1] - 1).view(-1, 1, 1, 1)
             noise = state.tape.gather(1, row.expand(-1, 1, *state.tape.shape[2:]))[:, 0]
-        return GenerationState(self.sampler.step(state.sample, predicted, noise, index), state.tape)
+        return DenoisingState(self.sampler.step(state.sample, predicted, noise, index), state.tape)
 
-    def finish(self, state: GenerationState) -> Tensor:
+    def finish(self, state: DenoisingState) -> Tensor:
         share = (state.sample.double() + 1) / 2
         return self._lower + share * (self._upper - self._lower)
 

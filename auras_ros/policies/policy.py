@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-
-class GenerationState(NamedTuple):
-    """What generation carries from step to step: the sample [B, H, A] and the rest of its noise tape [B, T, H, A]."""
-
-    sample: Tensor
-    tape: Tensor
+State = Any  # a NamedTuple of tensors, each [B, ...]: what generation carries from step to step is the policy's own
 
 
 class Policy(Protocol):
@@ -42,15 +37,15 @@ class Policy(Protocol):
         (images, state), the last returns the context alone."""
         ...
 
-    def begin(self, noise: Tensor) -> GenerationState:
+    def begin(self, noise: Tensor) -> State:
         """Noise tape [B, *noise_shape] -> the state before step 0."""
         ...
 
-    def step(self, state: GenerationState, context: Tensor, index: Tensor) -> GenerationState:
-        """One generation step; `index` int64 [B] is each row's own step."""
+    def step(self, state: State, context: Tensor, index: Tensor) -> State:
+        """One generation step; `index` int64 [B] is each row's own step. What did not change is returned as it was."""
         ...
 
-    def finish(self, state: GenerationState) -> Tensor:
+    def finish(self, state: State) -> Tensor:
         """The state after the last step -> actions [B, horizon, channels] in physical units, float64."""
         ...
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from auras_ros.device import Lane, Mark, Stage
 from auras_ros.pipeline.request import Latched, Origin
-from auras_ros.policies.policy import GenerationState
+from auras_ros.policies.denoising import DenoisingState
 
 BLOCKS = 3
 TRACE = 123  # the blocks of perception write their numbers one after another
@@ -66,12 +66,12 @@ class RecordingPolicy:
 
         return [first, second, third]
 
-    def begin(self, noise: Tensor) -> GenerationState:
+    def begin(self, noise: Tensor) -> DenoisingState:
         sample = torch.zeros(len(noise), self._steps + 1, CHANNELS)
         sample[:, -1, :2] = noise[:, 0, -1, :2]
-        return GenerationState(sample, noise[:, 1:])
+        return DenoisingState(sample, noise[:, 1:])
 
-    def step(self, state: GenerationState, context: Tensor, index: Tensor) -> GenerationState:
+    def step(self, state: DenoisingState, context: Tensor, index: Tensor) -> DenoisingState:
         sample, at = state.sample.numpy().copy(), index.numpy()  # many small writes: numpy takes a third of the time
         if at.min() < 0 or at.max() >= self._steps:
             raise IndexError(f"step {at.tolist()} of {self._steps}")
@@ -83,9 +83,9 @@ class RecordingPolicy:
         written[:, TURN] = sample[:, -1, TURNS]
         written[:, TAPE:] = state.tape.numpy()[rows, 0, at, :2]
         sample[rows, at] = written
-        return GenerationState(torch.from_numpy(sample), state.tape)
+        return DenoisingState(torch.from_numpy(sample), state.tape)
 
-    def finish(self, state: GenerationState) -> Tensor:
+    def finish(self, state: DenoisingState) -> Tensor:
         return state.sample.double()
 
 

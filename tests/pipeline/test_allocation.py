@@ -24,8 +24,9 @@ from auras_ros.pipeline.context import store
 from auras_ros.pipeline.frame_stages import FrameStages
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.denoising import DenoisingState
 from auras_ros.policies.noise import noise_tape
-from auras_ros.policies.policy import GenerationState, Policy
+from auras_ros.policies.policy import Policy
 from tests.pipeline.real import moving
 from tests.policies import tiny
 
@@ -113,13 +114,13 @@ class Unseen:
     def perception_blocks(self) -> list[Callable[..., tuple[Tensor, ...]]]:
         return [self._out_of_sight("block", block) for block in self._policy.perception_blocks()]
 
-    def begin(self, noise: Tensor) -> GenerationState:
+    def begin(self, noise: Tensor) -> DenoisingState:
         return self._out_of_sight("begin", self._policy.begin)(noise)  # type: ignore[no-any-return]
 
-    def step(self, state: GenerationState, context: Tensor, index: Tensor) -> GenerationState:
+    def step(self, state: DenoisingState, context: Tensor, index: Tensor) -> DenoisingState:
         return self._out_of_sight("step", self._policy.step)(state, context, index)  # type: ignore[no-any-return]
 
-    def finish(self, state: GenerationState) -> Tensor:
+    def finish(self, state: DenoisingState) -> Tensor:
         return self._out_of_sight("finish", self._policy.finish)(state)  # type: ignore[no-any-return]
 
 

@@ -17,7 +17,7 @@ from auras_ros.pipeline.context import PublicContext
 from auras_ros.pipeline.frames import FrameClock
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
-from auras_ros.policies.policy import GenerationState
+from auras_ros.policies.denoising import DenoisingState
 from tests.pipeline.driver import MS, Both
 from tests.pipeline.recording import IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of
 from tests.pipeline.reference import Tick, frame_starts, latency, split
@@ -202,7 +202,7 @@ class Counting(RecordingPolicy):
         super().__init__(steps)
         self.calls: list[list[int]] = []
 
-    def step(self, state: GenerationState, context: Tensor, index: Tensor) -> GenerationState:
+    def step(self, state: DenoisingState, context: Tensor, index: Tensor) -> DenoisingState:
         self.calls.append(index.tolist())
         return super().step(state, context, index)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.policies.policy import GenerationState
+from auras_ros.policies.denoising import DenoisingState
 from tests.pipeline.driver import MS
 from tests.pipeline.recording import RecordingNoise, RecordingPolicy, latched
 
@@ -42,7 +42,7 @@ class Contended(RecordingPolicy):
             self._work(self._perceive_ms, first=True, last=True)
         return super().perceive(images, state)
 
-    def step(self, state: GenerationState, context: Tensor, index: Tensor) -> GenerationState:
+    def step(self, state: DenoisingState, context: Tensor, index: Tensor) -> DenoisingState:
         at = int(index[0])
         self._work(1, first=at == 0, last=at == STEPS - 1)
         return super().step(state, context, index)
@@ -100,7 +100,7 @@ def test_rule_10_a_frame_that_is_slow_once_does_not_count() -> None:
 
         calls = 0
 
-        def step(self, state: GenerationState, context: Tensor, index: Tensor) -> GenerationState:
+        def step(self, state: DenoisingState, context: Tensor, index: Tensor) -> DenoisingState:
             self.calls += 1
             clock.advance(100 * MS if self.calls == 3 * STEPS else MS)
             return super().step(state, context, index)

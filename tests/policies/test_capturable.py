@@ -15,9 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from auras_ros.policies.architectures import make_policy
-from auras_ros.policies.denoising import make_sampler
+from auras_ros.policies.denoising import DenoisingState, make_sampler
 from auras_ros.policies.diffusion import DiffusionPolicy
-from auras_ros.policies.policy import GenerationState, generate
+from auras_ros.policies.policy import generate
 from tests.policies import tiny
 
 NAMES = ["dp", "dp-plus", "dp-cnn", "dp-cnn-plus", "dp-small", "dp-cnn-small"]
@@ -91,9 +91,9 @@ def test_bounds_keep_their_precision(precision: str) -> None:
     parts, bounds = keypoint("ddim", 4), torch.tensor([[0.1, -3.3], [512.7, 1e4 + 0.1]], dtype=torch.float64)
     policy = DiffusionPolicy(parts.encoder, parts.network, parts.sampler, 3, *bounds)
     sample = torch.tensor([-1.0, 0.25, 1.0])[None, :, None].expand(1, 3, 2)
-    before = policy.finish(GenerationState(sample, sample))
+    before = policy.finish(DenoisingState(sample, sample))
     getattr(policy, precision)()
-    assert torch.equal(policy.finish(GenerationState(sample, sample)), before)
+    assert torch.equal(policy.finish(DenoisingState(sample, sample)), before)
 
 
 @pytest.mark.gpu

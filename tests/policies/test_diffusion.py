@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+from auras_ros.policies.denoising import DenoisingState
 from auras_ros.policies.noise import noise_tape
-from auras_ros.policies.policy import GenerationState, generate
+from auras_ros.policies.policy import generate
 from tests.policies.tiny import LOWER, SIDE, UPPER, observed, policy
 
 CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
@@ -86,7 +87,7 @@ def test_rows_at_different_steps_equal_each_alone() -> None:
     together = tiny.step(state, context, index).sample
     for row in range(3):
         one = slice(row, row + 1)
-        alone = tiny.step(GenerationState(state.sample[one], state.tape[one]), context[one], index[one])
+        alone = tiny.step(DenoisingState(state.sample[one], state.tape[one]), context[one], index[one])
         torch.testing.assert_close(together[one], alone.sample, **CLOSE)
 
 
@@ -104,7 +105,7 @@ def test_each_ddpm_step_draws_its_own_row_of_the_tape() -> None:
 def test_minus_one_and_one_are_the_bounds_in_physical_units() -> None:
     tiny = policy()
     sample = torch.tensor([-1.0, 0.0, 1.0])[None, :, None].expand(1, 3, 2)
-    actions = tiny.finish(GenerationState(sample, sample))[0]
+    actions = tiny.finish(DenoisingState(sample, sample))[0]
     middle = [(low + high) / 2 for low, high in zip(LOWER, UPPER, strict=True)]
     assert actions.tolist() == [list(LOWER), middle, list(UPPER)]
 
