@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.pipeline.request import Latched, Origin
-from auras_ros.policies.diffusion import DiffusionPolicy
+from auras_ros.policies.families import LoadedPolicy
 
 DIFFERENT = 8  # observations that take turns: enough that none is the one before
 
@@ -34,7 +34,7 @@ class Feed:
         return Latched(images, state, Origin(self._newest_ns, self._newest_ns))
 
 
-def random_feed(policy: DiffusionPolicy, seed: int, different: int = DIFFERENT) -> Feed:
+def random_feed(policy: LoadedPolicy, seed: int, different: int = DIFFERENT) -> Feed:
     """Observations of a registered policy's shapes for one environment, on the host, as preprocessing leaves them."""
     random = torch.Generator().manual_seed(seed)
     return Feed([policy.example(1, random) for _ in range(different)])

@@ -31,19 +31,19 @@ def parse(argv: list[str], description: str) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     some = f"some of {', '.join(RECIPES)}"
-    parser.add_argument("--policy", type=_list(str), default=["dp-small", "dp"], help=f"{some} (default: dp-small,dp)")
+    parser.add_argument("--policy", type=listed(str), default=["dp-small", "dp"], help=f"{some} (default: dp-small,dp)")
     parser.add_argument(
         "--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there is one"
     )
     parser.add_argument("--steps", type=int, default=100, help="DDPM steps of a chunk (default: 100)")
-    parser.add_argument("--pp-generation", type=_list(int), default=list(range(1, 11)), help="default: 1,2,...,10")
+    parser.add_argument("--pp-generation", type=listed(int), default=list(range(1, 11)), help="default: 1,2,...,10")
     parser.add_argument("--alpha", type=float, default=0.0, help="skew of the curve's plans (default: 0)")
     parser.add_argument("--rounds", type=int, default=10, help="rounds that are compared (default: 10)")
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no round later than this, each policy")
     parser.add_argument("--chunks", type=int, default=3, help="least chunks of a worker in a window (default: 3)")
     parser.add_argument("--seconds", type=float, default=1.0, help="least length of a window (default: 1)")
-    parser.add_argument("--workers", type=_list(int), help="par's counts to try (default: 1 to 4; on a GPU 1 to 16)")
-    parser.add_argument("--threads", type=_list(int), help="intra-op threads to try (default: 1,2; on a GPU 1)")
+    parser.add_argument("--workers", type=listed(int), help="par's counts to try (default: 1 to 4; on a GPU 1 to 16)")
+    parser.add_argument("--threads", type=listed(int), help="intra-op threads to try (default: 1,2; on a GPU 1)")
     parser.add_argument("--steady", type=int, default=600, help="chunks of the memory measurement; 0: none")
     parser.add_argument("--seed", type=int, default=0, help="of noise, observations and the rounds' order")
     options = parser.parse_args(argv)
@@ -78,7 +78,9 @@ def _sizes(options: argparse.Namespace) -> Comparison:
     return sizes
 
 
-def _list(kind: type[Value]) -> Callable[[str], list[Value]]:
+def listed(kind: type[Value]) -> Callable[[str], list[Value]]:
+    """An argparse type: values with commas between them."""
+
     def parse(text: str) -> list[Value]:
         return [kind(part) for part in text.split(",")]
 

@@ -25,7 +25,7 @@ from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.modes import WARM_UP_RUNS, Executor, make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission
-from auras_ros.policies.diffusion import DiffusionPolicy
+from auras_ros.policies.families import LoadedPolicy
 from auras_ros.policies.noise import noise_tape
 
 END_S = 600.0  # how long a frame may take that is under way when its window ends
@@ -43,7 +43,7 @@ class Length(NamedTuple):
 class Bench:
     """One policy's executors on one kind of device, made when first asked for. `most` is par's largest count."""
 
-    def __init__(self, policy: DiffusionPolicy, device: str, seed: int, most: int) -> None:
+    def __init__(self, policy: LoadedPolicy, device: str, seed: int, most: int) -> None:
         self.device = make_device(device).tensors
         self._seed, self._most = seed, most
         self.feed = random_feed(policy, seed)
@@ -52,7 +52,7 @@ class Bench:
         self._made: dict[Plan, Executor] = {}
 
     @property
-    def policy(self) -> DiffusionPolicy:
+    def policy(self) -> LoadedPolicy:
         return self._policy
 
     def noise(self, request: int) -> Tensor:

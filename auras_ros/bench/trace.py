@@ -25,7 +25,7 @@ from auras_ros.pipeline.trace import Recording, chrome_trace
 from auras_ros.policies.architectures import make_policy
 from auras_ros.policies.checkpoint import Checkpoint, load
 from auras_ros.policies.denoising import SamplerName
-from auras_ros.policies.diffusion import DiffusionPolicy
+from auras_ros.policies.families import LoadedPolicy
 from auras_ros.policies.noise import noise_tape
 
 __all__ = ["Plan", "Setup", "Traced", "from_checkpoint", "from_registry", "record"]
@@ -39,7 +39,7 @@ class Setup:
     """What to run: a policy under a plan, and what it sees."""
 
     name: str
-    policy: DiffusionPolicy
+    policy: LoadedPolicy
     plan: Plan
     feed: Feed
 

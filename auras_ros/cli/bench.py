@@ -12,6 +12,7 @@ from auras_ros.evaluate.report import Report
 INTERRUPTED = 130
 BENCHES = {
     "ros": "image latency between two processes; the actuator's interval error beside inference, with and without FIFO",
+    "fig15": "auras over seq with the number of action tokens, autoregressive",
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
 }
 EXAMPLE = """

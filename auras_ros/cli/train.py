@@ -12,6 +12,7 @@ EXAMPLE = """
 example
   auras train pusht --out my_policy                     about 100 minutes on one core (figures: docs/pusht-policy.md)
   auras train pusht --out checkpoints/pusht --evaluate quick   only count successes, 200 seeded episodes
+  auras train pusht-tokens --work my_policy.work --out my_tokens   the autoregressive one, of the same demonstrations
   auras train pusht --smoke --out try                   a minute: tests the machinery, learns nothing
   auras run config/pusht.yaml                           then set `checkpoint: ./my_policy` for agent and actuator
 """
@@ -21,7 +22,9 @@ def run(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="auras train", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("policy", choices=["pusht"], help="what to train")
+    parser.add_argument(
+        "policy", choices=["pusht", "pusht-tokens"], help="what to train: by diffusion, or token by token"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint")
     parser.add_argument("--work", type=Path, help="folder for demonstrations and stages (default: OUT.work)")
     parser.add_argument("--seed", type=int, default=0, help="seed of demonstrations, weights and batches")
@@ -34,7 +37,8 @@ def run(argv: list[str]) -> int:
     episodes = options.episodes if options.episodes is not None else (2 if options.smoke else 200)
     if options.seed < 0 or episodes < 1:
         parser.error("--seed must not be negative and --episodes must be at least 1")
-    from auras_ros.train.pusht import Schedule, evaluate, make_policy
+    from auras_ros.train.pusht import evaluate, make_policy
+    from auras_ros.train.pusht_stages import Schedule
 
     progress = Progress()
     if options.evaluate:
@@ -44,7 +48,7 @@ def run(argv: list[str]) -> int:
         return 0
     work = options.work or options.out.with_name(options.out.name + ".work")
     schedule = Schedule.smoke() if options.smoke else Schedule()
-    record = make_policy(options.out, work, options.seed, schedule, episodes, progress.say)
+    record = make_policy(options.policy, options.out, work, options.seed, schedule, episodes, progress.say)
     progress.done()
     for name, result in record["success"].items():
         _print(name, result)

@@ -62,7 +62,7 @@ class AurasStrand:
         self._perceiving: list[Origin | None] = [None] * self._plan.pp_perception
         self._seen: Origin | None = None
         if self._stages:
-            self._stages.public.clear()
+            self._stages.clear()
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
         """A frame is worth running with a newer observation, or while requests are on their way."""

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from auras_ros.device import Device, Mark, Stage
 from auras_ros.pipeline.context import PublicContext, store
+from auras_ros.pipeline.merged import MergedSlab
 from auras_ros.pipeline.perception import Block, perception_stages, run_blocks
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.slab import Slab
-from auras_ros.policies.policy import Policy
+from auras_ros.policies.policy import CausalPolicy, Policy
 
 
 class Lanes:
@@ -56,7 +57,8 @@ class FrameStages:
             for group in self._groups:
                 value = run_blocks(group, value)
                 self._between.append(PublicContext(value))
-        self.slab = Slab(policy, plan.pp_generation, plan.alpha, plan.batched, value[0])
+        self.slab = make_slab(policy, plan, value[0])
+        self._unprimed = self.slab.needs_priming
         self._capture()
 
     @property
@@ -71,8 +73,11 @@ class FrameStages:
             self._perceive.append(tuple(device.capture(lane.name, body, lane) for body in bodies))
         first = lanes.generation[0]
         self._fetch = [device.capture("fetch", self._fetch_body(slot), first) for slot in (0, 1)]
-        bodies = self.slab.bodies()
-        self._generate = [device.capture(n.name, b, n) for n, b in zip(lanes.generation, bodies, strict=True)]
+        self._generate = {
+            key: [device.capture(n.name, b, n) for n, b in zip(lanes.generation, bodies, strict=True)]
+            for key, bodies in self.slab.variants().items()
+        }
+        self._prime = device.capture("prime", self.slab.prime, first) if self.slab.needs_priming else None
 
     def _perception_body(self, j: int, parity: int) -> Callable[[], None]:
         source = self.inputs if j == 0 else self._between[j - 1].slots[1 - parity]
@@ -91,9 +96,18 @@ class FrameStages:
 
     def launch_generation(self, frame: int, after: Sequence[Mark]) -> Sequence[Mark]:
         """Fetch the context that this frame generates from, then advance every row."""
-        lanes = self._lanes.generation
-        fetched = lanes[0].launch(self._fetch[(frame + self._plan.fetch_offset) % 2], after)
-        return [lane.launch(s, (fetched,)) for lane, s in zip(lanes, self._generate, strict=True)]
+        lanes, slot = self._lanes.generation, (frame + self._plan.fetch_offset) % 2
+        stages = self._generate[self.slab.choose(self.public.slots[slot][0])]
+        fetched = lanes[0].launch(self._fetch[slot], after)
+        if self._prime is not None and self._unprimed:
+            fetched, self._unprimed = lanes[0].launch(self._prime, (fetched,)), False
+        return [lane.launch(s, (fetched,)) for lane, s in zip(lanes, stages, strict=True)]
+
+    def clear(self) -> None:
+        """A new epoch: what was perceived and generated before counts no more."""
+        self.public.clear()
+        self.slab.clear()
+        self._unprimed = self.slab.needs_priming
 
     def keep(self, rows: Tensor) -> FrameStages:
         """The same state for these environments alone."""
@@ -101,8 +115,16 @@ class FrameStages:
         kept = FrameStages(self._policy, self._plan, self._device, self._lanes, images, state, self._groups)
         for new, old in zip(kept._between, self._between, strict=True):
             new.take(old, rows)
-        kept.slab.take(self.slab, rows)
+        kept.slab.take(self.slab, rows)  # type: ignore[arg-type]  # of the same policy, so of the same kind
+        kept._unprimed = self._unprimed
         return kept
+
+
+def make_slab(policy: Policy, plan: Plan, like: Tensor) -> Slab | MergedSlab:
+    """Where requests are generated side by side: each with its own steps, or merged. `like`: one context."""
+    if isinstance(policy, CausalPolicy):
+        return MergedSlab(policy, plan, like)
+    return Slab(policy, plan.pp_generation, plan.alpha, plan.batched, like)
 
 
 def _names(stem: str, count: int) -> list[str]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from auras_ros.device import Device, Lane, Stage
 from auras_ros.pipeline.context import store
 from auras_ros.pipeline.request import Origin
-from auras_ros.policies.policy import Policy
+from auras_ros.policies.policy import CausalPolicy, Policy
 
 
 class Admitted(NamedTuple):
@@ -36,12 +37,20 @@ class WholeGeneration:
         noise = torch.zeros((batch, *policy.noise_shape), device=context.device)
         start = policy.begin(noise)
         self._state = start._make(part.clone() for part in start)
-        self._index = [torch.full((batch,), i, device=context.device) for i in range(policy.steps)]
-        self.stage: Stage = device.capture("generation", self._run, lane)
+        self.stage: Stage = device.capture("generation", self._body(), lane)
 
-    def _run(self) -> None:
-        for index in self._index:
-            store(self._state, self._policy.step(self._state, self.context, index))
+    def _body(self) -> Callable[[], None]:
+        policy, batch = self._policy, len(self.context)
+        if isinstance(policy, CausalPolicy):  # with a KV cache, as nobody would go without
+            workspace = policy.workspace(batch, self.context.shape[1])
+            return lambda: store(self._state, policy.complete(self.context, workspace))
+        indices = [torch.full((batch,), i, device=self.context.device) for i in range(policy.steps)]
+
+        def run() -> None:
+            for index in indices:
+                store(self._state, policy.step(self._state, self.context, index))
+
+        return run
 
     def begin(self, noise: Tensor) -> None:
         """A new request. noise [E, *noise_shape]."""

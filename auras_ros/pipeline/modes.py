@@ -16,10 +16,10 @@ from auras_ros.device import Device, make_device, occupy
 from auras_ros.pipeline.auras import AurasStrand
 from auras_ros.pipeline.decoupled import GenerateStrand, PerceiveStrand, Shared
 from auras_ros.pipeline.perception import perception_blocks
-from auras_ros.pipeline.plan import Plan, stage_steps
+from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
 from auras_ros.pipeline.request import Latched, Ledger, Noise, Origin, Strand
 from auras_ros.pipeline.whole import WholeStrand
-from auras_ros.policies.policy import Policy
+from auras_ros.policies.policy import CausalPolicy, Policy
 
 WARM_UP_RUNS = 3
 
@@ -121,6 +121,13 @@ def check_plan(policy: Policy, plan: Plan) -> None:
     """Raise PlanError where the policy cannot be run like this: fewer steps or blocks than stages."""
     stage_steps(policy.steps, plan.pp_generation, plan.alpha)
     perception_blocks(policy, plan.pp_perception)
+    causal = isinstance(policy, CausalPolicy)
+    for name, default in (("merge", "step"), ("emit", "own"), ("reuse", "none")):
+        if getattr(plan, name) != default and not causal:
+            given = getattr(plan, name)
+            raise PlanError(f"plan: {name}: {given!r} has no meaning for a policy that is not autoregressive")
+    if not plan.batched and causal:
+        raise PlanError("plan: batched: false has no meaning for an autoregressive policy: its requests are merged")
 
 
 def make_executor(

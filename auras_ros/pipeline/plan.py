@@ -11,6 +11,9 @@ from itertools import pairwise
 from typing import Any
 
 MODES = ("seq", "dec", "par", "auras")
+MERGES = ("step", "frame")
+EMITS = ("own", "newest")
+REUSES = ("none", "exact", "approximate")
 MAX_STAGES = 64
 
 
@@ -26,7 +29,10 @@ class Plan:
     a request passes, one a frame (auras alone). fetch_offset: 0 generates from the context of the same frame, -1 from
     that of the frame before, and then beside perception. alpha: skew of the generation steps towards the last stage.
     batched: rows of one frame share one call of the network. frame_period_ms: 0 runs frames back to back; for par it
-    is the interval between requests, and 0 spaces them evenly. workers: requests at a time (par alone).
+    is the interval between requests, and 0 spaces them evenly. workers: requests at a time (par alone). Of an
+    autoregressive policy (`pipeline.merged`): merge, one forward for each token that a stage has left, or one for the
+    whole frame; emit, the tokens that a request took on its way, or all of them as they stand at its end; reuse, of
+    the frame before's keys and values, those up to what changed (exact), or all but of what changed (approximate).
     """
 
     generation: str = "quick"
@@ -38,10 +44,14 @@ class Plan:
     batched: bool = True
     frame_period_ms: float = 0.0
     workers: int = 1
+    merge: str = "step"
+    emit: str = "own"
+    reuse: str = "none"
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise PlanError(f"plan: mode: must be one of {', '.join(MODES)}, got {self.mode!r}")
+        for name, known in (("mode", MODES), ("merge", MERGES), ("emit", EMITS), ("reuse", REUSES)):
+            if getattr(self, name) not in known:
+                raise PlanError(f"plan: {name}: must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if not isinstance(self.generation, str) or not self.generation or set(self.generation) & set(",= "):
             raise PlanError(f"plan: generation: must name a generation plan of the checkpoint, got {self.generation!r}")
         if type(self.batched) is not bool:
@@ -122,6 +132,9 @@ _ONLY = {
     "fetch_offset": "auras",
     "alpha": "auras",
     "batched": "auras",
+    "merge": "auras",
+    "emit": "auras",
+    "reuse": "auras",
     "workers": "par",
 }
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Plan)}

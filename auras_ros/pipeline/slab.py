@@ -6,7 +6,7 @@ slab computes; it knows nothing of observations, epochs or time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 import torch
@@ -60,6 +60,22 @@ class Slab:
         span = slice(active[0], active[-1] + 1)
         state = self.state._make(part[span].flatten(0, 1) for part in self.state)
         return _Micro(state, self.context[span].flatten(0, 1), index, None)
+
+    needs_priming = False
+
+    def variants(self) -> dict[Hashable, list[Callable[[], None]]]:
+        """By what `choose` says: the bodies of a frame."""
+        return {None: self.bodies()}
+
+    def choose(self, context: Tensor) -> Hashable:
+        """Nothing is kept from frame to frame, so every frame is the same work."""
+        return None
+
+    def clear(self) -> None:
+        """Rows are written anew by their requests."""
+
+    def prime(self) -> None:
+        """Every request brings its own noise: there is nothing to begin with."""
 
     def bodies(self) -> list[Callable[[], None]]:
         """One frame's generation: all rows in one body, or a body for each row (unbatched)."""

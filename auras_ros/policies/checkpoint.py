@@ -21,10 +21,9 @@ from torch import nn
 from auras_ros.action import Contract, ContractError
 from auras_ros.observation import ObservationSpec, SpecError
 from auras_ros.policies import golden
-from auras_ros.policies.denoising import TRAINING_STEPS, Prediction, make_sampler
-from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
+from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.families import FAMILIES, LoadedPolicy, Trained
 from auras_ros.policies.golden import GoldenSample
-from auras_ros.policies.networks import build_encoder, build_network
 from auras_ros.policies.tensors import CheckpointError, fill, read_tensors, sha256
 
 FORMAT = "auras-policy/1"
@@ -44,29 +43,22 @@ KEYS = {
     "weights",
 }
 OPTIONAL = {"prediction", "training_steps"}  # what the networks were trained for; the first checkpoints say neither
-PLAN_KEYS = {"sampler", "steps", "spacing"}
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A loaded folder. `plans`: name -> {"sampler", "steps", "spacing" (optional)}; the first is the default.
-
-    `prediction` and `training_steps` are `policies.denoising.make_sampler`'s.
-    """
+    """A loaded folder. `plans`: name -> what its family calls for (`policies.families`); the first is the default."""
 
     name: str
+    type: str
     spec: ObservationSpec
     contract: Contract
-    horizon: int
     plans: Mapping[str, Mapping[str, Any]]
     digest: str
     networks: nn.ModuleDict
-    _lower: torch.Tensor
-    _upper: torch.Tensor
-    prediction: Prediction = "sample"
-    training_steps: int = TRAINING_STEPS
+    trained: Trained
 
-    def policy(self, plan: str) -> DiffusionPolicy:
+    def policy(self, plan: str) -> LoadedPolicy:
         """The policy under one of its plans; all plans share the weights. Raises CheckpointError."""
         if plan not in self.plans:
             raise CheckpointError(f"checkpoint '{self.name}' has no plan '{plan}'; there is {', '.join(self.plans)}")
@@ -74,31 +66,20 @@ class Checkpoint:
             settings = self.plans[plan]
             if not isinstance(settings, Mapping):
                 raise TypeError(f"{settings!r} is not an object")
-            for key in sorted(settings.keys() - PLAN_KEYS):
-                raise ValueError(f"key '{key}' is unknown")
-            spacing = settings.get("spacing", "linspace")
-            sampler = make_sampler(
-                settings["sampler"], settings["steps"], self.prediction, self.training_steps, spacing
-            )
+            return FAMILIES[self.type].policy(self.networks, self.trained, settings).eval()
         except KeyError as error:
             raise CheckpointError(f"checkpoint '{self.name}', plan '{plan}': {error} is missing") from error
         except (TypeError, ValueError) as error:
             raise CheckpointError(f"checkpoint '{self.name}', plan '{plan}': {error}") from error
-        encoder, network, bounds = self.networks["encoder"], self.networks["network"], (self._lower, self._upper)
-        policy = DiffusionPolicy(encoder, network, sampler, self.horizon, *bounds, self.architecture)
-        return policy.eval()
 
     @property
-    def architecture(self) -> Architecture:
-        """The shapes of what its policies take and give."""
-        spec = self.spec
-        states = 0 if spec.state is None else len(spec.state.names)
-        cameras, actions = len(spec.cameras), len(self.contract.names)
-        return Architecture(self.name, cameras, spec.image_size, spec.history, states, self.horizon, actions)
+    def horizon(self) -> int:
+        """Actions of one chunk."""
+        return self.trained.architecture.horizon
 
     def tolerance(self) -> NDArray[np.float64]:
         """How far a golden replay may be off, [channels] in physical units."""
-        return GOLDEN_TOLERANCE * (self._upper - self._lower).numpy()
+        return GOLDEN_TOLERANCE * (self.trained.upper - self.trained.lower).numpy()
 
 
 def load(folder: Path) -> Checkpoint:
@@ -143,26 +124,26 @@ def build(manifest: Mapping[str, Any], digest: str, path: Path) -> Checkpoint:
         spec, contract = ObservationSpec.from_dict(manifest["observation"]), Contract.from_dict(manifest["action"])
     except (SpecError, ContractError) as error:
         raise CheckpointError(f"{path}: {error}") from error
-    if manifest["type"] != "diffusion":
-        raise CheckpointError(f"{path}: type '{manifest['type']}' is not known; there is diffusion")
+    kind = manifest["type"]
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        raise CheckpointError(f"{path}: type '{kind}' is not known; there is {', '.join(FAMILIES)}")
     lower, upper = (_statistics(manifest, key, len(contract.names), path) for key in ("lower", "upper"))
     for name, low, high in zip(contract.names, lower, upper, strict=True):
         if low >= high:
             raise CheckpointError(f"{path}: statistics of '{name}': lower {low} is not below upper {high}")
     if not isinstance(manifest["plans"], dict) or not manifest["plans"]:
         raise CheckpointError(f"{path}: plans: expected at least one")
+    states = 0 if spec.state is None else len(spec.state.names)
+    cameras, actions, horizon = len(spec.cameras), len(contract.names), manifest["horizon"]
+    shape = Architecture(manifest["name"], cameras, spec.image_size, spec.history, states, horizon, actions)
     try:
-        encoder = build_encoder(manifest["encoder"])
-        states = 0 if spec.state is None else len(spec.state.names)
-        condition = spec.history * (len(spec.cameras) * encoder.features + states)
-        network = build_network(manifest["network"], len(contract.names), condition, manifest["horizon"], spec.history)
+        networks = FAMILIES[kind].networks(manifest["encoder"], manifest["network"], shape)
     except (TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path}: encoder or network: {error}") from error
-    networks = nn.ModuleDict({"encoder": encoder, "network": network}).eval().requires_grad_(False)
     bounds = torch.tensor(lower, dtype=torch.float64), torch.tensor(upper, dtype=torch.float64)
-    what = manifest["name"], spec, contract, manifest["horizon"], manifest["plans"], digest, networks
-    trained = {key: manifest[key] for key in sorted(OPTIONAL & manifest.keys())}
-    return Checkpoint(*what, *bounds, **trained)
+    trained = Trained(shape, *bounds, **{key: manifest[key] for key in sorted(OPTIONAL & manifest.keys())})
+    networks.eval().requires_grad_(False)
+    return Checkpoint(manifest["name"], kind, spec, contract, manifest["plans"], digest, networks, trained)
 
 
 def _statistics(manifest: Mapping[str, Any], key: str, count: int, path: Path) -> list[float]:

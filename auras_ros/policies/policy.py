@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -47,6 +47,33 @@ class Policy(Protocol):
 
     def finish(self, state: State) -> Tensor:
         """The state after the last step -> actions [B, horizon, channels] in physical units, float64."""
+        ...
+
+
+@runtime_checkable
+class CausalPolicy(Policy, Protocol):
+    """An autoregressive policy: steps of several requests are one causal forward (Auras 4.2.3). Its state is one
+    tensor of tokens, int64 [B, steps]; its context embeddings [B, prefix, width]."""
+
+    @property
+    def segments(self) -> tuple[int, ...]:
+        """How many embeddings of a context belong together, in order: they change together or not at all."""
+        ...
+
+    def workspace(self, batch: int, prefix: int) -> Any:
+        """Keys and values of prefix and tokens, at fixed addresses."""
+        ...
+
+    def complete(self, context: Tensor, workspace: Any, anew: Tensor | None = None) -> State:
+        """All steps of a batch of requests, one after the other. anew: positions of the prefix to compute, rising, the
+        last one of the prefix among them; keys and values of the others stand in the workspace. None: all."""
+        ...
+
+    def refresh(
+        self, tokens: Tensor, context: Tensor, count: int, workspace: Any = None, anew: Tensor | None = None
+    ) -> Tensor:
+        """The first `count` tokens, each from those before it in `tokens` [B, steps]: int64 [B, count]. anew: as for
+        `complete`; without a workspace nothing is kept."""
         ...
 
 

@@ -6,9 +6,8 @@ Loops count steps, not seconds, so that a seed gives the same run on any machine
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.policies.denoising import TRAINING_STEPS, add_noise, squared_cosine_alphas
 from auras_ros.train.demonstrations import Demonstrations
+from auras_ros.train.loops import Curve, average_into, cosine_rate
 from auras_ros.train.push_table import corners
 
 HALF_PX = 256.0  # positions are scaled to [-1, 1] over the 512 px table
@@ -31,31 +31,9 @@ PIXEL_MEAN, PIXEL_STD = 0.8, 1 / 3
 Progress = Callable[[str], None]
 
 
-@dataclass
-class Curve:
-    """Loss against step, one row a report, grouped by stage."""
-
-    rows: list[dict[str, float | str]] = field(default_factory=list)
-    _stage: str = ""
-
-    def stage(self, name: str) -> None:
-        """Rows from here on belong to stage `name`; rows of an interrupted try at it are dropped."""
-        self._stage = name
-        self.rows[:] = [row for row in self.rows if row["stage"] != name]
-
-    def add(self, step: int, loss: float, **more: float) -> None:
-        self.rows.append({"stage": self._stage, "step": step, "loss": loss, **more})
-
-
 def pixels(images: Tensor) -> Tensor:
     """uint8 [N, H, W, 3] -> the policy's input [N, 3, H, W]: the batched twin of the checkpoint's preprocessing."""
     return ((images.permute(0, 3, 1, 2).float() * (1 / 255)) - PIXEL_MEAN) / PIXEL_STD  # channels-last in memory
-
-
-def _cosine(optimizer: torch.optim.Optimizer, peak: float, step: int, steps: int, warmup: int) -> None:
-    rate = peak * min(1.0, (step + 1) / warmup) * (0.5 * (1 + math.cos(math.pi * step / steps)) + 0.01)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
 
 
 def keypoint_targets(data: Demonstrations) -> Tensor:
@@ -73,7 +51,7 @@ def train_encoder(
     check = torch.arange(0, len(images), max(1, len(images) // 500))
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=peak, weight_decay=1e-4)
     for step in range(steps):
-        _cosine(optimizer, peak, step, steps, warmup=50)
+        cosine_rate(optimizer, peak, step, steps, warmup=50)
         batch = torch.randint(0, len(images), (64,))
         loss = F.smooth_l1_loss(encoder.keypoints(pixels(images[batch])), targets[batch], beta=0.02)
         optimizer.zero_grad()
@@ -144,7 +122,7 @@ def train_denoiser(
     optimizer = torch.optim.AdamW(network.parameters(), lr=peak, weight_decay=1e-5)
     smooth = 0.0
     for step in range(steps):
-        _cosine(optimizer, peak, step, steps, warmup=100)
+        cosine_rate(optimizer, peak, step, steps, warmup=100)
         condition, clean = windows.batch(BATCH)
         timestep = torch.randint(0, TRAINING_STEPS, (len(clean),))
         noisy = add_noise(clean, torch.randn_like(clean), timestep, alphas)
@@ -153,15 +131,9 @@ def train_denoiser(
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
-        _average(average, network, min(0.999, (1 + step) / (10 + step)))
+        average_into(average, network, step)
         smooth = float(loss.detach()) if step == 0 else 0.98 * smooth + 0.02 * float(loss.detach())
         if (step + 1) % 250 == 0:
             curve.add(step + 1, smooth)
             progress(f"denoiser step {step + 1}/{steps}, loss {smooth:.5f}")
     return average
-
-
-@torch.no_grad()
-def _average(average: nn.Module, network: nn.Module, decay: float) -> None:
-    for mean, parameter in zip(average.parameters(), network.parameters(), strict=True):
-        mean.lerp_(parameter, 1 - decay)

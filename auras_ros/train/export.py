@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.torch import save_file
+from torch import nn
 
 from auras_ros.action import Channel, ChannelKind, Contract, HoldPolicy
 from auras_ros.models.keypoint_encoder import KeypointEncoder
@@ -17,7 +20,8 @@ from auras_ros.policies import checkpoint, golden
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.tensors import fill, read_tensors, sha256
 from auras_ros.sim.pusht import CONTROL_DT_MS, IMAGE_PX, SIZE_PX, PushTWorld
-from auras_ros.train.diffusion import HORIZON, PIXEL_MEAN, PIXEL_STD, Curve
+from auras_ros.train.diffusion import HORIZON, PIXEL_MEAN, PIXEL_STD
+from auras_ros.train.loops import Curve
 
 AXES = ("agent_x", "agent_y")
 MAX_RATE_PX_S = 4000.0
@@ -41,10 +45,29 @@ def contract() -> Contract:
     return Contract(channels, CONTROL_DT_MS)
 
 
+@dataclass(frozen=True)
+class Export:
+    """What a family's checkpoint says of itself: `type`, descriptions of its parts, horizon and plans."""
+
+    type: str
+    encoder: Mapping[str, Any]
+    network: Mapping[str, Any]
+    horizon: int
+    plans: Mapping[str, Mapping[str, Any]]
+
+
 def write_checkpoint(folder: Path, name: str, encoder: KeypointEncoder, network: ConditionalUnet1d) -> None:
-    """Write everything that `policies.checkpoint.load` reads, then load it to be sure. Raises CheckpointError."""
+    """A diffusion policy's checkpoint. Raises CheckpointError."""
+    export = Export("diffusion", encoder.sizes, network.sizes, HORIZON, PLANS)
+    write(folder, name, export, {"encoder": encoder, "network": network})
+
+
+def write(folder: Path, name: str, export: Export, parts: Mapping[str, nn.Module]) -> None:
+    """Write everything that `policies.checkpoint.load` reads, then load it to be sure. Raises CheckpointError.
+
+    parts: the networks by the names that the family gives them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    parts = {"encoder": encoder, "network": network}
     tensors = {f"{part}.{key}": t.contiguous() for part, m in parts.items() for key, t in m.state_dict().items()}
     weights = folder / checkpoint.WEIGHTS
     save_file(tensors, weights)
@@ -52,14 +75,14 @@ def write_checkpoint(folder: Path, name: str, encoder: KeypointEncoder, network:
     manifest = {
         "format": checkpoint.FORMAT,
         "name": name,
-        "type": "diffusion",
-        "encoder": encoder.sizes,
-        "network": network.sizes,
-        "horizon": HORIZON,
+        "type": export.type,
+        "encoder": export.encoder,
+        "network": export.network,
+        "horizon": export.horizon,
         "observation": observation_spec().to_dict(),
         "action": contract().to_dict(),
         "statistics": {"kind": "min_max", "lower": [0.0, 0.0], "upper": [SIZE_PX, SIZE_PX]},
-        "plans": PLANS,
+        "plans": export.plans,
         "weights": {"file": checkpoint.WEIGHTS, "sha256": sha256(weights)},
     }
     (folder / checkpoint.MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
@@ -78,7 +101,7 @@ def _write_golden(folder: Path, manifest: dict[str, Any]) -> None:
     loaded = checkpoint.build(manifest, manifest["weights"]["sha256"], folder / checkpoint.MANIFEST)
     fill(loaded.networks, read_tensors(folder / checkpoint.WEIGHTS), folder / checkpoint.WEIGHTS)
     sample = GoldenSample({"top": np.stack(frames)}, dict(zip(AXES, np.stack(states).T, strict=True)), {})
-    for plan in PLANS:
+    for plan in manifest["plans"]:
         sample = sample.with_actions(plan, AXES, golden.replay(loaded.policy(plan), loaded.spec, sample))
     sample.save(folder / checkpoint.GOLDEN)
 

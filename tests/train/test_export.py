@@ -19,7 +19,8 @@ from auras_ros.policies.checkpoint import GOLDEN, MANIFEST, WEIGHTS, load
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.tensors import CheckpointError
 from auras_ros.train import export
-from auras_ros.train.diffusion import HALF_PX, HORIZON, Curve, pixels
+from auras_ros.train.diffusion import HALF_PX, HORIZON, pixels
+from auras_ros.train.loops import Curve
 from tests.policies.tiny import lively_networks
 
 

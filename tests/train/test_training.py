@@ -6,6 +6,7 @@ the last weights.
 
 from __future__ import annotations
 
+import copy
 import json
 from functools import partial
 from pathlib import Path
@@ -18,16 +19,18 @@ from torch import nn
 
 from auras_ros.evaluate.lockstep import run_episodes
 from auras_ros.models.unet1d import ConditionalUnet1d
+from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.checkpoint import load
 from auras_ros.policies.policy import generate
 from auras_ros.sim.pusht import PushTWorld
-from auras_ros.train import diffusion, export, pusht
+from auras_ros.train import diffusion, pusht, pusht_stages, tokens
 from auras_ros.train.demonstrations import Demonstrations
-from auras_ros.train.diffusion import Curve
-from auras_ros.train.pusht import DRIVER_STEPS, EXECUTE_STEPS, Schedule, make_policy, train
+from auras_ros.train.loops import Curve, average_into
+from auras_ros.train.pusht import EXECUTE_STEPS, make_policy, train
+from auras_ros.train.pusht_stages import DRIVER_STEPS, Schedule, Stages
 from tests.policies.tiny import lively_networks
 
-TINY = Schedule(1, 1, 1, 1.0, 1, 1, 1, 1)
+TINY = Schedule(1, 1, 1, 1.0, 1, 1, 1, 1, 1)
 
 
 def seen(seed: int, frames: int = 12) -> Demonstrations:
@@ -63,9 +66,9 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         assert target.max() <= 512
         return seen(2)
 
-    monkeypatch.setattr(pusht, "expert_episodes", expert)
-    monkeypatch.setattr(pusht, "takeover_episodes", takeover)
-    monkeypatch.setattr(pusht, "build_push_table", lambda: None)
+    monkeypatch.setattr(pusht_stages, "expert_episodes", expert)
+    monkeypatch.setattr(pusht_stages, "takeover_episodes", takeover)
+    monkeypatch.setattr(pusht_stages, "build_push_table", lambda: None)
     return names
 
 
@@ -80,7 +83,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             loops.append(name.removeprefix("train_"))
             return loop(*arguments)
 
-        monkeypatch.setattr(pusht, name, counting)
+        monkeypatch.setattr(pusht_stages, name, counting)
     return loops
 
 
@@ -96,7 +99,7 @@ def test_an_interrupted_run_goes_on_and_a_finished_one_does_nothing_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pusht, "takeover_episodes", interrupted)
+        patch.setattr(pusht_stages, "takeover_episodes", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path, 0, TINY, lambda text: None)
     done = {"expert.npz", "drift.npz", "encoder.safetensors", "denoiser.safetensors"}
@@ -121,7 +124,7 @@ def test_the_curve_survives_an_interruption(tmp_path: Path, collected: list[str]
     (tmp_path / "curve.json").write_text(json.dumps(rows))
     for name in ("encoder", "denoiser"):
         module = dict(zip(("encoder", "denoiser"), lively_networks(), strict=True))[name]
-        pusht._Run(tmp_path, 0, TINY, print)._finish(module, tmp_path / f"{name}.safetensors")
+        Stages(tmp_path, 0, TINY, print)._finish(module, tmp_path / f"{name}.safetensors")
     _, _, curve = train(tmp_path, 0, TINY, lambda text: None)
     assert curve.rows == rows
 
@@ -142,11 +145,10 @@ def test_from_training_to_an_evaluated_checkpoint(
     tmp_path: Path, collected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = {"quick": {"sampler": "ddim", "steps": 1}}
-    monkeypatch.setattr(export, "PLANS", plans)
     monkeypatch.setattr(pusht, "PLANS", plans)
     monkeypatch.setattr(pusht, "run_episodes", partial(run_episodes, max_steps=10))
     said: list[str] = []
-    record = make_policy(tmp_path / "pusht", tmp_path / "work", 0, TINY, 2, said.append)
+    record = make_policy("pusht", tmp_path / "pusht", tmp_path / "work", 0, TINY, 2, said.append)
     assert load(tmp_path / "pusht").plans == plans
     assert record["success"]["quick"]["episodes"] == 2
     assert record["success"]["quick"]["failed_seeds"] == [0, 1]
@@ -165,13 +167,13 @@ def test_the_driver_replans_after_its_share_of_a_chunk(monkeypatch: pytest.Monke
         calls.append((noise.shape, context.shape))
         return generate(policy, noise, context)
 
-    monkeypatch.setattr(pusht, "generate", counting)
-    act = pusht._driver(*lively_networks(), 0)
+    monkeypatch.setattr(pusht_stages, "generate", counting)
+    act = pusht_stages._driver(*lively_networks(), 0)
     image = np.zeros((96, 96, 3), np.uint8)
     for step in range(2 * DRIVER_STEPS + 1):
         act(image, np.array([100.0, 200.0]))
         assert len(calls) == step // DRIVER_STEPS + 1
-    assert calls[0] == ((1, 1, 16, 2), (1, pusht.CONDITION))
+    assert calls[0] == ((1, 1, 16, 2), (1, pusht_stages.CONDITION))
 
 
 def test_the_average_follows_the_weights_slowly() -> None:
@@ -179,9 +181,11 @@ def test_the_average_follows_the_weights_slowly() -> None:
     with torch.no_grad():
         average.weight.fill_(0.0)
         network.weight.fill_(1.0)
+    left = 1.0
     for step in range(3):
-        diffusion._average(average, network, 0.9)
-        assert float(average.weight.detach()) == pytest.approx(1 - 0.9 ** (step + 1))
+        average_into(average, network, step)
+        left *= (1 + step) / (10 + step)
+        assert float(average.weight.detach()) == pytest.approx(1 - left)
     assert float(network.weight.detach()) == 1.0
 
 
@@ -205,3 +209,35 @@ def test_the_loops_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     before = loss(network)
     diffusion.train_denoiser(network, windows, 80, 1e-2, Curve(), said.append)
     assert loss(network) < 0.7 * before
+
+
+def test_the_decoder_learns_from_tokens() -> None:
+    """A few dozen steps bring the loss of unseen draws down, and the encoder stays as it was."""
+    encoder = lively_networks()[0]
+    policy = pusht_stages.untrained_tokens(encoder)
+    torch.manual_seed(0)
+    index, actions = torch.arange(4), torch.tanh(torch.randn(4, 2))
+    windows = diffusion.Windows(torch.randn(4, 64), actions.clone(), actions, index, index)
+
+    def loss(learner: AutoregressivePolicy) -> float:
+        torch.manual_seed(1)
+        condition, clean = windows.batch(16)
+        with torch.no_grad():
+            return float(tokens.token_loss(learner, learner.prefix.tokens(condition), (clean[:, :8] + 1) * 256))
+
+    before, kept = loss(policy), copy.deepcopy(policy.prefix.encoder)
+    learned = tokens.train_decoder(policy, windows, 40, 3e-3, Curve(), print)
+    assert loss(learned) < 0.7 * before
+    assert same(kept, learned.prefix.encoder)
+
+
+def test_from_training_to_an_autoregressive_checkpoint(
+    tmp_path: Path, collected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pusht, "run_episodes", partial(run_episodes, max_steps=10))
+    record = make_policy("pusht-tokens", tmp_path / "out", tmp_path / "work", 0, TINY, 2, lambda text: None)
+    checkpoint = load(tmp_path / "out")
+    assert (checkpoint.type, checkpoint.horizon) == ("autoregressive", tokens.HORIZON)
+    assert isinstance(checkpoint.policy("greedy"), AutoregressivePolicy)
+    assert record["success"]["greedy"]["episodes"] == 2
+    assert list(record["success"]) == ["greedy"]

@@ -1,0 +1,168 @@
+"""Reading the `config.json` of published folders: Llama, CLIP, OpenVLA, LLaVA. Pure functions of the parsed mapping.
+
+What a folder leaves out has the value that the published implementation gives it; what would change the arithmetic
+and is not built here is refused by name. Files are the loaders' matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from auras_ros.models.llama import LlamaConfig
+from auras_ros.models.openvla import OpenVlaConfig
+from auras_ros.models.presets import DINOV2_L, SIGLIP_SO400M
+from auras_ros.models.rotary import RopeScaling
+from auras_ros.models.rt2 import Rt2Config
+from auras_ros.models.vit import VitConfig
+
+TIMM_VITS: Mapping[str, VitConfig] = {
+    "vit_large_patch14_reg4_dinov2.lvd142m": DINOV2_L,
+    "vit_so400m_patch14_siglip_224": SIGLIP_SO400M,
+}
+CLIP_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be built; the text names the key."""
+
+
+class _Reader:
+    """Typed reading of one mapping; errors name the key with what stands before it."""
+
+    def __init__(self, values: Any, where: str) -> None:
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{where}: is not a mapping")
+        self.values, self.where = values, where
+
+    def integer(self, key: str, default: int) -> int:
+        value = self._or(key, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ConfigError(f"{self.where}.{key}: {value!r} is not a whole number")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        value = self._or(key, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ConfigError(f"{self.where}.{key}: {value!r} is not a number")
+        return float(value)
+
+    def only(self, key: str, *supported: Any) -> Any:
+        """The key's value; missing, it counts as the first of those supported."""
+        value = self._or(key, supported[0])
+        if not any(value == each and type(value) is type(each) for each in supported):
+            known = ", ".join(map(repr, supported))
+            raise ConfigError(f"{self.where}.{key}: {value!r} is not supported; there is {known}")
+        return value
+
+    def _or(self, key: str, default: Any) -> Any:
+        value = self.values.get(key)
+        return default if value is None else value
+
+
+def llama_config(values: Mapping[str, Any], where: str = "config", kinds: tuple[str, ...] = ("llama",)) -> LlamaConfig:
+    """A Llama's configuration; `kinds`: what its `model_type` may be. Raises ConfigError, or ValueError by size."""
+    read = _Reader(values, where)
+    read.only("model_type", *kinds)
+    read.only("hidden_act", "silu")
+    read.only("attention_bias", False)
+    read.only("mlp_bias", False)
+    theta, scaling = _rope(values, where)
+    heads = read.integer("num_attention_heads", 32)
+    width = read.integer("hidden_size", 4096)
+    head_dim = read.integer("head_dim", width // max(heads, 1))
+    return LlamaConfig(
+        vocabulary=read.integer("vocab_size", 32000),
+        width=width,
+        layers=read.integer("num_hidden_layers", 32),
+        heads=heads,
+        kv_heads=read.integer("num_key_value_heads", heads),
+        hidden=read.integer("intermediate_size", 11008),
+        head_dim=None if head_dim * heads == width else head_dim,
+        norm_eps=read.number("rms_norm_eps", 1e-6),
+        rope_theta=theta,
+        rope_scaling=scaling,
+        tied=read.only("tie_word_embeddings", False, True),
+    )
+
+
+def _rope(values: Mapping[str, Any], where: str) -> tuple[float, RopeScaling | None]:
+    """Base and scaling: as `rope_parameters`, or as `rope_theta` and `rope_scaling`, which came before."""
+    key = "rope_parameters" if values.get("rope_parameters") is not None else "rope_scaling"
+    rope = values.get(key)
+    older = _Reader(values, where).number("rope_theta", 10000.0)
+    if rope is None:
+        return older, None
+    read = _Reader(rope, f"{where}.{key}")
+    theta = read.number("rope_theta", older)
+    name = "rope_type" if "rope_type" in rope else "type"
+    if read.only(name, "default", "llama3") == "default":
+        return theta, None
+    factor, low, high = (read.number(each) for each in ("factor", "low_freq_factor", "high_freq_factor"))
+    return theta, RopeScaling(factor, low, high, int(read.number("original_max_position_embeddings")))
+
+
+def clip_config(values: Mapping[str, Any], feature_layer: int, where: str = "config") -> VitConfig:
+    """A CLIP vision model's configuration. Raises ConfigError, or ValueError by size."""
+    read = _Reader(values, where)
+    read.only("model_type", "clip_vision_model")
+    read.only("num_channels", 3)
+    activation = read.only("hidden_act", *CLIP_ACTIVATIONS)
+    return VitConfig(
+        image_px=read.integer("image_size", 224),
+        patch_px=read.integer("patch_size", 32),
+        width=read.integer("hidden_size", 768),
+        depth=read.integer("num_hidden_layers", 12),
+        heads=read.integer("num_attention_heads", 12),
+        hidden=read.integer("intermediate_size", 3072),
+        activation=CLIP_ACTIVATIONS[activation],  # type: ignore[arg-type]
+        class_token=True,
+        class_position=True,
+        pre_norm=True,
+        patch_bias=False,
+        norm_eps=read.number("layer_norm_eps", 1e-5),
+        feature_layer=feature_layer,
+    )
+
+
+def openvla_config(values: Mapping[str, Any]) -> OpenVlaConfig:
+    """An OpenVLA folder's configuration: `timm_model_ids` names the two encoders, `text_config` is the Llama's."""
+    read = _Reader(values, "config")
+    read.only("model_type", "openvla", "prismatic")
+    read.only("use_fused_vision_backbone", True)
+    ids, sizes = (list(values.get(key) or ()) for key in ("timm_model_ids", "image_sizes"))
+    if len(ids) != 2 or len(sizes) != 2:
+        raise ConfigError(f"config.timm_model_ids: {ids} with image_sizes {sizes} are not two encoders")
+    for name in ids:
+        if name not in TIMM_VITS:
+            raise ConfigError(f"config.timm_model_ids: '{name}' is not known; there is {', '.join(TIMM_VITS)}")
+    if any(each is not None for each in values.get("timm_override_act_layers") or ()):
+        raise ConfigError(f"config.timm_override_act_layers: {values['timm_override_act_layers']} is not supported")
+    dinov2, siglip = (replace(TIMM_VITS[name], image_px=px) for name, px in zip(ids, sizes, strict=True))
+    return OpenVlaConfig(dinov2, siglip, llama_config(values.get("text_config") or {}, "config.text_config"))
+
+
+def llava_config(values: Mapping[str, Any]) -> Rt2Config:
+    """A LLaVA 1.5 folder's configuration as the Hugging Face implementation writes it: vision, text, which layer."""
+    read = _Reader(values, "config")
+    read.only("model_type", "llava")
+    read.only("vision_feature_select_strategy", "default")
+    read.only("projector_hidden_act", "gelu")
+    read.only("multimodal_projector_bias", True)
+    layer = read.integer("vision_feature_layer", -2)
+    vision = clip_config(values.get("vision_config") or {}, layer, "config.vision_config")
+    return Rt2Config(vision, llama_config(values.get("text_config") or {}, "config.text_config"))
+
+
+def llava_origin_config(values: Mapping[str, Any], vision: VitConfig) -> Rt2Config:
+    """A folder as LLaVA's own code writes it (LLaRA's): the Llama's keys, and the picture's with `mm_` before them.
+
+    vision: the CLIP that `mm_vision_tower` names, whose sizes such a folder does not hold.
+    """
+    read = _Reader(values, "config")
+    read.only("mm_projector_type", "mlp2x_gelu")
+    read.only("mm_vision_select_feature", "patch")
+    layer = read.integer("mm_vision_select_layer", -2)
+    language = llama_config(values, kinds=("llava_llama", "llava"))
+    return Rt2Config(replace(vision, feature_layer=layer), language)

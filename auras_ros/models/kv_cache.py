@@ -1,0 +1,135 @@
+"""Keys and values of past tokens, kept between forwards. Attention asks the cache; it never knows what kind it is.
+
+A forward says once which positions it is about (`at`) and gets an `Attend`: each layer hands it queries, keys and
+values and gets back what the queries see. Where keys lie (one block, pages) and how they are read is the cache's own
+matter. A cache never knows of requests, of time, nor whether a kept key still belongs to what is seen now: its
+owner says from where on it is stale, by writing anew or by `truncate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""(layer, query [B, heads, T, d], key and value [B, heads_kv, T, d]) -> [B, heads, T, d]; heads_kv divides heads."""
+
+
+class KVCache(Protocol):
+    """What attention may ask. Capturable: no method reads a value back, addresses never change."""
+
+    @property
+    def length(self) -> int:
+        """How many positions there are, 0 to length - 1."""
+        ...
+
+    def at(self, positions: Tensor, mask: Tensor | None = None) -> Attend:
+        """The attention of one forward over `positions`: int64 [T] for every row, or [B, T]; each once in a row.
+
+        Each layer's keys and values are stored there; then query t sees every stored position up to its own.
+        `mask` (bool [B or 1, T, length]) takes away more where it is False, never all that a query sees.
+        """
+        ...
+
+    def truncate(self, lengths: Tensor) -> None:
+        """Forget what lies at position `lengths` (int64 [B] or a scalar) and after; zero forgets all."""
+        ...
+
+
+def within(mask: Tensor | None = None) -> Attend:
+    """Causal attention of the tokens of one forward to one another, with nothing kept. `mask`: bool [B or 1, T, T]."""
+
+    def attend(_layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        if mask is None:
+            return attention(query, key, value)
+        tokens = query.shape[2]
+        earlier = torch.ones(tokens, tokens, dtype=torch.bool, device=query.device).tril()
+        return attention(query, key, value, (mask & earlier)[:, None])
+
+    return attend
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None = None) -> Tensor:
+    """Softmax attention with grouped heads; `visible` bool [B, 1, T, S], or None for causal with T = S."""
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    return F.scaled_dot_product_attention(query, key, value, visible, is_causal=visible is None)
+
+
+class StaticKVCache:
+    """One block of memory for all layers, made once: `store` [layers, 2, B, heads_kv, length, head_dim].
+
+    A position is seen once it has been written and until it is truncated, so a gap is never read. After a forward
+    that raised, keys of some layers are new and of others old: truncate before going on.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        batch: int,
+        heads: int,
+        length: int,
+        head_dim: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+    ) -> None:
+        for name, size in (("layers", layers), ("batch", batch), ("heads", heads), ("length", length)):
+            if size < 1:
+                raise ValueError(f"KV cache: {name}: {size} is less than 1")
+        self.store = torch.zeros(layers, 2, batch, heads, length, head_dim, dtype=dtype, device=device)
+        self.written = torch.zeros(batch, length, dtype=torch.bool, device=device)
+        self._all = torch.arange(length, device=device)
+
+    @property
+    def length(self) -> int:
+        return self.store.shape[4]
+
+    @property
+    def batch(self) -> int:
+        return self.store.shape[2]
+
+    def at(self, positions: Tensor, mask: Tensor | None = None) -> Attend:
+        """See KVCache. Raises ValueError, naming the shape that does not fit."""
+        self._check(positions, mask)
+        shared = positions.dim() == 1
+        rows = positions.expand(self.batch, -1)
+        self.written.scatter_(1, rows, True)
+        visible = (self._all <= rows[..., None]) & self.written[:, None]
+        visible = (visible if mask is None else visible & mask)[:, None]
+
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            keys, values = self.store[layer]
+            for kept, new in ((keys, key), (values, value)):
+                if shared:
+                    kept.index_copy_(2, positions, new)
+                else:
+                    kept.scatter_(2, rows[:, None, :, None].expand_as(new), new)
+            return attention(query, keys, values, visible)
+
+        return attend
+
+    def truncate(self, lengths: Tensor) -> None:
+        """See KVCache. What is forgotten becomes zero: hidden from attention, a NaN would still spoil every sum.
+
+        It goes over the whole block. A forward that writes anew from some position on needs none.
+        """
+        stale = (self._all >= lengths.reshape(-1, 1)).expand(self.batch, -1)
+        self.written.masked_fill_(stale, False)
+        self.store.masked_fill_(stale[:, None, :, None], 0)
+
+    def _check(self, positions: Tensor, mask: Tensor | None) -> None:
+        tokens = positions.shape[-1] if positions.dim() else 0
+        if positions.dtype != torch.int64 or positions.shape not in ((tokens,), (self.batch, tokens)):
+            got = f"{positions.dtype} {list(positions.shape)}"
+            raise ValueError(f"KV cache: positions: {got}, expected torch.int64 [T] or [{self.batch}, T]")
+        if not 0 < tokens <= self.length:
+            raise ValueError(f"KV cache: positions: {tokens} tokens, but there is room for {self.length}")
+        if mask is not None and mask.shape not in ((1, tokens, self.length), (self.batch, tokens, self.length)):
+            expected = f"[{self.batch} or 1, {tokens}, {self.length}]"
+            raise ValueError(f"KV cache: mask: {list(mask.shape)}, expected {expected}")

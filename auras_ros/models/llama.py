@@ -1,0 +1,209 @@
+"""The Llama decoder (Touvron et al. 2023): the generation module of OpenVLA and of RT-2 in LLaVA's layout.
+
+It takes embeddings, not token ids, because images and prompt come as embeddings. Parameter names are those of the
+Hugging Face implementation without its `model.` prefix. It never keeps anything between calls: keys and values of
+past tokens are the cache's (`kv_cache`), which is given with each call. Attention is causal, so the hidden state of a
+token depends on the tokens up to it alone: one forward over the longest prefix holds those of every shorter one
+(Auras 4.2.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from auras_ros.models.kv_cache import Attend, KVCache, StaticKVCache, within
+from auras_ros.models.rotary import RopeScaling, rotary, rotate
+
+
+@dataclass(frozen=True)
+class LlamaConfig:
+    """Sizes of a decoder. hidden: width inside the gated linear layers. head_dim: width / heads unless given.
+
+    tied: the head is the embedding. Raises ValueError, naming the size.
+    """
+
+    vocabulary: int
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int
+    hidden: int
+    head_dim: int | None = None
+    norm_eps: float = 1e-6
+    rope_theta: float = 10000.0
+    rope_scaling: RopeScaling | None = None
+    tied: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "width", "layers", "heads", "kv_heads", "hidden"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"llama: {name}: {getattr(self, name)} is less than 1")
+        if self.head_dim is None and self.width % self.heads:
+            raise ValueError(f"llama: width: {self.width} is not a multiple of heads, {self.heads}")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"llama: heads: {self.heads} is not a multiple of kv_heads, {self.kv_heads}")
+        if self.size_of_head < 2 or self.size_of_head % 2:
+            raise ValueError(f"llama: head_dim: {self.size_of_head} is not even and at least 2")
+
+    @property
+    def size_of_head(self) -> int:
+        return self.width // self.heads if self.head_dim is None else self.head_dim
+
+
+class RmsNorm(nn.Module):
+    """x / sqrt(mean(x^2) + eps) * weight, in float32 at least whatever the type of x."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x if x.dtype == torch.float64 else x.float()
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        return self.weight * (wide * scale).to(x.dtype)
+
+
+class Attention(nn.Module):
+    """Attention with rotary positions and grouped heads; which tokens it sees is `attend`'s matter."""
+
+    def __init__(self, config: LlamaConfig, layer: int) -> None:
+        super().__init__()
+        self.layer, self.head_dim = layer, config.size_of_head
+        queries, keys = config.heads * self.head_dim, config.kv_heads * self.head_dim
+        self.q_proj = nn.Linear(config.width, queries, bias=False)
+        self.k_proj = nn.Linear(config.width, keys, bias=False)
+        self.v_proj = nn.Linear(config.width, keys, bias=False)
+        self.o_proj = nn.Linear(queries, config.width, bias=False)
+
+    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+        projected = (self.q_proj(x), self.k_proj(x), self.v_proj(x))
+        query, key, value = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in projected)
+        seen = attend(self.layer, rotate(query, angles), rotate(key, angles), value)
+        out: Tensor = self.o_proj(seen.transpose(1, 2).flatten(2))
+        return out
+
+
+class GatedMlp(nn.Module):
+    """down(silu(gate(x)) * up(x)) (Shazeer 2020)."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(width, hidden, bias=False)
+        self.up_proj = nn.Linear(width, hidden, bias=False)
+        self.down_proj = nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return out
+
+
+class DecoderLayer(nn.Module):
+    """Attention and gated linear layers; normalised before each, added after each."""
+
+    def __init__(self, config: LlamaConfig, layer: int) -> None:
+        super().__init__()
+        self.self_attn = Attention(config, layer)
+        self.mlp = GatedMlp(config.width, config.hidden)
+        self.input_layernorm = RmsNorm(config.width, config.norm_eps)
+        self.post_attention_layernorm = RmsNorm(config.width, config.norm_eps)
+
+    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), angles, attend)
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out
+
+
+class Llama(nn.Module):
+    """Embeddings [B, T, width] -> hidden states [B, T, width]; `logits` makes scores of them, `embed` the next input.
+
+    positions: int64 [T], or [B, T] where rows differ; 0 to T - 1 unless given. Without a cache the tokens see one
+    another alone, in the order given. With one they are stored at their positions, and see all that is stored up to
+    their own: a prefill, a single decoded token and the refresh of positions s to t are the same call. mask: as
+    `KVCache.at` and `within` take it.
+    """
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Embedding(config.vocabulary, config.width)
+        self.layers = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.layers))
+        self.norm = RmsNorm(config.width, config.norm_eps)
+        self.lm_head = None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        positions: Tensor | None = None,
+        cache: KVCache | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """The hidden states after the last layer, normalised: what `logits` takes."""
+        return self.hidden_states(embeddings, (self.config.layers,), positions, cache, mask)[0]
+
+    def hidden_states(
+        self,
+        embeddings: Tensor,
+        layers: Sequence[int],
+        positions: Tensor | None = None,
+        cache: KVCache | None = None,
+        mask: Tensor | None = None,
+    ) -> list[Tensor]:
+        """The hidden states of the layers asked for, in that order, each [B, T, width].
+
+        0 is the embeddings, i what layer i of 1 to n hands on, n after the last norm. Raises ValueError for another.
+        """
+        if unknown := [layer for layer in layers if not 0 <= layer <= self.config.layers]:
+            raise ValueError(f"llama: layer {unknown[0]} does not exist; there are 0 to {self.config.layers}")
+        if positions is None:
+            positions = torch.arange(embeddings.shape[1], device=embeddings.device)
+        attend = within(mask) if cache is None else cache.at(positions, mask)
+        config = self.config
+        angles = rotary(positions, config.size_of_head, config.rope_theta, config.rope_scaling, embeddings.dtype)
+        x, kept = embeddings, {0: embeddings}
+        for i, layer in enumerate(self.layers, 1):
+            x = layer(x, angles, attend)
+            if i in layers:
+                kept[i] = x
+        kept[config.layers] = self.norm(x)
+        return [kept[layer] for layer in layers]
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Token ids int64 [...] -> [..., width]."""
+        embedded: Tensor = self.embed_tokens(ids)
+        return embedded
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Hidden states [..., width] -> the next token's scores [..., vocabulary]."""
+        weight = self.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
+        return F.linear(hidden, weight)
+
+    def make_cache(self, batch: int, length: int) -> StaticKVCache:
+        """An empty cache for this decoder, of its type and on its device."""
+        config, weight = self.config, self.embed_tokens.weight
+        shape = (config.layers, batch, config.kv_heads, length, config.size_of_head)
+        return StaticKVCache(*shape, dtype=weight.dtype, device=weight.device)
+
+
+@torch.no_grad()
+def greedy(decoder: Llama, prefix: Tensor, steps: int, cache: KVCache) -> Tensor:
+    """The `steps` most likely tokens after `prefix` [B, P, width], one after the other: ids int64 [B, steps].
+
+    Positions 0 to P + steps - 2 of the cache are overwritten; it need not be empty. Raises ValueError if they are
+    more than it has.
+    """
+    tokens = prefix.shape[1]
+    if steps < 1 or tokens + steps - 1 > cache.length:
+        raise ValueError(f"greedy: {tokens} tokens and {steps} steps, but the cache has room for {cache.length}")
+    positions = torch.arange(tokens + steps - 1, device=prefix.device)
+    hidden = decoder(prefix, positions[:tokens], cache)
+    ids = [decoder.logits(hidden[:, -1]).argmax(-1)]
+    for at in range(tokens, tokens + steps - 1):
+        hidden = decoder(decoder.embed(ids[-1][:, None]), positions[at : at + 1], cache)
+        ids.append(decoder.logits(hidden[:, -1]).argmax(-1))
+    return torch.stack(ids, 1)

@@ -1,0 +1,97 @@
+"""OpenVLA (Kim et al. 2024): DINOv2 and SigLIP joined by channel, a projector, Llama 2.
+
+Both encoders see the same picture, each normalised in its own way: images have six channels, DINOv2's three first.
+The prompt's first token (the beginning of the sentence) comes before the picture, the rest after it. What the tokens
+mean as actions is `action_tokens`' matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from auras_ros.models.llama import Llama, LlamaConfig
+from auras_ros.models.vision_language import Block, VisionLanguage
+from auras_ros.models.vit import Vit, VitConfig
+
+IDS_BEFORE_IMAGE = 1
+PROMPT_END = 29871  # Llama's empty token: training prompts ended in it, so every prompt must
+
+
+@dataclass(frozen=True)
+class OpenVlaConfig:
+    """The three networks. The projector's first layer is four times as wide as both encoders together."""
+
+    dinov2: VitConfig
+    siglip: VitConfig
+    language: LlamaConfig
+
+
+class FusedVision(nn.Module):
+    """Images [N, 6, px, px] -> patch tokens [N, patches, features]: of the first three channels, of the last three.
+
+    Raises ValueError where the two encoders do not cut a picture into the same patches.
+    """
+
+    def __init__(self, featurizer: Vit, fused_featurizer: Vit) -> None:
+        super().__init__()
+        ours, other = featurizer.config, fused_featurizer.config
+        for name in ("image_px", "patch_px"):
+            if getattr(ours, name) != getattr(other, name):
+                found = f"{getattr(ours, name)} and {getattr(other, name)}"
+                raise ValueError(f"fused vision: {name}: {found}, but patches are joined one by one")
+        self.featurizer, self.fused_featurizer = featurizer, fused_featurizer
+        self.features, self.patches = featurizer.features + fused_featurizer.features, featurizer.patches
+
+    def blocks(self) -> list[tuple[str, Block]]:
+        """One encoder after the other: the second one's pixels go along, then the first one's patches."""
+        first = [(f"featurizer.{name}", _beside_last(block)) for name, block in self.featurizer.blocks()]
+        second = [(f"fused_featurizer.{name}", _beside_first(block)) for name, block in self.fused_featurizer.blocks()]
+        (opening, start), (closing, end) = first[0], second[-1]
+        return [
+            (opening, lambda images: start(*_halves(images))),
+            *first[1:],
+            *second[:-1],
+            (closing, lambda patches, x: (torch.cat(end(patches, x), -1),)),
+        ]
+
+    def forward(self, images: Tensor) -> Tensor:
+        one, other = _halves(images)
+        return torch.cat([self.featurizer(one), self.fused_featurizer(other)], -1)
+
+
+class OpenVlaProjector(nn.Module):
+    """[..., features] -> 4 * features -> width -> width, GELU between (as published for joined encoders)."""
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(features, 4 * features)
+        self.fc2 = nn.Linear(4 * features, width)
+        self.fc3 = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc3(F.gelu(self.fc2(F.gelu(self.fc1(x)))))
+        return out
+
+
+def build_openvla(config: OpenVlaConfig) -> VisionLanguage:
+    """The model with random weights."""
+    vision = FusedVision(Vit(config.dinov2), Vit(config.siglip))
+    return VisionLanguage(vision, OpenVlaProjector(vision.features, config.language.width), Llama(config.language))
+
+
+def _halves(images: Tensor) -> tuple[Tensor, Tensor]:
+    if images.dim() != 4 or images.shape[1] != 6:
+        raise ValueError(f"fused vision: images: {list(images.shape)}, expected [N, 6, px, px]: one picture, twice")
+    return images[:, :3], images[:, 3:]
+
+
+def _beside_last(block: Block) -> Block:
+    return lambda x, other: (*block(x), other)
+
+
+def _beside_first(block: Block) -> Block:
+    return lambda done, x: (done, *block(x))

@@ -1,0 +1,47 @@
+"""Sizes of the published models and of small ones for benches and tests, by name. Weights are never here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from auras_ros.models.llama import LlamaConfig
+from auras_ros.models.openvla import OpenVlaConfig
+from auras_ros.models.rt2 import Rt2Config
+from auras_ros.models.vit import VitConfig
+
+# ViT-L/14 with 4 registers (Oquab et al. 2023, Darcet et al. 2024) and so400m/14 (Zhai et al. 2023), at OpenVLA's size.
+DINOV2_L = VitConfig(224, 14, 1024, 24, 16, 4096, class_token=True, registers=4, layer_scale=True)
+# Exact GELU, as OpenVLA was trained; the published SigLIP is of the tanh approximation.
+SIGLIP_SO400M = VitConfig(224, 14, 1152, 27, 16, 4304)
+CLIP_L_336 = VitConfig(
+    336, 14, 1024, 24, 16, 4096, "quick_gelu", True, True, pre_norm=True, patch_bias=False, norm_eps=1e-5
+)
+_SMALL_DINOV2 = replace(DINOV2_L, width=192, depth=6, heads=3, hidden=768)
+_SMALL_SIGLIP = replace(SIGLIP_SO400M, width=192, depth=6, heads=3, hidden=768)
+_TINY_DINOV2 = replace(DINOV2_L, image_px=28, width=32, depth=3, heads=2, hidden=64)
+_TINY_SIGLIP = replace(SIGLIP_SO400M, image_px=28, width=48, depth=4, heads=3, hidden=80)
+
+LLAMAS: Mapping[str, LlamaConfig] = {
+    "llama2-7b": LlamaConfig(32000, 4096, 32, 32, 32, 11008, norm_eps=1e-5),
+    "llama-small": LlamaConfig(32064, 768, 12, 12, 12, 2048),  # of a size that a CPU runs
+    "llama-tiny": LlamaConfig(512, 32, 3, 4, 2, 88),
+}
+# Both pad the vocabulary to 32064. OpenVLA's folder leaves the norm's eps at the implementation's 1e-6.
+_OPENVLA_LLAMA = replace(LLAMAS["llama2-7b"], vocabulary=32064, norm_eps=1e-6)
+_LLAVA_LLAMA = replace(LLAMAS["llama2-7b"], vocabulary=32064)
+
+OPENVLAS: Mapping[str, OpenVlaConfig] = {
+    "openvla-7b": OpenVlaConfig(DINOV2_L, SIGLIP_SO400M, _OPENVLA_LLAMA),
+    "openvla-small": OpenVlaConfig(_SMALL_DINOV2, _SMALL_SIGLIP, LLAMAS["llama-small"]),
+    "openvla-tiny": OpenVlaConfig(_TINY_DINOV2, _TINY_SIGLIP, LLAMAS["llama-tiny"]),
+}
+RT2S: Mapping[str, Rt2Config] = {
+    "llava-1.5-7b": Rt2Config(CLIP_L_336, _LLAVA_LLAMA),
+    "rt2-small": Rt2Config(
+        replace(CLIP_L_336, image_px=224, width=192, depth=6, heads=3, hidden=768), LLAMAS["llama-small"]
+    ),
+    "rt2-tiny": Rt2Config(
+        replace(CLIP_L_336, image_px=28, width=32, depth=3, heads=2, hidden=64), LLAMAS["llama-tiny"]
+    ),
+}

@@ -1,0 +1,43 @@
+"""RT-2's way (Zitkovich et al. 2023) in LLaVA 1.5's layout, as LLaRA publishes it: CLIP, a projector, Llama.
+
+The picture stands where the prompt has its image token; the ids before and after that are given apart. What the
+tokens mean as actions is `action_tokens`' matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from auras_ros.models.llama import Llama, LlamaConfig
+from auras_ros.models.vision_language import VisionLanguage
+from auras_ros.models.vit import Vit, VitConfig
+
+
+@dataclass(frozen=True)
+class Rt2Config:
+    """The two networks; the projector follows from them."""
+
+    vision: VitConfig
+    language: LlamaConfig
+
+
+class LlavaProjector(nn.Module):
+    """[..., features] -> width -> width, GELU between (Liu et al. 2024)."""
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        self.linear_1 = nn.Linear(features, width)
+        self.linear_2 = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.linear_2(F.gelu(self.linear_1(x)))
+        return out
+
+
+def build_rt2(config: Rt2Config) -> VisionLanguage:
+    """The model with random weights."""
+    vision = Vit(config.vision)
+    return VisionLanguage(vision, LlavaProjector(vision.features, config.language.width), Llama(config.language))

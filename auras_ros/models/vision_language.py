@@ -1,0 +1,68 @@
+"""A decoder that sees: a vision encoder, a projector into the decoder's width, and Llama.
+
+OpenVLA and RT-2 in LLaVA's layout are this with other parts (`openvla`, `rt2`). Perception is `see`; what it gives
+and the embedded prompt are the public context's X_V and X_L (Auras 4.2.2), and the tokens that follow are X_A. When
+each is computed, and what of it is kept, is the policy's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from auras_ros.models.llama import Llama
+
+Block = Callable[..., tuple[Tensor, ...]]
+
+
+class VisionEncoder(Protocol):
+    """A module: images -> patch tokens [N, patches, features]; its blocks one after another are the same."""
+
+    @property
+    def features(self) -> int: ...
+
+    @property
+    def patches(self) -> int: ...
+
+    def blocks(self) -> list[tuple[str, Block]]: ...
+
+    def __call__(self, images: Tensor) -> Tensor: ...
+
+
+class VisionLanguage(nn.Module):
+    """`vision`, `projector` ([..., vision.features] -> [..., language width]) and `language`, as one model.
+
+    forward: images [B, channels, px, px] and prompt ids before the image [B or 1, P0] and after it [B or 1, P1] ->
+    the next token's scores at every position, [B, P0 + patches + P1, vocabulary].
+    """
+
+    def __init__(self, vision: VisionEncoder, projector: nn.Module, language: Llama) -> None:
+        super().__init__()
+        self.vision, self.projector, self.language = vision, projector, language
+
+    def see(self, images: Tensor) -> Tensor:
+        """Images -> the patches as the decoder takes them, X_V [B, patches, language width]."""
+        projected: Tensor = self.projector(self.vision(images))
+        return projected
+
+    def blocks(self) -> list[tuple[str, Block]]:
+        """`see` in parts that follow one another, by name; each takes what the one before it returns."""
+        return [*((f"vision.{name}", block) for name, block in self.vision.blocks()), ("projector", self._project)]
+
+    def prefix(self, seen: Tensor, before: Tensor, after: Tensor) -> Tensor:
+        """X_V [B, patches, width] between the embedded ids before and after it: [B, P0 + patches + P1, width].
+
+        Ids are int64 [B or 1, P]; P may be 0.
+        """
+        rows = len(seen)
+        first, last = (self.language.embed(ids).expand(rows, -1, -1) for ids in (before, after))
+        return torch.cat([first, seen, last], 1)
+
+    def forward(self, images: Tensor, before: Tensor, after: Tensor) -> Tensor:
+        return self.language.logits(self.language(self.prefix(self.see(images), before, after)))
+
+    def _project(self, patches: Tensor) -> tuple[Tensor]:
+        return (self.projector(patches),)

@@ -1,0 +1,156 @@
+"""The generation of autoregressive requests side by side: one causal forward for all of them (Auras 4.2.3).
+
+The action tokens X_A are part of the public context: every request sees the newest tokens of all, and each takes the
+ones whose turn it is. Row r stands in stage (rows - 1 - r), as in the slab of denoising (design rule 5), but the rows
+share their forward instead of adding theirs to a batch. Addresses never change.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable
+from itertools import accumulate, chain, pairwise, product
+
+import torch
+from torch import Tensor
+
+from auras_ros.pipeline.context import store
+from auras_ros.pipeline.plan import Plan, stage_steps
+from auras_ros.policies.policy import CausalPolicy
+
+
+class MergedSlab:
+    """`plan.pp_generation` requests of `batch` environments each; `like` is one context [batch, prefix, width].
+
+    merge "step": micro-step k of a frame is one forward over the longest prefix among the rows that have a k-th token
+    left, so that a request's tokens follow one another as in plain decoding. merge "frame": one forward a frame, from
+    which a row takes all of its stage's tokens; all but the first of them follow tokens of the frame before, of
+    another request. That needs tokens to begin with: `prime` (Auras 6.7).
+
+    emit "own": a finished request gives the tokens that it took, each of the frame whose turn it was. "newest": it
+    gives X_A as it stands, every token refreshed in the last frame by what is seen now, from tokens a frame older.
+
+    reuse: keys and values of the prefix that the frame before has left, by the policy's segments. "exact" keeps those
+    before the first segment that changed; "approximate" keeps also those of what follows it unchanged, although they
+    were made of another picture. X_A is always computed.
+    """
+
+    def __init__(self, policy: CausalPolicy, plan: Plan, like: Tensor) -> None:
+        self.policy, self.rows, self._merge = policy, plan.pp_generation, plan.merge
+        self._newest, self._reuse = plan.emit == "newest", plan.reuse
+        steps = stage_steps(policy.steps, self.rows, plan.alpha)
+        self._due = list(reversed(steps))  # by row: the oldest is in the last stage
+        self._first = [policy.steps - sum(self._due[: row + 1]) for row in range(self.rows)]
+        batch = len(like)
+        self._start = policy.begin(like.new_zeros((batch, *policy.noise_shape)))
+        self.context = torch.zeros_like(like)
+        self.public = torch.zeros((batch, policy.steps), dtype=torch.int64, device=like.device)  # X_A
+        self.tokens = self.public.new_zeros((self.rows, *self.public.shape))  # each row's own
+        self._workspace = policy.workspace(batch, like.shape[1])
+        self._spans = list(pairwise(accumulate(policy.segments, initial=0)))
+        if self._spans[-1][1] != like.shape[1]:
+            raise ValueError(f"segments {policy.segments} of a context of {like.shape[1]} embeddings")
+        self._last = self._positions((False,) * len(self._spans))
+        self._kept = False  # whether the workspace holds keys and values of `context`
+
+    @property
+    def _plain(self) -> bool:
+        """One request at a time, token by token: nothing to merge, and a KV cache is quicker than a forward a token."""
+        return self.rows == 1 and self._merge == "step"
+
+    @property
+    def needs_priming(self) -> bool:
+        """Whether the first frame of an epoch needs tokens that no request has written."""
+        return self._merge == "frame"
+
+    def prime(self) -> None:
+        """X_A by plain decoding from the context that was fetched."""
+        store((self.public,), self.policy.complete(self.context, self._workspace))
+
+    def variants(self) -> dict[Hashable, list[Callable[[], None]]]:
+        """By what `choose` says, which segments are computed anew: one body, a frame's generation."""
+        count = len(self._spans)
+        keys: list[tuple[bool, ...]] = [(True,) * count]
+        if self._reuse == "exact":
+            keys += [(False,) * kept + (True,) * (count - kept) for kept in range(1, count + 1)]
+        elif self._reuse == "approximate":
+            keys = list(product((True, False), repeat=count))
+        return {key: [self._body(self._positions(key))] for key in keys}
+
+    def choose(self, context: Tensor) -> Hashable:
+        """Which segments of the context that is about to be fetched differ from what the workspace holds; looks at
+        the values, so on a GPU it waits for them."""
+        if self._reuse == "none" or not self._kept:
+            self._kept = True
+            return (True,) * len(self._spans)
+        changed = [not torch.equal(context[:, low:high], self.context[:, low:high]) for low, high in self._spans]
+        if self._reuse == "exact":
+            changed = list(accumulate(changed, operator.or_))
+        return tuple(changed)
+
+    def clear(self) -> None:
+        """A new epoch: nothing is kept."""
+        self._kept = False
+
+    def _positions(self, anew: tuple[bool, ...]) -> Tensor:
+        """Positions of these segments, and the last one of the prefix: the first token follows from it."""
+        found = [range(low, high) for (low, high), wanted in zip(self._spans, anew, strict=True) if wanted]
+        last = self._spans[-1][1] - 1
+        return torch.tensor(sorted({*chain(*found), last}), device=self.context.device)
+
+    def _body(self, anew: Tensor) -> Callable[[], None]:
+        if self._plain:
+            return lambda: store((self.tokens[0],), self.policy.complete(self.context, self._workspace, anew))
+        return lambda: self._once(anew) if self._merge == "frame" else self._stepwise(anew)
+
+    def _refresh(self, count: int, anew: Tensor) -> Tensor:
+        workspace = self._workspace if self._keeps else None
+        return self.policy.refresh(self.public, self.context, count, workspace, anew)
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether keys and values are worth keeping: for the next frame, or for the next micro-step of this one."""
+        return self._reuse != "none" or (self._merge == "step" and max(self._due) > 1)
+
+    def _once(self, anew: Tensor) -> None:
+        self.public.copy_(self._refresh(self.policy.steps, anew))
+        for row, (first, due) in enumerate(zip(self._first, self._due, strict=True)):
+            self._take(row, first, due)
+
+    def _stepwise(self, anew: Tensor) -> None:
+        for k in range(max(self._due)):
+            active = [row for row in range(self.rows) if self._due[row] > k]
+            longest = max(self._first[row] for row in active) + k + 1
+            self.public[:, :longest] = self._refresh(longest, anew)
+            anew = self._last  # within a frame the prefix stays
+            for row in active:
+                self._take(row, self._first[row] + k, 1)
+
+    def _take(self, row: int, first: int, count: int) -> None:
+        span = slice(first, first + count)
+        self.tokens[row, :, span] = self.public[:, span]
+
+    def fetch(self, context: Tensor) -> None:
+        """Every row generates from this context from now on."""
+        self.context.copy_(context)
+
+    def admit(self, noise: Tensor) -> None:
+        """A new request in the youngest row. noise [batch, *noise_shape]."""
+        store((self.tokens[-1],), self.policy.begin(noise.to(self.context.device)))
+
+    def finish(self) -> Tensor:
+        """Actions of the oldest row, float64 [batch, horizon, channels], on the host."""
+        done = self.public if self._newest and not self._plain else self.tokens[0]
+        return self.policy.finish(self._start._make([done])).cpu()
+
+    def roll(self) -> None:
+        """The boundary: every request moves up by one row. Row by row, because the copies overlap."""
+        for row in range(self.rows - 1):
+            self.tokens[row].copy_(self.tokens[row + 1])
+
+    def take(self, other: MergedSlab, environments: Tensor) -> None:
+        """Go on as these environments of another slab stand."""
+        self._kept = False
+        self.tokens.copy_(other.tokens[:, environments])
+        self.public.copy_(other.public[environments])
+        self.context.copy_(other.context[environments])

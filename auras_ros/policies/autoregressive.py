@@ -1,0 +1,173 @@
+"""Autoregressive policies: a causal decoder writes a chunk's actions one token after the other.
+
+The public context is X = [X_V, X_L, X_A] (Auras 4.2.2): `perceive` gives the embeddings of vision and language, and
+the action tokens X_A belong to whoever generates. One request alone decodes greedily with a KV cache (`complete`).
+Requests side by side share one causal forward (`refresh`): the hidden state of a token depends on the tokens up to it
+alone, so that of every shorter prefix lies in that of the longest (Auras 4.2.3). This module knows no frame and no
+other request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from auras_ros.models.action_tokens import ActionTokens
+from auras_ros.models.kv_cache import KVCache
+from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.perception import Body, PerceptionBlock
+
+
+class TokenState(NamedTuple):
+    """The tokens of requests, int64 [B, tokens]; those that are not yet written are 0."""
+
+    tokens: Tensor
+
+
+class CausalDecoder(Protocol):
+    """Embeddings in, hidden states out; each sees itself and what comes before it (`models.llama.Llama`)."""
+
+    def embed(self, ids: Tensor) -> Tensor: ...
+
+    def logits(self, hidden: Tensor) -> Tensor: ...
+
+    def make_cache(self, batch: int, length: int) -> KVCache: ...
+
+    def __call__(self, embeddings: Tensor, positions: Tensor | None = None, cache: KVCache | None = None) -> Tensor: ...
+
+
+class Prefix(Protocol):
+    """A module: (images, state) -> embeddings [B, prefix, width]; its blocks one after another are the same.
+
+    segments: how many of them belong together, in order: a picture's, the prompt's.
+    """
+
+    @property
+    def segments(self) -> tuple[int, ...]: ...
+
+    def blocks(self) -> list[tuple[str, Body]]: ...
+
+    def __call__(self, images: Tensor, state: Tensor) -> Tensor: ...
+
+
+class AutoregressivePolicy(nn.Module):
+    """horizon * channels tokens a chunk, action by action; what an id means is the codec's matter.
+
+    The most likely of all ids of the vocabulary is taken, as greedy decoding does; an id that is no action decodes to
+    the nearest that is.
+    """
+
+    def __init__(
+        self,
+        prefix: Prefix,
+        decoder: CausalDecoder,
+        codec: ActionTokens,
+        horizon: int,
+        channels: int,
+        architecture: Architecture | None = None,
+    ) -> None:
+        super().__init__()
+        self.prefix, self.decoder, self.codec = prefix, decoder, codec
+        self.horizon, self._channels = horizon, channels
+        self.architecture = architecture
+
+    @property
+    def steps(self) -> int:
+        return self.horizon * self._channels
+
+    @property
+    def noise_shape(self) -> tuple[int]:
+        return (0,)  # greedy: nothing is drawn
+
+    def example(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Random images and state of this policy's shapes (`Architecture.example`). Raises ValueError without one."""
+        if self.architecture is None:
+            raise ValueError("this policy was made without an architecture: the shapes of its inputs are not known")
+        return self.architecture.example(batch, generator)
+
+    @torch.no_grad()
+    def perceive(self, images: Tensor, state: Tensor) -> Tensor:
+        """-> X_V and X_L, embeddings [B, prefix, width]."""
+        return self.prefix(images, state)
+
+    def perception_blocks(self) -> list[PerceptionBlock]:
+        return [PerceptionBlock(name, _without_grad(body)) for name, body in self.prefix.blocks()]
+
+    def begin(self, noise: Tensor) -> TokenState:
+        return TokenState(torch.zeros((len(noise), self.steps), dtype=torch.int64, device=noise.device))
+
+    def step(self, state: TokenState, context: Tensor, index: Tensor) -> TokenState:
+        """Each row's own token `index` from its own tokens before it: what merging must come out as."""
+        fresh = self.refresh(state.tokens, context, self.steps)
+        at = index[:, None]
+        return TokenState(state.tokens.scatter(1, at, fresh.gather(1, at)))
+
+    def finish(self, state: TokenState) -> Tensor:
+        return self.codec.decode(state.tokens.unflatten(1, (self.horizon, self._channels)))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AutoregressivePolicy:
+        """The codec follows the networks to their device."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.codec = self.codec.to(fn(torch.empty(0)).device)
+        return self
+
+    # -- what several steps are in one --------------------------------------------------------------------
+
+    @property
+    def segments(self) -> tuple[int, ...]:
+        return self.prefix.segments
+
+    def workspace(self, batch: int, prefix: int) -> KVCache:
+        """Room for `prefix` embeddings and the tokens that follow."""
+        return self.decoder.make_cache(batch, prefix + self.steps - 1)
+
+    @torch.no_grad()
+    def complete(self, context: Tensor, workspace: KVCache, anew: Tensor | None = None) -> TokenState:
+        """All tokens of one batch of requests, with a KV cache (Auras equation 1). Positions of `anew` are written
+        before they are read; all of them unless given."""
+        prefix = context.shape[1]
+        positions = torch.arange(prefix + self.steps - 1, device=context.device)
+        first = positions[:prefix] if anew is None else anew
+        hidden = self.decoder(context.index_select(1, first), first, workspace)
+        ids = [self._likeliest(hidden[:, -1])]
+        for at in range(prefix, prefix + self.steps - 1):
+            hidden = self.decoder(self.decoder.embed(ids[-1][:, None]), positions[at : at + 1], workspace)
+            ids.append(self._likeliest(hidden[:, -1]))
+        return TokenState(torch.stack(ids, 1))
+
+    @torch.no_grad()
+    def refresh(
+        self,
+        tokens: Tensor,
+        context: Tensor,
+        count: int,
+        workspace: KVCache | None = None,
+        anew: Tensor | None = None,
+    ) -> Tensor:
+        """One forward over [X_V, X_L, X_A] for the first `count` action tokens, each from those before it in `tokens`
+        [B, tokens]: int64 [B, count].
+
+        With a workspace the prefix is computed at the positions `anew` alone. That is exact where everything before
+        the first of them is as it was: a causal decoder's keys and values there do not know what comes later. Where
+        something unchanged follows something that changed, its keys and values are of the old neighbours: an
+        approximation.
+        """
+        written = self.decoder.embed(tokens[:, : count - 1])
+        if workspace is None:
+            return self._likeliest(self.decoder(torch.cat([context, written], 1))[:, -count:])
+        prefix = context.shape[1]
+        positions = torch.arange(prefix + count - 1, device=context.device)
+        first = positions[:prefix] if anew is None else anew
+        embedded = torch.cat([context.index_select(1, first), written], 1)
+        hidden = self.decoder(embedded, torch.cat([first, positions[prefix:]]), workspace)
+        return self._likeliest(hidden[:, -count:])
+
+    def _likeliest(self, hidden: Tensor) -> Tensor:
+        return self.decoder.logits(hidden).argmax(-1)
+
+
+def _without_grad(body: Body) -> Callable[..., tuple[Tensor, ...]]:
+    return torch.no_grad()(body)

@@ -1,0 +1,116 @@
+"""What a checkpoint's `type` stands for: which networks its manifest describes, and which policy its plans make.
+
+A family is two functions of plain data; wrong descriptions are refused by name. Nothing here reads a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from auras_ros.models.action_tokens import Rt2Tokens
+from auras_ros.models.llama import Llama, LlamaConfig
+from auras_ros.policies.autoregressive import AutoregressivePolicy
+from auras_ros.policies.denoising import TRAINING_STEPS, Prediction, make_sampler
+from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
+from auras_ros.policies.networks import build_encoder, build_network
+from auras_ros.policies.observation_tokens import ObservationTokens
+
+LoadedPolicy = DiffusionPolicy | AutoregressivePolicy
+SAMPLER_KEYS = {"sampler", "steps", "spacing"}
+DECODER_KEYS = {"layers", "heads", "width", "hidden", "tokens", "bins"}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What the networks were trained for. lower, upper: float64 [channels], the range of actions in physical units."""
+
+    architecture: Architecture
+    lower: torch.Tensor
+    upper: torch.Tensor
+    prediction: Prediction = "sample"
+    training_steps: int = TRAINING_STEPS
+
+
+class Family(Protocol):
+    """`networks` raises TypeError, ValueError or RuntimeError, `policy` KeyError, TypeError or ValueError, by name."""
+
+    def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
+        """With weights still random, from the manifest's descriptions."""
+        ...
+
+    def policy(self, networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any]) -> LoadedPolicy:
+        """Under the settings of one plan; the networks are shared."""
+        ...
+
+
+class Diffusion:
+    """An image encoder and a noise network; a plan is a sampler, its number of steps and their spacing."""
+
+    def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
+        seen = build_encoder(encoder)
+        condition = architecture.history * _instant(architecture, seen.features)
+        made = build_network(network, architecture.actions, condition, architecture.horizon, architecture.history)
+        return nn.ModuleDict({"encoder": seen, "network": made})
+
+    def policy(self, networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any]) -> DiffusionPolicy:
+        _known(settings, SAMPLER_KEYS)
+        table = make_sampler(
+            settings["sampler"],
+            settings["steps"],
+            trained.prediction,
+            trained.training_steps,
+            settings.get("spacing", "linspace"),
+        )
+        bounds, shape = (trained.lower, trained.upper), trained.architecture
+        return DiffusionPolicy(networks["encoder"], networks["network"], table, shape.horizon, *bounds, shape)
+
+
+class Autoregressive:
+    """An image encoder, a few embeddings for each instant, and a decoder that writes tokens; a plan has no settings.
+
+    network: layers, heads, width, hidden (of the decoder), tokens (embeddings of one instant), bins (of a channel's
+    range; the vocabulary).
+    """
+
+    def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
+        if not isinstance(network, Mapping):
+            raise TypeError(f"network: {network!r} is not an object")
+        for key in sorted(DECODER_KEYS ^ network.keys()):
+            raise ValueError(f"network: '{key}' is {'missing' if key in DECODER_KEYS else 'unknown'}")
+        for key, size in network.items():
+            if type(size) is not int or size < 1:
+                raise ValueError(f"network: {key}: {size!r} is not a whole number above zero")
+        if type(architecture.horizon) is not int or architecture.horizon < 1:
+            raise ValueError(f"horizon: {architecture.horizon!r} is not a whole number above zero")
+        seen, width, heads = build_encoder(encoder), network["width"], network["heads"]
+        prefix = ObservationTokens(
+            seen, architecture.history, _instant(architecture, seen.features), network["tokens"], width
+        )
+        config = LlamaConfig(network["bins"], width, network["layers"], heads, heads, network["hidden"])
+        return nn.ModuleDict({"prefix": prefix, "decoder": Llama(config)})
+
+    def policy(self, networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any]) -> AutoregressivePolicy:
+        _known(settings, set())
+        shape, prefix, decoder = trained.architecture, networks["prefix"], networks["decoder"]
+        assert isinstance(prefix, ObservationTokens)
+        assert isinstance(decoder, Llama)
+        codec = Rt2Tokens(trained.lower.tolist(), trained.upper.tolist(), first=0, bins=decoder.config.vocabulary)
+        return AutoregressivePolicy(prefix, decoder, codec, shape.horizon, shape.actions, shape)
+
+
+FAMILIES: Mapping[str, Family] = {"diffusion": Diffusion(), "autoregressive": Autoregressive()}
+
+
+def _instant(architecture: Architecture, features: int) -> int:
+    """Numbers that describe one instant: each camera's features and the state."""
+    return architecture.cameras * features + architecture.state
+
+
+def _known(settings: Mapping[str, Any], keys: set[str]) -> None:
+    for key in sorted(settings.keys() - keys):
+        raise ValueError(f"key '{key}' is unknown")

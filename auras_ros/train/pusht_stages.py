@@ -1,0 +1,177 @@
+"""The stages of Push-T training: demonstrations, encoder, denoiser, take-overs, decoder.
+
+Each stage leaves a file in the work folder; a run that was interrupted goes on after the last finished stage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+
+from auras_ros.models.keypoint_encoder import KeypointEncoder
+from auras_ros.models.unet1d import ConditionalUnet1d
+from auras_ros.policies.autoregressive import AutoregressivePolicy
+from auras_ros.policies.denoising import make_sampler
+from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
+from auras_ros.policies.families import FAMILIES, Trained
+from auras_ros.policies.observation_tokens import ObservationTokens
+from auras_ros.policies.policy import generate
+from auras_ros.train import tokens
+from auras_ros.train.demonstrations import Act, Demonstrations, Recipe, expert_episodes, takeover_episodes
+from auras_ros.train.diffusion import HALF_PX, HORIZON, Windows, pixels, train_denoiser, train_encoder
+from auras_ros.train.export import AXES, observation_spec
+from auras_ros.train.loops import Curve
+from auras_ros.train.push_table import build_push_table
+
+CONDITION = 2 * (64 + 2)
+DRIVER_STEPS = 8  # actions executed of each chunk while the policy drives for the take-overs
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How much of everything; `smoke` is for tests of the machinery, its policy is useless."""
+
+    expert: int = 900
+    drift: int = 300
+    takeover: int = 300
+    drift_max_px: float = 1.0
+    encoder_steps: int = 1800
+    encoder_more_steps: int = 600
+    denoiser_steps: int = 3000
+    denoiser_more_steps: int = 16_000
+    decoder_steps: int = 16_000
+
+    @classmethod
+    def smoke(cls) -> Schedule:
+        return cls(6, 3, 3, 1.0, 4, 2, 4, 4, 4)
+
+
+class Stages:
+    """In order; every stage reads what the ones before it left behind."""
+
+    def __init__(self, work: Path, seed: int, schedule: Schedule, progress: Progress) -> None:
+        self.work, self.seed, self.schedule, self.progress = work, seed, schedule, progress
+        work.mkdir(parents=True, exist_ok=True)
+        self._curve_file = work / "curve.json"
+        self.curve = Curve(json.loads(self._curve_file.read_text()) if self._curve_file.exists() else [])
+
+    def seen(self) -> tuple[Demonstrations, KeypointEncoder]:
+        """All demonstrations, take-overs from a first denoiser among them, and the encoder trained on them."""
+        torch.set_num_threads(1)
+        data, schedule = self.demonstrations(), self.schedule
+        encoder = self.encoder(data, "encoder", schedule.encoder_steps, 1e-3, None)
+        network = self.denoiser(data, encoder, "denoiser", schedule.denoiser_steps, None)
+        data = Demonstrations.join([data, self.takeovers(encoder, network)])
+        start = self.work / "encoder.safetensors"
+        return data, self.encoder(data, "encoder-more", schedule.encoder_more_steps, 4e-4, start)
+
+    def demonstrations(self) -> Demonstrations:
+        table, base = build_push_table(), 100_000 + 1_000_000 * self.seed
+        expert = Recipe(self.schedule.expert, base)
+        drift = Recipe(self.schedule.drift, base + 100_000, drift_max_px=self.schedule.drift_max_px)
+        return Demonstrations.join(
+            [
+                self._collect("expert", lambda report: expert_episodes(expert, table, report)),
+                self._collect("drift", lambda report: expert_episodes(drift, table, report)),
+            ]
+        )
+
+    def takeovers(self, encoder: KeypointEncoder, network: ConditionalUnet1d) -> Demonstrations:
+        recipe = Recipe(self.schedule.takeover, 300_000 + 1_000_000 * self.seed)
+        driver, table = partial(_driver, encoder, network, recipe.seed), build_push_table()
+        return self._collect("takeover", lambda report: takeover_episodes(recipe, table, driver, report))
+
+    def _collect(self, name: str, collect: Callable[[Progress], Demonstrations]) -> Demonstrations:
+        path = self.work / f"{name}.npz"
+        if not path.exists():
+            collect(lambda text: self.progress(f"{name}: {text}")).save(path)
+        return Demonstrations.load(path)
+
+    def encoder(self, data: Demonstrations, name: str, steps: int, peak: float, start: Path | None) -> KeypointEncoder:
+        torch.manual_seed(self.seed)
+        encoder, path = KeypointEncoder(), self.work / f"{name}.safetensors"
+        if start:
+            encoder.load_state_dict(load_file(start))
+        if not path.exists():
+            self.curve.stage(name)
+            train_encoder(encoder, data, steps, peak, self.curve, self.progress)
+            self._finish(encoder, path)
+        encoder.load_state_dict(load_file(path))
+        return encoder.eval()
+
+    def denoiser(
+        self, data: Demonstrations, encoder: KeypointEncoder, name: str, steps: int, start: Path | None
+    ) -> ConditionalUnet1d:
+        torch.manual_seed(self.seed + 1)
+        network, path = ConditionalUnet1d(2, CONDITION), self.work / f"{name}.safetensors"
+        if start:
+            network.load_state_dict(load_file(start))
+        if not path.exists():
+            self.curve.stage(name)
+            self._finish(
+                train_denoiser(network, Windows.of(encoder, data), steps, 1e-3, self.curve, self.progress), path
+            )
+        network.load_state_dict(load_file(path))
+        return network.eval()
+
+    def decoder(self, data: Demonstrations, encoder: KeypointEncoder, name: str, steps: int) -> AutoregressivePolicy:
+        torch.manual_seed(self.seed + 2)
+        policy, path = untrained_tokens(encoder), self.work / f"{name}.safetensors"
+        if not path.exists():
+            self.curve.stage(name)
+            trained = tokens.train_decoder(policy, Windows.of(encoder, data), steps, 1e-3, self.curve, self.progress)
+            self._finish(trained, path)
+        policy.load_state_dict(load_file(path))
+        return policy.eval()
+
+    def _finish(self, module: torch.nn.Module, path: Path) -> None:
+        """Leave the stage's weights and the curve so far; the weights appear whole or not at all."""
+        self._curve_file.write_text(json.dumps(self.curve.rows))
+        temporary = path.with_suffix(".partial")
+        save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, temporary)
+        temporary.replace(path)
+
+
+def untrained_tokens(encoder: KeypointEncoder) -> AutoregressivePolicy:
+    """The autoregressive policy with random weights behind this encoder."""
+    spec = observation_spec()
+    shape = Architecture("pusht-tokens", 1, spec.image_size, spec.history, len(AXES), tokens.HORIZON, len(AXES))
+    family, none = FAMILIES["autoregressive"], torch.zeros(len(AXES), dtype=torch.float64)
+    networks = family.networks(encoder.sizes, tokens.NETWORK, shape)
+    policy = family.policy(networks, Trained(shape, none, none + 2 * HALF_PX), {})
+    assert isinstance(policy, AutoregressivePolicy)
+    assert isinstance(policy.prefix, ObservationTokens)
+    policy.prefix.encoder.load_state_dict(encoder.state_dict())
+    return policy
+
+
+def _driver(encoder: KeypointEncoder, network: ConditionalUnet1d, seed: int) -> Act:
+    """A quick policy for one episode: 8-step DDIM, `DRIVER_STEPS` actions of each chunk."""
+    bounds = torch.zeros(2), torch.full((2,), 2 * HALF_PX)
+    policy = DiffusionPolicy(encoder, network, make_sampler("ddim", 8), HORIZON, *bounds)
+    random = torch.Generator().manual_seed(seed)
+    images: deque[NDArray[np.uint8]] = deque(maxlen=2)
+    agents: deque[NDArray[np.float64]] = deque(maxlen=2)
+    waiting: deque[NDArray[np.float64]] = deque()
+
+    def act(image: NDArray[np.uint8], agent: NDArray[np.float64]) -> NDArray[np.float64]:
+        images.append(image)
+        agents.append(agent)
+        if not waiting:
+            frames = pixels(torch.from_numpy(np.stack([images[0], image])))[None, :, None]
+            state = torch.from_numpy(np.stack([agents[0], agent]) / HALF_PX - 1).float()[None]
+            noise = torch.randn(1, *policy.noise_shape, generator=random)
+            waiting.extend(generate(policy, noise, policy.perceive(frames, state))[0, :DRIVER_STEPS].numpy())
+        return waiting.popleft()
+
+    return act

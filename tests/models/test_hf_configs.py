@@ -1,0 +1,170 @@
+"""`config.json` of published folders: what is left out has the published value, what is not built is refused by key.
+
+Guards: a default that differs from the published one; a setting that changes the arithmetic and is passed over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from auras_ros.models.hf_configs import (
+    ConfigError,
+    clip_config,
+    llama_config,
+    llava_config,
+    llava_origin_config,
+    openvla_config,
+)
+from auras_ros.models.presets import CLIP_L_336, LLAMAS, OPENVLAS, RT2S
+from auras_ros.models.rotary import RopeScaling
+from auras_ros.models.vit import VitConfig
+from tests.models import published
+
+OPENVLA: dict[str, Any] = {
+    "model_type": "openvla",
+    "use_fused_vision_backbone": True,
+    "timm_model_ids": ["vit_large_patch14_reg4_dinov2.lvd142m", "vit_so400m_patch14_siglip_224"],
+    "timm_override_act_layers": [None, None],
+    "image_sizes": [224, 224],
+    "pad_to_multiple_of": 64,
+    "n_action_bins": 256,
+    "text_config": {"model_type": "llama", "pad_token_id": 32000, "torch_dtype": "bfloat16", "vocab_size": 32064},
+}
+CLIP = {
+    "model_type": "clip_vision_model",
+    "hidden_size": 1024,
+    "image_size": 336,
+    "intermediate_size": 4096,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 24,
+    "patch_size": 14,
+    "projection_dim": 768,
+}
+LLAVA: dict[str, Any] = {
+    "model_type": "llava",
+    "image_token_index": 32000,
+    "projector_hidden_act": "gelu",
+    "vision_feature_layer": -2,
+    "vision_feature_select_strategy": "default",
+    "text_config": {"model_type": "llama", "rms_norm_eps": 1e-5, "vocab_size": 32064, "max_position_embeddings": 4096},
+    "vision_config": CLIP,
+}
+ORIGIN = {
+    "model_type": "llava_llama",
+    "hidden_size": 4096,
+    "mm_projector_type": "mlp2x_gelu",
+    "mm_vision_select_feature": "patch",
+    "mm_vision_select_layer": -2,
+    "mm_vision_tower": "openai/clip-vit-large-patch14-336",
+    "rms_norm_eps": 1e-5,
+    "rope_scaling": None,
+    "vocab_size": 32000,
+}
+
+
+def test_published_folders_are_the_presets() -> None:
+    assert openvla_config(OPENVLA) == OPENVLAS["openvla-7b"]
+    assert llava_config(LLAVA) == RT2S["llava-1.5-7b"]
+    assert llava_origin_config(ORIGIN, replace(CLIP_L_336, feature_layer=-1)) == replace(
+        RT2S["llava-1.5-7b"], language=LLAMAS["llama2-7b"]
+    )
+
+
+def test_what_is_left_out_is_what_transformers_takes() -> None:
+    transformers = pytest.importorskip("transformers")
+    full = transformers.LlamaConfig().to_dict()
+    assert llama_config({}) == llama_config(full)
+    full = transformers.CLIPVisionConfig().to_dict()
+    assert clip_config({}, -2) == clip_config(full, -2)
+
+
+@pytest.mark.parametrize("name", LLAMAS)
+def test_every_llama_preset_comes_back_from_its_config(name: str) -> None:
+    assert llama_config(published.llama_values(LLAMAS[name])) == LLAMAS[name]
+
+
+def test_heads_of_another_width_than_their_share_are_kept() -> None:
+    assert llama_config({"head_dim": 96}).size_of_head == 96
+    assert llama_config({"head_dim": 128}) == llama_config({})
+
+
+def test_both_ways_to_write_llama3_scaling() -> None:
+    values = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    old = llama_config({"rope_theta": 500000.0, "rope_scaling": values})
+    new = llama_config({"rope_parameters": values | {"rope_theta": 500000.0}})
+    assert old == new
+    assert (new.rope_theta, new.rope_scaling) == (500000.0, RopeScaling(8.0, 1.0, 4.0, 8192))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"model_type": "mistral"}, "config.model_type: 'mistral' is not supported; there is 'llama'"),
+        ({"hidden_act": "gelu"}, "config.hidden_act: 'gelu' is not supported"),
+        ({"attention_bias": True}, "config.attention_bias: True is not supported; there is False"),
+        ({"mlp_bias": True}, "config.mlp_bias: True"),
+        ({"tie_word_embeddings": 1}, "config.tie_word_embeddings: 1 is not supported"),
+        ({"num_hidden_layers": "32"}, "config.num_hidden_layers: '32' is not a whole number"),
+        ({"num_hidden_layers": True}, "config.num_hidden_layers: True is not a whole number"),
+        ({"rms_norm_eps": "small"}, "config.rms_norm_eps: 'small' is not a number"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "config.rope_scaling.type: 'linear' is not supported"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "config.rope_scaling.low_freq_factor: None is not"),
+        ({"rope_parameters": 5}, "config.rope_parameters: is not a mapping"),
+    ],
+)
+def test_a_llama_that_is_not_built_is_refused_by_key(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        llama_config(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"model_type": "llava"}, "config.model_type: 'llava' is not supported; there is 'openvla', 'prismatic'"),
+        ({"use_fused_vision_backbone": False}, "config.use_fused_vision_backbone: False"),
+        ({"timm_model_ids": ["vit_base", "vit_so400m_patch14_siglip_224"]}, "timm_model_ids: 'vit_base' is not known"),
+        ({"timm_model_ids": None}, r"config.timm_model_ids: \[\] with image_sizes \[224, 224\]"),
+        ({"timm_override_act_layers": ["quick_gelu", None]}, "timm_override_act_layers: .* is not supported"),
+        ({"text_config": {"model_type": "phi"}}, "config.text_config.model_type: 'phi'"),
+    ],
+)
+def test_an_openvla_that_is_not_built_is_refused_by_key(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        openvla_config(OPENVLA | values)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"vision_feature_select_strategy": "full"}, "config.vision_feature_select_strategy: 'full'"),
+        ({"projector_hidden_act": "relu"}, "config.projector_hidden_act: 'relu'"),
+        ({"multimodal_projector_bias": False}, "config.multimodal_projector_bias: False"),
+        ({"vision_feature_layer": [-2, -5]}, r"config.vision_feature_layer: \[-2, -5\] is not a whole number"),
+        ({"vision_config": {"model_type": "siglip_vision_model"}}, "config.vision_config.model_type: 'siglip_vision"),
+    ],
+)
+def test_a_llava_that_is_not_built_is_refused_by_key(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        llava_config(LLAVA | values)
+
+
+@pytest.mark.parametrize("key", ["mm_projector_type", "mm_vision_select_feature", "model_type"])
+def test_a_llava_of_the_first_kind_that_is_not_built_is_refused_by_key(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"config.{key}: 'other' is not supported"):
+        llava_origin_config(ORIGIN | {key: "other"}, CLIP_L_336)
+
+
+def test_clip_has_what_makes_it_clip() -> None:
+    assert clip_config(CLIP, -2) == CLIP_L_336
+    small = clip_config({}, -2)
+    assert isinstance(small, VitConfig)
+    assert (small.class_token, small.class_position, small.pre_norm, small.patch_bias) == (True, True, True, False)

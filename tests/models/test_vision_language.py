@@ -1,0 +1,190 @@
+"""OpenVLA and RT-2 whole: same weights, same logits as the published parts put together by hand.
+
+Guards: an encoder given the other's pixels; channels joined in the other order; the picture at another place of the
+prompt; an activation too many in the projector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from auras_ros.models.hf_names import llava_rule, openvla_rule, rename
+from auras_ros.models.llama import greedy
+from auras_ros.models.openvla import FusedVision, OpenVlaConfig, build_openvla
+from auras_ros.models.presets import LLAMAS, OPENVLAS, RT2S
+from auras_ros.models.rt2 import build_rt2
+from auras_ros.models.vision_language import VisionLanguage
+from auras_ros.models.vit import Vit
+from auras_ros.policies.perception import cut
+from tests.models import published
+
+TINY, RT2 = OPENVLAS["openvla-tiny"], RT2S["rt2-tiny"]
+
+
+def prompt(count: int, seed: int = 0) -> Tensor:
+    return torch.randint(0, LLAMAS["llama-tiny"].vocabulary, (2, count), generator=torch.Generator().manual_seed(seed))
+
+
+def pictures(channels: int, side: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(2, channels, side, side, generator=torch.Generator().manual_seed(side)).to(dtype)
+
+
+class PublishedOpenVla(nn.Module):
+    """transformers' three networks and torch's linear layers, joined as the published model joins them."""
+
+    def __init__(self, config: OpenVlaConfig, attention: str) -> None:
+        super().__init__()
+        self.config = config
+        self.dinov2 = published.dinov2(config.dinov2, attention)
+        self.siglip = published.siglip(config.siglip, attention)
+        self.llama = published.exact_norms(published.llama(config.language, attention))
+        features, width = config.dinov2.width + config.siglip.width, config.language.width
+        sizes = [features, 4 * features, width, width]
+        linear = [nn.Linear(i, o) for i, o in pairwise(sizes)]
+        self.linear = published.randomise(nn.Sequential(linear[0], nn.GELU(), linear[1], nn.GELU(), linear[2]), 3)
+
+    def forward(self, images: Tensor, ids: Tensor) -> Tensor:
+        one, other = images.split(3, 1)
+        seen = [
+            published.features(self.dinov2, one, self.config.dinov2),
+            published.features(self.siglip, other, self.config.siglip),
+        ]
+        embedded = self.llama.get_input_embeddings()(ids)
+        whole = [embedded[:, :1], self.linear(torch.cat(seen, 2)), embedded[:, 1:]]
+        logits: Tensor = self.llama(inputs_embeds=torch.cat(whole, 1)).logits
+        return logits
+
+    def folder(self) -> dict[str, Tensor]:
+        """The weights under the names that an OpenVLA folder has."""
+        vision, fused = published.dinov2_as_timm(self.dinov2), published.siglip_as_timm(self.siglip)
+        named = {f"vision_backbone.featurizer.{name}": tensor for name, tensor in vision.items()}
+        named |= {f"vision_backbone.fused_featurizer.{name}": tensor for name, tensor in fused.items()}
+        for number, layer in (("1", "0"), ("2", "2"), ("3", "4")):
+            for kind in ("weight", "bias"):
+                named[f"projector.fc{number}.{kind}"] = self.linear.state_dict()[f"{layer}.{kind}"]
+        return named | {f"language_model.{name}": tensor for name, tensor in self.llama.state_dict().items()}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("dtype", "attention", "tolerance"), [(torch.float32, "eager", 1e-4), (torch.float64, "sdpa", 1e-11)]
+)
+def test_openvla_is_the_published_parts_put_together(dtype: torch.dtype, attention: str, tolerance: float) -> None:
+    pytest.importorskip("transformers")
+    theirs = PublishedOpenVla(TINY, attention).to(dtype)
+    model = build_openvla(TINY).to(dtype).eval()
+    model.load_state_dict(rename(theirs.folder(), openvla_rule(TINY), model.state_dict()))
+    images, ids = pictures(6, 28, dtype), prompt(7)
+    got = model(images, ids[:, :1], ids[:, 1:])
+    assert got.shape == (2, 4 + 7, TINY.language.vocabulary)
+    torch.testing.assert_close(got, theirs(images, ids), rtol=tolerance, atol=tolerance)
+
+
+def published_llava(attention: str = "eager") -> Any:
+    import transformers
+
+    vision, text = published.vit_values(RT2.vision), published.llama_values(RT2.language)
+    config = transformers.LlavaConfig(
+        vision_config=transformers.CLIPVisionConfig(**vision),
+        text_config=transformers.LlamaConfig(**text),
+        image_token_index=RT2.language.vocabulary - 1,
+        image_seq_length=RT2.vision.patches,
+        attn_implementation=attention,
+    )
+    return published.randomise(transformers.LlavaForConditionalGeneration(config))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("dtype", "attention", "tolerance"), [(torch.float32, "eager", 1e-4), (torch.float64, "sdpa", 1e-11)]
+)
+def test_rt2_is_the_published_llava(dtype: torch.dtype, attention: str, tolerance: float) -> None:
+    pytest.importorskip("transformers")
+    theirs = published.exact_norms(published_llava(attention)).to(dtype)
+    model = build_rt2(RT2).to(dtype).eval()
+    model.load_state_dict(rename(theirs.state_dict(), llava_rule(RT2), model.state_dict()))
+    images, before, after = pictures(3, 28, dtype), prompt(3), prompt(5, seed=1)
+    picture = torch.full((2, RT2.vision.patches), RT2.language.vocabulary - 1)
+    expected = theirs(input_ids=torch.cat([before, picture, after], 1), pixel_values=images).logits
+    torch.testing.assert_close(model(images, before, after), expected, rtol=tolerance, atol=tolerance)
+
+
+def built() -> dict[str, tuple[VisionLanguage, Tensor]]:
+    torch.manual_seed(0)
+    return {"openvla": (build_openvla(TINY), pictures(6, 28)), "rt2": (build_rt2(RT2), pictures(3, 28))}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["openvla", "rt2"])
+def test_blocks_one_after_another_are_perception_bit_for_bit(name: str) -> None:
+    model, images = built()[name]
+    carried: tuple[Tensor, ...] = (images,)
+    for _, block in model.blocks():
+        carried = block(*carried)
+    assert torch.equal(carried[0], model.see(images))
+    names = [each for each, _ in model.blocks()]
+    assert names[-1] == "projector"
+    layers = {"openvla": TINY.dinov2.built + TINY.siglip.built + 2, "rt2": RT2.vision.built + 1}
+    assert len(names) == len(set(names)) == layers[name] + 1
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["openvla", "rt2"])
+def test_perception_is_cut_as_the_executor_cuts_it(name: str) -> None:
+    """An encoder of a policy: its blocks carry the state along and end in one context."""
+    model, images = built()[name]
+    carried: tuple[Tensor, ...] = (images[:, None, None], torch.ones(2, 1, 3))
+    for block in cut(Seeing(model)):
+        carried = block(*carried)
+    assert torch.equal(carried[0][:, :-3], model.see(images).flatten(1))
+
+
+class Seeing(nn.Module):
+    """The model as a policy's encoder."""
+
+    def __init__(self, model: VisionLanguage) -> None:
+        super().__init__()
+        self.blocks = model.blocks
+
+
+@torch.no_grad()
+def test_a_prompt_for_all_rows_is_the_same_for_each() -> None:
+    model, images = built()["openvla"]
+    ids = prompt(6)[:1]
+    whole = model.prefix(model.see(images), ids[:, :1], ids[:, 1:])
+    assert whole.shape == (2, 4 + 6, TINY.language.width)
+    assert torch.equal(whole[0, 5:], whole[1, 5:])
+    assert not torch.equal(whole[0, 1:5], whole[1, 1:5])
+    first = model.prefix(model.see(images), ids, ids[:, :0])[:, :6]
+    assert torch.equal(first, model.language.embed(ids).expand(2, -1, -1))
+
+
+@torch.no_grad()
+def test_actions_are_generated_from_the_joined_prefix() -> None:
+    model, images = built()["openvla"]
+    ids = prompt(6)
+    prefix = model.prefix(model.see(images), ids[:, :1], ids[:, 1:])
+    got = greedy(model.language, prefix, 7, model.language.make_cache(2, prefix.shape[1] + 6))
+    for i in range(7):  # each token is the likeliest after all before it, with nothing kept
+        scores = model(images, ids[:, :1], torch.cat([ids[:, 1:], got[:, :i]], 1))[:, -1]
+        assert torch.equal(scores.argmax(-1), got[:, i])
+
+
+def test_encoders_whose_patches_do_not_match_are_refused() -> None:
+    with pytest.raises(ValueError, match="fused vision: image_px: 28 and 56, but patches are joined one by one"):
+        FusedVision(Vit(TINY.dinov2), Vit(replace(TINY.siglip, image_px=56)))
+
+
+def test_one_picture_of_three_channels_is_refused_for_two_encoders() -> None:
+    model, _ = built()["openvla"]
+    said = r"fused vision: images: \[2, 3, 28, 28\], expected \[N, 6, px, px\]"
+    with pytest.raises(ValueError, match=said):
+        model.see(pictures(3, 28))
+    with pytest.raises(ValueError, match=said):
+        model.blocks()[0][1](pictures(3, 28))
