@@ -1,0 +1,164 @@
+"""Any module in stages that follow one another, of equal work, with the same output bit for bit (Auras section 5).
+
+The module is traced once and its operations are cut into runs of neighbours; a stage hands on every value that is
+still needed. A cut goes only where all of those are tensors that share no memory, because stages are handed fixed
+addresses. What cannot be traced or cut is refused by name. Nothing here runs a stage in time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from auras_ros.pipeline.perception import split
+
+Cost = Literal["flops", "time"]
+TIMED_RUNS = 5
+
+
+class SliceError(ValueError):
+    """A module that cannot be cut, and what in it is in the way."""
+
+
+class Slice:
+    """A stage: `outs = stage(*ins)`. The first takes the module's inputs, the last returns its outputs as a tuple.
+
+    name: the module and the first and last operation. cost: FLOPs or nanoseconds, as asked for.
+    """
+
+    def __init__(self, name: str, body: fx.GraphModule, cost: int) -> None:
+        self.name, self.body, self.cost = name, body, cost
+
+    def __call__(self, *ins: Tensor) -> tuple[Tensor, ...]:
+        outs: tuple[Tensor, ...] = self.body(*ins)
+        return outs
+
+
+def slice_module(module: nn.Module, inputs: Sequence[Tensor], stages: int, cost: Cost = "flops") -> list[Slice]:
+    """`module` in `stages` stages whose largest cost is least. inputs: an example, of the shapes that will come.
+
+    flops: torch's counter; time: the median of some runs here. An operation that costs nothing counts as one, so that
+    no stage is empty. The stages share the module's parameters. Raises SliceError, naming the module and the obstacle.
+    """
+    if stages < 1:
+        raise SliceError(f"{type(module).__name__}: {stages} stages")
+    spine = _Spine(module, inputs, cost)
+    places = spine.places()
+    if len(places) + 1 < stages:
+        raise SliceError(f"{spine.name}: {stages} stages, but it can be cut into {len(places) + 1}{spine.obstacle}")
+    runs = list(pairwise([0, *places, len(spine.nodes)]))
+    costs = [sum(spine.cost[node] for node in spine.nodes[low:high]) for low, high in runs]
+    return [
+        spine.stage(runs[low][0], runs[high - 1][1], sum(costs[low:high]))
+        for low, high in pairwise(split(costs, stages))
+    ]
+
+
+class _Spine:
+    """A traced module: its operations in order, what each costs, and what is alive between them."""
+
+    def __init__(self, module: nn.Module, inputs: Sequence[Tensor], cost: Cost) -> None:
+        self.name, self.obstacle = type(module).__name__, ""
+        try:
+            self._traced = fx.symbolic_trace(module)
+        except Exception as error:  # tracing runs the module's own code, which may raise anything
+            raise SliceError(f"{self.name}: cannot be traced: {type(error).__name__}: {error}") from error
+        graph = self._traced.graph
+        self._inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        self.nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
+        if len(self._inputs) != len(inputs):
+            names = ", ".join(node.name for node in self._inputs)
+            raise SliceError(f"{self.name}: {len(inputs)} inputs, but it takes {len(self._inputs)}: {names}")
+        self._results = _results(next(iter(reversed(graph.nodes))), self.name)
+        watched = _Watched(self._traced)
+        with torch.no_grad():
+            for _ in range(TIMED_RUNS if cost == "time" else 1):
+                watched.run(*inputs)
+        counted = watched.flops if cost == "flops" else {node: round(median(t)) for node, t in watched.took_ns.items()}
+        self.cost = {node: max(1, counted.get(node, 0)) for node in self.nodes}
+        self._values = watched.values
+
+    def places(self) -> list[int]:
+        """Before which operations a cut may go."""
+        found = []
+        for at in range(1, len(self.nodes)):
+            problem = self._problem(self.alive(at))
+            if not problem:
+                found.append(at)
+            elif not self.obstacle:
+                self.obstacle = f"; between {self.nodes[at - 1].name} and {self.nodes[at].name} {problem}"
+        return found
+
+    def _problem(self, alive: Iterable[fx.Node]) -> str:
+        seen: dict[int, str] = {}
+        for node in alive:
+            value = self._values[node]
+            if not isinstance(value, Tensor):
+                return f"'{node.name}' is needed, and is a {type(value).__name__} and no tensor"
+            memory = value.untyped_storage().data_ptr()
+            if memory in seen:
+                return f"'{node.name}' and '{seen[memory]}' are needed, and share their memory"
+            seen[memory] = node.name
+        return ""
+
+    def alive(self, at: int) -> list[fx.Node]:
+        """Values made before operation `at` that it or a later one needs, inputs among them; parameters are not
+        handed on."""
+        if at == len(self.nodes):
+            return self._results
+        before = [*self._inputs, *(node for node in self.nodes[:at] if node.op != "get_attr")]
+        later = {*self.nodes[at:]}
+        return [node for node in before if node in self._results or any(user in later for user in node.users)]
+
+    def stage(self, low: int, high: int, cost: int) -> Slice:
+        """Operations low to high as a function of what is alive before them."""
+        graph, made = fx.Graph(), dict[fx.Node, fx.Node]()
+        ins = self._inputs if low == 0 else self.alive(low)
+        for node in ins:
+            made[node] = graph.placeholder(node.name)
+
+        def mapped(node: fx.Node) -> fx.Node:
+            if node not in made:  # a parameter that an earlier stage reads too
+                made[node] = graph.node_copy(node, mapped)
+            return made[node]
+
+        for node in self.nodes[low:high]:
+            mapped(node)
+        graph.output(tuple(mapped(node) for node in self.alive(high)))
+        name = f"{self.name}[{self.nodes[low].name}..{self.nodes[high - 1].name}]"
+        return Slice(name, fx.GraphModule(self._traced, graph), cost)
+
+
+class _Watched(fx.Interpreter):
+    """Runs a traced module and keeps what each operation gave and cost."""
+
+    def __init__(self, traced: fx.GraphModule) -> None:
+        super().__init__(traced, garbage_collect_values=False)
+        self.values: dict[fx.Node, Any] = {}
+        self.flops: dict[fx.Node, int] = {}
+        self.took_ns: dict[fx.Node, list[int]] = defaultdict(list)
+
+    def run_node(self, n: fx.Node) -> Any:
+        began_ns = time.perf_counter_ns()
+        with FlopCounterMode(display=False) as counter:
+            self.values[n] = super().run_node(n)
+        self.took_ns[n].append(time.perf_counter_ns() - began_ns)
+        self.flops[n] = int(counter.get_total_flops())
+        return self.values[n]
+
+
+def _results(output: fx.Node, name: str) -> list[fx.Node]:
+    """The nodes that the module returns: one, or a flat tuple or list of them."""
+    returned = output.args[0]
+    nodes = list(returned) if isinstance(returned, tuple | list) else [returned]
+    if not nodes or not all(isinstance(node, fx.Node) for node in nodes):
+        raise SliceError(f"{name}: returns {returned!r}, and neither a tensor nor a flat tuple of tensors")
+    return nodes  # type: ignore[return-value]

@@ -1,0 +1,141 @@
+"""Automatic slicing (Auras section 5): the same output bit for bit, equal work, and refusals by name."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from auras_ros.models.diffusion_transformer import DiffusionTransformer
+from auras_ros.models.resnet import ResNetEncoder
+from auras_ros.pipeline.slicing import SliceError, slice_module
+
+
+class Residual(nn.Module):
+    """A value that is needed long after it was made, and a parameter that two stages read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+        self.scale = nn.Parameter(torch.full((8,), 0.5))
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        start = x * self.scale
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x + start * self.scale, x - y
+
+
+def run(stages: list, *value: Tensor) -> tuple[Tensor, ...]:
+    for stage in stages:
+        value = stage(*value)
+    return value
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.mark.parametrize("cost", ["flops", "time"])
+@pytest.mark.parametrize("stages", [1, 2, 3, 5])
+def test_the_stages_compute_what_the_module_computes(stages: int, cost: str) -> None:
+    module, inputs = Residual().eval(), (torch.randn(3, 8), torch.randn(3, 8))
+    sliced = slice_module(module, inputs, stages, cost)  # type: ignore[arg-type]
+    assert len(sliced) == stages
+    others = torch.randn(3, 8), torch.randn(3, 8)
+    with torch.no_grad():
+        for got, expected in zip(run(sliced, *others), module(*others), strict=True):
+            assert torch.equal(got, expected)
+
+
+def test_published_encoders_are_cut_bit_for_bit() -> None:
+    encoder = ResNetEncoder(width=16).eval()
+    images = torch.randn(2, 3, 84, 84)
+    with torch.no_grad():
+        for stages in (2, 4):
+            assert torch.equal(run(slice_module(encoder, (images,), stages), images)[0], encoder(images))
+
+
+def test_a_sequential_of_equal_layers_is_cut_evenly() -> None:
+    module = nn.Sequential(*(nn.Linear(16, 16) for _ in range(8)))
+    costs = [stage.cost for stage in slice_module(module, (torch.randn(4, 16),), 4)]
+    assert costs == [2 * 2 * 4 * 16 * 16] * 4
+
+
+def test_work_decides_and_not_the_number_of_operations() -> None:
+    """One large layer weighs as much as all the small ones: it has a stage of its own."""
+    large, small = nn.Linear(64, 64), [nn.Linear(64, 16), *(nn.Linear(16, 16) for _ in range(4))]
+    sliced = slice_module(nn.Sequential(large, *small), (torch.randn(1, 64),), 2)
+    assert [stage.cost for stage in sliced] == [2 * 64 * 64, 2 * (64 * 16 + 4 * 16 * 16)]
+    assert sliced[0].name == "Sequential[_0.._0]"
+    assert sliced[1].name == "Sequential[_1.._5]"
+
+
+def test_stages_share_the_parameters() -> None:
+    module = Residual().eval()
+    inputs = torch.randn(3, 8), torch.randn(3, 8)
+    sliced = slice_module(module, inputs, 3)
+    with torch.no_grad():
+        module.scale.fill_(2.0)
+        assert torch.equal(run(sliced, *inputs)[0], module(*inputs)[0])
+
+
+class Branching(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.sum() > 0 else -x
+
+
+class Counting(nn.Module):
+    """A number is needed to the end."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.size(0)
+        return torch.relu(torch.sin(x)) * rows
+
+
+class Sharing(nn.Module):
+    """Two values in the same memory, one of which is written to later: as copies they would not be the same."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        whole = torch.sin(x)
+        first = whole[:1]
+        first.add_(1.0)
+        return torch.cos(whole) + first
+
+
+class Named(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"x": torch.relu(x)}
+
+
+@pytest.mark.parametrize(
+    ("module", "stages", "said"),
+    [
+        (Branching(), 2, "Branching: cannot be traced: TraceError: symbolically traced variables cannot be used"),
+        (nn.Sequential(nn.Linear(4, 4), nn.ReLU()), 3, "Sequential: 3 stages, but it can be cut into 2"),
+        (Counting(), 2, "but it can be cut into 1; between size and sin 'size' is needed, and is a int and no tensor"),
+        (Named(), 1, "Named: returns .*neither a tensor nor a flat tuple of tensors"),
+        (nn.Bilinear(4, 4, 4), 1, "Bilinear: 1 inputs, but it takes 2: input1, input2"),
+        (nn.ReLU(), 0, "ReLU: 0 stages"),
+    ],
+)
+def test_what_cannot_be_cut_is_refused_by_name(module: nn.Module, stages: int, said: str) -> None:
+    with pytest.raises(SliceError, match=said):
+        slice_module(module, (torch.randn(2, 4),), stages)
+
+
+def test_no_cut_goes_between_values_that_share_memory() -> None:
+    x = torch.randn(2, 4)
+    with pytest.raises(SliceError, match=r"'getitem' and 'sin' are needed, and share their memory"):
+        slice_module(Sharing(), (x,), 5)
+    sliced = slice_module(Sharing(), (x,), 2)
+    assert torch.equal(run(sliced, x)[0], Sharing()(x))
+
+
+def test_a_transformer_is_cut_too() -> None:
+    network = DiffusionTransformer(2, 20, 8, 2, layers=3, heads=2, width=16).eval()
+    inputs = torch.randn(2, 8, 2), torch.tensor([3, 40]), torch.randn(2, 20)
+    with torch.no_grad():
+        for stages in (2, 3):
+            assert torch.equal(run(slice_module(network, inputs, stages), *inputs)[0], network(*inputs))
