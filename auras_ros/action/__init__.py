@@ -6,6 +6,7 @@ and never publishes.
 
 from __future__ import annotations
 
+from .ahead import Ahead
 from .chunk import Chunk, Provenance
 from .command import Command, Horizon
 from .contract import Channel, ChannelKind, Contract, ContractError, HoldPolicy, Interpolation
@@ -24,6 +25,7 @@ __all__ = [
     "SEAMS",
     "Accepted",
     "ActionStream",
+    "Ahead",
     "Channel",
     "ChannelKind",
     "Chunk",

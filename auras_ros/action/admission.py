@@ -31,14 +31,15 @@ class Admission:
         if self._host is not None and source.host != self._host:
             return Rejected(Refusal.OTHER_HOST, f"host {source.host!r}: its monotonic clock is not ours")
         if self.session is not None and source.session != self.session:
-            return Rejected(Refusal.OTHER_SESSION, "session changed; re-arm")
+            text = f"session {source.session[:80]!r}, and {self.session[:80]!r} drives: arm again to follow it"
+            return Rejected(Refusal.OTHER_SESSION, text)
         if self._newest is not None and (order := _order(source)) <= self._newest:
             return _not_newer(order, self._newest)
         age_ns = now_ns - source.origin_mono_ns
         if age_ns < 0:
             return Rejected(Refusal.FUTURE_ORIGIN, f"origin is {-age_ns / 1e6:.3f} ms in the future")
         if age_ns > self._max_age_ns:
-            return Rejected(Refusal.TOO_OLD, f"origin is {age_ns / 1e6:.1f} ms old")
+            return Rejected(Refusal.TOO_OLD, f"origin is {age_ns / 1e6:.1f} ms old, at most {self._max_age_ns / 1e6:g}")
         return None
 
     def admit(self, source: Provenance) -> None:

@@ -121,7 +121,7 @@ class InForce:
             times_ns = now_ns + np.maximum(0, counts - now) * tick_ns
             plan = Means(copy(self._ensemble), counts, times_ns)
         executed, provenance = self._timeline.executed, active.chunk.provenance
-        return Ahead(index, plan, self._limits.increments, executed, provenance, motion.coarse(dt_ns))
+        return Ahead(index, plan, self._limits.increments, executed, provenance, copy(motion), dt_ns)
 
     def _values(self, count: int) -> FloatArray | None:
         values = None if self._active is None else self._active.at(count)

@@ -122,14 +122,14 @@ class Limits:
         """
         anchor = np.array(current, dtype=np.float64)
         if anchor.shape != self.lower.shape:
-            text = f"current: shape {anchor.shape}, expected {self.lower.shape}"
+            text = f"measured position: shape {anchor.shape}, expected {self.lower.shape}"
             return Rejected(Refusal.BAD_POSITION, text)
         anchor[self.increments | self.velocities] = np.nan
         outside = (anchor < self.lower - self.slack) | (anchor > self.upper + self.slack)
         if outside.any():
             channel = int(np.argmax(outside))
             limits = f"[{self.lower[channel]:g}, {self.upper[channel]:g}]"
-            text = f"current: channel {self.names[channel]!r}: {anchor[channel]:g} is outside {limits}"
+            text = f"measured position of {self.names[channel]!r}: {anchor[channel]:g} is outside its limits {limits}"
             return Rejected(Refusal.BAD_POSITION, text)
         return np.clip(anchor, self.lower, self.upper)
 

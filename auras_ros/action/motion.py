@@ -39,7 +39,8 @@ class Motion:
 
     `anchor` [channels]: the last command or a measured position; NaN where the position is not known, 0 for
     increments. `pace` and `undone` [channels with an acceleration]: the last change per period, and what the
-    last command left of what was wanted (None: no trajectory was, so the next goal is taken to stand still).
+    last command left of what was wanted (None: no trajectory was, so the next goal is taken to stand still). All
+    of them are replaced, never written to: a shallow copy keeps what it has.
     """
 
     def __init__(self, limits: Limits, period_ns: int) -> None:
@@ -119,7 +120,7 @@ class Motion:
     def coarse(self, period_ns: int) -> Motion:
         """The same motion in other periods, to look ahead with: a copy that leaves this one as it is."""
         ahead = Motion(self._limits, period_ns)
-        ahead.anchor, ahead.undone = self.anchor, self.undone  # arrays that are replaced, never written to
+        ahead.anchor, ahead.undone = self.anchor, self.undone
         start = np.nan_to_num(self.anchor[self._which])  # where it is not known there is no pace
         below, above = largest_pace(np.stack((start - self._lower, self._upper - start)), ahead._change)
         slowest, fastest = np.maximum(ahead._slowest, -below), np.minimum(ahead._fastest, above)

@@ -18,17 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from .admission import Admission
-from .align import Timeline
-from .chunk import Chunk, Provenance
-from .command import Command, Horizon
-from .contract import Contract, FloatArray
+from .ahead import Ahead
+from .chunk import Chunk
+from .command import Command
+from .contract import Contract
+from .course import AWAITING, Course
 from .ensemble import DEFAULT_ENSEMBLE_DECAY
-from .in_force import Due, InForce
-from .limits import DEFAULT_CLIP_TOLERANCE, Limits
+from .limits import DEFAULT_CLIP_TOLERANCE
 from .options import Options
-from .output import Output, Sent
-from .safety import Event, Safety, SafetyState
-from .tally import Tally
+from .safety import Event, SafetyState
 from .verdict import Accepted, Refusal, Rejected
 
 
@@ -62,39 +60,26 @@ class ActionStream:
         options = Options(tick_ns, blend_ms, hold_after_ms, max_chunk_age_ms, seam, ensemble_decay, clip_tolerance)
         options.check(contract)
         self.contract, self.tick_ns = contract, tick_ns
-        self._hold_after_ns, max_age_ns = options.hold_after_ns, options.max_age_ns
-        self._limits = Limits(contract, tick_ns, clip_tolerance)
-        self._timeline = Timeline(tick_ns, max_age_ns, len(contract.channels))
-        self._in_force = InForce(
-            contract, self._timeline, self._limits, max_age_ns, options.blend_ticks, options.ensemble(contract)
-        )
-        self._admission = Admission(contract, max_age_ns, host)
-        self._safety = Safety()
+        self._course = Course(contract, options)
+        self._admission = Admission(contract, options.max_age_ns, host)
         self._lock = threading.Lock()
-        self._output = Output(self._limits, self._timeline)
-        self._nothing: FloatArray = np.full(len(contract.channels), np.nan)
-        self._nothing.flags.writeable = False
-        self._authority = False  # from arm until the final command: only then is anything published
-        self._leaving = False  # on the way to the final command
-        self._valid_ns = 0
-        self._tally = Tally()
-        self._starved = "awaiting a chunk"
 
     # -- chunks -------------------------------------------------------------------------------------------
 
     def offer(self, chunk: Chunk, now_ns: int) -> Accepted | Rejected:
         """Take a chunk for the ticks from now on, or say why not. Newest (epoch, origin, request) wins."""
         with self._lock:
+            course = self._course
             verdict = (
-                self._safety.refuse()
+                course.safety.refuse()
                 or self._admission.refuse(chunk, now_ns)
-                or self._in_force.place(chunk, now_ns, self._output.motion.anchor)
+                or course.plan.place(chunk, now_ns, course.output.motion.anchor)
             )
-            self._tally.offered(verdict)
+            course.tally.offered(verdict)
             if isinstance(verdict, Accepted):
                 self._admission.admit(chunk.provenance)
             elif verdict.reason in (Refusal.NON_FINITE, Refusal.OVER_LIMIT):
-                self._drop(now_ns, f"chunk refused: {verdict.detail}")
+                course.drop(now_ns, f"chunk refused: {verdict.detail}")
             return verdict
 
     # -- ticks --------------------------------------------------------------------------------------------
@@ -102,74 +87,11 @@ class ActionStream:
     def tick(self, now_ns: int) -> Command:
         """The command for this tick. Missed periods are counted, never made up."""
         with self._lock:
-            last_ns = self._timeline.last_ns
-            if last_ns is not None and now_ns < last_ns:
-                self._clock_went_back(now_ns)
-            missed = self._timeline.advance(now_ns)
-            if missed:
-                self._tally.late(missed)
-                self._output.missed()
-            if self._leaving:
-                return self._leave()
-            if not self._authority:
-                return self._command(None, "none")
-            command = self._execute(now_ns)
-            return self._hold(now_ns) if command is None else command
-
-    def _execute(self, now_ns: int) -> Command | None:
-        """What the plan wants, as a command; None where it wants nothing, and then it is dropped."""
-        due = self._in_force.due(now_ns)
-        if not isinstance(due, Due):
-            if due is not None:
-                self._starve(due)
-            return None
-        sent = self._output.follow(due.wanted)
-        if sent is None:
-            self._drop(now_ns, "a command would not have been finite")
-            return None
-        self._valid_ns = now_ns
-        self._safety.resume(now_ns, "valid chunk")
-        return self._command(sent, due.source, due.index, due.age_ns, due.provenance)
-
-    def _hold(self, now_ns: int) -> Command:
-        if self._safety.state is SafetyState.ARMED and now_ns - self._valid_ns <= self._hold_after_ns:
-            sent = self._output.repeat()
-        else:
-            self._safety.hold(now_ns, self._starved)
-            sent = self._output.hold()
-        if sent is not None:
-            self._tally.held()
-        return self._command(sent, "stop" if self._safety.state is SafetyState.STOPPED else "hold")
-
-    def _leave(self) -> Command:
-        """One command nearer to rest; the one that reaches it is the last."""
-        sent = self._output.rest()
-        if sent is None or self._output.resting:
-            self._leaving = self._authority = False
-            self._output.forget()
-        return self._command(sent, "hold")
-
-    def _command(
-        self,
-        sent: Sent | None,
-        source: str,
-        index: int | None = None,
-        age_ns: int | None = None,
-        provenance: Provenance | None = None,
-    ) -> Command:
-        if sent is None:
-            return Command(self._nothing, False, self._safety.state, "none")
-        limited = tuple(self.contract.names[i] for i in sent.limited)
-        return Command(sent.values, True, self._safety.state, source, index, age_ns, provenance, limited)
-
-    def _starve(self, reason: str) -> None:
-        self._in_force.drop()
-        self._starved = reason
-
-    def _drop(self, now_ns: int, reason: str) -> None:
-        """Hold from the next tick on, for this reason."""
-        self._starve(reason)
-        self._safety.hold(now_ns, reason)
+            last_ns = self._course.timeline.last_ns
+            if last_ns is not None and now_ns < last_ns:  # all ages are meaningless now
+                self._disarm(now_ns, "the clock went back")
+                self._course.timeline.clear()
+            return self._course.command(now_ns)
 
     # -- transitions --------------------------------------------------------------------------------------
 
@@ -182,18 +104,18 @@ class ActionStream:
         being braked go on from their last command. Refused when stopped.
         """
         with self._lock:
-            if self._safety.state is SafetyState.STOPPED:
-                return Rejected(Refusal.STOPPED, f"stopped: {self._safety.reason}; disarm first")
-            if self._safety.state is SafetyState.ARMED:
+            course = self._course
+            if course.safety.state is SafetyState.STOPPED:
+                return Rejected(Refusal.STOPPED, f"stopped: {course.safety.reason}; disarm first")
+            if course.safety.state is SafetyState.ARMED:
                 return Accepted(detail="already armed")
             if current is not None:
-                measured = self._limits.measured(np.asarray(current, dtype=np.float64))
+                measured = course.limits.measured(np.asarray(current, dtype=np.float64))
                 if isinstance(measured, Rejected):
                     return measured
-                self._output.place(measured)
-            self._leaving, self._authority = False, True
-            self._forget()
-            self._safety.arm(now_ns, "awaiting a chunk")
+                course.output.place(measured)
+            self._admission.forget()
+            course.begin(now_ns)
             return Accepted(detail="armed")
 
     def disarm(self, now_ns: int, reason: str = "disarm requested") -> Accepted:
@@ -208,46 +130,37 @@ class ActionStream:
     def stop(self, now_ns: int, reason: str = "stop requested") -> Accepted:
         """Latch the hold command until disarmed. From disarmed nothing is published either."""
         with self._lock:
-            self._starve(reason)
-            self._safety.stop(now_ns, reason)
+            self._course.starve(reason)
+            self._course.safety.stop(now_ns, reason)
             return Accepted(detail="stopped")
 
     def agent_lost(self, now_ns: int, reason: str = "agent lost") -> None:
         """Drop the chunk in force and hold; a valid chunk of the same session ends it."""
         with self._lock:
-            self._drop(now_ns, reason)
+            self._course.drop(now_ns, reason)
 
     def reset(self, now_ns: int, reason: str = "reset") -> None:
         """The world was reset: drop the chunk in force, forget session, epoch and order, and hold."""
         with self._lock:
-            self._drop(now_ns, reason)
-            self._forget()
-
-    def _forget(self) -> None:
-        self._admission.forget()
-        self._starve("awaiting a chunk")
+            self._course.drop(now_ns, reason)
+            self._course.starve(AWAITING)
+            self._admission.forget()
 
     def _disarm(self, now_ns: int, reason: str) -> None:
-        self._safety.disarm(now_ns, reason)
-        self._leaving = self._authority
-        self._forget()
-
-    def _clock_went_back(self, now_ns: int) -> None:
-        """All ages are meaningless now: a clock that starts anew disarms."""
-        self._disarm(now_ns, "the clock went back")
-        self._timeline.clear()
+        self._course.end(now_ns, reason)
+        self._admission.forget()
 
     # -- looking in ---------------------------------------------------------------------------------------
 
     @property
     def state(self) -> SafetyState:
         """The safety state."""
-        return self._safety.state
+        return self._course.safety.state
 
     @property
     def reason(self) -> str:
         """Why the state was entered: the first reason, kept until the state is left."""
-        return self._safety.reason
+        return self._course.safety.reason
 
     @property
     def session(self) -> str | None:
@@ -258,27 +171,28 @@ class ActionStream:
     def silent(self) -> bool:
         """Whether nothing is published any more: not armed, and the final command is out. At most
         `limits.MAX_BRAKING_S` of ticks after disarm."""
-        return not self._authority
+        return not self._course.authority
 
     def drain_events(self) -> list[Event]:
         """Transitions since the last call, for the log."""
         with self._lock:
-            return self._safety.drain()
+            return self._course.safety.drain()
 
     def counters(self) -> dict[str, Any]:
         """Totals since the start, for diagnostics; `refused` maps reason to number."""
         with self._lock:
-            published, limited = self._output.published, self._output.limited_ticks
-            return {**self._tally.totals(), "published": published, "limited_ticks": limited}
+            output = self._course.output
+            moved = {"published": output.published, "limited_ticks": output.limited_ticks}
+            return {**self._course.tally.totals(), **moved}
 
-    def horizon(self, now_ns: int) -> Horizon | None:
-        """What the chunk in force still holds, checked like commands at one policy step apart.
+    def ahead(self, now_ns: int) -> Ahead | None:
+        """What the chunk in force still holds, to be checked like commands at one policy step apart.
 
-        None unless armed. Blends and tick phases are left out; increments are per policy step.
+        None unless armed. Blends and tick phases are left out; increments are per policy step. A copy: whoever
+        checks it may take longer than a tick, and keeps none waiting.
         """
         with self._lock:
-            if self._safety.state is not SafetyState.ARMED:
+            course = self._course
+            if course.safety.state is not SafetyState.ARMED:
                 return None
-            ahead = self._in_force.ahead(now_ns, self._output.motion)
-        # A tick is not kept waiting while the rows are checked.
-        return None if ahead is None else ahead.checked()
+            return course.plan.ahead(now_ns, course.output.motion)

@@ -18,10 +18,11 @@ examples
   auras soak --minutes 6 --only agent_killed       one kind alone, or several with commas
   auras soak --minutes 2 --seed 7 --json soak.json
 
-Simulator, actuator and agent run as processes of their own. They are killed, stopped, deactivated and fed with
-garbage; after each fault the actuator is armed again. What is published meanwhile is judged: no command beyond its
-limits, none while disarmed, none of an observation that is too old, every hold as soon as promised. ROS stays on
-this host, whatever the environment says. Ctrl-C ends it with what there is.
+Simulator, actuator and agent run as processes of their own. They are killed, stopped, slowed down, deactivated, and
+fed with garbage, noise, images and prompts that are none; clocks go back, QoS does not fit, strangers publish. After
+each fault the actuator is armed again. What is published meanwhile is judged: no command beyond its limits, none while
+disarmed, none of an observation that is too old, every hold as soon as promised, and good messages used beside the bad
+ones. ROS stays on this host, whatever the environment says. Ctrl-C ends it with what there is.
 """
 
 

@@ -14,9 +14,10 @@ from auras_ros.action import ContractError
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import refusal
+from auras_ros.nodes.actuator_conflict import Conflict, conflict_text
 from auras_ros.nodes.actuator_drive import Drive
 from auras_ros.nodes.actuator_inputs import LATCHED, Inputs
-from auras_ros.nodes.actuator_report import Conflict, SelfReport
+from auras_ros.nodes.actuator_report import SelfReport
 from auras_ros.nodes.actuator_settings import Settings, load_contract
 from auras_ros.nodes.diagnostics import Diagnostics, QosWatch
 from auras_ros.nodes.messages import json_message
@@ -49,7 +50,7 @@ class Actuator(Node):
         outputs = Outputs(self, settings, contract, qos)
         self._drive = Drive(settings, contract, outputs, self._agent, self._monotonic)
         self._inputs = Inputs(self, settings, contract, self._drive, self._agent, qos)
-        self._conflict = Conflict(self, outputs)
+        self._conflict = Conflict(self, settings.command_topics)
         self._said = SelfReport(settings, self._drive, self._inputs, self._agent, self._conflict, self)
         self._said.add_to(self._diagnostics, qos)
         self._arm_now = settings.arm_on_start
@@ -101,8 +102,8 @@ class Actuator(Node):
     def _look(self) -> None:
         """Who else publishes commands; said at once when it changes."""
         if self._conflict.look():
-            for name in self._conflict.others:
-                self.get_logger().error(f"conflict: {name} publishes commands too")
+            if self._conflict.others:
+                self.get_logger().error(conflict_text(self._conflict.others))
             self._diagnostics.changed()
 
     def _report(self) -> None:

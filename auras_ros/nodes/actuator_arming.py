@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from auras_ros.nodes.actuator_conflict import conflict_text
 from auras_ros.nodes.actuator_settings import Settings
 
 MEASURED_MAX_AGE_MS = 500
@@ -51,7 +52,7 @@ def emergency_stop(at: Situation, settings: Settings) -> str:
 
 
 def sole_publisher(at: Situation, settings: Settings) -> str:
-    return f"conflict: {', '.join(at.others)} publishes commands too" if at.others else ""
+    return conflict_text(at.others) if at.others else ""
 
 
 def sane_time(at: Situation, settings: Settings) -> str:

@@ -70,6 +70,11 @@ class Drive:
         stream = self.stream
         return self._before if self._before and stream.state is SafetyState.DISARMED else stream.reason
 
+    @property
+    def superseded(self) -> int:
+        """Trajectories that were not sent because something newer came."""
+        return self._outputs.superseded
+
     def arm(self, position: list[float] | None) -> Accepted | Rejected:
         """Arm from a measured position [channels]; the newest agent is watched until the first chunk names one."""
         if self.stream.state is not SafetyState.ARMED:
@@ -112,8 +117,8 @@ class Drive:
         self._thread.start()
 
     def working(self) -> bool:
-        """Whether the tick thread lives."""
-        return self._thread.is_alive()
+        """Whether the threads live that tick and publish."""
+        return self._thread.is_alive() and self._outputs.working()
 
     def halt(self) -> None:
         """Disarm, let the final command out, which may have to brake first, end the thread. An orderly shutdown."""
@@ -121,6 +126,7 @@ class Drive:
         self._running.clear()
         if self._thread.is_alive():
             self._thread.join(timeout=MAX_BRAKING_S + 1.0)
+        self._outputs.close()
 
     # -- the tick thread ----------------------------------------------------------------------------------
 

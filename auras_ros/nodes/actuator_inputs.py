@@ -81,12 +81,16 @@ class Inputs:
             unknown="" if self._measured is None else self._unknown(self._measured[1]),
             others=others,
             pressed=self.pressed,
-            stop_publishers=self._node.count_publishers(STOP_TOPIC),
+            stop_publishers=self.stop_publishers(),
             described=self.described,
             unlimited=self.unlimited,
             limits_pending=self._drive.limits_pending,
             ros_time_ns=clock.now().nanoseconds if simulated else None,
         )
+
+    def stop_publishers(self) -> int:
+        """How many publish the emergency stop. By their list: rclpy counts a topic without remapping its name."""
+        return len(self._node.get_publishers_info_by_topic(STOP_TOPIC))
 
     @property
     def position(self) -> list[float] | None:
@@ -113,8 +117,11 @@ class Inputs:
         try:
             beat = read_json(message.data, "heartbeat")
             inactive = self._agent.heard(beat, self._drive.stream.session, self._clock.now_ns())
-        except (MessageError, KeyError) as error:
-            self._refuse(f"heartbeat: {error}")
+        except MessageError as error:
+            self._refuse(str(error))
+            return
+        except KeyError:
+            self._refuse("heartbeat: session: missing")
             return
         if inactive:
             self._drive.end(f"agent is {self._agent.lifecycle or 'of no known state'}")

@@ -12,46 +12,14 @@ from auras_ros.action import SafetyState
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import ACTIVE
+from auras_ros.nodes.actuator_conflict import Conflict, conflict_text
 from auras_ros.nodes.actuator_drive import Drive
 from auras_ros.nodes.actuator_inputs import STOP_TOPIC, Inputs
 from auras_ros.nodes.actuator_settings import Settings
 from auras_ros.nodes.diagnostics import Diagnostics, Level, QosWatch, Report
-from auras_ros.nodes.outputs import Outputs
 from auras_ros.ros import Node
 
 LATE_TICK_MS = 5.0  # an interval error beyond this is worth a warning
-DISCOVERY_NS = 1_000_000_000  # a node that has just started has not found the others yet
-
-
-class Conflict:
-    """Who publishes on the command topics beside this node, as the graph says; asked for at most a few times a
-    second. A publisher whose process was killed counts until DDS forgets it (10 s with Cyclone)."""
-
-    def __init__(self, node: Node, outputs: Outputs) -> None:
-        self._node, self._topics, self._clock = node, outputs.topics, MonotonicClock()
-        self._begin_ns = self._clock.now_ns()
-        self.others: tuple[str, ...] = ()
-
-    @property
-    def known(self) -> tuple[str, ...] | None:
-        """The others; None where there are none, but maybe only because discovery has not ended."""
-        early = self._clock.now_ns() - self._begin_ns < DISCOVERY_NS
-        return None if early and not self.others else self.others
-
-    def look(self) -> bool:
-        """Ask the graph; whether the answer is another one than before."""
-        before, self.others = self.others, tuple(name for topic in self._topics for name in self._on(topic))
-        return self.others != before
-
-    def _on(self, topic: str) -> list[str]:
-        mine = self._node.get_fully_qualified_name()
-        found = [
-            f"{info.node_namespace.rstrip('/')}/{info.node_name}" if info.node_name else "a node of unknown name"
-            for info in self._node.get_publishers_info_by_topic(topic)
-        ]
-        if mine in found:
-            found.remove(mine)  # one of them; a second one of this name is another process
-        return [f"{name} on {topic}" for name in found]
 
 
 class SelfReport:
@@ -125,6 +93,7 @@ class SelfReport:
         drive, error = self._drive, self._drive.meter.summary()
         values: dict[str, object] = {"scheduling": drive.scheduling, "memory": drive.settled.memory}
         values |= {"collector": drive.settled.collector, "skipped ticks": drive.skipped}
+        values["trajectories superseded"] = drive.superseded
         if error is None:
             return Report(Level.OK, "no interval measured yet", values)
         values |= {f"interval error {key}": f"{value:.3f} ms" for key, value in dataclasses.asdict(error).items()}
@@ -153,12 +122,12 @@ class SelfReport:
     def command_topic(self) -> Report:
         topics = {"topic": self._settings.action_topic}
         if self._conflict.others:
-            return Report(Level.ERROR, f"conflict: {', '.join(self._conflict.others)} publishes commands too", topics)
+            return Report(Level.ERROR, conflict_text(self._conflict.others), topics)
         return Report(Level.OK, "this node alone publishes commands", topics)
 
     def emergency_stop(self) -> Report:
         pressed, required = self._inputs.pressed, self._settings.require_emergency_stop
-        publishers = self._node.count_publishers(STOP_TOPIC)
+        publishers = self._inputs.stop_publishers()
         values = {"pressed": pressed, "publishers": publishers, "required": required}
         if pressed:
             return Report(Level.ERROR, "pressed", values)

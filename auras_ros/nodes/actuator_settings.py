@@ -52,6 +52,11 @@ class Settings:
         """Between two ticks."""
         return round(1e9 / self.rate_hz)
 
+    @property
+    def command_topics(self) -> tuple[str, ...]:
+        """Where commands go; nobody else should publish there."""
+        return (self.action_topic, self.trajectory_topic) if self.joint_trajectory else (self.action_topic,)
+
 
 def load_contract(checkpoint: str) -> Contract:
     """The action contract in a checkpoint's policy.json. Reads no weights. Raises ContractError or OSError."""

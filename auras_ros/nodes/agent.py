@@ -9,7 +9,6 @@ published: nobody would watch over it.
 from __future__ import annotations
 
 import gc
-import os
 import socket
 import sys
 import threading
@@ -18,9 +17,10 @@ from typing import Any
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.agent_frames import Frames
-from auras_ros.nodes.agent_heart import HangWatch, Heart, frame_limit_ns
+from auras_ros.nodes.agent_heart import frame_limit_ns
 from auras_ros.nodes.agent_load import REFUSALS, Loading
 from auras_ros.nodes.agent_policy import Configured
+from auras_ros.nodes.agent_pulse import Pulse
 from auras_ros.nodes.agent_settings import Settings
 from auras_ros.nodes.agent_status import Status
 from auras_ros.nodes.agent_voice import Voice
@@ -28,13 +28,13 @@ from auras_ros.nodes.diagnostics import Diagnostics, QosWatch
 from auras_ros.nodes.overload import Step
 from auras_ros.nodes.parameters import current_parameters, declare_parameters, refusal
 from auras_ros.nodes.process import node_main
+from auras_ros.nodes.transitions import answer_illegal_transitions
 from auras_ros.ros import LifecycleNode, LifecycleState, Parameter, TransitionCallbackReturn
 from auras_ros.ros.msg import SetParametersResult
 from auras_ros.ros.srv import Trigger
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 LOOK_S = 0.1  # how often configure says how far it is
-LAST_RESORT_S = 3.0  # a process whose frame hangs is ended by force after this
 
 
 class StoppedError(RuntimeError):
@@ -46,6 +46,7 @@ class Agent(LifecycleNode):
 
     def __init__(self, asked: threading.Event | None = None, **node_options: Any) -> None:
         super().__init__("agent", **node_options)
+        answer_illegal_transitions(self)
         declare_parameters(self, Settings, read_only=False)
         self.add_on_set_parameters_callback(self._on_set)
         self._asked = asked or threading.Event()
@@ -54,8 +55,7 @@ class Agent(LifecycleNode):
         self._frames: Frames | None = None
         self._refused: Exception | None = None
         self._starting = False
-        self._hangs, self._limit_ns = HangWatch(), 0
-        self.hung = False
+        self._limit_ns = 0  # how long a frame may take
         self.status = Status(uuid.uuid4().hex[:12])
         self._diagnostics = Diagnostics(self, socket.gethostname())
         self._qos = QosWatch(self, self._diagnostics.changed)
@@ -64,13 +64,13 @@ class Agent(LifecycleNode):
         for task, check in self.status.tasks().items():
             self._diagnostics.add(task, check)
         self._diagnostics.add("qos", self._qos.check)
-        self._heart = Heart(self._beat, self._why_stop, self._heart_ended)
+        self._pulse = Pulse(self.status, self._voice, self.get_logger())
 
     # -- the process --------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to beat; with `autostart` configure and activate. Raises what configure refuses."""
-        self._heart.start()
+        self._pulse.start()
         if not self.get_parameter("autostart").value:
             return
         self._starting = True
@@ -81,15 +81,18 @@ class Agent(LifecycleNode):
 
     def working(self) -> bool:
         """Whether the heart beats: it stops with the frames."""
-        return self._heart.alive()
+        return self._pulse.alive()
 
     def halt(self) -> None:
         """The end of the process: nothing is published any more but a last heartbeat that says so."""
-        self._stop_frames(0.0 if self.hung else None)
-        self._heart.stop()
-        if not self.hung:
+        hung = self._pulse.hung
+        if not hung:
+            self._pulse.unguard()
+        self._stop_frames(0.0 if hung else None)
+        self._pulse.stop()
+        if not hung:
             self._now("finalized")
-            self._beat()
+            self._pulse.beat()
 
     # -- transitions (executor thread) --------------------------------------------------------------------
 
@@ -131,6 +134,7 @@ class Agent(LifecycleNode):
         assert self._configured is not None
         self._now("activating")
         frames = self._configured.frames(self._voice, self._on_step)
+        self._pulse.expect(self._limit_ns)
         frames.start()
         self._frames = self.status.frames = frames
         self.status.activate_ms = (self._monotonic.now_ns() - began_ns) / 1e6
@@ -174,11 +178,10 @@ class Agent(LifecycleNode):
     def _stop_frames(self, timeout_s: float | None = None) -> bool:
         """Whether they have ended; while they have not, the heart goes on looking at them."""
         frames = self._frames
-        if frames is None:
-            return True
-        ended = frames.halt() if timeout_s is None else frames.halt(timeout_s)
+        ended = frames is None or (frames.halt() if timeout_s is None else frames.halt(timeout_s))
         if ended:
             self._frames = self.status.frames = None
+            self._pulse.relax()
         return ended
 
     def _unload(self) -> None:
@@ -217,30 +220,6 @@ class Agent(LifecycleNode):
         """A strand's thread: overload changed what runs; diagnostics say so within a second."""
         what = "no chunk is published any more" if step is Step.HALTED else "fallback plan from now on"
         self.get_logger().error(f"overloaded: {what}")
-
-    def _beat(self) -> None:
-        status = self.status
-        self._voice.beat(status.session, status.frame(), status.text(), status.lifecycle)
-
-    def _why_stop(self, now_ns: int) -> str:
-        frames = self._frames
-        if frames is None:
-            return ""
-        if frames.broken():
-            return "a strand ended by itself"
-        strand = self._hangs.look(frames.under_way(), self._limit_ns, now_ns)
-        return f"hung: a frame of {strand} does not end" if strand else ""
-
-    def _heart_ended(self, reason: str) -> None:
-        """The last beat says why; then silence, on which the actuator holds, and the process ends."""
-        self.get_logger().error(reason)
-        self.hung = reason.startswith("hung")
-        self.status.now(self.status.lifecycle, reason, True)  # no other state: the actuator must hold, not disarm
-        self._beat()
-        if self.hung:  # what hangs may hold what an orderly end waits for
-            last_resort = threading.Timer(LAST_RESORT_S, os._exit, (1,))
-            last_resort.daemon = True
-            last_resort.start()
 
 
 def main(argv: list[str] | None = None) -> int:

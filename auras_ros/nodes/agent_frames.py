@@ -77,7 +77,7 @@ class Frames:
         return self._track.live
 
     def start(self) -> None:
-        self._inputs.open(self._arrived)
+        self._inputs.open(self._arrived, self.reset)
         for track in self._tracks:
             track.live.start()
 

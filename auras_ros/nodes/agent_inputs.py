@@ -6,6 +6,9 @@ What arrives is not trusted: garbage is refused, named and counted. Nothing here
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,19 +19,22 @@ from auras_ros.nodes.diagnostics import Level, QosWatch, Report
 from auras_ros.observation import (
     Assembler,
     Fault,
+    FaultName,
     Observation,
     ObservationError,
     ObservationSpec,
     decode_compressed,
     decode_raw,
 )
-from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from auras_ros.ros import Duration, JumpThreshold, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import CompressedImage, Image, JointState
 
 STATE = "joint_states"
 STATE_WAIT_NS = 20_000_000
 STATE_LAG_STEPS = 4
+LATE_NS = 2_000_000_000  # how long after a reset messages of before it may still come
+SKEW_SAID_NS = 100_000_000  # images of one instant come one after another: between them there is a skew that passes
 BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
@@ -44,11 +50,20 @@ class Inputs:
         self._assembler = Assembler(
             spec, settings.camera_age_limit_ms, settings.state_age_limit_ms, settings.sync_tolerance_ms
         )
-        self._news: Any = None
+        self._news: Callable[[], None] | None = None
+        self._anew: Callable[[], None] | None = None
         self._taken_ns: dict[str, int] = {}  # topic -> when the last good message came
+        self._refused: Counter[str] = Counter()  # topic -> messages that were not taken
         self._fault: Fault | None = None
+        self._skewed_since_ns: int | None = None
         self._awaited_origin_ns = self._awaited_since_ns = -1
         self._latching = threading.Lock()
+        self._jumped_ns: int | None = None  # when the clock went back
+        # rclpy keeps a bare pointer to the handle: a reference of ours, until `close`
+        self._jumps = node.get_clock().create_jump_callback(
+            JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=True),
+            post_callback=self._on_jump,
+        )
         self._topics: list[Any] = []
         for camera in spec.cameras:
             self._subscribe_camera(camera.name, qos)
@@ -70,16 +85,19 @@ class Inputs:
             )
         )
 
-    def open(self, news: Any) -> None:
-        """Take messages from now on, none of before; `news()` is called on each good one."""
+    def open(self, news: Callable[[], None], anew: Callable[[], None]) -> None:
+        """Take messages from now on, none of before; `news()` is called on each good one, `anew()` when the clock has
+        gone back: the epoch is another one then."""
         self._assembler.reset()
-        self._fault, self._news = None, news
+        self._fault = self._skewed_since_ns = None
+        self._news, self._anew = news, anew
 
     def shut(self) -> None:
         """Take no message until opened again."""
-        self._news = None
+        self._news = self._anew = None
 
     def close(self) -> None:
+        self._jumps.unregister()
         for topic in self._topics:
             self._node.destroy_subscription(topic)
         self._topics = []
@@ -108,7 +126,7 @@ class Inputs:
                 data=message.data,
             )
         except ObservationError as error:
-            self._say(self._assembler.count(error.fault))
+            self._undecoded(name, error.fault)
             return
         self._put_image(name, frame, message.header)
 
@@ -118,28 +136,50 @@ class Inputs:
         try:
             frame = decode_compressed(message.data)
         except ObservationError as error:
-            self._say(self._assembler.count(error.fault))
+            self._undecoded(name, error.fault)
             return
         self._put_image(name, frame, message.header)
+
+    def _undecoded(self, name: str, fault: Fault) -> None:
+        """An image that was refused for one of its fields: of which camera, the message itself does not know."""
+        self._refused[name] += 1
+        self._say(self._assembler.count(replace(fault, source=f"{name}: {fault.source}")))
 
     def _put_image(self, name: str, frame: Any, header: Any) -> None:
         stamp, latency_ns = self._stamp(header)
         now_ns = self._monotonic.now_ns()
-        self._took(name, self._assembler.put_image(name, frame, stamp, now_ns, latency_ns), now_ns)
+        self._put(name, lambda: self._assembler.put_image(name, frame, stamp, now_ns, latency_ns), now_ns)
 
     def _on_joint_states(self, message: JointState) -> None:
         if self._news is None:
             return
         stamp, latency_ns = self._stamp(message.header)
         positions = np.asarray(message.position, dtype=np.float64)
-        now_ns = self._monotonic.now_ns()
-        self._took(STATE, self._assembler.put_state(list(message.name), positions, stamp, now_ns, latency_ns), now_ns)
+        names, now_ns = list(message.name), self._monotonic.now_ns()
+        self._put(STATE, lambda: self._assembler.put_state(names, positions, stamp, now_ns, latency_ns), now_ns)
 
-    def _took(self, source: str, fault: Fault | None, now_ns: int) -> None:
+    def _put(self, source: str, put: Callable[[], Fault | None], now_ns: int) -> None:
+        fault = put()
+        if fault is not None and fault.name is FaultName.BACKWARDS and self._just_jumped(now_ns):
+            self._assembler.reset()  # what is held came late, from the world before
+            fault = put()
         self._say(fault)
         if fault is None:
             self._taken_ns[source] = now_ns
-        self._news()
+        else:
+            self._refused[source] += 1
+        if self._news is not None:
+            self._news()
+
+    def _on_jump(self, jump: Any) -> None:
+        """Simulated time went back, or another clock is in force: what was seen belongs to a world that is over."""
+        self._jumped_ns = self._monotonic.now_ns()
+        if self._anew is not None:
+            self._anew()
+        self._node.get_logger().warning("the clock went back, or was changed for another: what was seen is forgotten")
+
+    def _just_jumped(self, now_ns: int) -> bool:
+        return self._jumped_ns is not None and now_ns - self._jumped_ns < LATE_NS
 
     def _stamp(self, header: Any) -> tuple[int, int]:
         """(the stamp, how long ago it was by the same clock). A camera clock that runs ahead counts as 0 ago."""
@@ -157,10 +197,21 @@ class Inputs:
         with self._latching:
             observation = self._assembler.latch(now_ns)
             if isinstance(observation, Fault):
-                self._note(observation)
+                if not self._passes(observation, now_ns):
+                    self._note(observation)
                 return None
+            self._skewed_since_ns = None
             self._note(None)
             return None if self._state_is_due(observation, now_ns) else observation
+
+    def _passes(self, fault: Fault, now_ns: int) -> bool:
+        """Whether it is a skew that the next images may end: no frame runs on it, and nothing is said of it yet."""
+        if fault.name is not FaultName.SKEW:
+            self._skewed_since_ns = None
+            return False
+        if self._skewed_since_ns is None:
+            self._skewed_since_ns = now_ns
+        return now_ns - self._skewed_since_ns < SKEW_SAID_NS
 
     def _state_is_due(self, observation: Observation, now_ns: int) -> bool:
         """Whether to wait for the joint states that belong to this image: policies learn the two of one instant.
@@ -194,6 +245,7 @@ class Inputs:
         for source in [*(camera.name for camera in self._spec.cameras), STATE]:
             taken_ns = self._taken_ns.get(source)
             values[f"{source} age_ms"] = "never" if taken_ns is None else f"{(now_ns - taken_ns) / 1e6:.0f}"
+            values[f"{source} refused"] = self._refused[source]
         for name, counts in counters["streams"].items():
             values |= {f"{name} {what}": count for what, count in counts.items()}
         values |= {f"fault {name}": count for name, count in counters["faults"].items()}

@@ -39,8 +39,8 @@ class ActuatorWatch:
 
     def _on_state(self, message: String) -> None:
         try:
-            sent_ns = int(read_json(message.data, "actuator state")["mono_ns"])
-        except (MessageError, KeyError, TypeError, ValueError, OverflowError) as error:
+            sent_ns = _sent_ns(message.data)
+        except MessageError as error:
             self._unreadable += 1
             self._node.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
             return
@@ -72,10 +72,23 @@ class ActuatorWatch:
         return Report(Level.OK, "the actuator watches", values)
 
 
+def _sent_ns(text: str) -> int:
+    """When an actuator says that it spoke. Raises MessageError."""
+    fields = read_json(text, "actuator state")
+    try:
+        return int(fields["mono_ns"])
+    except KeyError:
+        raise MessageError("actuator state: mono_ns: missing") from None
+    except (TypeError, ValueError, OverflowError):
+        raise MessageError(f"actuator state: mono_ns: {str(fields['mono_ns'])[:80]!r} is not a time") from None
+
+
 def prompt_refusal(text: str, limit_bytes: int) -> str:
     """Why a prompt is not taken; empty if it is. Looks at the length first: a huge one costs nothing."""
     if len(text) > limit_bytes or len(text.encode("utf-8", "surrogatepass")) > limit_bytes:
         return f"prompt: longer than {limit_bytes} bytes"
+    if "\ufffd" in text:  # rclpy puts it in the place of bytes that are no UTF-8
+        return "prompt: not UTF-8"
     for character in text:
         if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):  # control, surrogate
             return f"prompt: not text: it has the character U+{ord(character):04X}"

@@ -11,9 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from launch.actions import DeclareLaunchArgument, EmitEvent, OpaqueFunction, RegisterEventHandler, TimerAction
-from launch.event_handlers import OnProcessStart
+from launch.actions import (
+    DeclareLaunchArgument,
+    EmitEvent,
+    LogInfo,
+    OpaqueFunction,
+    RegisterEventHandler,
+    TimerAction,
+)
+from launch.event_handlers import OnProcessExit, OnProcessStart
 from launch.events import matches_action
+from launch.events.process import ShutdownProcess
 from launch.launch_description import LaunchDescription
 from launch_ros.actions import LifecycleNode, Node
 from launch_ros.event_handlers import OnStateTransition
@@ -22,10 +30,12 @@ from launch_ros.ros_adapters import get_ros_node
 from lifecycle_msgs.msg import Transition
 
 from auras_ros import resources
+from auras_ros.nodes.exit_status import BAD_SETTINGS
+from auras_ros.nodes.supervisor import read_config
 
 BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in the place of a robot
 LIFECYCLE = frozenset({"agent"})
-RESPAWN_DELAY_S = 1.0
+RESPAWN_DELAY_S = 1.0  # more than none: in it, what must not come back is told so
 POLL_S = 0.2  # between two looks for a new process's node
 SETTLE_S = 0.5  # from the first of its topics that is discovered to the last of its services
 
@@ -55,12 +65,13 @@ def _description(*, bridges: bool) -> LaunchDescription:
 
 
 def _actions(context: Any, bridges: bool) -> list[Any]:
-    """The launch actions for what the arguments name. Raises FileNotFoundError, ValueError or RuntimeError by name."""
+    """The launch actions for what the arguments name. Raises FileNotFoundError, ValueError or RuntimeError (what
+    `auras run` raises too) by name."""
     arguments: dict[str, str] = context.launch_configurations
     path = _config_path(arguments["config"])
+    processes, as_configured = read_config(path)
     sections = yaml.safe_load(path.read_text(encoding="utf-8"))
-    supervisor = sections["supervisor"]["ros__parameters"]
-    chosen = [each for each in supervisor["processes"] if each.endswith(BRIDGE) == bridges]
+    chosen = [each for each in processes if each.endswith(BRIDGE) == bridges]
     if not chosen:
         what = "simulator bridge" if bridges else "process of the robot's side"
         raise RuntimeError(f"{path}: supervisor.processes names no {what}")
@@ -69,7 +80,7 @@ def _actions(context: Any, bridges: bool) -> list[Any]:
         "namespace": arguments["namespace"],
         "ros_arguments": ["--log-level", arguments["log_level"]],
         "output": "screen",
-        "respawn": supervisor.get("respawn", True) if respawn is None else respawn,
+        "respawn": as_configured if respawn is None else respawn,
         "respawn_delay": RESPAWN_DELAY_S,
     }
     sim_time = _flag(arguments, "use_sim_time")
@@ -85,9 +96,25 @@ def _start(executable: str, parameters: list[Any], options: dict[str, Any]) -> l
     name = executable.removesuffix(BRIDGE)
     common = {"package": "auras_ros", "executable": executable, "name": name, "parameters": parameters, **options}
     if executable not in LIFECYCLE:
-        return [Node(**common)]
+        plain = Node(**common)
+        return [_give_up(plain), plain]
     node = LifecycleNode(**common)
-    return [*BringUp(node).handlers(), node]
+    return [_give_up(node), *BringUp(node).handlers(), node]
+
+
+def _give_up(node: Any) -> Any:
+    """Not to start again what cannot start with its settings: `respawn` asks nobody why a process ended.
+
+    `launch` waits between an end and the next start for this very event, as it does for its own shutdown.
+    """
+
+    def on_exit(event: Any, context: Any) -> list[Any]:
+        if event.returncode != BAD_SETTINGS:
+            return []
+        text = f"{node.node_name} cannot start with these settings, its own message says why: not started again"
+        return [LogInfo(msg=text), EmitEvent(event=ShutdownProcess(process_matcher=matches_action(node)))]
+
+    return RegisterEventHandler(OnProcessExit(target_action=node, on_exit=on_exit))
 
 
 def _config_path(name: str) -> Path:
@@ -110,7 +137,7 @@ def _flag(arguments: dict[str, str], name: str) -> bool | None:
 def _own(sections: dict[str, Any], executable: str, sim_time: bool | None) -> list[dict[str, Any]]:
     """The node's parameters once more, and those of the deployment: in a file, a plain name means a node of the root
     namespace alone."""
-    section = sections.get(executable.removesuffix(BRIDGE), {}).get("ros__parameters", {})
+    section = (sections.get(executable.removesuffix(BRIDGE)) or {}).get("ros__parameters") or {}
     own = {**section}
     if executable in LIFECYCLE:
         own["autostart"] = False  # whoever starts a process says when it is configured: here, BringUp

@@ -7,6 +7,7 @@ still be able to publish its last word.
 
 from __future__ import annotations
 
+import faulthandler
 import signal
 import sys
 import threading
@@ -14,9 +15,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
 
+from auras_ros.nodes.exit_status import BAD_SETTINGS, BROKEN
 from auras_ros.ros import Node, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
 
-BROKEN, BAD_SETTINGS = 1, 2
 WAKE_S = 0.05  # Python runs a signal handler only between two waits
 N = TypeVar("N", bound=Node)
 
@@ -34,6 +35,8 @@ def node_main(
     not look alive. `bad_settings`: errors of `build` and `start` that end with status 2. `asked` is set by the
     signals, for a node whose start takes long."""
     asked = asked or threading.Event()
+    if not faulthandler.is_enabled():
+        faulthandler.enable()  # what ends a process from below leaves a traceback of every thread
 
     def ask(number: int, frame: FrameType | None) -> None:
         asked.set()

@@ -18,12 +18,13 @@ from typing import IO, Any
 
 import yaml
 
+from auras_ros.nodes.exit_status import BAD_SETTINGS
+
 EXECUTABLES = {
     "agent": "auras_ros.nodes.agent",
     "actuator": "auras_ros.nodes.actuator",
     "pusht_bridge": "auras_ros.sim.pusht_bridge",
 }
-BAD_SETTINGS = 2  # a node that ends with this will not do better the next time
 RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 STEADY_S = 10.0  # a process that lived this long starts again at the shortest delay
 GRACE_S = 5.0

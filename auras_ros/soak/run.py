@@ -15,8 +15,8 @@ import yaml
 
 from auras_ros import resources
 from auras_ros.nodes.actuator import load_contract
-from auras_ros.nodes.supervisor import Supervisor
-from auras_ros.ros import SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
+from auras_ros.nodes.supervisor import Supervisor, SupervisorError
+from auras_ros.ros import LoggingSeverity, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.soak.faults import Fault, faults
 from auras_ros.soak.judge import Bounds, Judge
 from auras_ros.soak.scene import MS, Interrupted, Scene
@@ -60,6 +60,7 @@ class Result:
     usage: dict[str, Usage] = field(default_factory=dict)
     seconds: float = 0.0
     state: dict[str, Any] = field(default_factory=dict)
+    skips: int = 0  # ticks that actuators have missed, of those planned_skips were asked for
     planned_skips: int = 0
     load: list[float] = field(default_factory=list)
 
@@ -88,6 +89,7 @@ def soak(
     init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
         witness, executor = Witness(result.judge), SingleThreadedExecutor()
+        witness.get_logger().set_level(LoggingSeverity.FATAL)  # it hears of what it breaks itself
         executor.add_node(witness)
         try:
             _alone(witness, executor)
@@ -114,28 +116,38 @@ def _alone(witness: Witness, executor: SingleThreadedExecutor) -> None:
 
 
 def _break(scene: Scene, result: Result, seconds: float, say: Callable[[str], None]) -> None:
-    """The loop of faults, round after round, each in random order."""
-    result.usage, began_s, bag, rounds = scene.usage, time.monotonic(), list[str](), itertools.count()
+    """From the start to the verdicts, whatever ends it in between."""
+    result.usage, began_s = scene.usage, time.monotonic()
     try:
         say("starting the loop")
         scene.witness.press(False)
         if not scene.until(lambda: scene.witness.beat.get("lifecycle") == "active", START_S) or not scene.drive():
             raise SoakError(f"the loop did not drive within {START_S:g} s of its start")
         began_s = time.monotonic()
+        _rounds(scene, result, began_s, seconds, say)
+    except Interrupted:
+        pass
+    finally:
+        result.seconds = time.monotonic() - began_s
+        result.state = scene.witness.state
+        result.skips, result.planned_skips = scene.witness.skipped, scene.planned_skips
+        for usage in result.usage.values():
+            usage.since_s = began_s + SETTLED_SHARE * result.seconds
+        judge_growth(result)
+
+
+def _rounds(scene: Scene, result: Result, began_s: float, seconds: float, say: Callable[[str], None]) -> None:
+    """Fault after fault, round after round, each in random order. A process that cannot be started again ends it."""
+    bag, rounds = list[str](), itertools.count()
+    try:
         while time.monotonic() - began_s < seconds and scene.steady():
             if not bag:
                 bag = one_round(result.kinds, next(rounds), scene.rng)
             scene.pause(scene.rng.uniform(0.0, 1.0))
             _one(scene, result, bag.pop(), began_s, say)
-            result.seconds, result.load = time.monotonic() - began_s, [*result.load, os.getloadavg()[0]]
-    except Interrupted:
-        pass
-    finally:
-        result.seconds = time.monotonic() - began_s
-        result.state, result.planned_skips = scene.witness.state, scene.planned_skips
-        for usage in result.usage.values():
-            usage.since_s = began_s + SETTLED_SHARE * result.seconds
-        judge_growth(result)
+            result.load.append(os.getloadavg()[0])
+    except SupervisorError as error:
+        scene.judge.violate("process ended", str(error))
 
 
 def one_round(kinds: dict[str, Fault], number: int, rng: random.Random) -> list[str]:

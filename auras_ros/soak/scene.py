@@ -5,12 +5,13 @@ Nothing in here knows a fault; the faults are written with it.
 
 from __future__ import annotations
 
+import itertools
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.supervisor import Supervisor
@@ -23,7 +24,9 @@ LOOK_S, READ_S = 0.1, 1.0  # at exit statuses; at what processes use
 ANSWER_S, RETRY_S = 3.0, 0.3
 RECOVERY_S = 90.0  # from a fault until it drives again; an agent that died is started again and loads
 STEADY_NS = 300_000_000
+UNDISTURBED_MS = 1000.0
 MS = 1_000_000
+T = TypeVar("T")
 
 
 class Interrupted(Exception):  # noqa: N818  (nothing went wrong)
@@ -42,10 +45,18 @@ class Scene:
         self.usage = {name: Usage() for name in supervisor.processes}
         self.planned_skips = 0
         self._killed: set[str] = set()
+        self._bags: dict[str, list[Any]] = {}
         self._looked_s = self._read_s = 0.0
 
     def now_ns(self) -> int:
         return self._clock.now_ns()
+
+    def draw(self, name: str, items: Sequence[T]) -> T:
+        """One of them, in random order: none comes again under this name before all were there."""
+        bag = self._bags.get(name) or self.rng.sample(items, len(items))
+        self._bags[name] = bag
+        drawn: T = bag.pop()
+        return drawn
 
     # -- waiting ------------------------------------------------------------------------------------------
 
@@ -109,27 +120,46 @@ class Scene:
 
     def left_armed(self, since_ns: int, patience_s: float) -> int | None:
         """When the first command since then was sent that no chunk made; None where none comes."""
+        return self._first(lambda each: each.state != "armed", since_ns, patience_s)
+
+    def first_of(self, state: str, since_ns: int, patience_s: float) -> int | None:
+        """When the first command of that state since then was sent; None where none comes."""
+        return self._first(lambda each: each.state == state, since_ns, patience_s)
+
+    def _first(self, wanted: Callable[[Sent], bool], since_ns: int, patience_s: float) -> int | None:
         found: list[Sent] = []
 
         def heard() -> bool:
-            found[:] = [each for each in self.judge.sent if each.mono_ns >= since_ns and each.state != "armed"][:1]
+            found[:] = [each for each in self.judge.sent if each.mono_ns >= since_ns and wanted(each)][:1]
             return bool(found)
 
         return found[0].mono_ns if self.until(heard, patience_s) else None
+
+    def undisturbed(self, since_ns: int, what: str) -> None:
+        """It must have been driven since then, and must be now, with no hold longer than a second."""
+        self.goes_on()
+        driven = [each.mono_ns for each in self.judge.sent if each.mono_ns >= since_ns and each.state == "armed"]
+        times_ns = [since_ns, *driven, self.now_ns()]
+        longest_ms = max(after - before for before, after in itertools.pairwise(times_ns)) / MS
+        if longest_ms > UNDISTURBED_MS:
+            self.judge.violate("disturbed", f"not driven for {longest_ms:.0f} ms by {what}")
 
     def says(self, state: str, patience_s: float) -> bool:
         """Whether the actuator comes to say that state."""
         return self.until(lambda: self.witness.state.get("state") == state, patience_s)
 
     def steady(self) -> bool:
-        """Whether it comes to be driven for a while without a hold."""
+        """Whether it comes to be driven for a while without a hold; it must."""
 
         def unbroken() -> bool:
             since_ns = self.now_ns() - STEADY_NS
             newest = [each.state for each in self.judge.sent if each.mono_ns >= since_ns]
             return len(newest) > 10 and set(newest) == {"armed"}
 
-        return self.until(unbroken, RECOVERY_S)
+        found = self.until(unbroken, RECOVERY_S)
+        if not found:
+            self.judge.violate("not steady", f"never driven for {STEADY_NS / 1e6:g} ms within {RECOVERY_S:g} s")
+        return found
 
     def goes_on(self) -> None:
         """It must be driven again by itself."""

@@ -22,7 +22,7 @@ def spread(values: list[float]) -> dict[str, float]:
 
 def report(result: Result, *, interrupted: bool) -> Report:
     """rows: one a fault; summary: figures by name; more: violations and what each process used."""
-    judge, skipped = result.judge, int(result.state.get("skipped_ticks", 0))
+    judge, skipped = result.judge, result.skips
     made = Report("soak", [vars(each) for each in result.outcomes])
     made.summary = {"seconds": result.seconds, "faults": len(result.outcomes), "violations": judge.kinds.total()}
     made.summary |= {"actions": judge.count, "actions_lost": max(0, judge.lost - skipped)}

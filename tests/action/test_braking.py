@@ -85,7 +85,7 @@ def test_increments_fade_out_and_all_of_them_count_as_executed(make: SimpleNames
     stream, now_ns = moving(make, ticks=4, kind="delta_previous")
     stream.agent_lost(now_ns)
     assert published(onward(stream, now_ns, 5)) == pytest.approx([3, 2, 1, 0, 0])
-    assert stream._timeline.executed.tolist() == pytest.approx([1 + 2 + 3 + 4 + 3 + 2 + 1])
+    assert stream._course.timeline.executed.tolist() == pytest.approx([1 + 2 + 3 + 4 + 3 + 2 + 1])
 
 
 def test_a_hold_value_is_gone_to_along_an_allowed_path(make: SimpleNamespace) -> None:
@@ -148,7 +148,7 @@ def test_after_missed_ticks_it_starts_from_rest(make: SimpleNamespace) -> None:
 def test_the_checked_horizon_obeys_the_acceleration_from_where_it_is(make: SimpleNamespace) -> None:
     stream, now_ns = moving(make, max_acceleration=200.0, max_rate=100.0)
     before, at = published(onward(stream, now_ns, 2))
-    ahead = stream.horizon(now_ns + 2 * TICK + 1)
+    ahead = stream.ahead(now_ns + 2 * TICK + 1).checked()
     assert ahead is not None
     values = np.array([at, *ahead.values[:, 0]])
     steps = np.array([10 * (at - before), *np.diff(values)])

@@ -131,7 +131,7 @@ def test_memory_is_bounded_and_the_newest_stay(make: SimpleNamespace) -> None:
     for k in range(MAX_MEMBERS + 50):
         assert stream.offer(level(make, float(k < 50), k), k).ok
     assert run(stream, STEP) == [0.0]
-    assert len(stream._in_force._ensemble._members) == MAX_MEMBERS  # type: ignore[union-attr]
+    assert len(stream._course.plan._ensemble._members) == MAX_MEMBERS  # type: ignore[union-attr]
 
 
 def test_the_horizon_is_the_mean_too(make: SimpleNamespace) -> None:
@@ -139,7 +139,7 @@ def test_the_horizon_is_the_mean_too(make: SimpleNamespace) -> None:
     stream.offer(level(make, 10, 0, horizon=4), 1)
     stream.offer(level(make, 40, 1, horizon=4), 2)
     run(stream, STEP)
-    ahead = stream.horizon(STEP + 1)
+    ahead = stream.ahead(STEP + 1).checked()
     assert ahead is not None
     assert (ahead.index, ahead.values[:, 0].tolist()) == (1, [25.0, 25.0, 40.0])
 

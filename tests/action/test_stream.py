@@ -163,14 +163,32 @@ def test_rates_hold_from_the_measured_position_on(make: SimpleNamespace) -> None
 def test_the_horizon_is_checked_like_commands(make: SimpleNamespace) -> None:
     rules = make.contract(make.channel("p", max_rate=100.0), make.channel("d", "delta_previous"), make.channel("f"))
     stream = make.armed(rules, current=[0.0, np.nan, np.nan])
-    assert stream.horizon(1) is None
+    assert stream.ahead(1) is None
     stream.offer(make.chunk([[50, 1, 5], [50, 2, 6], [50, 3, 7], [50, 4, 8]], 0), 1)
     stream.tick(STEP)
-    ahead = stream.horizon(STEP + 1)
+    ahead = stream.ahead(STEP + 1).checked()
     assert ahead.index == 2
     assert ahead.values.tolist() == [[20, 3, 7], [30, 4, 8]]
     stream.stop(STEP + 2)
-    assert stream.horizon(STEP + 3) is None
+    assert stream.ahead(STEP + 3) is None
+
+
+@pytest.mark.parametrize("seam", ["blend", "ensemble"])
+def test_what_is_ahead_is_a_copy_that_later_chunks_and_ticks_leave_as_it_was(make: SimpleNamespace, seam: str) -> None:
+    """It is checked in another thread than the ticks', while they go on."""
+    rules = make.contract(make.channel(max_rate=100.0, max_acceleration=200.0))
+    stream = make.armed(rules, current=[0.0], seam=seam)
+    stream.offer(make.chunk([50] * 8, 0), 1)
+    stream.tick(STEP)
+    early, late = stream.ahead(STEP + 1), stream.ahead(STEP + 1)
+    expected = early.checked()
+    stream.offer(make.chunk([-50] * 8, STEP), STEP + 1)
+    run(stream, 2 * STEP, 3 * STEP)
+    stream.disarm(3 * STEP + 1)
+    run(stream, 4 * STEP)
+    again = late.checked()
+    assert (again.index, again.values.tolist()) == (expected.index, expected.values.tolist())
+    assert again.values.tolist() == late.checked().values.tolist()
 
 
 @pytest.mark.parametrize(

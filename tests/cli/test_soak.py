@@ -86,7 +86,8 @@ def test_every_kind_comes_first_and_the_slow_ones_are_rarer_then(result: Result)
     rng, rounds = random.Random(0), [one_round(result.kinds, number, random.Random(0)) for number in range(8)]
     assert sorted(rounds[0]) == sorted(result.kinds)
     assert [number for number, kinds in enumerate(rounds) if "agent_killed" in kinds] == [0, 4]
-    assert all(len(set(kinds)) == len(kinds) >= len(result.kinds) - 1 for kinds in rounds)
+    rare = sum(each.every > 1 for each in result.kinds.values())
+    assert all(len(set(kinds)) == len(kinds) >= len(result.kinds) - rare for kinds in rounds)
     only = {"agent_killed": result.kinds["agent_killed"]}
     assert [one_round(only, number, rng) for number in range(3)] == [["agent_killed"]] * 3
 
@@ -95,11 +96,10 @@ def test_the_table_says_what_was_measured_and_what_was_broken(result: Result) ->
     for number in range(4):
         result.outcomes.append(Outcome(float(number), "agent_killed", 100.0 + number, 2.0))
     result.state = {
-        "skipped_ticks": 150,
         "scheduling": "fifo 51",
         "interval_error_ms": {"p99": 0.3, "p50": 0.1, "max": 1.0, "n": 9},
     }
-    result.planned_skips, result.judge.lost = 147, 152
+    result.skips, result.planned_skips, result.judge.lost = 150, 147, 152
     result.usage = {"agent": Usage({7: [Reading(float(s), 1000.0 + s, 9, 9) for s in range(60)]})}
     made = report(result, interrupted=False)
     assert made.summary["agent_killed_ms_p50"] == 101.5

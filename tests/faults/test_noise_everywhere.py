@@ -12,38 +12,27 @@ from typing import Any
 import pytest
 
 from auras_ros import ros
-from auras_ros.ros import BACKEND, DurabilityPolicy, QoSProfile, ReliabilityPolicy, msg
+from auras_ros.ros import BACKEND, msg
+from auras_ros.soak.noise import NOISY, inputs
 from auras_ros.soak.scene import Scene
 from tests.ros.test_fuzz import HEADER, filled, noise
 
-OURS = {"agent", "actuator", "pusht"}
 KNOWN = {
     "/action", "/actuator/state", "/agent/chunk", "/agent/heartbeat", "/camera/top/image_raw", "/emergency_stop",
     "/joint_states", "/prompt", "/robot_description",
 }  # fmt: skip
-NOISY = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 UNREADABLE = HEADER + b"\xff" * 64  # as any of the types
 PACE_S = 0.002
 PATIENCE_S = 20.0
-
-
-def inputs(scene: Scene) -> dict[str, tuple[str, set[str]]]:
-    """Topic -> (type, our nodes that hear it)."""
-    found = {}
-    for topic, types in scene.witness.get_topic_names_and_types():
-        listeners = {info.node_name for info in scene.witness.get_subscriptions_info_by_topic(topic)} & OURS
-        if listeners:
-            found[topic] = types[0], listeners
-    return found
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(BACKEND != "dds", reason="rclpy has no writer for raw bytes")
 def test_the_loop_lives_through_noise_on_every_input(loop: Callable[[], Scene], domain: int, tmp_path: Path) -> None:
     scene, rng = loop(), random.Random(9)
-    assert scene.until(lambda: set(inputs(scene)) >= KNOWN, PATIENCE_S), sorted(inputs(scene))
+    assert scene.until(lambda: {each.topic for each in inputs(scene.witness)} >= KNOWN, PATIENCE_S)
     log = tmp_path / "log.txt"
-    for topic, (ros_type, listeners) in sorted(inputs(scene).items()):
+    for topic, ros_type, listeners in [(each.topic, each.ros_type, each.listeners) for each in inputs(scene.witness)]:
         before, said = scene.judge.kinds.total(), log.stat().st_size
         with outlets(scene, domain, topic, ros_type, len(listeners)) as (raw, foreign):
             for payload in noise(rng, serialized(ros_type)):

@@ -33,6 +33,10 @@ def test_overruns_are_counted_and_each_frame_takes_the_newest_image(checkpoint: 
         assert sorted(waits_ms[-5:])[2] <= late + IMAGE_MS  # as fresh at the end as in the middle
         requests = [int(each["request"]) for each in values]
         assert requests == list(range(requests[0], requests[0] + len(requests)))
-        told = agent.diagnosed("frames", 0, "frames run")
-        assert int(told["missed_ticks"]) >= len(values)  # each frame misses at least one tick of its grid
-        assert int(agent.diagnosed("plan", 0, "first plan")["overruns"]) >= CHUNKS - 2
+
+        def counted() -> bool:
+            """Each frame misses at least one tick of its grid. Diagnostics come once a second: they may be behind."""
+            missed = int(agent.diagnosed("frames", 0, "frames run")["missed_ticks"])
+            return missed >= len(values) and int(agent.diagnosed("plan", 0, "first plan")["overruns"]) >= CHUNKS - 2
+
+        watch.until(counted, "missed ticks and overruns")

@@ -59,7 +59,7 @@ class Launch:
         self.context.emit_event_sync(event)
 
     def process_started(self) -> None:
-        from launch.events import ProcessStarted
+        from launch.events.process import ProcessStarted
 
         self.context.emit_event_sync(ProcessStarted(action=self.action))
 

@@ -92,6 +92,30 @@ def test_a_dead_process_comes_back_after_a_pause(file: str) -> None:
         assert node.respawn_delay >= 0.5
 
 
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("respawn", ["", "false"])
+def test_what_cannot_start_with_its_settings_is_not_started_again(file: str, respawn: str) -> None:
+    """Guards against a process that ends with the same message every second, and against one that is given up though
+    it was only killed."""
+    context = launched(file, respawn=respawn)
+    for node in context.started:
+        others = {each: each.starts for each in context.started if each is not node}
+        node.start(context)
+        for status in (-9, 1):
+            node.exit(context, status)
+            context.advance(5.0)
+        lives = node.starts
+        assert lives == (1 if respawn else 3)
+        assert context.logged == []
+        node.exit(context, 2)
+        context.advance(60.0)
+        assert node.starts == lives
+        (said,) = context.logged
+        assert said.startswith(f"/{node.name} cannot start with these settings")
+        context.logged.clear()
+        assert {each: each.starts for each in others} == others
+
+
 def own_config(tmp_path: Path, **supervisor: Any) -> str:
     config = tmp_path / "mine.yaml"
     config.write_text(yaml.safe_dump({"supervisor": {"ros__parameters": supervisor}}))
@@ -160,6 +184,27 @@ def test_a_configuration_without_this_side_is_refused(file: str, other: str, tmp
         started(file, own_config(tmp_path, processes=[other]))
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("agent: {}", "supervisor/ros__parameters/processes is missing"),
+        ("supervisor: {ros__parameters: {processes: [agnet]}}", "no executable 'agnet'"),
+        ("supervisor: {ros__parameters: {processes: [agent], respawn: maybe}}", "respawn: expected true or false"),
+        ("supervisor: [", "not YAML"),
+    ],
+)
+def test_what_is_wrong_with_a_configuration_is_named(tmp_path: Path, text: str, named: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(RuntimeError, match=rf"mine\.yaml: .*{named}"):
+        started("agent.launch.py", str(tmp_path / "mine.yaml"))
+
+
+def test_a_section_that_says_nothing_is_none(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("supervisor: {ros__parameters: {processes: [actuator]}}\nactuator:\n")
+    (node,) = started("agent.launch.py", str(tmp_path / "mine.yaml"))
+    assert node.parameters == [str(tmp_path / "mine.yaml")]
+
+
 class Robot:
     """`ros2 launch auras_ros agent.launch.py`, and what its agent's process does."""
 
@@ -170,7 +215,7 @@ class Robot:
         (self.node,) = (each for each in self.context.started if each.name == "agent")
 
     def process_starts(self) -> None:
-        from launch.events import ProcessStarted
+        from launch.events.process import ProcessStarted
 
         self.context.emit_event_sync(ProcessStarted(action=self.node))
 

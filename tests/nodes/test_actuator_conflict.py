@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from auras_ros.ros.msg import Float64MultiArray, String
@@ -28,13 +30,15 @@ def test_a_second_publisher_is_named_within_a_second_and_refuses_arming(
     diagnosed.until("actuator: command topic", "OK", "alone")
     begin_ns = time.monotonic_ns()
     other = watch.node.create_publisher(Float64MultiArray, "action", 1)
-    said = watch.state_where(lambda state: state["conflict"], "the conflict")
-    assert said["conflict"] == ["/watch on action"]
+    said = watch.state_where(lambda state: state["conflict"] == ["/watch on action"], "the conflict by name")
     assert said["mono_ns"] - begin_ns <= (SAID_WITHIN_MS + BUSY_MS) * MS
     diagnosed.until("actuator: command topic", "ERROR", "conflict: /watch on action publishes commands too")
     assert watch.states[-1]["state"] == "armed"  # a stranger's publisher does not take the robot from its driver
     watch.call("actuator/disarm")
-    assert watch.call("actuator/arm") == (False, "conflict: /watch on action publishes commands too")
+    armed, reason = watch.call("actuator/arm")
+    assert not armed
+    assert reason.startswith("conflict: /watch on action publishes commands too (")
+    assert "forgotten after 10 s" in reason, "how long it lasts where that process was killed"
     watch.node.destroy_publisher(other)
     diagnosed.until("actuator: command topic", "OK", "alone")
     watch.arm()
@@ -63,8 +67,9 @@ def test_two_actuators_that_fight_both_say_so(
     count = len(seconds)
     watch.until(lambda: len(seconds) > count + 20, "a second of the rival's states")
     assert {state["state"] for state in seconds} == {"disarmed"}
-    tells = watch.call("rival/arm")
-    assert tells == (False, "conflict: /actuator on action publishes commands too")
+    armed, reason = watch.call("rival/arm")
+    assert not armed
+    assert reason.startswith("conflict: /actuator on action publishes commands too (")
 
 
 def test_a_second_trajectory_publisher_is_a_conflict_too(
@@ -75,5 +80,46 @@ def test_a_second_trajectory_publisher_is_a_conflict_too(
     actuator(joint_trajectory=True)
     fake.live()
     watch.node.create_publisher(JointTrajectory, "joint_trajectory", 1)
-    said = watch.state_where(lambda state: state["conflict"], "the conflict")
-    assert said["conflict"] == ["/watch on joint_trajectory"]
+    named = ["/watch on joint_trajectory"]  # DDS may tell of the publisher before it tells whose it is
+    watch.state_where(lambda state: state["conflict"] == named, "the conflict by name")
+
+
+# -- processes that were killed or stopped ----------------------------------------------------------------
+
+
+def test_one_that_comes_back_after_a_kill_is_not_kept_waiting(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    """Everybody else still knows the dead one's publisher then. Guards against a rule that asks somebody else."""
+    fake.live()
+    fake.drive(ramp())
+    for lives in (1, 2, 3):
+        child = actuator(arm_on_start=True)  # a call of its service could still go to the dead one's
+        watch.armed()
+        assert watch.node.count_publishers("action") == lives, "all of them are known here, the dead included"
+        assert watch.states[-1]["conflict"] == []
+        child.send(signal.SIGKILL)
+        child.wait()
+
+
+def test_one_of_the_same_name_counts_while_it_is_stopped_and_until_a_killed_one_is_forgotten(
+    actuator: Callable[..., Child], watch: Watch
+) -> None:
+    """What is silent may go on any moment: nothing is concluded from silence."""
+    first = actuator()
+    watch.state_where(lambda state: True, "the first one")
+    actuator()
+
+    def both() -> bool:
+        """Each says so: the ticks of the two go up and down."""
+        last = watch.states[-20:]
+        falls = [b for a, b in pairwise(last) if b["tick"] < a["tick"]]
+        return bool(falls) and all(state["conflict"] == ["/actuator on action"] for state in last)
+
+    watch.until(both, "both see the conflict")
+    stopped_ns = first.send(signal.SIGSTOP)
+    later_ns = stopped_ns + 1500 * MS  # longer than the lease on its commands
+    said = watch.state_where(lambda state: state["mono_ns"] > later_ns, "the second one's word")
+    assert said["conflict"] == ["/actuator on action"]
+    first.send(signal.SIGKILL)
+    watch.state_where(lambda state: not state["conflict"], "the killed one is forgotten")

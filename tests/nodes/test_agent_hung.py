@@ -1,14 +1,19 @@
-"""A frame that does not end: the heart stops within a second, the actuator holds, and the process comes to an end."""
+"""A frame that does not end: the heart stops within a second, the actuator holds, and the process comes to an end.
+Also where the frame keeps the interpreter, so that no Python thread of the process runs any more."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import time
 from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.nodes.agent_heart import BEAT_NS, HangWatch, frame_limit_ns
+from auras_ros.nodes.guard_process import STEP_S, UNWATCHED, WATCHED, Silence, stopped
 from tests.nodes.stand_ins import Robot
 from tests.nodes.wire import MS, Child, Children, Watch
 
@@ -43,6 +48,154 @@ def test_a_hung_worker_is_found_within_a_second_and_the_process_ends(
     assert agent.wait() == 1, agent.output
     assert "does not end" in agent.output
     assert "does not end" in watch.beats[-1]["state"]
+
+
+KEEPS_THE_INTERPRETER = """
+import ctypes, time
+import auras_ros.nodes.agent_pulse as pulse
+from auras_ros.pipeline.whole import WholeStrand
+pulse.GUARD_S = 1.0
+run = WholeStrand.run
+def the_frame_that_hangs(self):
+    if self._ledger.frames > 10:
+        print('hung at', time.monotonic_ns(), flush=True)
+        ctypes.PyDLL(None).sleep(1000)
+    run(self)
+WholeStrand.run = the_frame_that_hangs
+"""
+GUARDED = """
+import auras_ros.nodes.agent_pulse as pulse
+pulse.GUARD_S = 0.5
+"""
+LOADS_WITHOUT_GIVING_WAY = """
+import ctypes
+import auras_ros.nodes.agent_load as load
+import auras_ros.nodes.agent_pulse as pulse
+pulse.GUARD_S = 0.5
+load_pipeline = load.load_pipeline
+def slow(*words):
+    ctypes.PyDLL(None).sleep(2)
+    return load_pipeline(*words)
+load.load_pipeline = slow
+"""
+
+
+def test_a_frame_that_keeps_the_interpreter_ends_the_process(
+    actuator: Callable[..., Child], children: Children, watch: Watch, robot: Robot, checkpoint: str
+) -> None:
+    actuator(agent_timeout_ms=100.0, max_chunk_age_ms=60000.0)
+    settings = {"checkpoint": checkpoint, "frame_period_ms": 300.0, "camera_age_limit_ms": 2000.0}
+    agent = children.node("agent", settings, code=KEEPS_THE_INTERPRETER)
+    watch.arm()
+    watch.until(lambda: "hung at" in agent.output, "the frame hangs")
+    hung = re.search(r"hung at (\d+)", agent.output)
+    assert hung is not None
+    held = watch.state_where(lambda state: state["state"] == "holding", "held")
+    assert held["reason"].startswith("agent silent")
+    assert (held["mono_ns"] - int(hung[1])) / MS <= HELD_WITHIN_MS
+    assert agent.wait() == -signal.SIGABRT, agent.output
+    assert "the_frame_that_hangs" in agent.output, "the traceback says where"
+    watch.until(lambda: f"process {agent.pid} hung" in agent.output, "the guard says what it did")
+
+
+def guards(pid: int) -> list[int]:
+    """The children of a process."""
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def test_a_process_that_was_stopped_for_longer_than_a_hang_goes_on(
+    children: Children, watch: Watch, robot: Robot, checkpoint: str
+) -> None:
+    """Guards against a watch that counts the time in which nobody could have spoken."""
+    robot.play_actuator()
+    watch.hear_agent()
+    agent = children.node("agent", {"checkpoint": checkpoint, "camera_age_limit_ms": 2000.0}, code=GUARDED)
+    watch.until(lambda: watch.chunks, "chunks")
+    session = watch.chunks[-1]["session"]
+    (guard,) = guards(agent.pid)
+    until_ns = agent.send(signal.SIGSTOP) + 2000 * MS
+    watch.until(lambda: time.monotonic_ns() > until_ns, "four times what a hang may last")
+    resumed_ns = agent.send(signal.SIGCONT)
+    watch.until(lambda: watch.chunks[-1]["origin_mono_ns"] > resumed_ns + 1000 * MS, "new chunks, long after")
+    assert watch.chunks[-1]["session"] == session
+    agent.send(signal.SIGTERM)
+    assert agent.wait() == 0, agent.output
+    watch.until(lambda: gone(guard), "the guard ends with it")
+
+
+def test_a_guard_ends_with_its_process_however_that_ends(
+    children: Children, watch: Watch, robot: Robot, checkpoint: str
+) -> None:
+    watch.hear_agent()
+    agent = children.node("agent", {"checkpoint": checkpoint})
+    watch.until(lambda: watch.beats and watch.beats[-1]["lifecycle"] == "active", "active")
+    (guard,) = guards(agent.pid)
+    agent.send(signal.SIGKILL)
+    agent.wait()
+    watch.until(lambda: gone(guard), "the guard ends too")
+
+
+def gone(pid: int) -> bool:
+    """Whether there is no such process, or only what is left of it until somebody asks."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_loading_may_keep_the_interpreter_for_long(
+    children: Children, watch: Watch, robot: Robot, checkpoint: str
+) -> None:
+    robot.play_actuator()
+    watch.hear_agent()
+    agent = children.node("agent", {"checkpoint": checkpoint}, code=LOADS_WITHOUT_GIVING_WAY)
+    watch.until(lambda: watch.chunks, "chunks")
+    assert agent.process.poll() is None
+
+
+def test_without_a_guard_the_agent_says_so_and_goes_on(
+    children: Children, watch: Watch, robot: Robot, checkpoint: str
+) -> None:
+    robot.play_actuator()
+    watch.hear_agent()
+    agent = children.node("agent", {"checkpoint": checkpoint})
+    watch.until(lambda: watch.chunks, "chunks")
+    (guard,) = guards(agent.pid)
+    os.kill(guard, signal.SIGKILL)
+    watch.until(lambda: "no guard: " in agent.output, "it says so")
+    killed_ns = time.monotonic_ns()
+    watch.until(lambda: watch.chunks[-1]["origin_mono_ns"] > killed_ns, "new chunks")
+    assert agent.output.count("no guard: ") == 1
+
+
+def silent_after(*steps: tuple[bytes, bool]) -> bool:
+    """Whether a guard with a limit of a second would end its process after these steps: (heard, stopped)."""
+    silence = Silence(1.0)
+    return [silence.too_long(*step) for step in steps][-1]
+
+
+NOTHING = (b"", False)
+LONG = [NOTHING] * round(1.0 / STEP_S + 1)
+
+
+def test_silence_counts_only_where_it_is_a_fault() -> None:
+    assert silent_after((WATCHED * 5, False), *LONG)
+    assert not silent_after((WATCHED, False), *LONG[:-2])
+    assert not silent_after(*LONG), "nothing was said yet"
+    assert not silent_after((WATCHED * 5 + UNWATCHED, False), *LONG)
+    assert silent_after((UNWATCHED + WATCHED, False), *LONG)
+    assert not silent_after((WATCHED, False), *LONG[:-2], (WATCHED, False), *LONG[:-2])
+    assert not silent_after((WATCHED, False), *LONG[:-2], (b"", True), *LONG[:-2]), "stopped: it could not speak"
+
+
+def test_a_stopped_process_is_told_from_one_that_sleeps(children: Children) -> None:
+    child = children("sleep", "1000")
+    assert not stopped(child.pid)
+    child.send(signal.SIGSTOP)
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+    assert stopped(child.pid)
 
 
 def look(beats: list[tuple[int, int | None]], limit_ns: int) -> str:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+import signal
+import struct
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.nodes.agent_peers import prompt_refusal
-from auras_ros.ros.msg import String
-from tests.nodes.agent_child import running
-from tests.nodes.wire import LATCHED
+from auras_ros.ros import BACKEND
+from auras_ros.ros.msg import Log, String
+from tests.nodes.agent_child import Running, running
+from tests.nodes.stand_ins import Loop, Robot
+from tests.nodes.wire import LATCHED, RELIABLE, Child, Children, Watch
 
 HUGE = "x" * 10_000_000
 REFUSED_WITHIN_MS = 10
@@ -29,7 +38,15 @@ def test_what_is_not_text_is_refused_by_its_character(text: str) -> None:
     assert "not text: it has the character U+" in prompt_refusal(text, 4096)
 
 
-@given(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=50), st.integers(1, 100))
+def test_what_was_not_utf8_on_the_wire_is_refused() -> None:
+    """rclpy hands such a prompt over with the replacement character where the bytes were."""
+    assert prompt_refusal(b"caf\xe9".decode("utf-8", "replace"), 4096) == "prompt: not UTF-8"
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="\ufffd"), max_size=50),
+    st.integers(1, 100),
+)
 def test_text_is_taken_up_to_its_length_in_bytes(text: str, limit: int) -> None:
     assert (prompt_refusal(text, limit) == "") == (len(text.encode()) <= limit)
 
@@ -66,3 +83,76 @@ def test_a_prompt_from_before_the_agent_started_is_in_force_from_the_first_chunk
         assert agent.transition("activate")
         agent.chunk("chunks")
         assert {chunk["prompt"] for chunk in agent.watch.chunks} == {"before"}
+
+
+NOT_UTF8 = (b"\xff\xfe", b"caf\xe9", b"\xc0\xaf", b"\xed\xa0\x80", b"push \xf5\x80\x80\x80")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BACKEND != "dds", reason="rclpy's writers take no payload that is no message")
+def test_a_prompt_that_is_not_utf8_is_counted_and_said_and_nothing_else_notices(
+    checkpoint: str, tmp_path: Path
+) -> None:
+    with running(checkpoint, tmp_path) as agent:
+        topic = agent.watch.node.create_publisher(String, "prompt", LATCHED)
+        said: list[str] = []
+
+        def on_log(message: Any) -> None:
+            if message.name == "agent" and "on /prompt: " in message.msg:
+                said.append(message.msg)
+
+        agent.watch.node.create_subscription(Log, "/rosout", on_log, RELIABLE)
+        topic.publish(String(data="push"))
+        agent.watch.until(lambda: agent.watch.chunks and agent.watch.chunks[-1]["prompt"] == "push", "chunks of it")
+        epoch = agent.chunk("a chunk")["epoch"]
+
+        def counted() -> int:
+            found = [int(count) for text in said for count in re.findall(r"'utf-8' codec.*\((\d+) so far\)", text)]
+            return max(found, default=0)
+
+        def send() -> None:
+            text = next(texts)
+            topic.endpoint.write([b"\0\1\0\0" + struct.pack("<I", len(text) + 1) + text + b"\0"])
+
+        first, texts = len(agent.watch.chunks), itertools.cycle(NOT_UTF8)
+        loop = Loop(0.1, send)
+        try:  # said at once, and again after a while with the number since
+            agent.watch.until(lambda: counted() > len(NOT_UTF8), "each kind is counted, and it is said")
+            agent.chunk("chunks go on beside it")
+        finally:
+            loop.close()
+        held = agent.watch.chunks[first:]
+        assert {(chunk["prompt"], chunk["epoch"]) for chunk in held} == {("push", epoch)}
+        values = agent.diagnosed("prompt", 0, "in force")
+        assert (values["prompt"], values["accepted"]) == ("push", "1")
+        topic.publish(String(data="push gently"))
+        agent.watch.until(lambda: agent.watch.chunks[-1]["prompt"] == "push gently", "the next good one")
+
+
+@pytest.mark.slow
+def test_prompts_of_ten_megabytes_hold_nobody_up(
+    actuator: Callable[..., Child], children: Children, watch: Watch, robot: Robot, checkpoint: str
+) -> None:
+    """Chunks go on between them, and the robot is driven at every tick."""
+    actuator()
+    given = {"checkpoint": checkpoint, "sync_tolerance_ms": 100.0, "camera_age_limit_ms": 1000.0}
+    agent = Running(children.node("agent", given), watch, robot)
+    watch.hear_agent()
+    flood = children(sys.executable, "-m", "tests.nodes.children.prompts")
+    watch.until(lambda: "ready" in flood.output, "the prompts' process")
+    agent.reaches("active")
+    watch.arm()
+    watch.armed()
+
+    def refused() -> int:
+        return int(agent.diagnosed("prompt", 1, "longer than 4096 bytes")["refused"])
+
+    actions = len(watch.actions)
+    flood.send(signal.SIGUSR1)
+    before, chunks = refused(), len(watch.chunks)
+    watch.until(lambda: refused() >= before + 20, "twenty prompts refused")
+    assert {heard.label.state for heard in watch.actions[actions:]} == {"armed"}
+    assert len(watch.actions) - actions > 100
+    assert len(watch.chunks) - chunks >= refused() - before  # at least one between two of them
+    assert {chunk["prompt"] for chunk in watch.chunks} == {""}
+    assert len({chunk["epoch"] for chunk in watch.chunks}) == 1

@@ -62,9 +62,10 @@ def on_the_double(*command: str) -> subprocess.CompletedProcess[str]:
 def drive(checkpoint: str, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Run a node's main under one of the scripts; what the double reports of it."""
 
-    def run(name: str, **parameters: Any) -> dict[str, Any]:
+    def run(name: str, *remaps: str, **parameters: Any) -> dict[str, Any]:
         report = tmp_path / "report.json"
         words = [word for key, value in parameters.items() for word in ("-p", f"{key}:={json.dumps(value)}")]
+        words += [word for rule in remaps for word in ("-r", rule)]
         ran = on_the_double(
             "-m", "tests.portability.children.drive", name, str(report), "--ros-args", *words
         )  # fmt: skip

@@ -81,6 +81,7 @@ def test_the_agent(drive: Drive, checkpoint: str) -> None:
     )
     has(outcome, "services", ["/agent/reset", "Trigger"], *([name, kind] for name, kind in LIFECYCLE.items()))
     facts = outcome["facts"]
+    assert facts["illegal"] == [False, False, False], "answered, and the process goes on"
     assert facts["states"] == ["unconfigured", "inactive", "active", "inactive", "unconfigured"]
     assert {"checkpoint", "plan", "seed", "autostart"} <= set(facts["parameters"])
     assert facts["set"][0] is False

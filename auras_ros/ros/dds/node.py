@@ -111,6 +111,10 @@ class Node(NodeParameters, NodeGraph):
         yield from self._subscriptions
 
     @property
+    def services(self) -> Iterator[Service]:
+        yield from self._services
+
+    @property
     def timers(self) -> Iterator[Timer]:
         yield from list(self._timers)
 

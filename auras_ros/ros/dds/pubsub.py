@@ -61,7 +61,13 @@ class Publisher:
         return self.topic_name
 
     def publish(self, msg: Any) -> None:
-        """Send one message. TypeError for another type, DdsError (a RuntimeError) after shutdown."""
+        """Send one message, or bytes as they are: a serialised message, or what pretends to be one.
+
+        TypeError for another type, DdsError (a RuntimeError) after shutdown and for what libddsc does not carry.
+        """
+        if isinstance(msg, bytes):
+            self.endpoint.write([msg])
+            return
         if type(msg) is not self.msg_type:
             wanted = self.msg_type._ros_type
             raise TypeError(f"publish on {self.topic_name}: expected {wanted}, got {type(msg).__name__}")

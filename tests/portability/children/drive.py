@@ -17,12 +17,12 @@ from typing import Any
 
 import rclpy_control
 
-from tests.portability.children import scripts
+from tests.portability.children import elsewhere, scripts
 
 
 def main(name: str, report: str, *arguments: str) -> int:
     """The status of the node's main; the report says whether the script went well."""
-    node_main, script = scripts.SCRIPTS[name]
+    node_main, script = (scripts.SCRIPTS | elsewhere.SCRIPTS)[name]
     fault, facts = list[str](), dict[str, Any]()
 
     def play(script: Callable[[dict[str, Any]], None]) -> None:

@@ -156,6 +156,7 @@ def state() -> str:
 def drive_agent(facts: Facts) -> None:
     facts["states"] = [state()]
     refuse_a_parameter("agent", "seed", -1, facts)
+    facts["illegal"] = [change(transition) for transition in (2, 3, 4)]  # rclpy raises there
     for transition in (1, 3):
         assert change(transition), f"transition {transition}"
         facts["states"].append(state())

@@ -19,6 +19,7 @@ class LaunchContext:
         self.events: list[Any] = []
         self.timers: list[tuple[float, list[Any]]] = []
         self.started: list[Any] = []
+        self.logged: list[str] = []
         self.writers: dict[str, list[list[int]]] = {}  # topic: endpoint gids, as launch_ros' own node sees them
         self.ros_node: Any = None  # or a real node, which then sees for itself
         self.now_s = 0.0

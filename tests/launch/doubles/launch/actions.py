@@ -5,6 +5,7 @@ from typing import Any
 
 from . import LaunchContext
 from .events import Event
+from .events.process import ProcessExited, ProcessStarted, ShutdownProcess
 
 
 class Action:
@@ -81,8 +82,47 @@ class TimerAction(Action):
         context.timers.append((context.now_s + self.period, self.actions))
 
 
-class ExecuteProcess(Action):
-    """A process that the test starts, and starts again, by `context.emit_event_sync(ProcessStarted(action=...))`."""
+class LogInfo(Action):
+    def __init__(self, *, msg: str) -> None:
+        self.msg = msg
 
     def execute(self, context: LaunchContext) -> None:
+        context.logged.append(self.msg)
+
+
+class ExecuteProcess(Action):
+    """A process that the test starts and ends. After its end it is started again as `respawn` says: once the delay has
+    passed, unless it was told to shut down by then. `starts`: how often it was."""
+
+    respawn = False
+    respawn_delay: float | None = None
+    starts = 0
+    _shut = _executed = False
+
+    def execute(self, context: LaunchContext) -> None:
+        if self._executed:
+            raise RuntimeError("ExecuteLocal action: executed more than once")
+        self._executed = True
         context.started.append(self)
+        context.register_event_handler(_OnShutdownProcess(self))
+
+    def start(self, context: LaunchContext) -> None:
+        self.starts += 1
+        context.emit_event_sync(ProcessStarted(action=self))
+
+    def exit(self, context: LaunchContext, returncode: int) -> None:
+        context.emit_event_sync(ProcessExited(action=self, returncode=returncode))
+        if self.respawn:
+            again = OpaqueFunction(function=lambda context: None if self._shut else self.start(context))
+            context.timers.append((context.now_s + (self.respawn_delay or 0.0), [again]))
+
+
+class _OnShutdownProcess:
+    def __init__(self, action: ExecuteProcess) -> None:
+        self._action = action
+
+    def matches(self, event: Event) -> bool:
+        return isinstance(event, ShutdownProcess) and event.process_matcher(self._action)
+
+    def handle(self, event: Event, context: LaunchContext) -> None:
+        self._action._shut = True

@@ -5,7 +5,8 @@ from typing import Any
 
 from . import LaunchContext
 from .actions import ExecuteProcess
-from .events import Event, ProcessStarted
+from .events import Event
+from .events.process import ProcessExited, ProcessStarted
 
 
 class EventHandler:
@@ -30,3 +31,16 @@ class OnProcessStart(EventHandler):
 
     def handle(self, event: Event, context: LaunchContext) -> list[Any] | None:
         return self._on_start(event, context) if callable(self._on_start) else list(self._on_start)
+
+
+class OnProcessExit(EventHandler):
+    def __init__(self, *, target_action: Any = None, on_exit: Any) -> None:
+        if not isinstance(target_action, (ExecuteProcess, type(None))):
+            raise RuntimeError("OnProcessExit requires an 'ExecuteProcess' action as the target")
+        super().__init__(
+            matcher=lambda event: isinstance(event, ProcessExited) and target_action in (None, event.action)
+        )
+        self._on_exit = on_exit
+
+    def handle(self, event: Event, context: LaunchContext) -> list[Any] | None:
+        return self._on_exit(event, context)

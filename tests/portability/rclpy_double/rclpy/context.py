@@ -1,4 +1,4 @@
-"""rclpy.context. ROS arguments are read for `-p` alone; remapping is rcl's own business."""
+"""rclpy.context. Of the ROS arguments it reads `-p` and `-r`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 import yaml
 from rclpy_recording import changed, strict
 
+from .names import Remap
+
 
 @strict
 class Context:
     def __init__(self) -> None:
         self._ok, self._parameters, self._at_end = False, dict[str, Any](), list[Callable[[], None]]()
+        self._remaps: list[Remap] = []
 
     def init(
         self, args: list[str] | None = None, *, initialize_logging: bool = True, domain_id: int | None = None
@@ -26,6 +29,8 @@ class Context:
             if ours and word in ("-p", "--param"):
                 name, _, value = after.partition(":=")
                 self._parameters[name] = yaml.safe_load(value)
+            if ours and word in ("-r", "--remap"):
+                self._remaps.append(Remap.parse(after))
 
     def ok(self) -> bool:
         return self._ok

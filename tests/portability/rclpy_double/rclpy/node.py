@@ -15,7 +15,7 @@ from .entities import Client, Publisher, Service, Subscription, Timer
 from .event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from .exceptions import NotInitializedException
 from .logging import RcutilsLogger, get_logger
-from .names import is_node_name
+from .names import is_node_name, remap_node
 from .node_graph import Graph, nodes
 from .node_parameters import Declared
 from .parameter import Parameter
@@ -63,7 +63,9 @@ class Node(Declared, Graph):
             raise NotInitializedException("cannot create node")
         if not is_node_name(node_name):
             refuse(f"rclpy.node.Node: node name {node_name!r}")
-        self._double_name, self._double_namespace = node_name, "/" + (namespace or "").strip("/")
+        self._double_remaps = self._double_context._remaps if use_global_arguments else []
+        name, space = remap_node(node_name, namespace or "", self._double_remaps)
+        self._double_name, self._double_namespace = name, "/" + space.strip("/")
         overrides = dict(self._double_context._parameters) if use_global_arguments else {}
         overrides |= {each.name: each.value for each in parameter_overrides or []}
         self._double_parameters = Parameters(overrides)

@@ -7,7 +7,7 @@ from typing import Any
 from rclpy_recording import strict
 
 from .entities import Publisher, Subscription
-from .names import expand
+from .names import Remap, expand, remap
 from .topic_endpoint_info import TopicEndpointInfo
 
 nodes: list[Any] = []
@@ -18,27 +18,32 @@ class Graph:
     KNOWN_AS = "rclpy.node.Node"
     _double_name: str
     _double_namespace: str
+    _double_remaps: list[Remap]
 
     def resolve_topic_name(self, topic: str, *, only_expand: bool = False) -> str:
-        return expand(topic, self._double_name, self._double_namespace, is_service=False)
+        return self._double_resolve(topic, only_expand, is_service=False)
 
     def resolve_service_name(self, service: str, *, only_expand: bool = False) -> str:
-        return expand(service, self._double_name, self._double_namespace, is_service=True)
+        return self._double_resolve(service, only_expand, is_service=True)
+
+    def _double_resolve(self, name: str, only_expand: bool, *, is_service: bool) -> str:
+        node, space = self._double_name, self._double_namespace
+        absolute = expand(name, node, space, is_service=is_service)
+        return absolute if only_expand else remap(absolute, node, space, self._double_remaps, is_service=is_service)
 
     def count_publishers(self, topic_name: str) -> int:
-        return len(self.get_publishers_info_by_topic(topic_name))
+        return len(self._endpoints(self.resolve_topic_name(topic_name, only_expand=True), Publisher))  # not remapped
 
     def count_subscribers(self, topic_name: str) -> int:
-        return len(self.get_subscriptions_info_by_topic(topic_name))
+        return len(self._endpoints(self.resolve_topic_name(topic_name, only_expand=True), Subscription))
 
     def get_publishers_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[TopicEndpointInfo]:
-        return self._endpoints(topic_name, Publisher)
+        return self._endpoints(self.resolve_topic_name(topic_name), Publisher)
 
     def get_subscriptions_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[TopicEndpointInfo]:
-        return self._endpoints(topic_name, Subscription)
+        return self._endpoints(self.resolve_topic_name(topic_name), Subscription)
 
-    def _endpoints(self, topic_name: str, kind: type) -> list[TopicEndpointInfo]:
-        name = self.resolve_topic_name(topic_name)
+    def _endpoints(self, name: str, kind: type) -> list[TopicEndpointInfo]:
         return [
             TopicEndpointInfo(
                 node_name=node.get_name(),

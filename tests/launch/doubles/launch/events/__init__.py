@@ -8,10 +8,5 @@ class Event:
     """Anything that happens."""
 
 
-class ProcessStarted(Event):  # launch.events.process
-    def __init__(self, *, action: Any) -> None:
-        self.action = action
-
-
 def matches_action(target_action: Any) -> Callable[[Any], bool]:
     return lambda action: action is target_action

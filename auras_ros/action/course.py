@@ -1,0 +1,128 @@
+"""One command a tick: what the plan in force wants, else what holds, else the way to rest; and then nothing.
+
+Joins the plan, the safety state and the way out. It takes no chunk and grants no transition: `stream` does, and
+holds the lock that this module needs around it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .align import Timeline
+from .chunk import Provenance
+from .command import Command
+from .contract import Contract, FloatArray
+from .in_force import Due, InForce
+from .limits import Limits
+from .options import Options
+from .output import Output, Sent
+from .safety import Safety, SafetyState
+from .tally import Tally
+
+AWAITING = "awaiting a chunk"
+
+
+class Course:
+    """`authority`: from `begin` until the final command; only then is anything published. Not thread-safe."""
+
+    def __init__(self, contract: Contract, options: Options) -> None:
+        tick_ns, max_age_ns = options.tick_ns, options.max_age_ns
+        self.limits = Limits(contract, tick_ns, options.clip_tolerance)
+        self.timeline = Timeline(tick_ns, max_age_ns, len(contract.channels))
+        self.plan = InForce(
+            contract, self.timeline, self.limits, max_age_ns, options.blend_ticks, options.ensemble(contract)
+        )
+        self.output = Output(self.limits, self.timeline)
+        self.safety, self.tally = Safety(), Tally()
+        self.authority = False
+        self._names, self._hold_after_ns = contract.names, options.hold_after_ns
+        self._leaving = False  # on the way to the final command
+        self._valid_ns = 0
+        self._starved = AWAITING
+        self._nothing: FloatArray = np.full(len(contract.channels), np.nan)
+        self._nothing.flags.writeable = False
+
+    # -- a tick -------------------------------------------------------------------------------------------
+
+    def command(self, now_ns: int) -> Command:
+        """The command for this tick. Missed periods are counted, never made up."""
+        missed = self.timeline.advance(now_ns)
+        if missed:
+            self.tally.late(missed)
+            self.output.missed()
+        if self._leaving:
+            return self._leave()
+        if not self.authority:
+            return self._command(None, "none")
+        command = self._execute(now_ns)
+        return self._hold(now_ns) if command is None else command
+
+    def _execute(self, now_ns: int) -> Command | None:
+        """What the plan wants, as a command; None where it wants nothing, and then it is dropped."""
+        due = self.plan.due(now_ns)
+        if not isinstance(due, Due):
+            if due is not None:
+                self.starve(due)
+            return None
+        sent = self.output.follow(due.wanted)
+        if sent is None:
+            self.drop(now_ns, "a command would not have been finite")
+            return None
+        self._valid_ns = now_ns
+        self.safety.resume(now_ns, "valid chunk")
+        return self._command(sent, due.source, due.index, due.age_ns, due.provenance)
+
+    def _hold(self, now_ns: int) -> Command:
+        if self.safety.state is SafetyState.ARMED and now_ns - self._valid_ns <= self._hold_after_ns:
+            sent = self.output.repeat()
+        else:
+            self.safety.hold(now_ns, self._starved)
+            sent = self.output.hold()
+        if sent is not None:
+            self.tally.held()
+        return self._command(sent, "stop" if self.safety.state is SafetyState.STOPPED else "hold")
+
+    def _leave(self) -> Command:
+        """One command nearer to rest; the one that reaches it is the last."""
+        sent = self.output.rest()
+        if sent is None or self.output.resting:
+            self._leaving = self.authority = False
+            self.output.forget()
+        return self._command(sent, "hold")
+
+    def _command(
+        self,
+        sent: Sent | None,
+        source: str,
+        index: int | None = None,
+        age_ns: int | None = None,
+        provenance: Provenance | None = None,
+    ) -> Command:
+        if sent is None:
+            return Command(self._nothing, False, self.safety.state, "none")
+        limited = tuple(self._names[i] for i in sent.limited)
+        return Command(sent.values, True, self.safety.state, source, index, age_ns, provenance, limited)
+
+    # -- what ends and begins it --------------------------------------------------------------------------
+
+    def starve(self, reason: str) -> None:
+        """Have no plan any more, for this reason."""
+        self.plan.drop()
+        self._starved = reason
+
+    def drop(self, now_ns: int, reason: str) -> None:
+        """Hold from the next tick on, for this reason."""
+        self.starve(reason)
+        self.safety.hold(now_ns, reason)
+
+    def begin(self, now_ns: int) -> None:
+        """Publish from now on; hold until a plan comes."""
+        self._leaving, self.authority = False, True
+        self.starve(AWAITING)
+        self.safety.arm(now_ns, AWAITING)
+
+    def end(self, now_ns: int, reason: str) -> None:
+        """Come to rest, then publish nothing."""
+        self.safety.disarm(now_ns, reason)
+        self._leaving = self.authority
+        self.starve(AWAITING)

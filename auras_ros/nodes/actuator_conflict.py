@@ -1,0 +1,53 @@
+"""Who publishes on the command topics beside this actuator, as the graph says.
+
+Everybody counts whom DDS knows. A process that was killed is known for a while longer, and nothing in the graph tells
+it from one that is only stopped and may go on any moment; so it counts, and the words say for how long. One that has
+just begun never gets to know those that died before: an actuator that comes back after a kill is not kept waiting.
+This module never decides what follows from what it finds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.ros import Node
+
+DISCOVERY_NS = 1_000_000_000  # a node that has just started has not found the others yet
+FORGOTTEN = "whose process was killed is forgotten after 10 s (Cyclone DDS) or 20 s (Fast DDS)"
+
+
+def conflict_text(others: tuple[str, ...]) -> str:
+    """For people: who, and how long it lasts where nobody is there any more."""
+    return f"conflict: {', '.join(others)} publishes commands too (one {FORGOTTEN})"
+
+
+class Conflict:
+    """Look at most a few times a second; executor thread."""
+
+    def __init__(self, node: Node, topics: tuple[str, ...]) -> None:
+        self._node, self._topics, self._clock = node, topics, MonotonicClock()
+        self._begin_ns = self._clock.now_ns()
+        self.others: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> tuple[str, ...] | None:
+        """The others; None where there are none, but maybe only because discovery has not ended."""
+        early = self._clock.now_ns() - self._begin_ns < DISCOVERY_NS
+        return None if early and not self.others else self.others
+
+    def look(self) -> bool:
+        """Ask the graph; whether the answer is another one than before."""
+        before, self.others = self.others, tuple(name for topic in self._topics for name in self._on(topic))
+        return self.others != before
+
+    def _on(self, topic: str) -> list[str]:
+        mine = self._node.get_fully_qualified_name()
+        found = [_name(info) for info in self._node.get_publishers_info_by_topic(topic)]
+        if mine in found:
+            found.remove(mine)  # one of them; a second one of this name is another process
+        return [f"{name} on {topic}" for name in found]
+
+
+def _name(info: Any) -> str:
+    return f"{info.node_namespace.rstrip('/')}/{info.node_name}" if info.node_name else "a node of unknown name"

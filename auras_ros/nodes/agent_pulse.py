@@ -1,0 +1,89 @@
+"""The agent's signs of life, and the end of its process where a frame does not end.
+
+The heart beats in every state. A frame that hangs stops it, with a last beat that says so, and then the process ends;
+where the frame keeps the interpreter, so that nothing here runs any more, the guard outside ends it. Nothing here
+touches the frames.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from auras_ros.nodes.agent_heart import HangWatch, Heart
+from auras_ros.nodes.agent_status import Status
+from auras_ros.nodes.agent_voice import Voice
+from auras_ros.nodes.guard import Guard
+
+LAST_RESORT_S = 3.0  # a process whose frame hangs is ended by force after this
+GUARD_S = 5.0  # and one of which no thread runs after this: no frame that gives way is taken for it
+
+
+class Pulse:
+    """`expect` and `relax` say when frames may run; executor thread. `hung`: a frame was found that does not end."""
+
+    def __init__(self, status: Status, voice: Voice, logger: Any) -> None:
+        self._status, self._voice, self._logger = status, voice, logger
+        self._heart = Heart(self.beat, self._why_stop, self._ended)
+        self._guard, self._guarded = Guard(GUARD_S, self._on_no_guard), False
+        self._hangs, self._limit_ns = HangWatch(), 0
+        self.hung = False
+
+    def start(self) -> None:
+        """Beat from now on."""
+        self._guard.start()
+        self._heart.start()
+
+    def alive(self) -> bool:
+        """Whether the heart beats: it stops with the frames."""
+        return self._heart.alive()
+
+    def expect(self, limit_ns: int) -> None:
+        """Frames are about to begin, none of which may take longer."""
+        self._limit_ns, self._guarded = limit_ns, True
+        self._guard.beat(True)  # the first frame may leave the heart no turn to say it
+
+    def relax(self) -> None:
+        """No frame is under way. To let go of a model, or to load one, may keep the interpreter for long."""
+        self._guarded = False
+
+    def unguard(self) -> None:
+        """The process is about to end in good order."""
+        self._guard.close()
+
+    def stop(self) -> None:
+        """Beat no longer by itself."""
+        self._heart.stop()
+
+    def beat(self) -> None:
+        """One heartbeat, from any thread."""
+        status = self._status
+        self._guard.beat(self._guarded)
+        self._voice.beat(status.session, status.frame(), status.text(), status.lifecycle)
+
+    # -- the heart's thread -------------------------------------------------------------------------------
+
+    def _why_stop(self, now_ns: int) -> str:
+        frames = self._status.frames
+        if frames is None:
+            return ""
+        if frames.broken():
+            return "a strand ended by itself: the traceback before this says which, and why"
+        strand = self._hangs.look(frames.under_way(), self._limit_ns, now_ns)
+        return f"hung: a frame of {strand} does not end" if strand else ""
+
+    def _ended(self, reason: str) -> None:
+        """The last beat says why; then silence, on which the actuator holds, and the process ends."""
+        self._logger.error(reason)
+        self.hung = reason.startswith("hung")
+        status = self._status
+        status.now(status.lifecycle, reason, True)  # no other state: the actuator must hold, not disarm
+        self.beat()
+        if self.hung:  # what hangs may hold what an orderly end waits for
+            last_resort = threading.Timer(LAST_RESORT_S, os._exit, (1,))
+            last_resort.daemon = True
+            last_resort.start()
+
+    def _on_no_guard(self, why: str) -> None:
+        self._logger.error(f"no guard: a frame that keeps the interpreter will not be ended: {why}")

@@ -1,0 +1,172 @@
+"""Faults of what is said: garbage, noise, images and prompts that are none, beside the good ones of the loop.
+
+The good ones must be used all the time: no command is missing for long, and chunks of new observations come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from auras_ros.ros import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from auras_ros.ros.image import image_message
+from auras_ros.ros.msg import Image, String
+from auras_ros.soak.faults.kinds import PATIENCE_S, Times
+from auras_ros.soak.garbage import HUGE_PROMPT, Garbage
+from auras_ros.soak.noise import Noise, inputs
+from auras_ros.soak.scene import Scene
+
+GARBAGE_HZ = 20.0
+NOISE_HZ, NOISE_S = 50.0, 1.0
+IMAGES_HZ, IMAGES_S = 30.0, (1.5, 2.5)
+QUIET_S = 1.1  # a node says the same thing at most once a second
+LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+SIDE = 96
+FEW, MANY = np.zeros(7, np.uint8), np.zeros((SIDE // 2) * SIDE * 3, np.uint8)
+CORRUPT: list[tuple[str, dict[str, Any]]] = [
+    ("bad_data", {"data": FEW}),
+    ("bad_data", {"data": FEW[:0]}),
+    ("too_large", {"height": 2**31, "width": 2**31, "step": 2**32 - 1}),
+]
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("encoding: bad_encoding", {"encoding": "yuv422"}),
+    ("step: bad_step", {"step": 10}),
+    ("top: bad_size", {"height": SIDE // 2, "data": MANY}),
+    ("width: bad_size", {"width": 0}),
+]
+PROMPTS = ("\x01", "\x1b]0;x\x07", "y" * 5000)
+
+
+@dataclass(frozen=True)
+class Bad:
+    """What is published beside the good, how often a second and for how long; 0 s: once. `says`: the words that the
+    agent finds for it; `counted`: where its diagnostics count it."""
+
+    publisher: Any
+    make: Callable[[], Any]
+    hz: float
+    seconds: float
+    says: str
+    counted: tuple[str, str]
+
+
+def image_corrupt(scene: Scene) -> Times:
+    """Cut off, empty, or of a size that nobody has memory for."""
+    return _image(scene, scene.draw("image_corrupt", CORRUPT))
+
+
+def image_wrong(scene: Scene) -> Times:
+    """Another encoding, step or size than it says or than the policy was trained on: the field is named."""
+    return _image(scene, scene.draw("image_wrong", WRONG))
+
+
+def _image(scene: Scene, kind: tuple[str, dict[str, Any]]) -> Times:
+    words, changes = kind
+
+    def make() -> Image:
+        pixels = np.zeros((SIDE, SIDE, 3), np.uint8)
+        message = image_message(pixels, stamp_ns=time.time_ns(), frame_id="top", encoding="rgb8")
+        for field, value in changes.items():
+            setattr(message, field, value)
+        return message
+
+    publisher = scene.witness.create_publisher(Image, "camera/top/image_raw", CAMERA)
+    counted = "agent: observation", f"fault {words.split()[-1]}"
+    return _beside(scene, Bad(publisher, make, IMAGES_HZ, scene.rng.uniform(*IMAGES_S), words, counted))
+
+
+def prompt_huge(scene: Scene) -> Times:
+    return _prompt(scene, HUGE_PROMPT)
+
+
+def prompt_garbage(scene: Scene) -> Times:
+    return _prompt(scene, scene.draw("prompt_garbage", PROMPTS))
+
+
+def _prompt(scene: Scene, text: str) -> Times:
+    before = scene.witness.chunks[-1].prompt
+    publisher = scene.witness.create_publisher(String, "prompt", LATCHED)
+    counted = "agent: prompt", "refused"
+    times = _beside(scene, Bad(publisher, lambda: String(data=text), 1.0, 0.0, "refused: prompt: ", counted))
+    if scene.witness.chunks[-1].prompt != before:
+        scene.judge.violate("prompt taken", f"{len(text)} characters that are no prompt")
+    return times
+
+
+def _beside(scene: Scene, bad: Bad) -> Times:
+    """Measured from just before the first bad message to the agent's word for it."""
+    said = scene.witness.said
+    try:
+        scene.until(lambda: bad.publisher.get_subscription_count() > 0, PATIENCE_S)
+        scene.pause(QUIET_S)
+        before, begin_ns = said.count(*bad.counted), scene.now_ns()
+        bad.publisher.publish(bad.make())
+        while scene.now_ns() - begin_ns < bad.seconds * 1e9:
+            scene.pause(1.0 / bad.hz)
+            bad.publisher.publish(bad.make())
+        end_ns = scene.now_ns()
+        scene.until(lambda: said.line_ns("agent", bad.says, begin_ns), PATIENCE_S)
+    finally:
+        scene.witness.destroy_publisher(bad.publisher)
+    beside = [each for each in scene.witness.chunks if each.origin_ns > begin_ns and each.published_ns < end_ns]
+    if bad.seconds and not beside:
+        scene.judge.violate("good ones not used", f"no chunk of a good image beside '{bad.says}'")
+    if not scene.until(lambda: said.count(*bad.counted) > before, PATIENCE_S):
+        scene.judge.violate("not counted", f"{bad.counted[1]} is still {before}")
+    _used(scene, begin_ns, end_ns, f"'{bad.says}'")
+    return begin_ns, said.line_ns("agent", bad.says, begin_ns)
+
+
+def _used(scene: Scene, begin_ns: int, end_ns: int, what: str) -> None:
+    """Good messages must be used after the bad ones, and the robot must have been driven meanwhile."""
+    if not scene.until(lambda: any(each.origin_ns > end_ns for each in scene.witness.chunks), PATIENCE_S):
+        scene.judge.violate("good ones not used", f"no chunk after {what}")
+    scene.undisturbed(begin_ns, what)
+
+
+def noise(scene: Scene) -> Times:
+    """On one topic, each in its turn; measured until every node that hears it has said so."""
+    found = {each.topic: each for each in inputs(scene.witness)}
+    at = found[scene.draw("noise", sorted(found))]
+    made, said = Noise(scene.witness, at, scene.rng), scene.witness.said
+    try:
+        scene.until(made.matched, PATIENCE_S)
+        begin_ns = scene.now_ns()
+
+        def named() -> list[int | None]:
+            return [said.line_ns(node, f"bytes on {at.topic}: ", begin_ns) for node in at.listeners]
+
+        def due() -> bool:  # depth 1 keeps the newest alone: again until it is heard
+            passed_s = (scene.now_ns() - begin_ns) / 1e9
+            return passed_s < NOISE_S or (None in named() and passed_s < PATIENCE_S)
+
+        while due():
+            made.say()
+            scene.pause(1.0 / NOISE_HZ)
+        end_ns = scene.now_ns()
+    finally:
+        made.close()
+    if not scene.until(lambda: not scene.witness.state["conflict"], PATIENCE_S):
+        scene.judge.violate("conflict stays", "the noise is gone")
+    _used(scene, begin_ns, end_ns, f"noise on {at.topic}")
+    times = named()
+    return begin_ns, None if None in times else max(each for each in times if each is not None)
+
+
+def garbage(scene: Scene) -> Times:
+    """On every input of agent and actuator, while they work; measured to the next command of a chunk."""
+    made = Garbage(scene.witness, scene.rng, ("agent_x", "agent_y"))
+    try:
+        for _ in range(round(scene.rng.uniform(1.0, 3.0) * GARBAGE_HZ)):
+            made.say()
+            scene.pause(1.0 / GARBAGE_HZ)
+    finally:
+        made.close()
+    end_ns = scene.now_ns()
+    scene.drive()
+    return end_ns, scene.first_of("armed", end_ns, PATIENCE_S)

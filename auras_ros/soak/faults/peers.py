@@ -1,0 +1,185 @@
+"""Faults of those around: people who press and deactivate, a stranger on the command topic, endpoints whose QoS does
+not fit, a clock that goes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from auras_ros.ros import (
+    Clock,
+    ClockType,
+    DurabilityPolicy,
+    Duration,
+    LivelinessPolicy,
+    QoSProfile,
+    ReliabilityPolicy,
+)
+from auras_ros.ros.msg import Bool, ClockMsg, DiagnosticArray, Float64MultiArray, String, TimeMsg
+from auras_ros.soak.faults.kinds import PATIENCE_S, Times
+from auras_ros.soak.faults.processes import agent_killed
+from auras_ros.soak.scene import Scene
+from auras_ros.soak.witness import ACTION
+
+RELIABLE, BEST_EFFORT = ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT
+LATCHED = DurabilityPolicy.TRANSIENT_LOCAL
+WEAK = {  # what a listener that wants it latched and reliable does not take
+    "RELIABILITY": QoSProfile(depth=1, reliability=BEST_EFFORT, durability=LATCHED),
+    "DURABILITY": QoSProfile(depth=1, reliability=RELIABLE),
+}
+PICKY = {  # what a publisher that promises nothing does not give
+    "DURABILITY": QoSProfile(depth=1, reliability=BEST_EFFORT, durability=LATCHED),
+    "DEADLINE": QoSProfile(depth=1, reliability=BEST_EFFORT, deadline=Duration(seconds=1)),
+    "LIVELINESS": QoSProfile(depth=1, reliability=BEST_EFFORT, liveliness=LivelinessPolicy.MANUAL_BY_TOPIC),
+}
+CLOCK_S = 0.05
+AN_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """An endpoint of ours that one of theirs does not fit, and how `node` calls its topic in the diagnostic."""
+
+    node: str
+    label: str
+    topic: str
+    kind: Any
+    publishes: bool
+    policy: str
+    profile: QoSProfile
+
+    @property
+    def key(self) -> str:
+        return f"{self.label} incompatible {self.policy}"
+
+
+def mismatches() -> list[Mismatch]:
+    """Every pair of topic and policy that can be missed on the topics of agent and actuator."""
+    heard = [
+        ("agent", "prompt", String), ("agent", "actuator/state", String), ("actuator", "emergency_stop", Bool),
+        ("actuator", "robot_description", String),
+    ]  # fmt: skip
+    told = [
+        ("agent", "~/chunk", "agent/chunk", Float64MultiArray), ("agent", "~/heartbeat", "agent/heartbeat", String),
+        ("agent", "provenance", "provenance", DiagnosticArray),
+    ]  # fmt: skip
+    return [
+        *(Mismatch(node, name, name, kind, True, *weak) for node, name, kind in heard for weak in WEAK.items()),
+        *(Mismatch(*where, False, *picky) for where in told for picky in PICKY.items()),
+        Mismatch("agent", "~/heartbeat", "agent/heartbeat", String, False, "RELIABILITY", QoSProfile(depth=1)),
+    ]
+
+
+def agent_deactivated(scene: Scene) -> Times:
+    """The hold command is the last one; the judge hears any that comes after it."""
+    at_ns = scene.now_ns()
+    scene.answer(lambda: scene.witness.change("deactivate"), PATIENCE_S)
+    held_ns = scene.left_armed(at_ns, PATIENCE_S)
+    if not scene.says("disarmed", PATIENCE_S):
+        scene.judge.violate("not disarmed", "the agent was deactivated")
+    scene.pause(scene.rng.uniform(0.2, 1.0))
+    scene.answer(lambda: scene.witness.change("activate"), PATIENCE_S)
+    return at_ns, held_ns
+
+
+def stop_pressed(scene: Scene) -> Times:
+    at_ns = scene.now_ns()
+    scene.witness.press(True)
+    held_ns = scene.left_armed(at_ns, PATIENCE_S)
+    if not scene.says("stopped", PATIENCE_S):
+        scene.judge.violate("not stopped", "the emergency stop was pressed")
+    scene.witness.press(False)
+    scene.pause(scene.rng.uniform(0.2, 1.0))
+    return at_ns, held_ns
+
+
+def second_publisher(scene: Scene) -> Times:
+    """It says nothing: that it is there is the conflict."""
+    at_ns = scene.now_ns()
+    other = scene.witness.create_publisher(Float64MultiArray, ACTION, 1)
+    named = scene.until(lambda: scene.witness.state["conflict"], PATIENCE_S)
+    named_ns = int(scene.witness.state["mono_ns"]) if named else None
+    scene.pause(scene.rng.uniform(0.0, 1.0))
+    scene.witness.destroy_publisher(other)
+    if not scene.until(lambda: not scene.witness.state["conflict"], PATIENCE_S):
+        scene.judge.violate("conflict stays", "the other publisher is gone")
+    return at_ns, named_ns
+
+
+def qos_mismatch(scene: Scene) -> Times:
+    """A node names each pair of topic and policy at once, but once in its life: one that knows them all is killed."""
+    said = scene.witness.said
+
+    def known(each: Mismatch) -> bool:
+        return said.count(f"{each.node}: qos", each.key) > 0
+
+    fresh = [each for each in mismatches() if not known(each)]
+    if not fresh:
+        agent_killed(scene)
+        scene.drive()
+        scene.until(lambda: not all(known(each) for each in mismatches()), PATIENCE_S)
+        fresh = [each for each in mismatches() if not known(each)]
+    chosen = scene.rng.choice(fresh)
+    with _endpoint(scene, chosen):
+        at_ns = scene.now_ns()
+        named = scene.until(lambda: known(chosen), PATIENCE_S)
+    status = said.status(f"{chosen.node}: qos")
+    if named and f"{chosen.label}: incompatible {chosen.policy}" not in status.message:
+        scene.judge.violate("qos_mismatch: not named", f"'{status.message}' of {chosen.key}")
+    return at_ns, status.heard_ns if named else None
+
+
+@contextmanager
+def _endpoint(scene: Scene, chosen: Mismatch) -> Iterator[None]:
+    node = scene.witness
+    if chosen.publishes:
+        publisher = node.create_publisher(chosen.kind, chosen.topic, chosen.profile)
+        yield
+        node.destroy_publisher(publisher)
+    else:
+        subscription = node.create_subscription(chosen.kind, chosen.topic, lambda _: None, chosen.profile)
+        yield
+        node.destroy_subscription(subscription)
+
+
+def clock_set_back(scene: Scene) -> Times:
+    """The actuator follows a clock of ours. An hour forward is no reset, since ages are not on this clock; back is
+    another world, and disarms."""
+    now_s = [1000.0]
+
+    def tick() -> None:
+        now_s[0] += CLOCK_S
+        seconds = int(now_s[0])
+        topic.publish(ClockMsg(clock=TimeMsg(sec=seconds, nanosec=int((now_s[0] - seconds) * 1e9))))
+
+    topic = scene.witness.create_publisher(ClockMsg, "/clock", QoSProfile(depth=1, reliability=BEST_EFFORT))
+    timer = scene.witness.create_timer(CLOCK_S, tick, clock=Clock(clock_type=ClockType.STEADY_TIME))
+    try:
+        _follow(scene, True)
+        scene.drive()
+        now_s[0] += AN_HOUR_S
+        forward_ns = scene.now_ns()
+        scene.pause(0.5)
+        if any(each.mono_ns > forward_ns and each.state == "disarmed" for each in scene.judge.sent):
+            scene.judge.violate("clock_set_back: forward", "an hour forward has disarmed")
+        scene.steady()
+        at_ns = scene.now_ns()
+        now_s[0] -= AN_HOUR_S / 2
+        tick()
+        disarmed_ns = scene.first_of("disarmed", at_ns, PATIENCE_S)
+        scene.pause(0.5)
+    finally:
+        _follow(scene, False)
+        scene.witness.destroy_timer(timer)
+        scene.witness.destroy_publisher(topic)
+    return at_ns, disarmed_ns
+
+
+def _follow(scene: Scene, on: bool) -> None:
+    """A change of clocks disarms too."""
+    response = scene.answer(lambda: scene.witness.simulated_time(on), PATIENCE_S)
+    if response is None or not response.results[0].successful:
+        scene.judge.violate("use_sim_time refused", f"the actuator did not take {on}")
+    scene.says("disarmed", PATIENCE_S)

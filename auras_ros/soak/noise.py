@@ -1,0 +1,61 @@
+"""Payloads that are no message, on any topic that a node of the loop hears. Topics are found by the graph.
+
+What is of the right type and means nothing is `garbage`'s. Everything comes from the seed.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from auras_ros.ros import DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy
+from auras_ros.ros.msg import message_type
+
+OURS = {"agent", "actuator", "pusht"}
+NOISY = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+HEADER = b"\0\1\0\0"  # CDR, little endian: libddsc carries no other
+RUIN = b"\xff" * 12  # a stamp of no day and a name of four billion bytes; a number of elements; no truth value
+SIZES = (12, 13, 64, 4096, 100_000)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A topic, its type, and those of our nodes that hear it."""
+
+    topic: str
+    ros_type: str
+    listeners: tuple[str, ...]
+
+
+def inputs(node: Node) -> list[Input]:
+    """By name; what `node` hears itself is no reason to be among them."""
+    found = []
+    for topic, types in sorted(node.get_topic_names_and_types()):
+        listeners = {info.node_name for info in node.get_subscriptions_info_by_topic(topic)} & OURS
+        if listeners:
+            found.append(Input(topic, types[0], tuple(sorted(listeners))))
+    return found
+
+
+def payload(rng: random.Random) -> bytes:
+    """Not to be read as any of the types that are heard here."""
+    size = rng.choice(SIZES)
+    return HEADER + RUIN + rng.randbytes(size - len(RUIN))
+
+
+class Noise:
+    """A publisher of such payloads on one topic while it lives."""
+
+    def __init__(self, node: Node, at: Input, rng: random.Random) -> None:
+        self._node, self._rng, self.at = node, rng, at
+        self._publisher = node.create_publisher(message_type(at.ros_type), at.topic, NOISY)
+
+    def matched(self) -> bool:
+        """Whether every listener is reached."""
+        return self._publisher.get_subscription_count() >= len(self.at.listeners)
+
+    def say(self) -> None:
+        self._publisher.publish(payload(self._rng))
+
+    def close(self) -> None:
+        self._node.destroy_publisher(self._publisher)

@@ -1,0 +1,152 @@
+"""Each fault on a loop that is acted: silent where every promise is kept, and each promise that is broken is said."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from auras_ros.observation import ObservationError, decode_raw
+from auras_ros.ros import BACKEND
+from auras_ros.soak import scene as scene_module
+from auras_ros.soak.faults import Fault, Times, faults, messages, peers, processes
+from auras_ros.soak.noise import payload
+from auras_ros.soak.run import Result, _break
+from auras_ros.soak.scene import Scene
+from tests.soak.stage import stage
+
+PLAYED = {name: fault.play for name, fault in faults(1600.0, 100.0).items()} | {"noise": messages.noise}
+ACTED = [
+    "overrun", "actuator_killed", "second_publisher", "qos_mismatch", "clock_set_back", "noise", "image_corrupt",
+    "image_wrong", "prompt_huge", "prompt_garbage",
+]  # fmt: skip
+BROKEN = [
+    ("overrun", "count", "overrun: not counted"),
+    ("overrun", "queue", "overrun: queue"),
+    ("actuator_killed", "ghosts", "action of a dead actuator"),
+    ("actuator_killed", "silent agent", "actuator_killed: not said"),
+    ("actuator_killed", "respawn", "not recovered"),
+    ("second_publisher", "conflict", "conflict stays"),
+    ("qos_mismatch", "words", "qos_mismatch: not named"),
+    ("clock_set_back", "clock", "use_sim_time refused"),
+    ("clock_set_back", "forward", "clock_set_back: forward"),
+    ("noise", "conflict", "conflict stays"),
+    ("noise", "drive", "disturbed"),
+    ("noise", "after", "good ones not used"),
+    ("image_wrong", "images", "good ones not used"),
+    ("image_corrupt", "count", "not counted"),
+    ("image_corrupt", "after", "good ones not used"),
+    ("prompt_huge", "prompt", "prompt taken"),
+    ("prompt_garbage", "count", "not counted"),
+]
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here needs the time of a real loop."""
+    for module in (messages, peers, processes):
+        monkeypatch.setattr(module, "PATIENCE_S", 0.2)
+    for module, name, value in (
+        (messages, "QUIET_S", 0.0),
+        (messages, "NOISE_S", 0.05),
+        (messages, "IMAGES_S", (0.1, 0.2)),
+        (processes, "NAMED_MS", 300.0),
+        (processes, "AWAKE_S", 0.1),
+        (processes, "SLOW_S", 0.1),
+        (processes, "SLOW_STOP_S", 0.01),
+        (processes, "RECOVERY_S", 0.5),
+        (scene_module, "RECOVERY_S", 0.5),
+        (scene_module, "UNDISTURBED_MS", 400.0),
+    ):
+        monkeypatch.setattr(module, name, value)
+
+
+@pytest.mark.parametrize("kind", ACTED)
+def test_a_loop_that_keeps_its_promises_is_not_blamed(kind: str) -> None:
+    scene = stage()
+    begin_ns, end_ns = PLAYED[kind](scene)
+    assert scene.judge.violations == []
+    assert end_ns is not None
+    assert 0 <= end_ns - begin_ns < 1e9
+
+
+@pytest.mark.parametrize(("kind", "breaks", "violation"), BROKEN)
+def test_a_promise_that_is_broken_is_said(kind: str, breaks: str, violation: str) -> None:
+    scene = stage(breaks)
+    PLAYED[kind](scene)
+    assert violation in scene.judge.kinds, scene.judge.violations
+
+
+def test_noise_is_to_be_named_by_everybody_who_hears_it() -> None:
+    begin_ns, end_ns = PLAYED["noise"](stage("name"))
+    assert begin_ns > 0
+    assert end_ns is None
+
+
+# -- what is published ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("words", "changes"), messages.CORRUPT + messages.WRONG)
+def test_each_bad_image_is_refused_for_what_it_is_named_after(words: str, changes: dict[str, object]) -> None:
+    """But for the one that is a good image of another size: the policy alone knows that."""
+    pixels = bytes(messages.SIDE * messages.SIDE * 3)
+    good = {"height": messages.SIDE, "width": messages.SIDE, "encoding": "rgb8", "step": messages.SIDE * 3}
+    given = {**good, "data": pixels, **changes}
+    if words == "top: bad_size":
+        assert decode_raw(**given).shape[:2] == (messages.SIDE // 2, messages.SIDE)  # type: ignore[arg-type]
+        return
+    with pytest.raises(ObservationError) as refused:
+        decode_raw(**given)  # type: ignore[arg-type]
+    assert words.split()[-1] == refused.value.fault.name.value
+    assert words in str(refused.value)
+
+
+@pytest.mark.skipif(BACKEND != "dds", reason="reads payloads with our own decoder")
+@pytest.mark.parametrize("kind", ["Bool", "String", "Float64MultiArray", "Image", "CompressedImage", "JointState"])
+def test_noise_is_no_message_of_any_type_that_is_heard(kind: str) -> None:
+    from auras_ros.ros import msg
+    from auras_ros.ros.dds.cdr import CdrError
+    from auras_ros.ros.dds.messages import deserialize
+
+    rng = random.Random(3)
+    for _ in range(200):
+        data = payload(rng)
+        with pytest.raises(CdrError):
+            deserialize(data + bytes(-len(data) % 4), getattr(msg, kind)._ros_type)
+
+
+def test_each_pair_of_topic_and_policy_is_one_of_its_own() -> None:
+    keys = [(each.node, each.key) for each in peers.mismatches()]
+    assert len(set(keys)) == len(keys) > 10
+
+
+def test_a_loop_that_is_not_driven_for_a_while_is_not_steady() -> None:
+    scene = stage()
+    assert scene.steady()
+    assert scene.judge.violations == []
+    scene = stage("drive")
+    assert not scene.steady()
+    assert "not steady" in scene.judge.kinds
+
+
+def test_a_process_that_cannot_be_started_again_ends_the_soak_with_what_there_is() -> None:
+    scene = stage()
+    breaks = scene.witness.breaks  # type: ignore[attr-defined]
+
+    def last(scene: Scene) -> Times:
+        breaks.add("settings")
+        now_ns = scene.now_ns()
+        scene.pause(5.0)
+        return now_ns, None
+
+    result = Result(scene.judge, {"last": Fault(last, "nothing", None)})
+    _break(scene, result, 60.0, lambda _: None)
+    assert scene.judge.violations == ["process ended: agent cannot start with these settings"]
+    assert 0 < result.seconds < 30.0
+    assert result.outcomes == []
+
+
+def test_each_is_drawn_once_before_any_comes_again() -> None:
+    scene = stage()
+    drawn = [scene.draw("letters", "abcd") for _ in range(8)]
+    assert sorted(drawn[:4]) == sorted(drawn[4:]) == list("abcd")
