@@ -47,7 +47,8 @@ class Bench:
         self.device = make_device(device).tensors
         self._seed, self._most = seed, most
         self.feed = random_feed(policy, seed)
-        self._policy = policy.to(self.device)
+        policy.to(self.device)
+        self._policy = policy
         self._clock = MonotonicClock()
         self._made: dict[Plan, Executor] = {}
 

@@ -15,7 +15,7 @@ from auras_ros.clock import Clock
 from auras_ros.device import Device, make_device, occupy
 from auras_ros.pipeline.auras import AurasStrand
 from auras_ros.pipeline.decoupled import GenerateStrand, PerceiveStrand, Shared
-from auras_ros.pipeline.perception import perception_blocks
+from auras_ros.pipeline.perception import check_stages
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
 from auras_ros.pipeline.request import Latched, Ledger, Noise, Origin, Strand
 from auras_ros.pipeline.whole import WholeStrand
@@ -120,7 +120,7 @@ class Executor:
 def check_plan(policy: Policy, plan: Plan) -> None:
     """Raise PlanError where the policy cannot be run like this: fewer steps or blocks than stages."""
     stage_steps(policy.steps, plan.pp_generation, plan.alpha)
-    perception_blocks(policy, plan.pp_perception)
+    check_stages(policy, plan.pp_perception)
     causal = isinstance(policy, CausalPolicy)
     for name, default in (("merge", "step"), ("emit", "own"), ("reuse", "none")):
         if getattr(plan, name) != default and not causal:

@@ -3,36 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from auras_ros.pipeline.context import as_tuple
 from auras_ros.pipeline.plan import PlanError
-from auras_ros.policies.policy import Policy
+from auras_ros.pipeline.slicing import Slice, SliceError, slice_module, split
+from auras_ros.policies.policy import BlockPolicy, Policy
 
 Block = Callable[..., Tensor | tuple[Tensor, ...]]
 
 
 def perception_stages(policy: Policy, stages: int, images: Tensor, state: Tensor) -> list[list[Block]]:
-    """The policy's blocks in `stages` groups whose largest count of operations is least. Raises PlanError."""
-    blocks = perception_blocks(policy, stages)
+    """Perception in `stages` groups of blocks whose largest count of operations is least. Raises PlanError.
+
+    The blocks are the policy's own where it has some; otherwise it is traced and cut (`slicing`).
+    """
     if stages == 1:
-        return [blocks]
+        return [[policy.perceive]]
+    if not isinstance(policy, BlockPolicy):
+        return [[block] for block in _sliced(policy, stages, images[:1], state[:1])]
+    blocks = _own(policy, stages)
     cuts = split(operations(blocks, images[:1], state[:1]), stages)
     return [blocks[low:high] for low, high in pairwise(cuts)]
 
 
-def perception_blocks(policy: Policy, stages: int) -> list[Block]:
-    """What can be cut into so many stages; one stage is perception whole. Raises PlanError."""
-    if stages == 1:
-        return [policy.perceive]
+def check_stages(policy: Policy, stages: int) -> None:
+    """Raise PlanError where perception has fewer blocks than stages; what has no blocks is tried when it is cut."""
+    if stages > 1 and isinstance(policy, BlockPolicy):
+        _own(policy, stages)
+
+
+def _own(policy: BlockPolicy, stages: int) -> list[Block]:
     blocks: list[Block] = list(policy.perception_blocks())
     if len(blocks) < stages:
         raise PlanError(f"plan: pp_perception: {stages} stages, but this policy's perception has {len(blocks)} blocks")
     return blocks
+
+
+def _sliced(policy: Policy, stages: int, images: Tensor, state: Tensor) -> list[Slice]:
+    if not isinstance(policy, nn.Module):
+        what = type(policy).__name__
+        raise PlanError(
+            f"plan: pp_perception: {stages} stages, but {what} has no perception_blocks and is no nn.Module"
+        )
+    try:
+        return slice_module(_Perceive(policy), (images, state), stages)
+    except SliceError as error:
+        raise PlanError(f"plan: pp_perception: {type(policy).__name__}: {error}") from error
+
+
+class _Perceive(nn.Module):
+    """A policy's perception as a module of its own, so that it can be traced."""
+
+    def __init__(self, policy: nn.Module) -> None:
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, images: Tensor, state: Tensor) -> Tensor:
+        perceived: Tensor = self.policy.perceive(images, state)  # type: ignore[operator]
+        return perceived
 
 
 @torch.no_grad()
@@ -44,22 +77,6 @@ def operations(blocks: Sequence[Block], images: Tensor, state: Tensor) -> list[i
             value = as_tuple(block(*value))  # type: ignore[assignment]
         counts.append(int(counter.get_total_flops()))
     return counts
-
-
-def split(costs: Sequence[int], groups: int) -> tuple[int, ...]:
-    """Bounds 0, ..., len(costs) of `groups` runs of neighbours, none empty, whose largest sum is least."""
-    sums = [0, *accumulate(costs)]
-    count = len(costs)
-    best: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {(0, 0): (0, (0,))}  # (runs, blocks) -> sum, bounds
-    for runs in range(1, groups + 1):
-        for end in range(runs, count - (groups - runs) + 1):
-            tries = (
-                (max(best[runs - 1, start][0], sums[end] - sums[start]), (*best[runs - 1, start][1], end))
-                for start in range(runs - 1, end)
-                if (runs - 1, start) in best
-            )
-            best[runs, end] = min(tries)
-    return best[groups, count][1]
 
 
 def run_blocks(blocks: Sequence[Block], value: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -10,15 +10,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx, nn
 from torch.utils.flop_counter import FlopCounterMode
-
-from auras_ros.pipeline.perception import split
 
 Cost = Literal["flops", "time"]
 TIMED_RUNS = 5
@@ -162,3 +160,19 @@ def _results(output: fx.Node, name: str) -> list[fx.Node]:
     if not nodes or not all(isinstance(node, fx.Node) for node in nodes):
         raise SliceError(f"{name}: returns {returned!r}, and neither a tensor nor a flat tuple of tensors")
     return nodes  # type: ignore[return-value]
+
+
+def split(costs: Sequence[int], groups: int) -> tuple[int, ...]:
+    """Bounds 0, ..., len(costs) of `groups` runs of neighbours, none empty, whose largest sum is least."""
+    sums = [0, *accumulate(costs)]
+    count = len(costs)
+    best: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {(0, 0): (0, (0,))}  # (runs, blocks) -> sum, bounds
+    for runs in range(1, groups + 1):
+        for end in range(runs, count - (groups - runs) + 1):
+            tries = (
+                (max(best[runs - 1, start][0], sums[end] - sums[start]), (*best[runs - 1, start][1], end))
+                for start in range(runs - 1, end)
+                if (runs - 1, start) in best
+            )
+            best[runs, end] = min(tries)
+    return best[groups, count][1]

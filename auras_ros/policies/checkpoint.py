@@ -22,7 +22,7 @@ from auras_ros.action import Contract, ContractError
 from auras_ros.observation import ObservationSpec, SpecError
 from auras_ros.policies import golden
 from auras_ros.policies.diffusion import Architecture
-from auras_ros.policies.families import FAMILIES, LoadedPolicy, Trained
+from auras_ros.policies.families import Family, LoadedPolicy, Trained, find
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.tensors import CheckpointError, fill, read_tensors, sha256
 
@@ -50,7 +50,7 @@ class Checkpoint:
     """A loaded folder. `plans`: name -> what its family calls for (`policies.families`); the first is the default."""
 
     name: str
-    type: str
+    family: Family
     spec: ObservationSpec
     contract: Contract
     plans: Mapping[str, Mapping[str, Any]]
@@ -66,7 +66,9 @@ class Checkpoint:
             settings = self.plans[plan]
             if not isinstance(settings, Mapping):
                 raise TypeError(f"{settings!r} is not an object")
-            return FAMILIES[self.type].policy(self.networks, self.trained, settings).eval()
+            policy = self.family.policy(self.networks, self.trained, settings)
+            policy.eval()
+            return policy
         except KeyError as error:
             raise CheckpointError(f"checkpoint '{self.name}', plan '{plan}': {error} is missing") from error
         except (TypeError, ValueError) as error:
@@ -124,9 +126,10 @@ def build(manifest: Mapping[str, Any], digest: str, path: Path) -> Checkpoint:
         spec, contract = ObservationSpec.from_dict(manifest["observation"]), Contract.from_dict(manifest["action"])
     except (SpecError, ContractError) as error:
         raise CheckpointError(f"{path}: {error}") from error
-    kind = manifest["type"]
-    if not isinstance(kind, str) or kind not in FAMILIES:
-        raise CheckpointError(f"{path}: type '{kind}' is not known; there is {', '.join(FAMILIES)}")
+    try:
+        family = find(manifest["type"])
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
     lower, upper = (_statistics(manifest, key, len(contract.names), path) for key in ("lower", "upper"))
     for name, low, high in zip(contract.names, lower, upper, strict=True):
         if low >= high:
@@ -137,13 +140,13 @@ def build(manifest: Mapping[str, Any], digest: str, path: Path) -> Checkpoint:
     cameras, actions, horizon = len(spec.cameras), len(contract.names), manifest["horizon"]
     shape = Architecture(manifest["name"], cameras, spec.image_size, spec.history, states, horizon, actions)
     try:
-        networks = FAMILIES[kind].networks(manifest["encoder"], manifest["network"], shape)
+        networks = family.networks(manifest["encoder"], manifest["network"], shape)
     except (TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path}: encoder or network: {error}") from error
     bounds = torch.tensor(lower, dtype=torch.float64), torch.tensor(upper, dtype=torch.float64)
     trained = Trained(shape, *bounds, **{key: manifest[key] for key in sorted(OPTIONAL & manifest.keys())})
     networks.eval().requires_grad_(False)
-    return Checkpoint(manifest["name"], kind, spec, contract, manifest["plans"], digest, networks, trained)
+    return Checkpoint(manifest["name"], family, spec, contract, manifest["plans"], digest, networks, trained)
 
 
 def _statistics(manifest: Mapping[str, Any], key: str, count: int, path: Path) -> list[float]:

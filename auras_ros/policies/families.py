@@ -5,12 +5,13 @@ A family is two functions of plain data; wrong descriptions are refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.llama import Llama, LlamaConfig
@@ -19,8 +20,9 @@ from auras_ros.policies.denoising import TRAINING_STEPS, Prediction, make_sample
 from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
 from auras_ros.policies.networks import build_encoder, build_network
 from auras_ros.policies.observation_tokens import ObservationTokens
+from auras_ros.policies.policy import Policy
 
-LoadedPolicy = DiffusionPolicy | AutoregressivePolicy
+ENTRY_POINTS = "auras_ros.policies"  # group of other packages' families: type = module:family
 SAMPLER_KEYS = {"sampler", "steps", "spacing"}
 DECODER_KEYS = {"layers", "heads", "width", "hidden", "tokens", "bins"}
 
@@ -34,6 +36,20 @@ class Trained:
     upper: torch.Tensor
     prediction: Prediction = "sample"
     training_steps: int = TRAINING_STEPS
+
+
+class LoadedPolicy(Policy, Protocol):
+    """A policy that is a module, as every family makes it."""
+
+    def to(self, device: torch.device) -> Any: ...
+
+    def eval(self) -> Any: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def example(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Random images and state of the policy's shapes."""
+        ...
 
 
 class Family(Protocol):
@@ -104,6 +120,21 @@ class Autoregressive:
 
 
 FAMILIES: Mapping[str, Family] = {"diffusion": Diffusion(), "autoregressive": Autoregressive()}
+
+
+def find(kind: object) -> Family:
+    """The family of a checkpoint's `type`: ours, or of a package that has registered it. Raises ValueError by name."""
+    if isinstance(kind, str) and kind in FAMILIES:
+        return FAMILIES[kind]
+    others = entry_points(group=ENTRY_POINTS)
+    if not isinstance(kind, str) or kind not in others.names:
+        raise ValueError(f"type '{kind}' is not known; there is {', '.join([*FAMILIES, *sorted(others.names)])}")
+    (other,) = others.select(name=kind)
+    try:
+        family: Family = other.load()
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"type '{kind}': entry point {other.value} cannot be loaded: {error}") from error
+    return family
 
 
 def _instant(architecture: Architecture, features: int) -> int:

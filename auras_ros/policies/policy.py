@@ -32,11 +32,6 @@ class Policy(Protocol):
         """Preprocessed images [B, history, cameras, 3, h, w] and state [B, history, D] -> context [B, C]."""
         ...
 
-    def perception_blocks(self) -> Sequence[Callable[..., tuple[Tensor, ...]]]:
-        """`perceive` in blocks: each takes the tensors that the one before it returned; the first takes
-        (images, state), the last returns the context alone."""
-        ...
-
     def begin(self, noise: Tensor) -> State:
         """Noise tape [B, *noise_shape] -> the state before step 0."""
         ...
@@ -47,6 +42,16 @@ class Policy(Protocol):
 
     def finish(self, state: State) -> Tensor:
         """The state after the last step -> actions [B, horizon, channels] in physical units, float64."""
+        ...
+
+
+@runtime_checkable
+class BlockPolicy(Policy, Protocol):
+    """A policy that says itself where its perception can be cut; others are traced and cut (`pipeline.slicing`)."""
+
+    def perception_blocks(self) -> Sequence[Callable[..., tuple[Tensor, ...]]]:
+        """`perceive` in blocks: each takes the tensors that the one before it returned; the first takes
+        (images, state), the last returns the context alone."""
         ...
 
 

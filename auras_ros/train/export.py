@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.torch import save_file
 from torch import nn
 
 from auras_ros.action import Channel, ChannelKind, Contract, HoldPolicy
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
-from auras_ros.policies import checkpoint, golden
-from auras_ros.policies.golden import GoldenSample
-from auras_ros.policies.tensors import fill, read_tensors, sha256
+from auras_ros.policies import writing
+from auras_ros.policies.writing import Description
 from auras_ros.sim.pusht import CONTROL_DT_MS, IMAGE_PX, SIZE_PX, PushTWorld
 from auras_ros.train.diffusion import HORIZON, PIXEL_MEAN, PIXEL_STD
 from auras_ros.train.loops import Curve
@@ -47,7 +45,7 @@ def contract() -> Contract:
 
 @dataclass(frozen=True)
 class Export:
-    """What a family's checkpoint says of itself: `type`, descriptions of its parts, horizon and plans."""
+    """What a family's Push-T checkpoint says of itself: `type`, descriptions of its parts, horizon and plans."""
 
     type: str
     encoder: Mapping[str, Any]
@@ -63,34 +61,19 @@ def write_checkpoint(folder: Path, name: str, encoder: KeypointEncoder, network:
 
 
 def write(folder: Path, name: str, export: Export, parts: Mapping[str, nn.Module]) -> None:
-    """Write everything that `policies.checkpoint.load` reads, then load it to be sure. Raises CheckpointError.
-
-    parts: the networks by the names that the family gives them.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {f"{part}.{key}": t.contiguous() for part, m in parts.items() for key, t in m.state_dict().items()}
-    weights = folder / checkpoint.WEIGHTS
-    save_file(tensors, weights)
-    weights.chmod(0o644)  # the library writes for the owner alone
-    manifest = {
-        "format": checkpoint.FORMAT,
-        "name": name,
-        "type": export.type,
-        "encoder": export.encoder,
-        "network": export.network,
-        "horizon": export.horizon,
-        "observation": observation_spec().to_dict(),
-        "action": contract().to_dict(),
-        "statistics": {"kind": "min_max", "lower": [0.0, 0.0], "upper": [SIZE_PX, SIZE_PX]},
-        "plans": export.plans,
-        "weights": {"file": checkpoint.WEIGHTS, "sha256": sha256(weights)},
-    }
-    (folder / checkpoint.MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    _write_golden(folder, manifest)
-    checkpoint.load(folder)
-
-
-def _write_golden(folder: Path, manifest: dict[str, Any]) -> None:
+    """Any family's (`policies.writing.write`), with a golden sample from the simulator. Raises CheckpointError."""
+    bounds = [0.0, 0.0], [SIZE_PX, SIZE_PX]
+    description = Description(
+        name,
+        export.type,
+        export.horizon,
+        observation_spec(),
+        contract(),
+        *bounds,
+        export.plans,
+        export.encoder,
+        export.network,
+    )
     world = PushTWorld()
     world.reset(GOLDEN_SEED)
     frames, states = [], []
@@ -98,12 +81,8 @@ def _write_golden(folder: Path, manifest: dict[str, Any]) -> None:
         frames.append(world.image())
         states.append(world.agent)
         world.step(np.array([SIZE_PX / 2, SIZE_PX / 2]))
-    loaded = checkpoint.build(manifest, manifest["weights"]["sha256"], folder / checkpoint.MANIFEST)
-    fill(loaded.networks, read_tensors(folder / checkpoint.WEIGHTS), folder / checkpoint.WEIGHTS)
-    sample = GoldenSample({"top": np.stack(frames)}, dict(zip(AXES, np.stack(states).T, strict=True)), {})
-    for plan in manifest["plans"]:
-        sample = sample.with_actions(plan, AXES, golden.replay(loaded.policy(plan), loaded.spec, sample))
-    sample.save(folder / checkpoint.GOLDEN)
+    joints = dict(zip(AXES, np.stack(states).T, strict=True))
+    writing.write(folder, description, parts, {"top": np.stack(frames)}, joints)
 
 
 def write_record(folder: Path, record: dict[str, Any], curve: Curve) -> None:

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from auras_ros.models.diffusion_transformer import DiffusionTransformer
 from auras_ros.models.resnet import ResNetEncoder
+from auras_ros.pipeline.perception import perception_stages
+from auras_ros.pipeline.plan import PlanError
 from auras_ros.pipeline.slicing import SliceError, slice_module
 
 
@@ -139,3 +141,52 @@ def test_a_transformer_is_cut_too() -> None:
     with torch.no_grad():
         for stages in (2, 3):
             assert torch.equal(run(slice_module(network, inputs, stages), *inputs)[0], network(*inputs))
+
+
+class Blocks:
+    """A policy as far as perception goes, with no blocks of its own."""
+
+    steps, noise_shape = 1, (1,)
+
+    def perceive(self, images: Tensor, state: Tensor) -> Tensor:
+        return torch.cos(torch.sin(images.flatten(1))) + state.sum()
+
+    def begin(self, noise: Tensor) -> Tensor:
+        return noise
+
+    def step(self, state: Tensor, context: Tensor, index: Tensor) -> Tensor:
+        return state
+
+    finish = begin
+
+
+class Traceable(Blocks, nn.Module):
+    pass
+
+
+class Untraceable(Blocks, nn.Module):
+    def perceive(self, images: Tensor, state: Tensor) -> Tensor:
+        return images if state.sum() > 0 else -images
+
+
+def test_perception_without_blocks_is_traced_and_cut() -> None:
+    images, state = torch.randn(2, 1, 1, 3, 2, 2), torch.randn(2, 1, 2)
+    policy = Traceable()
+    groups = perception_stages(policy, 3, images, state)
+    assert [len(group) for group in groups] == [1, 1, 1]
+    value: tuple[Tensor, ...] = (images, state)
+    for group in groups:
+        value = run(group, *value)
+    assert torch.equal(value[0], policy.perceive(images, state))
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (Blocks(), "pp_perception: 2 stages, but Blocks has no perception_blocks and is no nn.Module"),
+        (Untraceable(), "pp_perception: Untraceable: _Perceive: cannot be traced: TraceError"),
+    ],
+)
+def test_perception_that_cannot_be_cut_is_a_plan_error(policy: Blocks, said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        perception_stages(policy, 2, torch.randn(1, 1, 1, 3, 2, 2), torch.randn(1, 1, 2))

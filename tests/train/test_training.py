@@ -237,7 +237,7 @@ def test_from_training_to_an_autoregressive_checkpoint(
     monkeypatch.setattr(pusht, "run_episodes", partial(run_episodes, max_steps=10))
     record = make_policy("pusht-tokens", tmp_path / "out", tmp_path / "work", 0, TINY, 2, lambda text: None)
     checkpoint = load(tmp_path / "out")
-    assert (checkpoint.type, checkpoint.horizon) == ("autoregressive", tokens.HORIZON)
+    assert checkpoint.horizon == tokens.HORIZON
     assert isinstance(checkpoint.policy("greedy"), AutoregressivePolicy)
     assert record["success"]["greedy"]["episodes"] == 2
     assert list(record["success"]) == ["greedy"]

@@ -1,0 +1,114 @@
+"""docs/write-a-policy.md: the file that it shows is taken from the page, registered as another package would, written
+as a checkpoint, loaded and run in every mode."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from auras_ros.action import Channel, ChannelKind, Contract, HoldPolicy
+from auras_ros.clock import VirtualClock
+from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
+from auras_ros.pipeline.modes import make_executor
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Latched, Origin
+from auras_ros.policies import checkpoint
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.families import find
+from auras_ros.policies.noise import noise_tape
+from auras_ros.policies.tensors import CheckpointError
+from auras_ros.policies.writing import Description, write
+
+PAGE = Path(__file__).parents[2] / "docs" / "write-a-policy.md"
+SIDE = 8
+SPEC = ObservationSpec(
+    (CameraSpec("top", SIDE, SIDE, mean=(0.5,) * 3, std=(0.5,) * 3),),
+    StateSpec(("x", "y"), "min_max", (0.0, 0.0), (1.0, 1.0)),
+    history=1,
+    dt_ms=100,
+)
+CONTRACT = Contract(
+    tuple(Channel(axis, "m", ChannelKind.ABSOLUTE, 0.0, 1.0, "table", 1.0, HoldPolicy.LAST) for axis in "xy"), 100
+)
+
+
+@pytest.fixture
+def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's module and its entry point, as an installed package of somebody else."""
+    text = PAGE.read_text(encoding="utf-8")
+    (code,), (toml,) = (re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "toml"))
+    (tmp_path / "reach_policy.py").write_text(code, encoding="utf-8")
+    group, name, value = re.search(r'entry-points\."(.+?)"\]\n(\w+) = "(.+?)"', toml).groups()  # type: ignore[union-attr]
+    info = tmp_path / "reach-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: reach\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "reach_policy", raising=False)
+
+
+@pytest.fixture
+def written(registered: None, tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    plans = {"all": {}}
+    description = Description("reach", "reach", 4, SPEC, CONTRACT, [0.0, 0.0], [1.0, 1.0], plans, {"features": 16})
+    from auras_ros.policies.diffusion import Architecture
+
+    shape = Architecture("reach", 1, (SIDE, SIDE), 1, 2, 4, 2)
+    networks = find("reach").networks(description.encoder, {}, shape)
+    images = np.random.default_rng(0).integers(0, 255, (1, SIDE, SIDE, 3), np.uint8)
+    folder = tmp_path / "reach"
+    write(folder, description, dict(networks.items()), {"top": images}, {"x": np.array([0.2]), "y": np.array([0.7])})
+    return folder
+
+
+def chunk(loaded: Checkpoint, plan: Plan) -> torch.Tensor:
+    """The first chunk of one observation held still."""
+    policy = loaded.policy("all")
+    images, state = policy.example(1, torch.Generator().manual_seed(1))
+    run = make_executor(policy, plan, lambda request: noise_tape(policy.noise_shape, 0, request)[None], VirtualClock())
+    for now in range(1, 20):
+        for strand in run.strands:
+            if strand.wants(Latched(images, state, Origin(1, 1)), now):
+                strand.begin(Latched(images, state, Origin(1, 1)), now)
+                strand.run()
+                emission = strand.end(now)
+                if emission is not None:
+                    run.close()
+                    return emission.actions
+    raise AssertionError("no chunk")
+
+
+def test_the_page_s_policy_runs_in_every_mode(written: Path) -> None:
+    loaded = checkpoint.load(written)
+    expected = chunk(loaded, Plan("all"))
+    assert expected.shape == (1, 4, 2)
+    assert 0 < float(expected.min()) < float(expected.max()) < 1
+    for text in (
+        "all,mode=dec",
+        "all,mode=par,workers=2",
+        "all,mode=auras,pp_generation=3",
+        "all,mode=auras,pp_perception=2",
+    ):
+        assert torch.allclose(chunk(loaded, Plan.parse(text)), expected, atol=1e-6), text
+
+
+def test_what_its_package_does_not_have_is_said_by_name(written: Path) -> None:
+    manifest = written / checkpoint.MANIFEST
+    manifest.write_text(manifest.read_text().replace('"type": "reach"', '"type": "grasp"'))
+    with pytest.raises(CheckpointError, match="type 'grasp' is not known; there is diffusion, autoregressive, reach"):
+        checkpoint.load(written)
+
+
+def test_a_package_that_cannot_be_loaded_is_said_by_name(written: Path, tmp_path: Path) -> None:
+    sys.modules.pop("reach_policy", None)
+    (tmp_path / "reach_policy.py").write_text("import nothing_of_that_name\n")
+    with pytest.raises(
+        CheckpointError, match="type 'reach': entry point reach_policy:family cannot be loaded: No module"
+    ):
+        checkpoint.load(written)
