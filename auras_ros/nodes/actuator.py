@@ -19,7 +19,7 @@ from auras_ros.nodes.actuator_drive import Drive
 from auras_ros.nodes.actuator_inputs import LATCHED, Inputs
 from auras_ros.nodes.actuator_report import SelfReport
 from auras_ros.nodes.actuator_settings import Settings, load_contract
-from auras_ros.nodes.diagnostics import Diagnostics, QosWatch
+from auras_ros.nodes.diagnostics import Diagnostics
 from auras_ros.nodes.messages import json_message
 from auras_ros.nodes.outputs import DEADLINE_TICKS, LEASE_MS, Outputs
 from auras_ros.nodes.parameters import ParameterError, read_parameters
@@ -45,7 +45,7 @@ class Actuator(Node):
         contract = load_contract(settings.checkpoint)
         self._monotonic = MonotonicClock()
         self._diagnostics = Diagnostics(self, hardware_id=contract.channels[0].frame)
-        qos = QosWatch(self, self._diagnostics.changed)
+        qos = self._diagnostics.qos
         self._agent = AgentWatch(settings.agent_timeout_ms)
         outputs = Outputs(self, settings, contract, qos)
         self._drive = Drive(settings, contract, outputs, self._agent, self._monotonic)

@@ -24,7 +24,7 @@ from auras_ros.nodes.agent_pulse import Pulse
 from auras_ros.nodes.agent_settings import Settings
 from auras_ros.nodes.agent_status import Status
 from auras_ros.nodes.agent_voice import Voice
-from auras_ros.nodes.diagnostics import Diagnostics, QosWatch
+from auras_ros.nodes.diagnostics import Diagnostics
 from auras_ros.nodes.overload import Step
 from auras_ros.nodes.parameters import current_parameters, declare_parameters, refusal
 from auras_ros.nodes.process import node_main
@@ -58,7 +58,7 @@ class Agent(LifecycleNode):
         self._limit_ns = 0  # how long a frame may take
         self.status = Status(uuid.uuid4().hex[:12])
         self._diagnostics = Diagnostics(self, socket.gethostname())
-        self._qos = QosWatch(self, self._diagnostics.changed)
+        self._qos = self._diagnostics.qos
         self._voice = Voice(self, self._qos)
         self.create_service(Trigger, "~/reset", self._on_reset)
         for task, check in self.status.tasks().items():

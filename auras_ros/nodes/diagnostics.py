@@ -22,6 +22,7 @@ from auras_ros.ros import (
 )
 from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
+TOPIC = "/diagnostics"
 RECENT_S = 10.0  # an event that may pass is a warning for this long
 RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 
@@ -51,13 +52,16 @@ class Diagnostics:
     """One status a task, named "<node>: <task>", every period and at once after `changed`.
 
     The node's name carries its namespace where it has one: two robots stay apart. Of the executor's thread alone.
+    qos: watches the QoS of the node's topics, that of the diagnostics themselves first; its news is published at once.
     """
 
     def __init__(self, node: Node, hardware_id: str, period_s: float = 1.0) -> None:
         self._node, self._hardware_id = node, hardware_id
         self._name = node.get_fully_qualified_name().lstrip("/")
         self._tasks: dict[str, Callable[[], Report]] = {}
-        self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", RELIABLE)
+        self.qos = QosWatch(node, self.changed)
+        events = self.qos.publisher(TOPIC)
+        self._publisher = node.create_publisher(DiagnosticArray, TOPIC, RELIABLE, event_callbacks=events)
         node.create_timer(period_s, self.changed, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     def add(self, task: str, check: Callable[[], Report]) -> None:

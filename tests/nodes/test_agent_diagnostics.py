@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from auras_ros.nodes.diagnostics import Diagnostics, Level, QosWatch, Report
+from auras_ros.nodes.diagnostics import Diagnostics, Level, Report
 from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, String
 from tests.nodes.agent_child import running
@@ -91,7 +91,7 @@ def test_it_comes_by_itself_and_at_once_when_something_changed(pair: Pair) -> No
 @pytest.mark.parametrize("side", ["publisher", "subscription"])
 def test_incompatible_qos_is_named_by_topic_and_policy(pair: Pair, side: str) -> None:
     diagnostics = Diagnostics(pair.node, "", period_s=3600.0)  # what is heard was said because of the event
-    watch = QosWatch(pair.node, diagnostics.changed)
+    watch = diagnostics.qos
     diagnostics.add("qos", watch.check)
     pair.until(lambda: pair.node.count_subscribers("/diagnostics") == 1)
     diagnostics.changed()

@@ -56,6 +56,7 @@ CASES = [
     Case("agent", "~/heartbeat", String, "DURABILITY", offers=True),
     Case("agent", "~/chunk", Float64MultiArray, "DURABILITY", offers=True),  # reliable: nobody can ask for more
     Case("agent", "provenance", DiagnosticArray, "DURABILITY", offers=True),
+    *(Case(node, "/diagnostics", DiagnosticArray, "DURABILITY", offers=True) for node in ("agent", "actuator")),
     *(Case("agent", topic, String, policy) for topic in ("prompt", "actuator/state") for policy in WEAK),
     Case("actuator", "action", Float64MultiArray, "DURABILITY", offers=True),
     Case("actuator", "joint_trajectory", JointTrajectory, "DURABILITY", offers=True),
