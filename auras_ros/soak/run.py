@@ -20,7 +20,7 @@ from auras_ros.ros import LoggingSeverity, SignalHandlerOptions, SingleThreadedE
 from auras_ros.soak.faults import Fault, faults
 from auras_ros.soak.judge import Bounds, Judge
 from auras_ros.soak.scene import MS, Interrupted, Scene
-from auras_ros.soak.usage import Usage
+from auras_ros.soak.usage import BIN_S, Usage
 from auras_ros.soak.witness import ACTION, Witness
 
 START_S = 120.0
@@ -28,6 +28,7 @@ DISCOVERY_S = 1.0
 GROWTH_KIB_PER_MIN = 64.0  # less than this is no growth, however sure
 GROWTH_ERRORS = 3.0
 GROWTH_S = 600.0  # no verdict on memory for a shorter run
+GROWTH_LIFE_S = 240.0  # nor of shorter lives: a message of 10 MB leaves its mark on each, once, and no slope
 SETTLED_SHARE = 0.5  # growth is asked for after this share of the run: parts take memory when first used
 RISEN = 4  # descriptors or threads
 OVERRIDES: dict[str, dict[str, Any]] = {
@@ -182,7 +183,8 @@ def judge_growth(result: Result) -> None:
     """Memory, descriptors or threads that rise are violations too."""
     for name, usage in result.usage.items():
         found = usage.slope()
-        if found is not None and result.seconds >= GROWTH_S:
+        long_enough = found is not None and found.bins * BIN_S >= GROWTH_LIFE_S * found.lives
+        if found is not None and long_enough and result.seconds >= GROWTH_S:
             surely = found.kib_per_min - GROWTH_ERRORS * found.error
             if surely > GROWTH_KIB_PER_MIN:
                 text = f"{name}: {found.kib_per_min:.0f} +- {found.error:.0f} KiB a minute"

@@ -82,6 +82,14 @@ def test_what_grows_is_a_violation(
     assert "memory grows" not in short.judge.kinds
 
 
+def test_many_short_lives_have_no_verdict_on_memory(result: Result) -> None:
+    """Each of them takes its largest message once: a step, and no slope."""
+    lives = {pid: [Reading(200.0 * pid + s, 1e5 + 100.0 * s, 9, 9) for s in range(150)] for pid in range(1, 4)}
+    result.usage, result.seconds = {"agent": Usage(lives)}, GROWTH_S
+    judge_growth(result)
+    assert not result.judge.kinds
+
+
 def test_every_kind_comes_first_and_the_slow_ones_are_rarer_then(result: Result) -> None:
     rng, rounds = random.Random(0), [one_round(result.kinds, number, random.Random(0)) for number in range(8)]
     assert sorted(rounds[0]) == sorted(result.kinds)
