@@ -13,9 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from auras_ros.models.gpt_neox import GptNeoxConfig
 from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.openvla import OpenVlaConfig
 from auras_ros.models.rt2 import Rt2Config
+from auras_ros.models.tinyvla import TinyVlaConfig
 from auras_ros.models.vit import VitConfig
 
 
@@ -38,6 +40,11 @@ _LLAMA_LAYER = (
     r"layers\.(\d+)\.((?:self_attn\.[qkvo]_proj|mlp\.(?:gate|up|down)_proj|input_layernorm|post_attention_layernorm)"
     r"\.weight|self_attn\.rotary_emb\.inv_freq)"
 )
+_NEOX_LAYER = (
+    r"layers\.(\d+)\.((?:attention\.(?:query_key_value|dense)|mlp\.dense_(?:h_to_4h|4h_to_h)|input_layernorm|"
+    r"post_attention_layernorm)\.(?:weight|bias)|attention\.(?:bias|masked_bias|rotary_emb\.inv_freq))"
+)
+_NEOX_UNUSED = ("attention.bias", "attention.masked_bias", "attention.rotary_emb.inv_freq")
 _TIMM_LAYER = r"blocks\.(\d+)\.((?:norm[12]|attn\.(?:qkv|proj)|mlp\.fc[12])\.(?:weight|bias)|ls[12]\.\w+)"
 _TIMM_OTHER = r"cls_token|reg_token|pos_embed|patch_embed\.proj\.(?:weight|bias)|norm_pre\.(?:weight|bias)"
 _TIMM_UNUSED = r"(?:norm|fc_norm)\.(?:weight|bias)|attn_pool\..+"
@@ -72,6 +79,20 @@ def llama_rule(config: LlamaConfig) -> Rule:
             return Place(name)
         _, (rest,) = _of_layer(_LLAMA_LAYER, name, config.layers)
         return None if rest.endswith("inv_freq") else Place(name)
+
+    return rule
+
+
+def gpt_neox_rule(config: GptNeoxConfig) -> Rule:
+    """Names as a Hugging Face GPT-NeoX's, without the `gpt_neox.` before them; the head under either of its names."""
+
+    def rule(name: str) -> Place | None:
+        if name in ("embed_out.weight", "lm_head.weight"):
+            return Place("embed_out.weight") if config.head else None
+        if name in ("embed_in.weight", "final_layer_norm.weight", "final_layer_norm.bias"):
+            return Place(name)
+        _, (rest,) = _of_layer(_NEOX_LAYER, name, config.layers)
+        return None if rest in _NEOX_UNUSED else Place(name)
 
     return rule
 
@@ -131,6 +152,30 @@ def llava_rule(config: Rt2Config) -> Rule:
         *((f"{top}.", "language.", llama) for top in ("language_model", "model")),
         ("", "language.", _only("lm_head.weight", llama)),
     )
+
+
+def llava_pythia_rule(config: TinyVlaConfig) -> Rule:
+    """Names of a LLaVA-Pythia folder -> `build_llava_pythia`'s."""
+    language = _only("embed_out.weight", gpt_neox_rule(config.language))
+    return _prefixed(*_llava_pythia(config, ""), ("", "language.", language))
+
+
+def tinyvla_rule(config: TinyVlaConfig) -> Rule:
+    """Names of TinyVLA, whose `embed_out` is the head, -> `model`, `condition` and `network`."""
+    return _prefixed(
+        *_llava_pythia(config, "model."),
+        ("embed_out.norm_after_pool.", "condition.norm_after_pool.", Place),
+        ("embed_out.combine.", "condition.combine.", Place),
+        ("embed_out.", "network.", Place),
+    )
+
+
+def _llava_pythia(config: TinyVlaConfig, here: str) -> list[tuple[str, str, Rule]]:
+    return [
+        ("gpt_neox.vision_tower.vision_model.", f"{here}vision.", clip_rule(config.vision)),
+        ("gpt_neox.mm_projector.", f"{here}projector.", _numbered({"0": "linear_1", "2": "linear_2"})),
+        ("gpt_neox.", f"{here}language.", gpt_neox_rule(config.language)),
+    ]
 
 
 def rename(tensors: Mapping[str, Tensor], rule: Rule, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:

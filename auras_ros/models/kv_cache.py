@@ -53,12 +53,15 @@ def within(mask: Tensor | None = None) -> Attend:
     return attend
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None = None) -> Tensor:
-    """Softmax attention with grouped heads; `visible` bool [B, 1, T, S], or None for causal with T = S."""
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None = None, *, causal: bool = True
+) -> Tensor:
+    """Softmax attention with grouped heads; `visible` bool [B or 1, 1, T, S], or None: causal with T = S, or everything
+    to everything where `causal` is False."""
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    return F.scaled_dot_product_attention(query, key, value, visible, is_causal=visible is None)
+    return F.scaled_dot_product_attention(query, key, value, visible, is_causal=causal and visible is None)
 
 
 class StaticKVCache:

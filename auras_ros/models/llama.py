@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +20,16 @@ from torch.nn import functional as F
 from auras_ros.models.kv_cache import Attend, KVCache, StaticKVCache, within
 from auras_ros.models.rotary import RopeScaling, rotary, rotate
 
+GateActivation = Literal["silu", "gelu_tanh"]
+
 
 @dataclass(frozen=True)
 class LlamaConfig:
     """Sizes of a decoder. hidden: width inside the gated linear layers. head_dim: width / heads unless given.
 
-    tied: the head is the embedding. Raises ValueError, naming the size.
+    tied: the head is the embedding. The last three are what Gemma does differently (`gemma`): the gate's activation,
+    norms that multiply by 1 + weight, and embeddings times the square root of the width. Raises ValueError, naming
+    the size.
     """
 
     vocabulary: int
@@ -38,6 +43,9 @@ class LlamaConfig:
     rope_theta: float = 10000.0
     rope_scaling: RopeScaling | None = None
     tied: bool = False
+    activation: GateActivation = "silu"
+    norm_offset: bool = False
+    scaled_embedding: bool = False
 
     def __post_init__(self) -> None:
         for name in ("vocabulary", "width", "layers", "heads", "kv_heads", "hidden"):
@@ -49,6 +57,9 @@ class LlamaConfig:
             raise ValueError(f"llama: heads: {self.heads} is not a multiple of kv_heads, {self.kv_heads}")
         if self.size_of_head < 2 or self.size_of_head % 2:
             raise ValueError(f"llama: head_dim: {self.size_of_head} is not even and at least 2")
+        if self.activation not in get_args(GateActivation):
+            known = ", ".join(get_args(GateActivation))
+            raise ValueError(f"llama: activation: '{self.activation}' is not known; there is {known}")
 
     @property
     def size_of_head(self) -> int:
@@ -56,16 +67,21 @@ class LlamaConfig:
 
 
 class RmsNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) * weight, in float32 at least whatever the type of x."""
+    """x / sqrt(mean(x^2) + eps) * weight, in float32 at least whatever the type of x.
 
-    def __init__(self, width: int, eps: float) -> None:
+    offset: times 1 + weight, and rounded to the type of x after that product, not before it, as published (Gemma).
+    """
+
+    def __init__(self, width: int, eps: float, offset: bool = False) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.eps = eps
+        self.weight = nn.Parameter(torch.zeros(width) if offset else torch.ones(width))
+        self.eps, self.offset = eps, offset
 
     def forward(self, x: Tensor) -> Tensor:
         wide = x if x.dtype == torch.float64 else x.float()
         scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        if self.offset:
+            return (wide * scale * (1 + self.weight.to(wide.dtype))).to(x.dtype)
         return self.weight * (wide * scale).to(x.dtype)
 
 
@@ -90,16 +106,19 @@ class Attention(nn.Module):
 
 
 class GatedMlp(nn.Module):
-    """down(silu(gate(x)) * up(x)) (Shazeer 2020)."""
+    """down(activation(gate(x)) * up(x)): SwiGLU, or GeGLU with the tanh approximation (Shazeer 2020)."""
 
-    def __init__(self, width: int, hidden: int) -> None:
+    def __init__(self, width: int, hidden: int, activation: GateActivation = "silu") -> None:
         super().__init__()
+        self.activation = activation
         self.gate_proj = nn.Linear(width, hidden, bias=False)
         self.up_proj = nn.Linear(width, hidden, bias=False)
         self.down_proj = nn.Linear(hidden, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        gate = self.gate_proj(x)
+        gate = F.silu(gate) if self.activation == "silu" else F.gelu(gate, approximate="tanh")
+        out: Tensor = self.down_proj(gate * self.up_proj(x))
         return out
 
 
@@ -109,9 +128,9 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: LlamaConfig, layer: int) -> None:
         super().__init__()
         self.self_attn = Attention(config, layer)
-        self.mlp = GatedMlp(config.width, config.hidden)
-        self.input_layernorm = RmsNorm(config.width, config.norm_eps)
-        self.post_attention_layernorm = RmsNorm(config.width, config.norm_eps)
+        self.mlp = GatedMlp(config.width, config.hidden, config.activation)
+        self.input_layernorm = RmsNorm(config.width, config.norm_eps, config.norm_offset)
+        self.post_attention_layernorm = RmsNorm(config.width, config.norm_eps, config.norm_offset)
 
     def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), angles, attend)
@@ -133,7 +152,7 @@ class Llama(nn.Module):
         self.config = config
         self.embed_tokens = nn.Embedding(config.vocabulary, config.width)
         self.layers = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.layers))
-        self.norm = RmsNorm(config.width, config.norm_eps)
+        self.norm = RmsNorm(config.width, config.norm_eps, config.norm_offset)
         self.lm_head = None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
 
     def forward(
@@ -176,7 +195,9 @@ class Llama(nn.Module):
     def embed(self, ids: Tensor) -> Tensor:
         """Token ids int64 [...] -> [..., width]."""
         embedded: Tensor = self.embed_tokens(ids)
-        return embedded
+        if not self.config.scaled_embedding:
+            return embedded
+        return embedded * embedded.new_full((), self.config.width**0.5)  # rounded to the weights' type, as published
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states [..., width] -> the next token's scores [..., vocabulary]."""

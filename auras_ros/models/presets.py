@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from auras_ros.models.gemma import gemma_config
+from auras_ros.models.gpt_neox import GptNeoxConfig
 from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.openvla import OpenVlaConfig
+from auras_ros.models.pi0 import Pi0Config
 from auras_ros.models.rt2 import Rt2Config
+from auras_ros.models.tinyvla import TinyVlaConfig
 from auras_ros.models.vit import VitConfig
 
 # ViT-L/14 with 4 registers (Oquab et al. 2023, Darcet et al. 2024) and so400m/14 (Zhai et al. 2023), at OpenVLA's size.
@@ -17,6 +21,8 @@ SIGLIP_SO400M = VitConfig(224, 14, 1152, 27, 16, 4304)
 CLIP_L_336 = VitConfig(
     336, 14, 1024, 24, 16, 4096, "quick_gelu", True, True, pre_norm=True, patch_bias=False, norm_eps=1e-5
 )
+_SMALL_CLIP = replace(CLIP_L_336, image_px=224, width=192, depth=6, heads=3, hidden=768)
+_TINY_CLIP = replace(CLIP_L_336, image_px=28, width=32, depth=3, heads=2, hidden=64)
 _SMALL_DINOV2 = replace(DINOV2_L, width=192, depth=6, heads=3, hidden=768)
 _SMALL_SIGLIP = replace(SIGLIP_SO400M, width=192, depth=6, heads=3, hidden=768)
 _TINY_DINOV2 = replace(DINOV2_L, image_px=28, width=32, depth=3, heads=2, hidden=64)
@@ -38,10 +44,47 @@ OPENVLAS: Mapping[str, OpenVlaConfig] = {
 }
 RT2S: Mapping[str, Rt2Config] = {
     "llava-1.5-7b": Rt2Config(CLIP_L_336, _LLAVA_LLAMA),
-    "rt2-small": Rt2Config(
-        replace(CLIP_L_336, image_px=224, width=192, depth=6, heads=3, hidden=768), LLAMAS["llama-small"]
+    "rt2-small": Rt2Config(_SMALL_CLIP, LLAMAS["llama-small"]),
+    "rt2-tiny": Rt2Config(_TINY_CLIP, LLAMAS["llama-tiny"]),
+}
+
+PYTHIAS: Mapping[str, GptNeoxConfig] = {  # Biderman et al. 2023, table 1
+    "pythia-70m": GptNeoxConfig(50304, 512, 6, 8, 2048),
+    "pythia-410m": GptNeoxConfig(50304, 1024, 24, 16, 4096),
+    "pythia-1b": GptNeoxConfig(50304, 2048, 16, 8, 8192),
+    "pythia-small": GptNeoxConfig(50304, 256, 6, 4, 1024),
+    "pythia-tiny": GptNeoxConfig(512, 32, 3, 2, 64),
+}
+# LLaVA-Pythia's names count CLIP too: 400M is Pythia-70M.
+TINYVLAS: Mapping[str, TinyVlaConfig] = {
+    "tinyvla-400m": TinyVlaConfig(CLIP_L_336, PYTHIAS["pythia-70m"]),
+    "tinyvla-700m": TinyVlaConfig(CLIP_L_336, PYTHIAS["pythia-410m"]),
+    "tinyvla-1.3b": TinyVlaConfig(CLIP_L_336, PYTHIAS["pythia-1b"]),
+    "tinyvla-small": TinyVlaConfig(_SMALL_CLIP, PYTHIAS["pythia-small"], down_dims=(64, 128, 256), step_width=64),
+    "tinyvla-tiny": TinyVlaConfig(_TINY_CLIP, PYTHIAS["pythia-tiny"], down_dims=(8, 16, 16), step_width=8),
+}
+
+# PaliGemma's language model at 3B (Gemma 2B) and the 300M expert that pi0 was published with; SigLIP as its authors
+# trained it (tanh GELU), its last layer.
+GEMMA_2B = gemma_config(257152, 2048, 18, 8, 1, 16384, 256)
+_GEMMA_300M = replace(GEMMA_2B, width=1024, hidden=4096)
+_PALIGEMMA_SIGLIP = replace(SIGLIP_SO400M, activation="gelu_tanh", feature_layer=-1)
+_SMALL_GEMMA = gemma_config(32064, 768, 12, 8, 1, 3072, 96)
+_TINY_GEMMA = gemma_config(512, 64, 3, 4, 2, 96, 24)
+
+PI0S: Mapping[str, Pi0Config] = {
+    "pi0": Pi0Config(_PALIGEMMA_SIGLIP, GEMMA_2B, _GEMMA_300M),
+    "pi0-small": Pi0Config(
+        replace(_PALIGEMMA_SIGLIP, width=192, depth=6, heads=3, hidden=768),
+        _SMALL_GEMMA,
+        replace(_SMALL_GEMMA, width=256, hidden=1024),
     ),
-    "rt2-tiny": Rt2Config(
-        replace(CLIP_L_336, image_px=28, width=32, depth=3, heads=2, hidden=64), LLAMAS["llama-tiny"]
+    "pi0-tiny": Pi0Config(
+        replace(_PALIGEMMA_SIGLIP, image_px=28, width=48, depth=2, heads=3, hidden=80),
+        _TINY_GEMMA,
+        replace(_TINY_GEMMA, width=32, hidden=48),
+        horizon=6,
+        state=5,
+        actions=4,
     ),
 }

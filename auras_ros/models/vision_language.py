@@ -1,8 +1,8 @@
-"""A decoder that sees: a vision encoder, a projector into the decoder's width, and Llama.
+"""A language model that sees: a vision encoder, a projector into its width, and the language model.
 
-OpenVLA and RT-2 in LLaVA's layout are this with other parts (`openvla`, `rt2`). Perception is `see`; what it gives
-and the embedded prompt are the public context's X_V and X_L (Auras 4.2.2), and the tokens that follow are X_A. When
-each is computed, and what of it is kept, is the policy's matter.
+OpenVLA and RT-2 in LLaVA's layout are `VisionLanguage`, which decodes (`openvla`, `rt2`); TinyVLA encodes alone
+(`tinyvla`). What `see` gives and the embedded prompt are the public context's X_V and X_L (Auras 4.2.2), and the
+tokens that follow are X_A. When each is computed, and what of it is kept, is the policy's matter.
 """
 
 from __future__ import annotations
@@ -32,14 +32,19 @@ class VisionEncoder(Protocol):
     def __call__(self, images: Tensor) -> Tensor: ...
 
 
-class VisionLanguage(nn.Module):
-    """`vision`, `projector` ([..., vision.features] -> [..., language width]) and `language`, as one model.
+class Embedding(Protocol):
+    """What the prefix needs of a language model."""
 
-    forward: images [B, channels, px, px] and prompt ids before the image [B or 1, P0] and after it [B or 1, P1] ->
-    the next token's scores at every position, [B, P0 + patches + P1, vocabulary].
-    """
+    def embed(self, ids: Tensor) -> Tensor: ...
 
-    def __init__(self, vision: VisionEncoder, projector: nn.Module, language: Llama) -> None:
+
+class SeeingLanguage(nn.Module):
+    """What models that see have in common: `vision`, `projector` ([..., vision.features] -> [..., language width])
+    and `language`, whose kind decides what is done with the prefix."""
+
+    language: Embedding
+
+    def __init__(self, vision: VisionEncoder, projector: nn.Module, language: Embedding) -> None:
         super().__init__()
         self.vision, self.projector, self.language = vision, projector, language
 
@@ -61,8 +66,19 @@ class VisionLanguage(nn.Module):
         first, last = (self.language.embed(ids).expand(rows, -1, -1) for ids in (before, after))
         return torch.cat([first, seen, last], 1)
 
-    def forward(self, images: Tensor, before: Tensor, after: Tensor) -> Tensor:
-        return self.language.logits(self.language(self.prefix(self.see(images), before, after)))
-
     def _project(self, patches: Tensor) -> tuple[Tensor]:
         return (self.projector(patches),)
+
+
+class VisionLanguage(SeeingLanguage):
+    """The one that decodes. forward: images [B, channels, px, px] and prompt ids before the image [B or 1, P0] and
+    after it [B or 1, P1] -> the next token's scores at every position, [B, P0 + patches + P1, vocabulary].
+    """
+
+    language: Llama
+
+    def __init__(self, vision: VisionEncoder, projector: nn.Module, language: Llama) -> None:
+        super().__init__(vision, projector, language)
+
+    def forward(self, images: Tensor, before: Tensor, after: Tensor) -> Tensor:
+        return self.language.logits(self.language(self.prefix(self.see(images), before, after)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from auras_ros.models.vision_language import VisionLanguage
+from auras_ros.models.vision_language import SeeingLanguage
 from auras_ros.policies.perception import Body
 
 
@@ -22,7 +22,7 @@ class VisionLanguagePrefix(nn.Module):
     before: Tensor
     after: Tensor
 
-    def __init__(self, model: VisionLanguage, before: Tensor, after: Tensor, cameras: int = 1) -> None:
+    def __init__(self, model: SeeingLanguage, before: Tensor, after: Tensor, cameras: int = 1) -> None:
         super().__init__()
         self.model, self.cameras = model, cameras
         self.register_buffer("before", before[None].clone(), persistent=False)
@@ -45,7 +45,7 @@ class VisionLanguagePrefix(nn.Module):
 
     def blocks(self) -> list[tuple[str, Body]]:
         """As `forward`; the state goes along for its batch size alone."""
-        inner = [(name, _beside(block)) for name, block in self.model.blocks()]
+        inner = [(name, beside(block)) for name, block in self.model.blocks()]
         return [("newest", lambda images, state: (_newest(images), state)), *inner, ("prompt", self._joined)]
 
     def _joined(self, seen: Tensor, state: Tensor) -> tuple[Tensor]:
@@ -58,7 +58,8 @@ def _newest(images: Tensor) -> Tensor:
     return images[:, -1].flatten(0, 1)
 
 
-def _beside(block: Body) -> Body:
+def beside(block: Body) -> Body:
+    """The block with what it does not look at handed on behind what it returns: the last tensor, the state."""
     return lambda *carried: (*block(*carried[:-1]), carried[-1])
 
 

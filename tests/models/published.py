@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from auras_ros.models.gpt_neox import GptNeoxConfig
 from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.vit import VitConfig
 
@@ -51,6 +52,29 @@ def llama_values(config: LlamaConfig) -> dict[str, Any]:
         "tie_word_embeddings": config.tied,
         "rope_theta": config.rope_theta,
     }
+
+
+def gpt_neox(config: GptNeoxConfig, attention: str = "eager") -> Any:
+    """transformers' GPTNeoXForCausalLM of these sizes."""
+    import transformers
+
+    rope = {
+        "rope_type": "default",
+        "rope_theta": config.rope_theta,
+        "partial_rotary_factor": config.rotary_share,
+    }
+    made = transformers.GPTNeoXConfig(
+        vocab_size=config.vocabulary,
+        hidden_size=config.width,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        intermediate_size=config.hidden,
+        layer_norm_eps=config.norm_eps,
+        rope_parameters=rope,
+        attn_implementation=attention,
+    )
+    with torch.random.fork_rng(devices=[]):
+        return randomise(transformers.GPTNeoXForCausalLM(made), seed=4)
 
 
 def exact_norms(model: Any) -> Any:
