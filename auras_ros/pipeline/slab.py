@@ -37,7 +37,7 @@ class Slab:
         self.state = start._make(
             torch.zeros((rows, *part.shape), dtype=part.dtype, device=self.device) for part in start
         )
-        self.context = torch.zeros((rows, *like.shape), device=self.device)
+        self.context = like.new_zeros((rows, *like.shape))
         self._plan()
 
     def _plan(self) -> None:
