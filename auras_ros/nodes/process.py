@@ -16,6 +16,7 @@ from types import FrameType
 from typing import TypeVar
 
 from auras_ros.nodes.exit_status import BAD_SETTINGS, BROKEN
+from auras_ros.nodes.realtime import bound_heap
 from auras_ros.ros import Node, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
 
 WAKE_S = 0.05  # Python runs a signal handler only between two waits
@@ -34,6 +35,7 @@ def node_main(
     """Run one node until SIGINT or SIGTERM, or until it is no longer `working`: a node whose own thread broke must
     not look alive. `bad_settings`: errors of `build` and `start` that end with status 2. `asked` is set by the
     signals, for a node whose start takes long."""
+    bound_heap()
     asked = asked or threading.Event()
     if not faulthandler.is_enabled():
         faulthandler.enable()  # what ends a process from below leaves a traceback of every thread
