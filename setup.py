@@ -51,6 +51,7 @@ def pip_executables() -> list[tuple[str, list[str]]]:
 SIM = ["gym-pusht>=0.1.6", "gymnasium>=1.0"]
 PLOT = ["matplotlib>=3.7"]
 TRANSFORMERS = ["transformers>=5.23; python_version >= '3.11'"]
+TUNE = ["optuna>=4.0"]
 TEST = [
     "pytest>=8",
     "pytest-xdist>=3.5",  # most node tests wait for processes: two at a time take half as long
@@ -61,6 +62,7 @@ TEST = [
     "setuptools>=77.0.3,<80",
     "wheel",
     "diffusers>=0.30",  # the samplers are compared with its schedulers; 8 MB in all, brings no torch
+    *TUNE,
     *TRANSFORMERS,  # Llama, the vision transformers and LLaVA are compared with it; brings no torch
 ]
 DEV = ["ruff>=0.6", "mypy>=1.11", "types-PyYAML"]
@@ -101,6 +103,7 @@ setup(
     extras_require={
         "sim": SIM,
         "plot": PLOT,
+        "tune": TUNE,
         "transformers": TRANSFORMERS,
         "demo": SIM + PLOT,
         "test": TEST + SIM,  # `colcon test` runs nothing unless an extra of this name asks for pytest

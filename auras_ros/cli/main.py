@@ -15,6 +15,7 @@ COMMANDS = {
     "demo": "the whole closed loop on Push-T for a minute, with a summary, a video and a timeline",
     "sim": "only the simulator's bridge, for your own agent or controller",
     "eval": "compare schedules by success rate: auras eval --sim pusht-drift --plan ddpm100,pp_generation=8",
+    "tune": "find the plan that meets a rate, a success and an age: auras tune --rate 2x --success seq-0.03",
     "train": "make demonstrations, train and evaluate a policy: auras train pusht",
     "bench": "measure this machine: auras bench pipeline",
     "soak": "break the live loop at random and judge what it publishes: auras soak --minutes 20",
@@ -71,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _remedy(package: str) -> str:
     simulator = ("gym_pusht", "gymnasium", "pymunk", "pygame", "shapely")
-    extra = {**dict.fromkeys(simulator, "sim"), "matplotlib": "plot"}.get(package)
+    extra = {**dict.fromkeys(simulator, "sim"), "matplotlib": "plot", "optuna": "tune"}.get(package)
     name = {"yaml": "pyyaml", "cv2": "opencv-python"}.get(package, package)
     return f"pip install 'auras_ros[{extra}]'" if extra else f"pip install {name}"
 

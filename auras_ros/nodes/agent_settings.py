@@ -21,6 +21,9 @@ class Settings:
     fetch_offset: int = parameter(0, "auras: generate from the context of this frame (0) or the one before (-1)", -1, 0)
     alpha: float = parameter(0.0, "auras: skew of the generation steps towards the last stage", 0.0, 10.0)
     batched: bool = parameter(True, "auras: the rows of a frame share one call of the network")
+    merge: str = parameter("step", "auras, tokens: one forward for each token (step), or one for a frame (frame)")
+    emit: str = parameter("own", "auras, tokens: those taken on the way (own), or all as they stand (newest)")
+    reuse: str = parameter("none", "auras, tokens: keys and values kept of the frame before: none, exact, approximate")
     workers: int = parameter(1, "par: requests at a time", 1, MAX_STAGES)
     seed: int = parameter(0, "seed of the noise", 0, 2**31 - 1)
     actuator: str = parameter("actuator", "name of the actuator node; no chunk is published while it is silent")
@@ -54,6 +57,9 @@ class Settings:
             alpha=self.alpha,
             batched=self.batched,
             frame_period_ms=self.frame_period_ms,
+            merge=self.merge,
+            emit=self.emit,
+            reuse=self.reuse,
             workers=self.workers,
         )
         if not self.fallback_plan:

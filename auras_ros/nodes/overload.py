@@ -22,25 +22,9 @@ class Step(str, Enum):
     HALTED = "halted"
 
 
-def interval_ns(plan: Plan, duration_ns: int) -> int:
-    """Time from one chunk to the next, where a request (par) or the longest strand's frame takes duration_ns."""
-    each_ns = duration_ns // plan.workers if plan.mode == "par" else duration_ns
-    return max(each_ns, round(plan.frame_period_ms * 1e6))
-
-
-def oldest_ns(plan: Plan, duration_ns: int) -> int:
-    """Age of the oldest action that is executed: of its observation, when the next chunk takes over.
-
-    A chunk's observation was latched `frames` frames before it is finished (design rule 3), and it serves for one
-    more interval. The camera's own latency comes on top; only running shows it.
-    """
-    frames = {"dec": 2, "auras": plan.pp_perception - plan.fetch_offset}.get(plan.mode, 1)
-    return frames * interval_ns(plan, duration_ns) + duration_ns
-
-
 def check_age(plan: Plan, duration_ns: int, max_age_ms: float) -> None:
     """Refuse a plan whose chunks cannot keep the contract (0: there is none). Raises PlanError."""
-    oldest_ms, each_ms = oldest_ns(plan, duration_ns) / 1e6, interval_ns(plan, duration_ns) / 1e6
+    oldest_ms, each_ms = plan.oldest_ns(duration_ns) / 1e6, plan.interval_ns(duration_ns) / 1e6
     if 0 < max_age_ms < oldest_ms:
         raise PlanError(
             f"plan: '{plan}': with frames of {duration_ns / 1e6:.1f} ms and a chunk each {each_ms:.1f} ms its actions "
@@ -68,7 +52,7 @@ class Overload:
         """A chunk is there; its observation is age_ns old, its frame took duration_ns. Whether `step` changed."""
         if self.step is Step.HALTED:
             return False
-        self.oldest_ns = age_ns + interval_ns(plan, duration_ns)
+        self.oldest_ns = age_ns + plan.interval_ns(duration_ns)
         late = 0 < self._max_age_ns < self.oldest_ns
         overrun = plan.mode != "par" and 0 < plan.frame_period_ms * 1e6 < duration_ns
         self.late, self.overruns = self.late + late, self.overruns + overrun

@@ -116,6 +116,20 @@ class Plan:
             return 2  # perceived in one frame, generated in the next
         return self.pp_perception + self.pp_generation - 1 - self.fetch_offset
 
+    def interval_ns(self, duration_ns: int) -> int:
+        """Time from one chunk to the next, where a request (par) or the longest strand's frame takes duration_ns."""
+        each_ns = duration_ns // self.workers if self.mode == "par" else duration_ns
+        return max(each_ns, round(self.frame_period_ms * 1e6))
+
+    def oldest_ns(self, duration_ns: int) -> int:
+        """Age of the oldest action that is executed: of its observation, when the next chunk takes over.
+
+        A chunk's observation was latched `frames` frames before it is finished (design rule 3), and it serves for one
+        more interval. The camera's own latency comes on top; only running shows it.
+        """
+        frames = {"dec": 2, "auras": self.pp_perception - self.fetch_offset}.get(self.mode, 1)
+        return frames * self.interval_ns(duration_ns) + duration_ns
+
     def check_horizon(self, frame_ns: int, horizon_ns: int) -> None:
         """Refuse a plan whose chunks would be used up before they come (design rule 9)."""
         frames = self.latency_frames + 2

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.nodes.overload import STRIKES, WINDOW, Overload, Step, check_age, interval_ns, oldest_ns
+from auras_ros.nodes.overload import STRIKES, WINDOW, Overload, Step, check_age
 from auras_ros.pipeline.plan import Plan, PlanError
 from tests.nodes.agent_child import published_ns, running
 
@@ -56,8 +56,8 @@ AurasStrand.run = slow_too
     ids=str,
 )
 def test_how_old_actions_get(plan: Plan, duration_ms: int, interval_ms: int, oldest_ms: int) -> None:
-    assert interval_ns(plan, duration_ms * MS) == interval_ms * MS
-    assert oldest_ns(plan, duration_ms * MS) == oldest_ms * MS
+    assert plan.interval_ns(duration_ms * MS) == interval_ms * MS
+    assert plan.oldest_ns(duration_ms * MS) == oldest_ms * MS
     check_age(plan, duration_ms * MS, oldest_ms)
     check_age(plan, duration_ms * MS, 0.0)
     with pytest.raises(PlanError, match=f"{oldest_ms}.0 ms old, max_age_ms is {oldest_ms - 1}"):

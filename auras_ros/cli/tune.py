@@ -1,0 +1,192 @@
+"""`auras tune`: find the plan that meets a rate, a success and an age, by measuring and by playing (Auras 4.3.2)."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from auras_ros import resources
+from auras_ros.cli.progress import Progress
+from auras_ros.cli.run import config_path
+
+if TYPE_CHECKING:
+    from auras_ros.evaluate.tuner.search import Explore, Result, Search
+    from auras_ros.pipeline.load import Checkpoint
+    from auras_ros.pipeline.plan import Plan
+
+INTERRUPTED = 130
+NOT_FOUND = 3
+EXAMPLE = """
+examples
+  auras tune --sim pusht-drift --plan ddpm100 --rate 2x --success seq-0.03 --work tune.json --out out
+  auras tune ... --confirm 400                      then the chosen plan on 400 seeds that the search has not seen
+  auras tune ... --trials 40                        Optuna in place of the grid (pip install 'auras_ros[tune]')
+  auras tune ... --config pusht_drift               writes OUT/tuned.yaml: auras run OUT/tuned.yaml
+
+Every plan is timed beside seq; those that miss the rate, the age or the horizon are not played. The others are played
+in lockstep on a few seeds, the better half on twice as many, up to --episodes; then the skew of the best is tuned.
+With --work the search may be interrupted (Ctrl-C shows what there is) and goes on when the same command is run again.
+Exit status: 0 found, 3 no plan is good enough, 130 interrupted.
+"""
+
+
+def run(argv: list[str]) -> int:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    for name, path in (("--json", options.json), ("--work", options.work)):
+        if path and not path.parent.is_dir():  # now, and not after an hour
+            parser.error(f"{name}: no folder {path.parent}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    config = config_path(options.config) if options.config else None
+    from auras_ros.evaluate.settings import SettingsError
+    from auras_ros.evaluate.tuner.requirements import RequirementError
+    from auras_ros.evaluate.tuner.space import SpaceError
+    from auras_ros.pipeline.load import CheckpointError, PlanError, load
+
+    progress = Progress()
+    checkpoint = load(resources.checkpoint(options.checkpoint))
+    try:
+        search, explore = _prepared(checkpoint, options, progress)
+        search.space.grid(checkpoint.policy(search.space.base.generation))
+    except (CheckpointError, PlanError, RequirementError, SettingsError, SpaceError) as error:
+        parser.error(str(error))
+    try:
+        result = search.run(explore)
+    finally:
+        progress.done()
+    _show(result, search, checkpoint, options, config)
+    if result.partial:
+        return INTERRUPTED
+    return 0 if result.chosen else NOT_FOUND
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="auras tune", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--checkpoint", default="pusht", help="folder, or the name of one that ships (pusht)")
+    parser.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
+    parser.add_argument("--plan", default="quick", help="what all plans share, e.g. ddpm100 or ddpm100,batched=false")
+    wanted = parser.add_argument_group("what is asked for")
+    wanted.add_argument("--rate", metavar="HZ|Nx", help="chunks per second at least, or 2x for twice seq's")
+    wanted.add_argument(
+        "--success", metavar="SHARE|seq-X", help="0.8, or seq-0.03 for seq's on the same seeds less 0.03"
+    )
+    wanted.add_argument("--max-age-ms", type=float, metavar="MS", help="no action older when the next chunk takes over")
+    space = parser.add_argument_group("what is searched")
+    space.add_argument("--pp-perception", default="1,2,3", metavar="N,...", help="stages of perception (1,2,3)")
+    space.add_argument("--pp-generation", default="1,2,3,4,6,8,10", metavar="N,...", help="of generation (1,2,...,10)")
+    space.add_argument("--fetch-offset", default="", metavar="N,...", help="-1, 0 (autoregressive -1, else 0)")
+    space.add_argument("--alpha", default="0.25,0.5,0.75,1,1.5", metavar="A,...", help="skews of the best (to 1.5)")
+    space.add_argument("--longest", type=int, default=12, metavar="L", help="frames that a request may live (12)")
+    space.add_argument("--trials", type=int, metavar="N", help="let Optuna choose N plans; alpha is searched with them")
+    effort = parser.add_argument_group("how long")
+    effort.add_argument("--first", type=int, default=24, metavar="N", help="episodes of the first round (24)")
+    effort.add_argument("--episodes", type=int, default=96, metavar="N", help="episodes of the last (96)")
+    effort.add_argument("--confirm", type=int, default=0, metavar="N", help="fresh episodes of the chosen plan (0)")
+    effort.add_argument("--seed", type=int, default=0, metavar="S", help="the first episode's, and Optuna's (0)")
+    effort.add_argument("--max-steps", type=int, default=300, metavar="N", help="control steps of an episode (300)")
+    effort.add_argument("--batch", type=int, default=32, metavar="N", help="episodes that are stepped together (32)")
+    effort.add_argument(
+        "--frame-steps", type=int, default=0, metavar="N", help="paused clock, N control steps a frame (0: charged)"
+    )
+    parser.add_argument("--work", type=Path, metavar="FILE", help="keep what was measured here, and go on from it")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for tune.png and tuned.yaml (out)")
+    parser.add_argument("--config", metavar="CONFIG", help="write OUT/tuned.yaml: this config with the chosen plan")
+    return parser
+
+
+def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
+    """Raises what a bad setting deserves, naming it."""
+    from auras_ros.evaluate.seat import Task
+    from auras_ros.evaluate.settings import SIMS, SettingsError, parse_plan
+    from auras_ros.evaluate.tuner.bayes import bayes
+    from auras_ros.evaluate.tuner.record import Record
+    from auras_ros.evaluate.tuner.requirements import Requirements
+    from auras_ros.evaluate.tuner.search import Effort, Search, halving
+    from auras_ros.evaluate.tuner.space import Space
+    from auras_ros.evaluate.tuner.trials import Trials
+
+    if options.sim not in SIMS:
+        raise SettingsError(f"sim: no {options.sim!r}; there is {', '.join(SIMS)}")
+    for name in ("max_steps", "batch"):
+        if getattr(options, name) < 1:
+            raise SettingsError(f"{name}: must be at least 1, got {getattr(options, name)}")
+    if options.seed < 0 or options.frame_steps < 0 or (options.trials is not None and options.trials < 1):
+        raise SettingsError("seed and frame_steps must not be negative, trials at least 1")
+    base = parse_plan(options.plan)
+    space = Space(
+        base, _whole("pp_perception", options.pp_perception), _whole("pp_generation", options.pp_generation),
+        _whole("fetch_offset", options.fetch_offset), _listed("alpha", options.alpha, float), options.longest,
+    )  # fmt: skip
+    task = Task(SIMS[options.sim], options.max_steps)
+    wanted = Requirements.parse(options.rate, options.success, options.max_age_ms)
+    clock = f"paused, {options.frame_steps} steps" if options.frame_steps else "charged"
+    key = {
+        "checkpoint": f"{checkpoint.name}@{checkpoint.digest[:12]}", "sim": options.sim, "clock": clock,
+        "max_steps": options.max_steps, "seq": str(base.as_mode("seq")),
+    }  # fmt: skip
+    record = Record.open(key, options.work)
+    again = options.work.with_suffix(".fresh.json") if options.work else None
+    fresh = Record.open({**key, "fresh": True}, again)
+
+    def trials(kept: Record) -> Trials:
+        return Trials(checkpoint, base, task, wanted, kept, options.frame_steps, options.batch, progress.say)
+
+    effort = Effort(options.first, options.episodes, confirm=options.confirm)
+    search = Search(trials(record), trials(fresh), space, effort, options.seed)
+    return search, halving if options.trials is None else bayes(options.trials, options.seed)
+
+
+def _whole(name: str, text: str) -> tuple[int, ...]:
+    return _listed(name, text, int)
+
+
+def _listed(name: str, text: str, kind: type[Any]) -> tuple[Any, ...]:
+    from auras_ros.evaluate.settings import SettingsError
+
+    try:
+        return tuple(kind(word) for word in text.split(",") if word.strip())
+    except ValueError:
+        raise SettingsError(f"{name}: expected numbers with commas between them, got {text!r}") from None
+
+
+def _show(
+    result: Result, search: Search, checkpoint: Checkpoint, options: argparse.Namespace, config: Path | None
+) -> None:
+    from auras_ros.evaluate.report import Report
+    from auras_ros.evaluate.tuner.show import draw, rows, table
+
+    wanted = search.requirements.words()
+    print(f"{options.sim}, {wanted}{', PARTIAL' if result.partial else ''}")
+    print(table(result))
+    if result.chosen is None:
+        print("no plan was played to the end that meets what was asked for")
+    else:
+        print(f"plan: {result.chosen.plan}")
+    if config is not None and result.chosen is not None:
+        _write_config(config, result.chosen.plan, options.out / "tuned.yaml")
+    draw(result, f"{checkpoint.name}, {options.sim}: {wanted}", options.out / "tune.png")
+    print(f"written: {options.out / 'tune.png'}")
+    if options.json:
+        more = {"space": search.space.to_dict(), "wanted": vars(search.requirements), "partial": result.partial}
+        Report("tune", list(rows(result)), result.summary(), more).write(options.json)
+        print(f"written: {options.json}")
+
+
+def _write_config(config: Path, plan: Plan, path: Path) -> None:
+    """The config with this plan in its agent. Raises ValueError where it has none."""
+    import yaml
+
+    raw = yaml.safe_load(config.read_text(encoding="utf-8"))
+    agent = raw.get("agent", {}).get("ros__parameters") if isinstance(raw, dict) else None
+    if not isinstance(agent, dict):
+        raise ValueError(f"{config}: no agent with ros__parameters")
+    named = {each.name: getattr(plan, each.name) for each in fields(plan)}
+    agent |= {("plan" if name == "generation" else name): value for name, value in named.items()}
+    text = yaml.safe_dump(raw, sort_keys=False)
+    path.write_text(f"# {config.name} with the plan that auras tune chose\n{text}", encoding="utf-8")
+    print(f"written: {path}")

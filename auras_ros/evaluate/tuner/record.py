@@ -1,0 +1,114 @@
+"""What was found out about plans so far, on disk after every step: an interrupted search goes on where it was.
+
+Frames were timed beside seq, so each plan's duration stands with that of seq in the same run; episodes are kept by
+seed. What was measured for other settings is refused by name, never mixed in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from auras_ros.evaluate.durations import Duration
+from auras_ros.evaluate.outcome import Outcome
+from auras_ros.evaluate.settings import SettingsError
+
+FORMAT = "auras-tune/1"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Frames of a plan, and of seq in the same interleaved rounds."""
+
+    plan: Duration
+    seq: Duration
+
+    @property
+    def speedup(self) -> float:
+        """Of the rate of chunks over seq's."""
+        return self.seq.seconds / self.plan.seconds
+
+
+@dataclass
+class Played:
+    """Episodes of one plan by seed: success, and sums over all of them. charged_s: the frame that they were charged."""
+
+    charged_s: float
+    success: dict[int, bool] = field(default_factory=dict)
+    steps: int = 0
+    holds: int = 0
+    acted: int = 0
+    staleness_steps: int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        self.success |= {episode.seed: episode.success for episode in outcome.episodes}
+        self.steps += outcome.steps
+        self.holds += sum(episode.holds for episode in outcome.episodes)
+        self.acted += sum(outcome.staleness)
+        self.staleness_steps += sum(value * count for value, count in enumerate(outcome.staleness))
+
+
+@dataclass
+class Record:
+    """key: what everything here was measured for. path: None keeps it in memory alone."""
+
+    key: Mapping[str, Any]
+    path: Path | None = None
+    timed: dict[str, Timed] = field(default_factory=dict)
+    played: dict[str, Played] = field(default_factory=dict)
+
+    def missing(self, plan: str, seeds: Sequence[int]) -> list[int]:
+        """Those of the seeds that this plan was not played on."""
+        return [seed for seed in seeds if plan not in self.played or seed not in self.played[plan].success]
+
+    def save(self) -> None:
+        """It appears whole or not at all."""
+        if self.path is None:
+            return
+        raw = {
+            "format": FORMAT,
+            "key": dict(self.key),
+            "timed": {plan: asdict(timed) for plan, timed in self.timed.items()},
+            "played": {plan: _packed(played) for plan, played in self.played.items()},
+        }
+        partial = self.path.with_name(self.path.name + ".partial")
+        partial.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+        partial.replace(self.path)
+
+    @classmethod
+    def open(cls, key: Mapping[str, Any], path: Path | None) -> Record:
+        """A new one, or what the file holds. Raises OSError, and SettingsError where it is of other settings."""
+        if path is None or not path.exists():
+            return cls(key, path)
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            if raw["format"] != FORMAT:
+                raise SettingsError(f"format is {raw['format']!r}")
+            theirs = raw["key"]
+            timed = {
+                plan: Timed(Duration(**each["plan"]), Duration(**each["seq"])) for plan, each in raw["timed"].items()
+            }
+            played = {plan: _unpacked(each) for plan, each in raw["played"].items()}
+        except (SettingsError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SettingsError(f"{path}: not a record of `auras tune`: {error}") from error
+        for name in sorted(key.keys() | theirs.keys()):
+            if key.get(name) != theirs.get(name):
+                mine, its = key.get(name), theirs.get(name)
+                raise SettingsError(f"{path}: was made with {name} {its}, not {mine}; take another --work file")
+        return cls(key, path, timed, played)
+
+
+def _packed(played: Played) -> dict[str, Any]:
+    seeds = sorted(played.success)
+    bits = "".join("01"[played.success[seed]] for seed in seeds)
+    rest = {name: value for name, value in vars(played).items() if name != "success"}
+    return {"seeds": " ".join(map(str, seeds)), "success": bits, **rest}
+
+
+def _unpacked(raw: Mapping[str, Any]) -> Played:
+    seeds = [int(word) for word in raw["seeds"].split()]
+    success = {seed: bit == "1" for seed, bit in zip(seeds, raw["success"], strict=True)}
+    return Played(**{name: value for name, value in raw.items() if name not in ("seeds", "success")}, success=success)

@@ -1,0 +1,159 @@
+"""The hierarchical search of Auras 4.3.2, and what is chosen of what it found.
+
+1. Every plan of the grid is timed; what misses the rate, the age or the horizon is not played. 2. The others are
+played on a few seeds, the better half on twice as many, and so on (successive halving): a plan that fails early costs
+little. 3. The best one's skew. 4. The chosen plan and seq once more on seeds that the search has never seen: the best
+of many is lucky on the seeds that made it the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from auras_ros.evaluate.settings import SettingsError
+from auras_ros.evaluate.tuner.requirements import Requirements
+from auras_ros.evaluate.tuner.space import Space
+from auras_ros.evaluate.tuner.trials import Candidate, Trials
+from auras_ros.pipeline.plan import Plan
+
+FRESH = 1_000_000  # the first seed of the confirmation lies this far after the search's
+Explore = Callable[["Search"], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Seeds of the first and of the last round of halving; how many of the best have their skew tuned; fresh seeds for
+    the one that is chosen (0: none). Raises SettingsError, naming the field."""
+
+    first: int = 24
+    episodes: int = 96
+    skewed: int = 1
+    confirm: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.first <= self.episodes:
+            raise SettingsError(f"first: must be in [1, episodes = {self.episodes}], got {self.first}")
+        for name in ("skewed", "confirm"):
+            if getattr(self, name) < 0:
+                raise SettingsError(f"{name}: must not be negative, got {getattr(self, name)}")
+
+    def rounds(self) -> list[int]:
+        """How many seeds a plan has been played on after each round."""
+        sizes = [self.first]
+        while sizes[-1] < self.episodes:
+            sizes.append(min(2 * sizes[-1], self.episodes))
+        return sizes
+
+
+@dataclass(frozen=True)
+class Result:
+    """candidates: all that was timed. chosen: None where nothing is good enough. confirmed: the chosen one on fresh
+    seeds. partial: interrupted."""
+
+    candidates: Sequence[Candidate]
+    chosen: Candidate | None
+    confirmed: Candidate | None
+    partial: bool
+
+    def summary(self) -> dict[str, float]:
+        found: dict[str, float] = {"plans": len(self.candidates)}
+        for name, one in (("chosen", self.chosen), ("confirmed", self.confirmed)):
+            if one is not None:
+                found[f"{name}_speedup"], found[f"{name}_oldest_ms"] = one.speedup, one.oldest_ms
+                for key in ("success", "above_seq", "above_low", "above_high"):
+                    value = getattr(one, key)
+                    if value is not None:
+                        found[f"{name}_{key}"] = value
+        return found
+
+
+class Search:
+    """`run` explores and chooses. seed: of the first episode."""
+
+    def __init__(self, trials: Trials, fresh: Trials, space: Space, effort: Effort, seed: int) -> None:
+        """fresh: trials with a record of its own, for the confirmation."""
+        self.trials, self._fresh, self.space, self.effort, self._seed = trials, fresh, space, effort, seed
+        self._seen: dict[str, Plan] = {}
+
+    @property
+    def requirements(self) -> Requirements:
+        return self.trials.requirements
+
+    def run(self, explore: Explore) -> Result:
+        """Ctrl-C ends it with what there is."""
+        chosen = confirmed = None
+        partial = False
+        try:
+            explore(self)
+            chosen = self.choose()
+            if chosen is not None and self.effort.confirm:
+                confirmed = self._confirm(chosen)
+        except KeyboardInterrupt:
+            partial, chosen = True, self.choose()
+        return Result(self.candidates(), chosen, confirmed, partial)
+
+    def time(self, plans: Sequence[Plan]) -> list[Plan]:
+        """Time them; those that are worth playing."""
+        self._seen |= {str(plan): plan for plan in plans}
+        self.trials.time(plans)
+        return [plan for plan in plans if not self.trials.candidate(plan).refused]
+
+    def play(self, plan: Plan, episodes: int) -> Candidate:
+        self.trials.play(plan, range(self._seed, self._seed + episodes))
+        return self.trials.candidate(plan)
+
+    def candidates(self) -> list[Candidate]:
+        """Of every plan that was timed, the best first."""
+        timed = [plan for name, plan in self._seen.items() if self.trials.is_timed(name)]
+        return sorted((self._finished(self.trials.candidate(plan)) for plan in timed), key=merit, reverse=True)
+
+    def _finished(self, one: Candidate) -> Candidate:
+        """Says of a plan that halving left behind that it did."""
+        if one.refused or one.episodes >= self.effort.episodes:
+            return one
+        return replace(one, refused="not played" if not one.episodes else f"left behind after {one.episodes} episodes")
+
+    def choose(self) -> Candidate | None:
+        """The best of those that were played to the end and meet what is asked for."""
+        for one in self.candidates():
+            played = not one.refused and one.success is not None and one.above_seq is not None
+            if played and not self.requirements.after_playing(one.success or 0.0, one.above_seq or 0.0):
+                return one
+        return None
+
+    def _confirm(self, chosen: Candidate) -> Candidate:
+        first = self._seed + FRESH
+        self._fresh.time_as(self.trials, chosen.plan)
+        self._fresh.play(chosen.plan, range(first, first + self.effort.confirm))
+        return self._fresh.candidate(chosen.plan)
+
+
+def halving(search: Search) -> None:
+    """The grid, then the skew of the best of it."""
+    policy = search.trials.checkpoint.policy(search.space.base.generation)
+    left = search.time(search.space.grid(policy))
+    for episodes in search.effort.rounds():
+        played = sorted((search.play(plan, episodes) for plan in left), key=merit, reverse=True)
+        last = episodes == search.effort.episodes
+        left = [one.plan for one in (played if last else played[: max(2, -(-len(played) // 2))])]
+    for plan in left[: search.effort.skewed]:
+        for skewed in search.time(list(search.space.skewed(policy, plan))):
+            search.play(skewed, search.effort.episodes)
+
+
+def merit(one: Candidate) -> tuple[bool, int, float, float]:
+    """What is better sorts later: played at all, on more seeds, more often successful, faster."""
+    return (not one.refused, one.episodes, -1.0 if one.success is None else one.success, one.rate_hz)
+
+
+def pareto(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those played to the end that no other beats in both rate and success, by rate."""
+    played = [one for one in candidates if not one.refused and one.success is not None]
+
+    def beaten(one: Candidate) -> bool:
+        mine = (one.rate_hz, one.success or 0.0)
+        theirs = [(other.rate_hz, other.success or 0.0) for other in played if other is not one]
+        return any(rate >= mine[0] and share >= mine[1] and (rate, share) != mine for rate, share in theirs)
+
+    return sorted((one for one in played if not beaten(one)), key=lambda one: one.rate_hz)

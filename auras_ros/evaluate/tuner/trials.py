@@ -1,0 +1,166 @@
+"""Measures and plays plans, and keeps what came of it. Which plans, and how long each is played, others decide.
+
+Durations come from the live executor, always beside seq in the same rounds; success from lockstep on the same seeds.
+On the charged clock a plan is charged for seq's frame times the ratio of the two measured side by side: a machine that
+got slower between two measurements would else look like a worse plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from auras_ros.evaluate.charged import Charged
+from auras_ros.evaluate.durations import Duration, measure_durations
+from auras_ros.evaluate.lockstep import grouped, play
+from auras_ros.evaluate.paused import Paused
+from auras_ros.evaluate.seat import Task
+from auras_ros.evaluate.seats import Seats
+from auras_ros.evaluate.statistics import paired_difference, wilson
+from auras_ros.evaluate.tuner.record import Played, Record, Timed
+from auras_ros.evaluate.tuner.requirements import Requirements
+from auras_ros.evaluate.turn import Timing
+from auras_ros.pipeline.load import Checkpoint
+from auras_ros.pipeline.plan import Plan, PlanError
+
+SEQ = "seq"
+TOGETHER = 6  # plans that are timed in the same rounds, each with an executor of its own
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan and what is known of it. refused: why it was not played, or not to its end; empty if it was.
+
+    rate_hz: chunks per second; speedup: over seq's. oldest_ms: age of an action when the next chunk takes over. success
+    and what follows: on `episodes` seeds, the difference from seq with its 95 % interval; None before it was played.
+    """
+
+    plan: Plan
+    rate_hz: float
+    speedup: float
+    oldest_ms: float
+    refused: str = ""
+    episodes: int = 0
+    success: float | None = None
+    low: float | None = None
+    high: float | None = None
+    above_seq: float | None = None
+    above_low: float | None = None
+    above_high: float | None = None
+    staleness_ms: float | None = None
+    hold_share: float | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Flat, for the report."""
+        return {**vars(self), "plan": str(self.plan)}
+
+
+class Trials:
+    """See the module's docstring. Raises what `measure_durations` and `play` raise; KeyboardInterrupt leaves the
+    record with whatever was finished."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        base: Plan,
+        task: Task,
+        requirements: Requirements,
+        record: Record,
+        frame_steps: int = 0,
+        batch: int = 32,
+        say: Say = lambda text: None,
+    ) -> None:
+        """frame_steps: control steps of a frame on the paused clock; 0 is the charged clock."""
+        self.checkpoint, self.requirements, self._record = checkpoint, requirements, record
+        self._seq, self._task, self._batch, self._say = base.as_mode(SEQ), task, batch, say
+        self._frame_steps = frame_steps
+
+    def time(self, plans: Sequence[Plan]) -> None:
+        """Measure those that are not known yet, a few at a time beside seq."""
+        left = [plan for plan in plans if str(plan) not in self._record.timed]
+        for group in grouped(range(len(left)), TOGETHER):
+            some = [left[i] for i in group]
+            self._say(f"timing plans {group[0] + 1} to {group[-1] + 1} of {len(left)}")
+            found = measure_durations(
+                self.checkpoint, {SEQ: self._seq, **{str(plan): plan for plan in some}},
+                observation_ms=self.checkpoint.contract.dt_ms,
+            )  # fmt: skip
+            for plan in some:
+                self._record.timed[str(plan)] = Timed(found[str(plan)], found[SEQ])
+            self._record.save()
+
+    def is_timed(self, plan: str) -> bool:
+        return plan in self._record.timed
+
+    def time_as(self, other: Trials, plan: Plan) -> None:
+        """Take over another's durations, so that both charge the same."""
+        self._record.timed = {str(plan): Timed(Duration(other.charged_s(plan)), Duration(other.seq_s))}
+        self._record.save()
+
+    @property
+    def seq_s(self) -> float:
+        """Seconds of a frame of seq that everything is charged by: the first that was measured."""
+        return next(iter(self._record.timed.values())).seq.seconds
+
+    def charged_s(self, plan: Plan) -> float:
+        """Seconds of a frame of this plan, which was timed, at seq's pace."""
+        return self.seq_s / self._record.timed[str(plan)].speedup
+
+    def play(self, plan: Plan, seeds: Sequence[int]) -> None:
+        """Play those of the seeds that it was not played on, and seq on the same ones."""
+        self._play(SEQ, self._seq, self.seq_s, seeds)
+        self._play(str(plan), plan, self.charged_s(plan), seeds)
+
+    def _play(self, name: str, plan: Plan, charged_s: float, seeds: Sequence[int]) -> None:
+        timing: Timing = (
+            Paused(self._frame_steps) if self._frame_steps else Charged({plan.mode: round(charged_s * 1e9)})
+        )
+        left = self._record.missing(name, seeds)
+        for group in grouped(left, self._batch):
+
+            def watch(seats: Seats) -> None:
+                self._say(f"{name}: {len(seats.finished)} of {len(group)} episodes over")  # noqa: B023
+
+            outcome = play(self.checkpoint, plan, group, self._task, timing, watch=watch)
+            self._record.played.setdefault(name, Played(charged_s)).add(outcome)
+            self._record.save()
+
+    def candidate(self, plan: Plan) -> Candidate:
+        """What is known of a plan that was timed."""
+        duration_ns = round(self.charged_s(plan) * 1e9)
+        seq_hz = 1e9 / self._seq.interval_ns(round(self.seq_s * 1e9))
+        rate_hz, oldest_ms = 1e9 / plan.interval_ns(duration_ns), plan.oldest_ns(duration_ns) / 1e6
+        made = Candidate(plan, rate_hz, rate_hz / seq_hz, oldest_ms)
+        why = self._outlasts(plan, duration_ns) or self.requirements.before_playing(rate_hz, seq_hz, oldest_ms)
+        if why:
+            return replace(made, refused=why)
+        played, seq = self._record.played.get(str(plan)), self._record.played.get(SEQ)
+        return made if played is None or seq is None else self._judged(made, played, seq)
+
+    def _outlasts(self, plan: Plan, duration_ns: int) -> str:
+        try:
+            plan.check_horizon(plan.interval_ns(duration_ns), self.checkpoint.horizon * self.checkpoint.contract.dt_ns)
+        except PlanError as error:
+            return str(error).removeprefix("plan: ")
+        return ""
+
+    def _judged(self, made: Candidate, played: Played, seq: Played) -> Candidate:
+        seeds = sorted(played.success)
+        wins = sum(played.success.values())
+        low, high = wilson(wins, len(seeds))
+        table = {(mine, its): 0 for mine in (True, False) for its in (True, False)}
+        for seed in seeds:
+            table[played.success[seed], seq.success[seed]] += 1
+        above = paired_difference(table[True, True], table[True, False], table[False, True], table[False, False])
+        stale_ms = played.staleness_steps / played.acted * self.checkpoint.contract.dt_ms if played.acted else None
+        return replace(
+            made, episodes=len(seeds), success=wins / len(seeds), low=low, high=high, above_seq=above[0],
+            above_low=above[1], above_high=above[2], staleness_ms=stale_ms, hold_share=played.holds / played.steps,
+        )  # fmt: skip
+
+    def seq_success(self, seeds: Sequence[int]) -> float:
+        """Share of these seeds that seq solves; they were played."""
+        won = self._record.played[SEQ].success
+        return sum(won[seed] for seed in seeds) / len(seeds)

@@ -1,0 +1,257 @@
+"""The search on made-up speeds and skills: durations and episodes are planted, everything else is the real thing.
+
+Guards: a plan played that is too slow or too old; the better half left behind; a winner that misses what was asked for;
+what was measured measured again; a record of other settings mixed in; a plan charged for a machine that was busy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auras_ros import resources
+from auras_ros.evaluate.charged import Charged
+from auras_ros.evaluate.durations import Duration
+from auras_ros.evaluate.outcome import Episode, Outcome
+from auras_ros.evaluate.seat import Task
+from auras_ros.evaluate.settings import SettingsError
+from auras_ros.evaluate.tuner import trials as trials_module
+from auras_ros.evaluate.tuner.bayes import bayes
+from auras_ros.evaluate.tuner.record import Record
+from auras_ros.evaluate.tuner.requirements import Requirements
+from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving, pareto
+from auras_ros.evaluate.tuner.show import rows, table
+from auras_ros.evaluate.tuner.space import Space, SpaceError
+from auras_ros.evaluate.tuner.trials import Trials
+from auras_ros.pipeline.load import Checkpoint, load
+from auras_ros.pipeline.plan import Plan
+
+BASE = Plan("quick", mode="auras")
+SPACE = Space(BASE, (1, 2), (1, 2, 4), alpha=(0.0, 0.5))
+ANYTHING = Requirements()
+SKILL = {1: 0.9, 2: 0.7, 4: 0.5}  # share of successes by pp_generation
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    return load(resources.checkpoint("pusht"))
+
+
+class World:
+    """Planted durations and episodes. slow: the whole machine takes that many times as long."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.timed: list[str] = []
+        self.played: Counter[tuple[str, int]] = Counter()
+        self.charged_s: dict[str, float] = {}
+        self.slow = 1.0
+        self.interrupt_at: int | None = None
+        monkeypatch.setattr(trials_module, "measure_durations", self.measure)
+        monkeypatch.setattr(trials_module, "play", self.play)
+
+    def measure(self, checkpoint: Checkpoint, plans: Mapping[str, Plan], **rest: Any) -> dict[str, Duration]:
+        assert "seq" in plans  # beside every plan
+        self.timed += [name for name in plans if name != "seq"]
+        return {name: Duration(self.slow * self.seconds(plan), 8) for name, plan in plans.items()}
+
+    @staticmethod
+    def seconds(plan: Plan) -> float:
+        if plan.mode == "seq":
+            return 0.1
+        return 0.1 / plan.pp_generation * (1.0 + plan.alpha)
+
+    def play(
+        self, checkpoint: Checkpoint, plan: Plan, seeds: Iterable[int], task: Task, timing: Charged, watch: object
+    ) -> Outcome:
+        outcome, name = Outcome(), str(plan)
+        self.charged_s[name] = timing.durations_ns[plan.mode] / 1e9
+        for seed in seeds:
+            self.played[name, seed] += 1
+            if self.interrupt_at is not None and sum(self.played.values()) > self.interrupt_at:
+                raise KeyboardInterrupt
+            share = 0.8 if plan.mode == "seq" else SKILL[plan.pp_generation] + (0.1 if plan.alpha else 0.0)
+            outcome.episodes.append(Episode(seed, 3 * seed % 10 < round(10 * share), 10, 0.5))
+            outcome.acted(plan.pp_perception)
+        return outcome
+
+    def most(self) -> Counter[str]:
+        """Episodes of each plan."""
+        return Counter(name for name, _ in self.played)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+Make = Callable[..., Search]
+
+
+@pytest.fixture
+def make(checkpoint: Checkpoint) -> Make:
+    def made(
+        wanted: Requirements = ANYTHING, space: Space = SPACE, work: Path | None = None, confirm: int = 0
+    ) -> Search:
+        key = {"sim": "planted"}
+        both = [
+            Trials(checkpoint, BASE, Task(), wanted, Record.open(key, path), batch=7)
+            for path in (work, None if work is None else work.with_suffix(".fresh"))
+        ]
+        return Search(both[0], both[1], space, Effort(10, 40, confirm=confirm), seed=0)
+
+    return made
+
+
+def test_the_grid_is_every_number_of_stages_that_the_policy_can_have(checkpoint: Checkpoint) -> None:
+    policy = checkpoint.policy("quick")
+    found = {(plan.pp_perception, plan.pp_generation) for plan in SPACE.grid(policy)}
+    assert found == {(p, g) for p in (1, 2) for g in (1, 2, 4)}
+    assert all(plan.fetch_offset == 0 and plan.alpha == 0.0 for plan in SPACE.grid(policy))
+    short = Space(BASE, (1, 2), (1, 2, 4), longest=3)
+    assert {(plan.pp_perception, plan.pp_generation) for plan in short.grid(policy)} == {(1, 1), (1, 2), (2, 1), (2, 2)}
+    with pytest.raises(SpaceError, match="9 stages for 8 generation steps"):
+        Space(BASE, (1,), (9,)).grid(policy)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"pp_perception": (1, 1)}, "pp_perception: expected each once and in \\[1, 64\\], got 1,1"),
+        ({"pp_generation": (0,)}, "pp_generation"),
+        ({"fetch_offset": (1,)}, "fetch_offset"),
+        ({"alpha": (-1.0,)}, "alpha"),
+        ({"pp_generation": ()}, "at least one value"),
+        ({"longest": 0}, "longest"),
+        ({"base": Plan("quick")}, "mode: only plans of auras"),
+    ],
+)
+def test_a_space_that_cannot_be_is_refused_by_field(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(SpaceError, match=named):
+        Space(**{"base": BASE, **settings})
+
+
+def test_only_what_is_fast_enough_is_played_and_the_better_half_goes_on(world: World, make: Make) -> None:
+    result = make(Requirements(rate_of_seq=1.5, below_seq=0.15)).run(halving)
+    most = world.most()
+    assert not any("pp_generation" not in name for name in most if name != "quick"), most  # one stage is as slow as seq
+    assert most["quick"] == 40  # seq, on every seed
+    assert sorted(count for name, count in most.items() if name != "quick") == [10, 10, 40, 40]
+    assert set(world.played.values()) == {1}
+    assert result.chosen is not None
+    assert result.chosen.plan == Plan("quick", "auras", pp_generation=2)
+    assert (result.chosen.episodes, result.chosen.success) == (40, 0.7)
+    assert result.chosen.speedup == pytest.approx(2.0)
+    assert result.chosen.above_seq == pytest.approx(-0.1)
+    refused = {str(one.plan): one.refused for one in result.candidates}
+    assert refused["quick,mode=auras"] == "1.00 times seq's rate, wanted 1.5"
+    assert refused["quick,mode=auras,pp_generation=4"] == "left behind after 10 episodes"
+
+
+def test_the_skew_of_the_best_is_tuned_and_may_win(world: World, make: Make) -> None:
+    result = make(Requirements(rate_of_seq=1.2)).run(halving)
+    assert result.chosen is not None
+    assert result.chosen.plan == Plan("quick", "auras", pp_perception=1, pp_generation=2, alpha=0.5)
+    assert result.chosen.success == 0.8
+    assert world.most()[str(result.chosen.plan)] == 40
+
+
+def test_where_nothing_is_good_enough_nothing_is_chosen(world: World, make: Make) -> None:
+    result = make(Requirements(rate_of_seq=3.0, below_seq=0.0)).run(halving)
+    assert result.chosen is None
+    assert any(one.success == 0.5 for one in result.candidates)  # it was played, and is shown
+
+
+def test_an_age_bound_is_the_plans_own(world: World, make: Make) -> None:
+    result = make(Requirements(max_age_ms=80.0)).run(halving)
+    kept = {(one.plan.pp_perception, one.plan.pp_generation) for one in result.candidates if one.episodes}
+    assert kept == {(1, 4), (2, 4)}  # 2 frames of 25 ms, and 3; with 2 stages they are 50 ms long
+
+
+def test_a_slow_machine_makes_no_plan_worse(world: World, make: Make) -> None:
+    """Two rounds of timing, the second while something else runs: what is charged is the ratio to seq."""
+    search = make()
+    search.time([Plan("quick", "auras", pp_generation=2)])
+    world.slow = 5.0
+    search.time([Plan("quick", "auras", pp_generation=4)])
+    for plan in (Plan("quick", "auras", pp_generation=2), Plan("quick", "auras", pp_generation=4)):
+        search.play(plan, 10)
+    assert world.charged_s["quick,mode=auras,pp_generation=2"] == pytest.approx(0.05)
+    assert world.charged_s["quick,mode=auras,pp_generation=4"] == pytest.approx(0.025)
+    assert world.charged_s["quick"] == pytest.approx(0.1)
+
+
+def test_the_chosen_plan_is_played_again_on_seeds_that_the_search_has_not_seen(world: World, make: Make) -> None:
+    result = make(confirm=20).run(halving)
+    assert result.chosen is not None
+    assert result.confirmed is not None
+    fresh = {(name, seed) for name, seed in world.played if seed >= FRESH}
+    assert fresh == {(name, FRESH + i) for name in ("quick", str(result.chosen.plan)) for i in range(20)}
+    assert result.confirmed.episodes == 20
+    assert result.summary()["confirmed_success"] == result.confirmed.success
+    assert rows(result)[-1]["fresh_seeds"]
+    assert "the chosen one on fresh seeds" in table(result)
+
+
+def test_an_interrupted_search_shows_what_there_is_and_goes_on(world: World, make: Make, tmp_path: Path) -> None:
+    work = tmp_path / "tune.json"
+    world.interrupt_at = 45
+    cut = make(work=work).run(halving)
+    assert cut.partial
+    assert cut.chosen is None
+    assert any(one.episodes for one in cut.candidates)
+    kept = {
+        (name, int(seed))
+        for name, each in json.loads(work.read_text())["played"].items()
+        for seed in each["seeds"].split()
+    }
+    before, timed = set(world.played), len(world.timed)
+    world.interrupt_at = None
+    result = make(work=work).run(halving)
+    assert not result.partial
+    assert result.chosen is not None
+    again = {one for one in before if world.played[one] > 1}
+    assert not again & {("quick" if name == "seq" else name, seed) for name, seed in kept}  # kept is not played again
+    assert len(world.timed) == timed  # nor timed
+    assert table(make(work=work).run(halving)) == table(result)  # all of it from the record
+
+
+def test_a_record_of_other_settings_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "tune.json"
+    Record.open({"sim": "pusht", "max_steps": 300}, path).save()
+    assert Record.open({"sim": "pusht", "max_steps": 300}, path).played == {}
+    with pytest.raises(SettingsError, match="was made with max_steps 300, not 60; take another --work file"):
+        Record.open({"sim": "pusht", "max_steps": 60}, path)
+    path.write_text("[]")
+    with pytest.raises(SettingsError, match="not a record of `auras tune`"):
+        Record.open({"sim": "pusht"}, path)
+
+
+def test_the_front_is_what_no_other_beats_in_both(world: World, make: Make) -> None:
+    result = make(space=Space(BASE, (1,), (1, 2, 4), alpha=())).run(halving)
+    front = pareto(result.candidates)
+    played = [one for one in result.candidates if not one.refused]
+    assert [one.rate_hz for one in front] == sorted(one.rate_hz for one in front)
+    for one in played:
+        beaten = any(
+            other.rate_hz >= one.rate_hz and (other.success or 0) >= (one.success or 0) and other is not one
+            for other in played
+        )
+        assert (one in front) != beaten
+
+
+def test_optuna_asks_for_the_same_plans_again_and_finds_them_played(world: World, make: Make, tmp_path: Path) -> None:
+    work = tmp_path / "tune.json"
+    wanted = Requirements(rate_of_seq=1.5)
+    first = make(wanted, work=work).run(bayes(8, seed=3))
+    played = dict(world.played)
+    assert first.chosen is not None
+    assert first.chosen.speedup >= 1.5
+    assert all(one.episodes in (0, 40) for one in first.candidates)
+    again = make(wanted, work=work).run(bayes(8, seed=3))
+    assert world.played == played
+    assert table(again) == table(first)
