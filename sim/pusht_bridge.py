@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.clock import Clock, MonotonicClock
+from auras_ros.heap import bound_heap
 from auras_ros.ros import Clock as RosClock
 from auras_ros.ros import (
     ClockType,
@@ -238,6 +239,7 @@ def _tick_thread(bridge: PushTBridge, faults: list[BaseException]) -> threading.
 
 def main(argv: list[str] | None = None) -> int:
     """Run the bridge until SIGINT, SIGTERM or shutdown. 0: asked to stop, 1: it broke, 2: bad parameters."""
+    bound_heap()
     init(args=sys.argv if argv is None else argv)
     try:
         try:

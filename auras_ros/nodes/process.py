@@ -15,8 +15,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
 
+from auras_ros.heap import bound_heap
 from auras_ros.nodes.exit_status import BAD_SETTINGS, BROKEN
-from auras_ros.nodes.realtime import bound_heap
 from auras_ros.ros import Node, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
 
 WAKE_S = 0.05  # Python runs a signal handler only between two waits

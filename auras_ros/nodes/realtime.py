@@ -22,9 +22,7 @@ SWITCH_INTERVAL_S = 0.0005  # another thread of the process gives the interprete
 TOUCH_MIB = 16  # of heap made present beforehand; the actuator's ticks and messages need far less
 ROOM_BYTES = 2 << 30  # to map after the lock: each thread brings a stack and a reservation of its allocator
 MCL_CURRENT, MCL_FUTURE = 1, 2
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8  # of glibc's mallopt
-LARGE_BLOCK = 1 << 20  # bytes; one as large as this is mapped for itself and given back when it is freed
-ARENAS = 2  # heaps that threads share; glibc's default is eight for each core
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's mallopt
 CAP_IPC_LOCK = 14
 PROCESS_STATUS = Path("/proc/self/status")
 
@@ -46,21 +44,6 @@ def settle(priority: int, *, lock: bool = True) -> Settled:
     """
     memory = lock_memory() if lock else "not asked for"
     return Settled(enter_realtime(priority, all_threads=True), memory, freeze_collector())
-
-
-def bound_heap() -> bool:
-    """Keep the heap of a process that lives for days from growing with what once passed through it.
-
-    glibc raises the size from which blocks are mapped for themselves to the largest one that was ever freed: after one
-    prompt of 10 MB every image lies in the heap, between blocks that stay. And each thread takes a heap of its own,
-    which is never whole again. Call it before threads start. False where the C library knows no such setting.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    values = ((M_MMAP_THRESHOLD, LARGE_BLOCK), (M_TRIM_THRESHOLD, LARGE_BLOCK), (M_ARENA_MAX, ARENAS))
-    granted = [bool(mallopt(key, value)) for key, value in values]  # each is tried, whatever became of the others
-    return all(granted)
 
 
 def enter_realtime(priority: int, *, all_threads: bool = False) -> str:

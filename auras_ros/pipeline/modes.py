@@ -19,7 +19,8 @@ from auras_ros.pipeline.perception import check_stages
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
 from auras_ros.pipeline.request import Latched, Ledger, Noise, Origin, Strand
 from auras_ros.pipeline.whole import WholeStrand
-from auras_ros.policies.policy import CausalPolicy, Policy
+from auras_ros.policies.policy import CausalPolicy
+from auras_ros.policies.policy import Policy as Policy  # for those who hand policies on
 
 WARM_UP_RUNS = 3
 
@@ -115,6 +116,11 @@ class Executor:
     def close(self) -> None:
         """End the device's lanes."""
         self._device.close()
+
+
+def family_offset(policy: Policy) -> int:
+    """The fetch_offset of a policy's family: -1 where tokens come one after another, 0 elsewhere (Auras 4.3.1)."""
+    return -1 if isinstance(policy, CausalPolicy) else 0
 
 
 def check_plan(policy: Policy, plan: Plan) -> None:

@@ -156,35 +156,3 @@ def test_the_whole_process_is_raised_and_locked(library: SimpleNamespace, monkey
     expected = realtime.Settled("fifo 42", f"locked, {realtime.TOUCH_MIB} MiB of heap present", "off, 7 objects frozen")
     assert realtime.settle(42) == expected
     assert asked == [(42, True)]
-
-
-HEAP = """
-import ctypes, json
-from auras_ros.nodes import realtime
-class Info(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in "arena o s hblks h u f uo fo k".split()]
-libc = ctypes.CDLL(None)
-libc.mallinfo2.restype = Info
-libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-{before}
-libc.free(libc.malloc(10 << 20))  # a huge prompt came and went
-mapped = libc.mallinfo2().hblks
-block = libc.malloc(2 << 20)
-print(json.dumps({{"mapped": libc.mallinfo2().hblks - mapped}}))
-"""
-
-
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs a C library with mallinfo2 (glibc 2.33)")
-@pytest.mark.parametrize(("before", "mapped"), [("assert realtime.bound_heap()", 1), ("", 0)])
-def test_a_large_block_is_given_back_even_after_a_larger_one(before: str, mapped: int) -> None:
-    """The second case is what the first is for: the C library's own rule puts the block into the heap."""
-    assert child(HEAP.format(before=before)) == {"mapped": mapped}
-
-
-def test_the_heap_is_bounded_once_for_each_key(library: SimpleNamespace) -> None:
-    assert realtime.bound_heap()
-    assert library.calls == [("mallopt", (-3, 1 << 20)), ("mallopt", (-1, 1 << 20)), ("mallopt", (-8, 2))]
-    library.mallopt = lambda key, value: int(key != -8)
-    assert not realtime.bound_heap()
-    del library.mallopt
-    assert not realtime.bound_heap()

@@ -11,9 +11,8 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
 
-from auras_ros.pipeline.modes import check_plan
+from auras_ros.pipeline.modes import Policy, check_plan, family_offset
 from auras_ros.pipeline.plan import MAX_STAGES, Plan, PlanError, stage_steps
-from auras_ros.policies.policy import CausalPolicy, Policy
 
 
 class SpaceError(ValueError):
@@ -52,7 +51,7 @@ class Space:
 
     def offsets(self, policy: Policy) -> tuple[int, ...]:
         """What is tried as fetch_offset."""
-        return self.fetch_offset or ((-1,) if isinstance(policy, CausalPolicy) else (0,))
+        return self.fetch_offset or (family_offset(policy),)
 
     def grid(self, policy: Policy) -> list[Plan]:
         """Every plan with work spread evenly that this policy can have and that is not too long. Raises SpaceError

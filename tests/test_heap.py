@@ -1,0 +1,81 @@
+"""What passes through a process leaves its heap again.
+
+Guards: a heap that grows for ever after one huge message; a program that forgets to ask.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from auras_ros import heap
+from auras_ros.nodes import actuator, agent, process
+from auras_ros.sim import pusht_bridge
+
+ROOT = Path(__file__).resolve().parents[1]
+HUGE = """
+import ctypes, json
+from auras_ros import heap
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena o s hblks h u f uo fo k".split()]
+libc = ctypes.CDLL(None)
+libc.mallinfo2.restype = Info
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+{before}
+libc.free(libc.malloc(10 << 20))  # a huge prompt came and went
+mapped = libc.mallinfo2().hblks
+block = libc.malloc(2 << 20)
+print(json.dumps(libc.mallinfo2().hblks - mapped))
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs a C library with mallinfo2 (glibc 2.33)")
+@pytest.mark.parametrize(("before", "mapped"), [("assert heap.bound_heap()", 1), ("", 0)])
+def test_a_large_block_is_mapped_for_itself_even_after_a_larger_one(before: str, mapped: int) -> None:
+    """The second case is what the first is for: the C library's own rule puts the block into the heap."""
+    code = HUGE.format(before=before)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == mapped
+
+
+def test_every_setting_is_tried_and_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, int]] = []
+
+    def mallopt(key: int, value: int) -> int:
+        calls.append((key, value))
+        return int(key != refused)
+
+    library: Any = SimpleNamespace(mallopt=mallopt)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *rest: library)
+    refused = 0
+    assert heap.bound_heap()
+    assert calls == [(-3, 1 << 20), (-1, 1 << 20), (-8, 2)]
+    refused = -3
+    assert not heap.bound_heap()
+    assert len(calls) == 6
+    del library.mallopt
+    assert not heap.bound_heap()
+
+
+class AskedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("module", "where"), [(agent, process), (actuator, process), (pusht_bridge, pusht_bridge)])
+def test_every_program_that_stays_asks_first(module: Any, where: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it reads its arguments: threads that run already keep the heaps that they have."""
+
+    def ask() -> bool:
+        raise AskedError
+
+    monkeypatch.setattr(where, "bound_heap", ask)
+    with pytest.raises(AskedError):
+        module.main(["--ros-args", "-r", "not a remapping"])
