@@ -149,17 +149,25 @@ class Scene:
         return self.until(lambda: self.witness.state.get("state") == state, patience_s)
 
     def steady(self) -> bool:
-        """Whether it comes to be driven for a while without a hold; it must."""
+        """Whether it comes to be driven for a while without a hold; it must.
+
+        An agent that ended unasked is a violation of its own; the one after it drives nobody who has not armed again.
+        """
 
         def unbroken() -> bool:
             since_ns = self.now_ns() - STEADY_NS
             newest = [each.state for each in self.judge.sent if each.mono_ns >= since_ns]
             return len(newest) > 10 and set(newest) == {"armed"}
 
-        found = self.until(unbroken, RECOVERY_S)
-        if not found:
+        def another_life() -> bool:
+            follows = self.witness.state.get("session")
+            return bool(follows) and self.witness.beat.get("session") not in (None, follows)
+
+        found = self.until(lambda: unbroken() or another_life(), RECOVERY_S) and (unbroken() or self.drive())
+        if not (found and self.until(unbroken, RECOVERY_S)):
             self.judge.violate("not steady", f"never driven for {STEADY_NS / 1e6:g} ms within {RECOVERY_S:g} s")
-        return found
+            return False
+        return True
 
     def goes_on(self) -> None:
         """It must be driven again by itself."""

@@ -41,6 +41,7 @@ class Acted:
         self.skipped = 0
         self.state: dict[str, Any] = {}
         self.timers: list[Any] = []
+        self.follows = "a"  # the agent's life that the actuator follows
         self.beat = {"session": "a", "lifecycle": "active", "state": "running"}
 
     # -- the executor's -----------------------------------------------------------------------------------
@@ -63,7 +64,8 @@ class Acted:
         if not lost:
             self.tick += 1
             self.state = {"state": "armed" if self.armed else "disarmed", "mono_ns": now_ns, "tick": self.tick,
-                          "conflict": self.conflict, "skipped_ticks": 0, "reason": ""}  # fmt: skip
+                          "session": self.follows, "conflict": self.conflict, "skipped_ticks": 0,
+                          "reason": ""}  # fmt: skip
             if self.armed:
                 self._command(now_ns, "armed" if self.on["agent"] and "drive" not in self.breaks else "holding")
 
@@ -99,6 +101,7 @@ class Acted:
 
     def call(self, service: str) -> Any:
         self.armed = service == "actuator/arm"
+        self.follows = self.beat["session"] if self.armed else self.follows
         return _answer(success=True)
 
     def simulated_time(self, on: bool) -> Any:

@@ -129,6 +129,17 @@ def test_a_loop_that_is_not_driven_for_a_while_is_not_steady() -> None:
     assert "not steady" in scene.judge.kinds
 
 
+def test_after_an_agent_that_ended_unasked_the_soak_arms_again_and_goes_on() -> None:
+    scene = stage()
+    acted = scene.witness
+    acted.armed, acted.follows = False, "a"  # type: ignore[attr-defined]
+    acted.beat = {**acted.beat, "session": "b"}
+    scene.pause(0.4)
+    assert scene.steady()
+    assert acted.armed  # type: ignore[attr-defined]
+    assert scene.judge.violations == []
+
+
 def test_a_process_that_cannot_be_started_again_ends_the_soak_with_what_there_is() -> None:
     scene = stage()
     breaks = scene.witness.breaks  # type: ignore[attr-defined]
