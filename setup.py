@@ -52,6 +52,7 @@ SIM = ["gym-pusht>=0.1.6", "gymnasium>=1.0"]
 PLOT = ["matplotlib>=3.7"]
 TRANSFORMERS = ["transformers>=5.23; python_version >= '3.11'"]
 TUNE = ["optuna>=4.0"]
+LANGUAGE = ["tokenizers>=0.20"]  # other prompts than a checkpoint's own; 8 MB, brings huggingface-hub
 TEST = [
     "pytest>=8",
     "pytest-xdist>=3.5",  # most node tests wait for processes: two at a time take half as long
@@ -63,6 +64,8 @@ TEST = [
     "wheel",
     "diffusers>=0.30",  # the samplers are compared with its schedulers; 8 MB in all, brings no torch
     *TUNE,
+    *LANGUAGE,
+    "pillow>=10",  # OpenVLA's processor resizes with it; ours is compared with it
     *TRANSFORMERS,  # Llama, the vision transformers and LLaVA are compared with it; brings no torch
 ]
 DEV = ["ruff>=0.6", "mypy>=1.11", "types-PyYAML"]
@@ -104,6 +107,7 @@ setup(
         "sim": SIM,
         "plot": PLOT,
         "tune": TUNE,
+        "language": LANGUAGE,
         "transformers": TRANSFORMERS,
         "demo": SIM + PLOT,
         "test": TEST + SIM,  # `colcon test` runs nothing unless an extra of this name asks for pytest
@@ -112,7 +116,7 @@ setup(
     entry_points={
         "console_scripts": [
             "auras = auras_ros.cli.main:main",
-            "agent = auras_ros.nodes.agent:main",
+            "agent = auras_ros.nodes.agent:program",
             "actuator = auras_ros.nodes.actuator:main",
             "pusht_bridge = auras_ros.sim.pusht_bridge:main",
         ],

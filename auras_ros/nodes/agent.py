@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import gc
 import socket
-import sys
 import threading
 import uuid
-from typing import Any
+from typing import Any, NoReturn
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.agent_frames import Frames
@@ -27,7 +26,7 @@ from auras_ros.nodes.agent_voice import Voice
 from auras_ros.nodes.diagnostics import Diagnostics
 from auras_ros.nodes.overload import Step
 from auras_ros.nodes.parameters import current_parameters, declare_parameters, refusal
-from auras_ros.nodes.process import node_main
+from auras_ros.nodes.process import leave, node_main
 from auras_ros.nodes.transitions import answer_illegal_transitions
 from auras_ros.ros import LifecycleNode, LifecycleState, Parameter, TransitionCallbackReturn
 from auras_ros.ros.msg import SetParametersResult
@@ -223,10 +222,15 @@ class Agent(LifecycleNode):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point of the executable `agent`."""
+    """Run the agent to its end; the exit status."""
     asked = threading.Event()
     return node_main(argv, lambda: Agent(asked), Agent.start, Agent.halt, Agent.working, REFUSALS, asked)
 
 
+def program() -> NoReturn:
+    """Entry point of the executable `agent`."""
+    leave(main())
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

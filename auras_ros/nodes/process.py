@@ -8,12 +8,13 @@ still be able to publish its last word.
 from __future__ import annotations
 
 import faulthandler
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from auras_ros.heap import bound_heap
 from auras_ros.nodes.exit_status import BAD_SETTINGS, BROKEN
@@ -70,6 +71,19 @@ def node_main(
             node.destroy_node()
     finally:
         try_shutdown()
+
+
+def leave(status: int) -> NoReturn:
+    """End the process with this status: at once where a thread still works.
+
+    A policy's thread that hangs, or still loads, is in native code more often than not. The interpreter's own end
+    would pull the ground from under it, and the C++ library ends the process by SIGABRT in place of the status.
+    """
+    if any(thread.daemon for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def _refused(error: Exception) -> int:

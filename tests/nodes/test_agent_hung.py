@@ -50,6 +50,30 @@ def test_a_hung_worker_is_found_within_a_second_and_the_process_ends(
     assert "does not end" in watch.beats[-1]["state"]
 
 
+HANGS_IN_NATIVE_CODE = """
+import time
+import torch
+from auras_ros.pipeline.whole import WholeStrand
+run, much = WholeStrand.run, torch.rand(500, 500)
+def hang(self):
+    while self._ledger.frames > 10:
+        much @ much
+    run(self)
+WholeStrand.run = hang
+"""
+
+
+def test_a_worker_that_hangs_in_native_code_ends_the_process_with_the_same_status(
+    actuator: Callable[..., Child], children: Children, watch: Watch, robot: Robot, checkpoint: str
+) -> None:
+    """Guards against the interpreter's end under a thread that comes back from torch: SIGABRT in place of 1."""
+    actuator(agent_timeout_ms=100.0, max_chunk_age_ms=60000.0)
+    settings = {"checkpoint": checkpoint, "frame_period_ms": 300.0, "camera_age_limit_ms": 2000.0}
+    agent = children.node("agent", settings, code=HANGS_IN_NATIVE_CODE)
+    assert agent.wait() == 1, agent.output
+    assert "does not end" in agent.output
+
+
 KEEPS_THE_INTERPRETER = """
 import ctypes, time
 import auras_ros.nodes.agent_pulse as pulse

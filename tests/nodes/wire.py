@@ -110,7 +110,8 @@ class Children:
         parameters = {"autostart": True, **parameters} if name == "agent" else parameters
         words = [word for key, value in parameters.items() for word in ("-p", f"{key}:={json.dumps(value)}")]
         module = f"auras_ros.nodes.{name}"
-        run = ["-c", f"import sys\nimport {module} as m\n{code}\nsys.exit(m.main())"] if code else ["-m", module]
+        end = "m.program()" if name == "agent" else "sys.exit(m.main())"
+        run = ["-c", f"import sys\nimport {module} as m\n{code}\n{end}"] if code else ["-m", module]
         return self(sys.executable, *run, "--ros-args", *words, *ros_arguments)
 
     def fake_agent(self, session: str, *words: str) -> Child:

@@ -23,7 +23,7 @@ SOURCES = (
 )
 ENTRY_POINTS = {
     "auras": "auras_ros.cli.main:main",
-    "agent": "auras_ros.nodes.agent:main",
+    "agent": "auras_ros.nodes.agent:program",
     "actuator": "auras_ros.nodes.actuator:main",
     "pusht_bridge": "auras_ros.sim.pusht_bridge:main",
 }
