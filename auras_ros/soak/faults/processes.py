@@ -9,7 +9,8 @@ from auras_ros.soak.scene import MS, RECOVERY_S, Scene
 
 TICK_NS = 10 * MS  # a command that was on its way when its process was broken
 AWAKE_S = 1.0  # for a new actuator to say what it must not
-SLOW_S = 3.0
+SLOW_S, SLOW_TRIES = 3.0, 3
+SAID_S = 3.0  # a count that has changed is said once a second
 SLOW_STOPS, SLOW_STOP_S = 4, 0.15  # in each frame: together longer than the grid, each too short to miss an image
 SLOW_LEAST_RUN_S = 0.01  # all its threads need their turn, or frames hang
 
@@ -40,9 +41,26 @@ def agent_stopped(scene: Scene) -> Times:
 
 def overrun(scene: Scene) -> Times:
     """The agent is stopped several times in each frame, for seconds. Measured from the end of that to the first chunk
-    of an observation that was made after it: with a queue, what has piled up would come first."""
+    of an observation that was made after it: with a queue, what has piled up would come first.
+
+    Where no frame began in a time that was so broken up, there was none to overrun: it is tried again."""
     frames = scene.witness.said.status("agent: frames").values
     missed, frame_s = int(frames.get("missed_ticks", 0)), float(frames.get("p50_ms", 50.0)) / 1000
+
+    def counted() -> bool:
+        return scene.witness.said.count("agent: frames", "missed_ticks") > missed
+
+    for _ in range(SLOW_TRIES):
+        times = _slowed(scene, frame_s)
+        if scene.until(counted, SAID_S):
+            break
+    else:
+        scene.judge.violate("overrun: not counted", f"still {missed} missed ticks")
+    scene.goes_on()
+    return times
+
+
+def _slowed(scene: Scene, frame_s: float) -> Times:
     begin_ns = scene.now_ns()
     while scene.now_ns() - begin_ns < SLOW_S * 1e9:
         with scene.stopped("agent"):
@@ -58,9 +76,6 @@ def overrun(scene: Scene) -> Times:
     late = [each for each in scene.witness.chunks if each.latched_ns < end_ns < each.published_ns]
     if len(late) > 1:
         scene.judge.violate("overrun: queue", f"{len(late)} chunks of observations that were latched before the end")
-    if not scene.until(lambda: scene.witness.said.count("agent: frames", "missed_ticks") > missed, PATIENCE_S):
-        scene.judge.violate("overrun: not counted", f"still {missed} missed ticks")
-    scene.goes_on()
     return end_ns, fresh_ns()
 
 
