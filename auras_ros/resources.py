@@ -48,11 +48,14 @@ def find(kind: Kind, name: str) -> Path:
 
 
 def checkpoint(name_or_folder: str) -> Path:
-    """A checkpoint's folder: a path (it has a separator in it), or the name of one that ships."""
+    """A checkpoint's folder: a path (it has a separator in it), or the name of one that ships.
+
+    A file is a path too: the loader says what is to be done with it.
+    """
     if os.sep not in name_or_folder:
         return find("checkpoints", name_or_folder)
     folder = Path(name_or_folder).expanduser()
-    if not folder.is_dir():
+    if not folder.exists():
         raise FileNotFoundError(f"checkpoint folder not found: {folder}")
     return folder
 

@@ -18,12 +18,12 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.device import Spans, make_device
 from auras_ros.evaluate.report import hardware, versions
 from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.load import Checkpoint, load
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.pipeline.request import Emission
 from auras_ros.pipeline.trace import Recording, chrome_trace
 from auras_ros.policies.architectures import make_policy
-from auras_ros.policies.checkpoint import Checkpoint, load
 from auras_ros.policies.denoising import SamplerName
 from auras_ros.policies.families import LoadedPolicy
 from auras_ros.policies.noise import noise_tape
@@ -65,7 +65,7 @@ def from_checkpoint(folder: Path, plan: Plan, seed: int) -> Setup:
 def _example(checkpoint: Checkpoint, random: torch.Generator) -> tuple[Tensor, Tensor]:
     spec = checkpoint.spec
     states = 0 if spec.state is None else len(spec.state.names)
-    images = torch.randn((1, spec.history, len(spec.cameras), 3, *spec.image_size), generator=random)
+    images = torch.randn((1, spec.history, len(spec.cameras), spec.channels, *spec.image_size), generator=random)
     return images, torch.randn((1, spec.history, states), generator=random)
 
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "eval": "compare schedules by success rate: auras eval --sim pusht-drift --plan ddpm100,pp_generation=8",
     "tune": "find the plan that meets a rate, a success and an age: auras tune --rate 2x --success seq-0.03",
     "train": "make demonstrations, train and evaluate a policy: auras train pusht",
+    "convert": "another library's checkpoint in our format: auras convert FOLDER --out my_policy",
     "bench": "measure this machine: auras bench pipeline",
     "soak": "break the live loop at random and judge what it publishes: auras soak --minutes 20",
     "trace": "show where the stages of a plan ran: auras trace --out out/trace",

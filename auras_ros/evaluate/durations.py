@@ -145,7 +145,7 @@ def _random(checkpoint: Checkpoint) -> Latched:
     spec, random = checkpoint.spec, torch.Generator().manual_seed(0)
     height, width = spec.image_size
     states = 0 if spec.state is None else len(spec.state.names)
-    images = torch.randn((1, spec.history, len(spec.cameras), 3, height, width), generator=random)
+    images = torch.randn((1, spec.history, len(spec.cameras), spec.channels, height, width), generator=random)
     state = torch.randn((1, spec.history, states), generator=random)
     reference = None if spec.state is None else np.zeros((1, len(checkpoint.contract.names)))
     return Latched(images, state, Origin(0, 0, reference))

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from auras_ros.models.sinusoid import Sinusoid
 
+FILMS = ("scale_shift", "shift")
+
 
 class ConvBlock(nn.Module):
     """Convolution, group normalisation, Mish: [B, inputs, T] -> [B, outputs, T]."""
@@ -30,19 +32,27 @@ class ConvBlock(nn.Module):
 
 
 class FilmResidualBlock(nn.Module):
-    """Two convolutions and a shortcut; between the two, the condition [B, C] scales and shifts each channel (FiLM)."""
+    """Two convolutions and a shortcut; between the two, the condition [B, C] scales and shifts each channel (FiLM),
+    or shifts it alone."""
 
-    def __init__(self, inputs: int, outputs: int, condition: int, kernel: int, groups: int) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, condition: int, kernel: int, groups: int, film: str = "scale_shift"
+    ) -> None:
         super().__init__()
+        self._scales = film == "scale_shift"
         self.blocks = nn.ModuleList(
             [ConvBlock(inputs, outputs, kernel, groups), ConvBlock(outputs, outputs, kernel, groups)]
         )
-        self.cond_encoder = nn.Sequential(nn.Mish(), nn.Linear(condition, 2 * outputs))
+        self.cond_encoder = nn.Sequential(nn.Mish(), nn.Linear(condition, (1 + self._scales) * outputs))
         self.residual_conv = nn.Conv1d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
-        scale, shift = self.cond_encoder(condition).unsqueeze(-1).chunk(2, 1)
-        hidden = scale * self.blocks[0](x) + shift
+        modulation, hidden = self.cond_encoder(condition).unsqueeze(-1), self.blocks[0](x)
+        if self._scales:
+            scale, shift = modulation.chunk(2, 1)
+            hidden = scale * hidden + shift
+        else:
+            hidden = hidden + modulation
         out: Tensor = self.blocks[1](hidden) + self.residual_conv(x)
         return out
 
@@ -63,8 +73,9 @@ class DiffusionUnet1d(nn.Module):
     """(noisy actions [B, horizon, actions], timestep [B], condition [B, condition]) -> [B, horizon, actions].
 
     down_dims: channels of each scale; the horizon is a multiple of `horizon_multiple`. step_width: size of
-    the timestep embedding. Every size of down_dims is a multiple of `groups`; the kernel is odd. Raises ValueError,
-    naming the size.
+    the timestep embedding. Every size of down_dims is a multiple of `groups`; the kernel is odd. film: "scale_shift" or
+    "shift". final_groups: of the last block, `groups` unless given (published code has 8 there whatever the others
+    have). Raises ValueError, naming the size.
     """
 
     def __init__(
@@ -75,17 +86,21 @@ class DiffusionUnet1d(nn.Module):
         kernel: int = 5,
         groups: int = 8,
         step_width: int = 128,
+        film: str = "scale_shift",
+        final_groups: int | None = None,
     ) -> None:
         super().__init__()
-        dims = list(down_dims)
-        _check(dims, kernel, groups)
-        sizes = {"down_dims": dims, "kernel": kernel, "groups": groups, "step_width": step_width}
-        self.sizes = {"type": "conditional_unet1d", **sizes}
+        dims, final = list(down_dims), groups if final_groups is None else final_groups
+        _check(dims, kernel, groups, final, film)
+        self.sizes = {
+            "type": "conditional_unet1d", "down_dims": dims, "kernel": kernel, "groups": groups,
+            "step_width": step_width, "film": film, "final_groups": final,
+        }  # fmt: skip
         self.horizon_multiple: int = 2 ** (len(dims) - 1)
-        film = step_width + condition
+        modulating = step_width + condition
 
         def block(inputs: int, outputs: int) -> FilmResidualBlock:
-            return FilmResidualBlock(inputs, outputs, film, kernel, groups)
+            return FilmResidualBlock(inputs, outputs, modulating, kernel, groups, film)
 
         def level(inputs: int, outputs: int, resample: nn.Module) -> nn.ModuleList:
             return nn.ModuleList([block(inputs, outputs), block(outputs, outputs), resample])
@@ -100,7 +115,7 @@ class DiffusionUnet1d(nn.Module):
         for upper, lower in zip(dims[-2::-1], dims[:0:-1], strict=True):
             double = _Resample(nn.ConvTranspose1d(upper, upper, 4, 2, 1))
             self.up_modules.append(level(2 * lower, upper, double))
-        self.final_conv = nn.Sequential(ConvBlock(dims[0], dims[0], kernel, groups), nn.Conv1d(dims[0], actions, 1))
+        self.final_conv = nn.Sequential(ConvBlock(dims[0], dims[0], kernel, final), nn.Conv1d(dims[0], actions, 1))
 
     def forward(self, x: Tensor, timestep: Tensor, condition: Tensor) -> Tensor:
         film = torch.cat([self.diffusion_step_encoder(timestep), condition], -1)
@@ -124,11 +139,15 @@ def _step_encoder(width: int) -> nn.Sequential:
     return nn.Sequential(Sinusoid(width), nn.Linear(width, 4 * width), nn.Mish(), nn.Linear(4 * width, width))
 
 
-def _check(dims: Sequence[int], kernel: int, groups: int) -> None:
+def _check(dims: Sequence[int], kernel: int, groups: int, final_groups: int, film: str) -> None:
+    if film not in FILMS:
+        raise ValueError(f"conditional_unet1d: film: '{film}' is not known; there is {', '.join(FILMS)}")
     if len(dims) < 2:
         raise ValueError(f"conditional_unet1d: down_dims: {dims} has fewer than two scales")
     for size in dims:
         if size % groups:
             raise ValueError(f"conditional_unet1d: down_dims: {size} is not a multiple of groups, {groups}")
+    if dims[0] % final_groups:
+        raise ValueError(f"conditional_unet1d: down_dims: {dims[0]} is not a multiple of final_groups, {final_groups}")
     if kernel % 2 == 0:
         raise ValueError(f"conditional_unet1d: kernel: {kernel} is not odd")

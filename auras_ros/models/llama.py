@@ -144,7 +144,8 @@ class Llama(nn.Module):
     positions: int64 [T], or [B, T] where rows differ; 0 to T - 1 unless given. Without a cache the tokens see one
     another alone, in the order given. With one they are stored at their positions, and see all that is stored up to
     their own: a prefill, a single decoded token and the refresh of positions s to t are the same call. mask: as
-    `KVCache.at` and `within` take it.
+    `KVCache.at` and `within` take it. places: what rotary angles are made of, where that is not the positions; with
+    tokens that are masked away, those behind them may count without them.
     """
 
     def __init__(self, config: LlamaConfig) -> None:
@@ -161,9 +162,10 @@ class Llama(nn.Module):
         positions: Tensor | None = None,
         cache: KVCache | None = None,
         mask: Tensor | None = None,
+        places: Tensor | None = None,
     ) -> Tensor:
         """The hidden states after the last layer, normalised: what `logits` takes."""
-        return self.hidden_states(embeddings, (self.config.layers,), positions, cache, mask)[0]
+        return self.hidden_states(embeddings, (self.config.layers,), positions, cache, mask, places)[0]
 
     def hidden_states(
         self,
@@ -172,6 +174,7 @@ class Llama(nn.Module):
         positions: Tensor | None = None,
         cache: KVCache | None = None,
         mask: Tensor | None = None,
+        places: Tensor | None = None,
     ) -> list[Tensor]:
         """The hidden states of the layers asked for, in that order, each [B, T, width].
 
@@ -182,8 +185,8 @@ class Llama(nn.Module):
         if positions is None:
             positions = torch.arange(embeddings.shape[1], device=embeddings.device)
         attend = within(mask) if cache is None else cache.at(positions, mask)
-        config = self.config
-        angles = rotary(positions, config.size_of_head, config.rope_theta, config.rope_scaling, embeddings.dtype)
+        config, places = self.config, positions if places is None else places
+        angles = rotary(places, config.size_of_head, config.rope_theta, config.rope_scaling, embeddings.dtype)
         x, kept = embeddings, {0: embeddings}
         for i, layer in enumerate(self.layers, 1):
             x = layer(x, angles, attend)

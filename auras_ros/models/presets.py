@@ -11,6 +11,7 @@ from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.openvla import OpenVlaConfig
 from auras_ros.models.pi0 import Pi0Config
 from auras_ros.models.rt2 import Rt2Config
+from auras_ros.models.smolvla import SmolVlaConfig
 from auras_ros.models.tinyvla import TinyVlaConfig
 from auras_ros.models.vit import VitConfig
 
@@ -22,6 +23,7 @@ CLIP_L_336 = VitConfig(
     336, 14, 1024, 24, 16, 4096, "quick_gelu", True, True, pre_norm=True, patch_bias=False, norm_eps=1e-5
 )
 _SMALL_CLIP = replace(CLIP_L_336, image_px=224, width=192, depth=6, heads=3, hidden=768)
+_QUARTER_CLIP = replace(CLIP_L_336, image_px=112, width=256, depth=6, heads=4, hidden=1024)
 _TINY_CLIP = replace(CLIP_L_336, image_px=28, width=32, depth=3, heads=2, hidden=64)
 _SMALL_DINOV2 = replace(DINOV2_L, width=192, depth=6, heads=3, hidden=768)
 _SMALL_SIGLIP = replace(SIGLIP_SO400M, width=192, depth=6, heads=3, hidden=768)
@@ -55,11 +57,22 @@ PYTHIAS: Mapping[str, GptNeoxConfig] = {  # Biderman et al. 2023, table 1
     "pythia-small": GptNeoxConfig(50304, 256, 6, 4, 1024),
     "pythia-tiny": GptNeoxConfig(512, 32, 3, 2, 64),
 }
+QUARTER = "-quarter"
 # LLaVA-Pythia's names count CLIP too: 400M is Pythia-70M.
 TINYVLAS: Mapping[str, TinyVlaConfig] = {
     "tinyvla-400m": TinyVlaConfig(CLIP_L_336, PYTHIAS["pythia-70m"]),
     "tinyvla-700m": TinyVlaConfig(CLIP_L_336, PYTHIAS["pythia-410m"]),
     "tinyvla-1.3b": TinyVlaConfig(CLIP_L_336, PYTHIAS["pythia-1b"]),
+    # The published three for a CPU: a quarter of the width and of the heads, a quarter as many layers (two at least),
+    # pictures of a third of the side, a small vocabulary.
+    **{
+        f"{name}{QUARTER}": TinyVlaConfig(_QUARTER_CLIP, language, down_dims=(64, 128, 256), step_width=64)
+        for name, language in (
+            ("tinyvla-400m", GptNeoxConfig(512, 128, 2, 2, 512)),
+            ("tinyvla-700m", GptNeoxConfig(512, 256, 6, 4, 1024)),
+            ("tinyvla-1.3b", GptNeoxConfig(512, 512, 4, 2, 2048)),
+        )
+    },
     "tinyvla-small": TinyVlaConfig(_SMALL_CLIP, PYTHIAS["pythia-small"], down_dims=(64, 128, 256), step_width=64),
     "tinyvla-tiny": TinyVlaConfig(_TINY_CLIP, PYTHIAS["pythia-tiny"], down_dims=(8, 16, 16), step_width=8),
 }
@@ -83,6 +96,28 @@ PI0S: Mapping[str, Pi0Config] = {
         replace(_PALIGEMMA_SIGLIP, image_px=28, width=48, depth=2, heads=3, hidden=80),
         _TINY_GEMMA,
         replace(_TINY_GEMMA, width=32, hidden=48),
+        horizon=6,
+        state=5,
+        actions=4,
+    ),
+}
+PI05S: Mapping[str, Pi0Config] = {
+    name.replace("pi0", "pi05"): replace(each, adaptive=True) for name, each in PI0S.items()
+}
+
+# SmolVLM2 500M, of whose 32 layers the first 16 are used, and an expert of three quarters of its width. The base of
+# the rotary frequencies is SmolVLA's, not SmolVLM2's.
+_SMOL = LlamaConfig(49280, 960, 16, 15, 5, 2560, 64, norm_eps=1e-5, tied=True, scaled_embedding=True)
+_SMOL_VISION = VitConfig(512, 16, 768, 12, 12, 3072, "gelu_tanh", feature_layer=-1)
+_TINY_SMOL = LlamaConfig(512, 32, 3, 4, 2, 48, 8, norm_eps=1e-5, tied=True, scaled_embedding=True)
+
+SMOLVLAS: Mapping[str, SmolVlaConfig] = {
+    "smolvla": SmolVlaConfig(_SMOL_VISION, _SMOL, replace(_SMOL, width=720, hidden=2048)),
+    "smolvla-tiny": SmolVlaConfig(
+        replace(_SMOL_VISION, image_px=32, patch_px=8, width=24, depth=2, heads=2, hidden=32),
+        _TINY_SMOL,
+        replace(_TINY_SMOL, width=24, hidden=40),
+        fold=2,
         horizon=6,
         state=5,
         actions=4,

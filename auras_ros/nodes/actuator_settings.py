@@ -59,12 +59,16 @@ class Settings:
 
 
 def load_contract(checkpoint: str) -> Contract:
-    """The action contract in a checkpoint's policy.json. Reads no weights. Raises ContractError or OSError."""
-    path = resources.checkpoint(checkpoint) / "policy.json"
+    """The action contract in a checkpoint's policy.json, or in the robot.json of another library's folder. Reads no
+    weights. Raises ContractError or OSError."""
+    folder = resources.checkpoint(checkpoint)
+    foreign = not (folder / "policy.json").is_file() and (folder / "robot.json").is_file()
+    path = folder / ("robot.json" if foreign else "policy.json")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise ContractError(f"{path}: not JSON: {error}") from error
-    if not isinstance(manifest, dict) or "action" not in manifest:
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("action"), dict):
         raise ContractError(f"{path}: has no action contract (key 'action')")
-    return Contract.from_dict(manifest["action"])
+    action = manifest["action"]
+    return Contract.from_dict({"dt_ms": manifest.get("dt_ms"), **action} if foreign else action)

@@ -32,7 +32,8 @@ class _Track:
 
 class Frames:
     """publish(chunk, emission) is called from the strands' threads, and so is changed(step) when overload changes what
-    runs. pipelines: of the first plan, and of the fallback where there is one.
+    runs. pipelines: of the first plan, and of the fallback where there is one. prompt: what is wanted; in_force: what
+    the policy runs, where it runs by a prompt. While the two differ no chunk is published.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Frames:
         cores: list[int] | None,
         threads: int,
         prompt: str,
+        in_force: str | None = None,
     ) -> None:
         self._inputs, self._actuator, self.overload = inputs, actuator, overload
         self._publish, self._changed = publish, changed
@@ -60,7 +62,9 @@ class Frames:
         self._number = 0
         newest = max((track.ledger for track in self._tracks), key=lambda ledger: ledger.epoch)
         self._tracks[0].ledger.follow(newest)  # what an earlier activation has left on its way is over
-        self._prompt_from, self._prompt, self._prompt_before = self._tracks[0].ledger.epoch, prompt, ""
+        self._wanted, spoken = prompt, in_force is not None
+        self._prompt, self._prompt_before = (in_force if in_force is not None else prompt), None if spoken else ""
+        self._prompt_from = self._tracks[0].ledger.epoch
 
     @property
     def _track(self) -> _Track:
@@ -108,7 +112,27 @@ class Frames:
 
         def take() -> None:
             with self._lock:  # the epoch rises right after: whoever emits before still answers the old one
-                self._prompt_before, self._prompt = self._prompt, prompt
+                self._prompt_before, self._prompt, self._wanted = self._prompt, prompt, prompt
+                self._prompt_from = self._track.ledger.epoch + 1
+
+        self.live.reset(take)
+
+    def want_prompt(self, prompt: str) -> None:
+        """Publish nothing from now on that answers another one."""
+        with self._lock:
+            self._wanted = prompt
+
+    def use_prompt(self, prompt: str, ids: Sequence[int]) -> None:
+        """A new epoch in which the policy runs this prompt. Raises ValueError, and leaves the old one, where it cannot.
+
+        A frame that is under way may read some of both: it is of the epoch before, and nobody gets its chunk.
+        """
+
+        def take() -> None:
+            with self._lock:  # no chunk goes out between the ids and the epoch, which rises right after
+                for track in self._tracks:
+                    track.pipeline.set_prompt(ids)
+                self._prompt, self._prompt_before = prompt, None
                 self._prompt_from = self._track.ledger.epoch + 1
 
         self.live.reset(take)
@@ -126,7 +150,7 @@ class Frames:
 
     def _latch(self, number: int, now_ns: int) -> Latched | None:
         """The newest observation, where it may be used and somebody would watch over what comes of it."""
-        if number != self._number or self._silenced():
+        if number != self._number or self._silenced() or self._wanted != self._prompt:
             return None
         observation = self._inputs.latch(now_ns)
         if observation is None or self._actuator.silent():
@@ -140,6 +164,8 @@ class Frames:
             if self._silenced() or not in_force or self._actuator.silent():
                 return
             prompt = self._prompt if emission.epoch >= self._prompt_from else self._prompt_before
+            if prompt is None or self._wanted != self._prompt:
+                return
             chunk = track.pipeline.chunk(emission)
             self._publish(replace(chunk, provenance=replace(chunk.provenance, prompt=prompt)), emission)
             step = self._judge(track, emission)

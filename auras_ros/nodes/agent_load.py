@@ -56,6 +56,9 @@ class Loading:
             resources.checkpoint(settings.checkpoint), plans[0], settings.seed, clock, host_id(), self._session,
             settings.threads, self._say, cores, settings.device,
         )  # fmt: skip
+        if first.checkpoint.language is not None:
+            self._say("tokenizer")
+            first.checkpoint.language.prepare()
         pipelines = [first]
         for plan in plans[1:]:
             self._say("warm-up of the fallback plan")

@@ -96,11 +96,19 @@ def prompt_refusal(text: str, limit_bytes: int) -> str:
 
 
 class Prompt:
-    """The newest prompt that was taken, and what was refused. Of the executor's thread."""
+    """The newest prompt that was taken, and what was refused: no text at all, or one that the policy cannot use.
 
-    def __init__(self, node: Node, limit_bytes: int) -> None:
-        self._node, self._limit_bytes = node, limit_bytes
-        self.text, self.accepted, self.refused, self._refusal = "", 0, 0, ""
+    text: what is wanted; before the first message what the policy was made with, where it takes a prompt. in_force: the
+    one that the policy runs, where it takes one; None: it takes none, and every text will do. Written by the executor's
+    thread and by that which makes token ids, read by any.
+    """
+
+    def __init__(self, node: Node, limit_bytes: int, in_force: str | None = None, trouble: str = "") -> None:
+        """trouble: what keeps other prompts than the stored one from being used."""
+        self._node, self._limit_bytes, self._trouble = node, limit_bytes, trouble
+        self.text, self.in_force = in_force or "", in_force
+        self.accepted, self.refused, self._refusal = 0, 0, ""
+        self._unusable = "", ""  # a text, and why not
 
     def offer(self, text: str) -> bool:
         """Whether it is a new prompt that is taken."""
@@ -113,9 +121,29 @@ class Prompt:
         changed, self.text = text != self.text, text
         return changed
 
+    def unusable(self, text: str, reason: str) -> None:
+        """The policy cannot run this one."""
+        self._unusable = text, reason
+        self._node.get_logger().error(f"no chunk is published: {reason}")
+
+    @property
+    def holds(self) -> str:
+        """What keeps chunks back; empty if nothing does."""
+        if self.in_force is None or self.in_force == self.text:
+            return ""
+        text, reason = self._unusable
+        return reason if text == self.text else "prompt: is being set"
+
     def check(self) -> Report:
-        shown = self.text if len(self.text) <= SHOWN_CHARS else f"{self.text[:SHOWN_CHARS]}..."
-        values = {"prompt": shown, "accepted": self.accepted, "refused": self.refused}
+        values: dict[str, object] = {"prompt": _shown(self.text), "accepted": self.accepted, "refused": self.refused}
+        if self.in_force is not None:
+            values |= {"in_force": _shown(self.in_force), "tokenizer": self._trouble or "ready"}
+        if reason := self.holds:
+            return Report(Level.ERROR, f"no chunk is published: {reason}", values)
         if self._refusal:
             return Report(Level.WARN, f"the newest was refused: {self._refusal}", values)
         return Report(Level.OK, "prompt in force" if self.text else "no prompt", values)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 
 from auras_ros.action import Chunk
 from auras_ros.nodes.agent_frames import Frames
 from auras_ros.nodes.agent_inputs import Inputs
 from auras_ros.nodes.agent_load import unload
 from auras_ros.nodes.agent_peers import LATCHED, PROMPT, ActuatorWatch, Prompt
+from auras_ros.nodes.agent_prompt import Tokenising
 from auras_ros.nodes.agent_settings import Settings
 from auras_ros.nodes.agent_voice import Voice
 from auras_ros.nodes.diagnostics import QosWatch
@@ -28,8 +30,14 @@ class Configured:
         self._contract = checkpoint.contract
         self.inputs = Inputs(node, checkpoint.spec, settings, qos)
         self.actuator = ActuatorWatch(node, settings.actuator, settings.actuator_timeout_ms, qos)
-        self.prompt = Prompt(node, settings.prompt_limit_bytes)
+        language = checkpoint.language
+        stored, trouble = (None, "") if language is None else (language.prompt.text, language.prepare())
+        self.prompt = Prompt(node, settings.prompt_limit_bytes, stored, trouble)
         self._frames: Frames | None = None
+        self._setting = threading.Lock()  # a prompt is set either before frames are made, or in them
+        self._tokenising = (
+            None if language is None else Tokenising(language.ids, self._use_prompt, self.prompt.unusable)
+        )
         self._prompt_topic = node.create_subscription(
             String, PROMPT, self._on_prompt, LATCHED, event_callbacks=qos.subscription(PROMPT)
         )
@@ -42,19 +50,40 @@ class Configured:
 
         settings = self.settings
         overload = Overload(round(settings.max_age_ms * 1e6), len(self.pipelines) > 1)
-        self._frames = Frames(
-            self.pipelines, self.inputs, self.actuator, overload, publish, on_step, settings.core_numbers(),
-            settings.threads, self.prompt.text,
-        )  # fmt: skip
-        return self._frames
+        with self._setting:
+            self._frames = frames = Frames(
+                self.pipelines, self.inputs, self.actuator, overload, publish, on_step, settings.core_numbers(),
+                settings.threads, self.prompt.text, self.prompt.in_force,
+            )  # fmt: skip
+        return frames
 
     def _on_prompt(self, message: String) -> None:
-        if self.prompt.offer(message.data) and self._frames is not None:
+        if not self.prompt.offer(message.data):
+            return
+        if self._tokenising is not None:
+            if self._frames is not None:
+                self._frames.want_prompt(self.prompt.text)  # from here on no chunk of another one
+            self._tokenising.want(self.prompt.text)
+        elif self._frames is not None:
             self._frames.set_prompt(self.prompt.text)
+
+    def _use_prompt(self, text: str, ids: Sequence[int]) -> None:
+        """The tokenising thread. Raises ValueError where the policy cannot take it."""
+        with self._setting:
+            if text != self.prompt.text:  # a newer one is wanted, and comes next
+                return
+            if self._frames is not None:
+                self._frames.use_prompt(text, ids)
+            else:
+                for pipeline in self.pipelines:
+                    pipeline.set_prompt(ids)
+            self.prompt.in_force = text
 
     def close(self) -> None:
         """Let go of topics and plans. The frames have ended."""
         self._node.destroy_subscription(self._prompt_topic)
+        if self._tokenising is not None:
+            self._tokenising.close()
         self.inputs.close()
         self.actuator.close()
         self._frames = None

@@ -10,6 +10,8 @@ from auras_ros.nodes.agent_policy import Configured
 from auras_ros.nodes.diagnostics import Level, Report
 from auras_ros.nodes.overload import Step
 
+UNVERIFIED = "no golden sample: nothing shows that this checkpoint does here what it did where it was trained"
+
 
 class Status:
     """session: one configured life. Written by the executor's thread (and by a heart that stops), read by any."""
@@ -51,6 +53,8 @@ class Status:
             return "actuator lost"
         if frames.overload.step is Step.HALTED:
             return "overloaded"
+        if holds := configured.prompt.holds:
+            return f"no chunk: {holds}"
         return configured.inputs.fault or "running"
 
     # -- diagnostics (executor thread) --------------------------------------------------------------------
@@ -69,7 +73,12 @@ class Status:
         values: dict[str, object] = {"lifecycle": self.lifecycle, "session": self.session}
         if self.activate_ms is not None:
             values["activate_ms"] = f"{self.activate_ms:.1f}"
-        return Report(Level.ERROR if self._wrong else Level.OK, self._doing or self.lifecycle, values)
+        if self._wrong or self.configured is None:
+            return Report(Level.ERROR if self._wrong else Level.OK, self._doing or self.lifecycle, values)
+        verified = self.configured.pipelines[0].checkpoint.verified
+        values["golden_sample"] = "replayed" if verified else "none"
+        text = self._doing or self.lifecycle
+        return Report(Level.OK, text, values) if verified else Report(Level.WARN, f"{text}; {UNVERIFIED}", values)
 
     def _check_observation(self) -> Report:
         return self.configured.inputs.check() if self.configured else self._none()

@@ -7,13 +7,14 @@ clock, and names every reason why there is no observation.
 from __future__ import annotations
 
 from .assemble import Assembler, Observation
+from .camera import CameraSpec, Crop, Normalization, Pad, Resize
 from .checks import SpecError
 from .fault import Fault, FaultName, ObservationError
 from .history import History
 from .images import MAX_PIXELS, compressed_size, decode_compressed, decode_raw
 from .preprocess import Prepared, Preprocessor
 from .slot import LatestSlot, Stamped
-from .spec import CameraSpec, Crop, ObservationSpec, Resize, StateSpec
+from .spec import ObservationSpec, StateSpec
 from .state import JointMap
 from .sync import Synced, synchronize
 
@@ -27,9 +28,11 @@ __all__ = [
     "History",
     "JointMap",
     "LatestSlot",
+    "Normalization",
     "Observation",
     "ObservationError",
     "ObservationSpec",
+    "Pad",
     "Prepared",
     "Preprocessor",
     "Resize",

@@ -31,8 +31,8 @@ _Prepared = tuple[Stamped[ImageArray], Float32Array]
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """`history` instants, oldest first: `images` float32 [history, cameras, 3, h, w], `state` float32
-    [history, joints], `camera_stamps` [history][cameras]. The newest instant's oldest camera stamp is the
+    """`history` instants, oldest first: `images` float32 [history, cameras, channels, h, w], `state`
+    float32 [history, joints], `camera_stamps` [history][cameras]. The newest instant's oldest camera stamp is the
     origin, in the stamps' clock and on the host's monotonic clock; `position` [joints] is the state at the
     newest instant as measured (the reference of delta_origin channels), with `state_stamp_ns`.
     """
@@ -181,7 +181,7 @@ class Assembler:
 
     def _build(self, instants: list[dict[str, Stamped[Any]]], synced: Synced) -> Observation:
         height, width = self.spec.image_size
-        images = np.empty((len(instants), len(self._cameras), 3, height, width), dtype=np.float32)
+        images = np.empty((len(instants), len(self._cameras), self.spec.channels, height, width), dtype=np.float32)
         for column, name in enumerate(self._cameras):
             for row, image in enumerate(self._images(name, [instant[name] for instant in instants])):
                 images[row, column] = image

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from . import bicubic
+from .camera import CameraSpec, Resize
 from .fault import FaultName, ObservationError
 from .images import ImageArray
-from .spec import CameraSpec, ObservationSpec, Resize
+from .spec import ObservationSpec
 from .state import StateArray
 
 Float32Array = npt.NDArray[np.float32]
@@ -22,7 +25,7 @@ Float32Array = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """`image` float32 [cameras, 3, h, w] in the spec's camera order; `state` float32 [joints], maybe none."""
+    """`image` float32 [cameras, channels, h, w] in the spec's camera order; `state` float32 [joints], maybe none."""
 
     image: Float32Array
     state: Float32Array
@@ -41,7 +44,7 @@ class Preprocessor:
         """One instant: `images` by camera name, uint8 RGB [height, width, 3]; `state` [joints] in the spec's
         order. Raises ObservationError naming camera or state."""
         height, width = self.spec.image_size
-        image = np.empty((len(self._cameras), 3, height, width), dtype=np.float32)
+        image = np.empty((len(self._cameras), self.spec.channels, height, width), dtype=np.float32)
         for row, name in enumerate(self._cameras):
             if name not in images:
                 raise ObservationError(FaultName.MISSING, name, "no frame given")
@@ -61,15 +64,15 @@ class Preprocessor:
             raise ObservationError(FaultName.BAD_SIZE, name, f"shape {frame.shape}, expected {expected}")
 
     def image(self, name: str, frame: ImageArray) -> Float32Array:
-        """One camera's frame, uint8 RGB [height, width, 3], as float32 [3, h, w]. Raises ObservationError."""
+        """One camera's frame, uint8 RGB [height, width, 3], as float32 [channels, h, w]. Raises ObservationError."""
         self.check_frame(name, frame)
         camera = self._cameras[name]
         pixels = frame[:, :, ::-1] if camera.color == "bgr" else frame
         for step in camera.order.split("_then_"):
             pixels = _crop(pixels, camera) if step == "crop" else _resize(pixels, camera.resize)
-        gain, offset = self._factors[name]
-        result: Float32Array = pixels.transpose(2, 0, 1) * gain + offset
-        return result
+        colors = _zoom(pixels, camera.zoom).transpose(2, 0, 1)
+        parts = [colors * gain + offset for gain, offset in self._factors[name]]
+        return _padded(parts[0] if len(parts) == 1 else np.concatenate(parts), camera.resize)
 
     def state(self, positions: StateArray | None) -> Float32Array:
         """Joint positions [joints] in the spec's order, normalised, float32. Raises ObservationError."""
@@ -88,10 +91,13 @@ class Preprocessor:
         return ((values - offset) / divisor + shift).astype(np.float32)
 
 
-def _factors(camera: CameraSpec) -> tuple[Float32Array, Float32Array]:
-    """(pixel * scale - mean) / std as gain and offset [3, 1, 1], computed in float64, kept in float32."""
-    mean, std = (np.array(values).reshape(3, 1, 1) for values in (camera.mean, camera.std))
-    return (camera.scale / std).astype(np.float32), (-mean / std).astype(np.float32)
+def _factors(camera: CameraSpec) -> list[tuple[Float32Array, Float32Array]]:
+    """Each (pixel * scale - mean) / std as gain and offset [3, 1, 1], computed in float64, kept in float32."""
+    made = []
+    for rule in camera.normalizations:
+        mean, std = (np.array(values).reshape(3, 1, 1) for values in (rule.mean, rule.std))
+        made.append(((camera.scale / std).astype(np.float32), (-mean / std).astype(np.float32)))
+    return made
 
 
 def _state_factors(spec: ObservationSpec) -> tuple[StateArray, StateArray, float]:
@@ -110,20 +116,55 @@ def _crop(pixels: ImageArray, camera: CameraSpec) -> ImageArray:
     return pixels[top : top + height, left : left + width]
 
 
-def _resize(pixels: ImageArray, resize: Resize | None) -> ImageArray:
-    if resize is None or pixels.shape[:2] == (resize.height, resize.width):
+def _resize(pixels: ImageArray, resize: Resize | None) -> Any:
+    """uint8 [h, w, 3]; float32 where the interpolation keeps fractions of a grey level."""
+    if resize is None:
         return pixels
+    height, width = resize.inner(*pixels.shape[:2])
+    if pixels.shape[:2] == (height, width):
+        return pixels
+    if resize.interpolation == "pillow_bicubic":
+        return bicubic.resize(pixels, height, width)
     import cv2
 
     methods = {
         "area": cv2.INTER_AREA,
         "linear": cv2.INTER_LINEAR,
+        "linear_float": cv2.INTER_LINEAR,
         "nearest": cv2.INTER_NEAREST,
         "cubic": cv2.INTER_CUBIC,
     }
-    size = (resize.width, resize.height)
-    resized: ImageArray = np.asarray(
-        cv2.resize(np.ascontiguousarray(pixels), size, interpolation=methods[resize.interpolation]),
-        dtype=np.uint8,
+    kind = np.float32 if resize.interpolation == "linear_float" else np.uint8
+    return np.asarray(
+        cv2.resize(
+            np.ascontiguousarray(pixels, dtype=kind), (width, height), interpolation=methods[resize.interpolation]
+        ),
+        dtype=kind,
     )
-    return resized
+
+
+def _zoom(pixels: Any, share: float) -> Any:
+    """See `CameraSpec`. TensorFlow's `crop_and_resize` of the centred box, and its conversion to whole grey levels."""
+    if share == 1:
+        return pixels
+    side = float(np.sqrt(np.float32(share)))
+    picture = pixels.astype(np.float32)
+    for axis in (0, 1):
+        last = picture.shape[axis] - 1
+        at = np.linspace((1 - side) / 2 * last, (1 + side) / 2 * last, last + 1)
+        low = np.floor(at).astype(np.intp)
+        rest = (at - low).astype(np.float32).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
+        before, after = picture.take(low, axis), picture.take(np.minimum(low + 1, last), axis)
+        picture = before + (after - before) * rest
+    return np.floor(picture * np.float32(255.5 / 255.0)).clip(0, 255).astype(np.uint8)
+
+
+def _padded(result: Float32Array, resize: Resize | None) -> Float32Array:
+    """The picture [channels, h, w] where it belongs in the result's size."""
+    if resize is None or resize.pad is None or result.shape[1:] == (resize.height, resize.width):
+        return result
+    height, width = result.shape[1:]
+    top, left = resize.corner(height, width)
+    whole = np.full((len(result), resize.height, resize.width), resize.pad.value, dtype=np.float32)
+    whole[:, top : top + height, left : left + width] = result
+    return whole

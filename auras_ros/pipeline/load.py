@@ -17,8 +17,10 @@ from auras_ros.observation import Observation
 from auras_ros.pipeline.modes import Executor, check_plan, make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.pipeline.request import Emission, Identity, Latched, Origin, to_chunk
-from auras_ros.policies.checkpoint import Checkpoint, load
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.loaders.open import load
 from auras_ros.policies.noise import noise_tape
+from auras_ros.policies.policy import PromptedPolicy
 from auras_ros.policies.tensors import CheckpointError
 
 __all__ = [
@@ -49,7 +51,7 @@ class Pipeline:
         cores: Sequence[int] | None = None,
     ) -> None:
         self.checkpoint, self.plan = checkpoint, plan
-        policy = checkpoint.policy(plan.generation)
+        self._policy = policy = checkpoint.policy(plan.generation)
         if device is not None:
             policy.to(device.tensors)
 
@@ -71,7 +73,7 @@ class Pipeline:
         spec, contract = self.checkpoint.spec, self.checkpoint.contract
         height, width = spec.image_size
         states = 0 if spec.state is None else len(spec.state.names)
-        images = torch.zeros((1, spec.history, len(spec.cameras), 3, height, width))
+        images = torch.zeros((1, spec.history, len(spec.cameras), spec.channels, height, width))
         reference = None if spec.state is None else np.zeros((1, len(contract.names)))
         self.executor.warm_up(Latched(images, torch.zeros((1, spec.history, states)), Origin(0, 0, reference)))
         period_ns = round(self.plan.frame_period_ms * 1e6)
@@ -81,6 +83,15 @@ class Pipeline:
         horizon_ns = self.checkpoint.horizon * contract.dt_ns
         self.plan.check_horizon(frame_ns, horizon_ns)
         self.executor.ledger.stale_ns = horizon_ns
+
+    def set_prompt(self, ids: Sequence[int]) -> None:
+        """Another prompt for every frame that begins later; who calls raises the epoch before one does, so that nothing
+        of the old one is given out. Raises ValueError where the policy cannot take it."""
+        if not isinstance(self._policy, PromptedPolicy):
+            raise ValueError("prompt: this policy takes none")
+        self._policy.set_prompt(torch.tensor(list(ids), dtype=torch.int64))
+        if self._device is not None:  # frames run on streams of their own: wait until the copy is there
+            torch.zeros(1, device=self._device.tensors).item()
 
     def latched(self, observation: Observation) -> Latched:
         return to_latched(observation, self.checkpoint)

@@ -37,7 +37,9 @@ class Slab:
         self.state = start._make(
             torch.zeros((rows, *part.shape), dtype=part.dtype, device=self.device) for part in start
         )
-        self.context = like.new_zeros((rows, *like.shape))
+        # A frame's requests all generate from one context. Of one environment, every row is a view of the same memory.
+        self._own = like.new_zeros((1 if self.batch == 1 else rows, *like.shape))
+        self.context = self._own.expand(rows, *like.shape)
         self._plan()
 
     def _plan(self) -> None:
@@ -92,14 +94,15 @@ class Slab:
 
     def _gathered(self, rows: Tensor, index: Tensor) -> None:
         state = self.state._make(part.index_select(0, rows).flatten(0, 1) for part in self.state)
-        new = self.policy.step(state, self.context.index_select(0, rows).flatten(0, 1), index)
+        new = self.policy.step(state, self.context[: len(rows)].flatten(0, 1), index)  # any rows: they are equal
         for target, before, after in zip(self.state, state, new, strict=True):
             if after is not before:  # the tape is read only
                 target.index_copy_(0, rows, after.unflatten(0, (len(rows), self.batch)))
 
     def fetch(self, context: Tensor) -> None:
-        """Every row generates from this context from now on."""
-        self.context.copy_(context.unsqueeze(0).expand_as(self.context))
+        """Every row generates from this context from now on. One copy, and one for each row where there are several
+        environments, whose rows a step reads side by side."""
+        self._own.copy_(context.unsqueeze(0).expand_as(self._own))
 
     def admit(self, noise: Tensor) -> None:
         """A new request in the youngest row. noise [batch, *noise_shape]."""
@@ -118,4 +121,4 @@ class Slab:
     def take(self, other: Slab, environments: Tensor) -> None:
         """Go on as these environments of another slab stand."""
         store(self.state, tuple(part[:, environments] for part in other.state))
-        self.context.copy_(other.context[:, environments])
+        self.fetch(other.context[0, environments])

@@ -10,13 +10,12 @@ other request.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from auras_ros.models.action_tokens import ActionTokens
-from auras_ros.models.kv_cache import KVCache
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.perception import Body, PerceptionBlock
 
@@ -28,15 +27,19 @@ class TokenState(NamedTuple):
 
 
 class CausalDecoder(Protocol):
-    """Embeddings in, hidden states out; each sees itself and what comes before it (`models.llama.Llama`)."""
+    """Embeddings in, hidden states out; each sees itself and what comes before it (`models.llama.Llama`).
+
+    What a cache keeps at fixed addresses is the decoder's own: keys and values, or the embeddings themselves
+    (`models.x_decoder`). Hidden states at `positions` are the same as without one.
+    """
 
     def embed(self, ids: Tensor) -> Tensor: ...
 
     def logits(self, hidden: Tensor) -> Tensor: ...
 
-    def make_cache(self, batch: int, length: int) -> KVCache: ...
+    def make_cache(self, batch: int, length: int) -> Any: ...
 
-    def __call__(self, embeddings: Tensor, positions: Tensor | None = None, cache: KVCache | None = None) -> Tensor: ...
+    def __call__(self, embeddings: Tensor, positions: Tensor | None = None, cache: Any = None) -> Tensor: ...
 
 
 class Prefix(Protocol):
@@ -51,6 +54,35 @@ class Prefix(Protocol):
     def blocks(self) -> list[tuple[str, Body]]: ...
 
     def __call__(self, images: Tensor, state: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class PromptedPrefix(Prefix, Protocol):
+    """A prefix with a prompt in it."""
+
+    def set_ids(self, ids: Tensor) -> None: ...
+
+
+@runtime_checkable
+class GappedPrefix(Prefix, Protocol):
+    """A prefix that is not always full: what lies in its gap is masked away and not counted in positions."""
+
+    def layout(self, slots: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        """Of a forward over `slots`, int64 [T], of `length`: (places int64 [T], mask bool [1, T, length])."""
+        ...
+
+
+class MaskedDecoder(CausalDecoder, Protocol):
+    """A decoder that can leave tokens out of sight (`models.llama.Llama`): what a `GappedPrefix` needs."""
+
+    def __call__(
+        self,
+        embeddings: Tensor,
+        positions: Tensor | None = None,
+        cache: Any = None,
+        mask: Tensor | None = None,
+        places: Tensor | None = None,
+    ) -> Tensor: ...
 
 
 class AutoregressivePolicy(nn.Module):
@@ -73,6 +105,7 @@ class AutoregressivePolicy(nn.Module):
         self.prefix, self.decoder, self.codec = prefix, decoder, codec
         self.horizon, self._channels = horizon, channels
         self.architecture = architecture
+        self._gapped = isinstance(prefix, GappedPrefix)
 
     @property
     def steps(self) -> int:
@@ -95,6 +128,13 @@ class AutoregressivePolicy(nn.Module):
 
     def perception_blocks(self) -> list[PerceptionBlock]:
         return [PerceptionBlock(name, _without_grad(body)) for name, body in self.prefix.blocks()]
+
+    def set_prompt(self, ids: Tensor) -> None:
+        """Another prompt, int64 [P], as its tokenizer gives it: a copy to where the last one lies; of one that is
+        refused nothing is copied. Raises ValueError where it does not fit, or there is no prompt."""
+        if not isinstance(self.prefix, PromptedPrefix):
+            raise ValueError("prompt: this policy takes none")
+        self.prefix.set_ids(ids)
 
     def begin(self, noise: Tensor) -> TokenState:
         return TokenState(torch.zeros((len(noise), self.steps), dtype=torch.int64, device=noise.device))
@@ -120,21 +160,21 @@ class AutoregressivePolicy(nn.Module):
     def segments(self) -> tuple[int, ...]:
         return self.prefix.segments
 
-    def workspace(self, batch: int, prefix: int) -> KVCache:
+    def workspace(self, batch: int, prefix: int) -> Any:
         """Room for `prefix` embeddings and the tokens that follow."""
         return self.decoder.make_cache(batch, prefix + self.steps - 1)
 
     @torch.no_grad()
-    def complete(self, context: Tensor, workspace: KVCache, anew: Tensor | None = None) -> TokenState:
+    def complete(self, context: Tensor, workspace: Any, anew: Tensor | None = None) -> TokenState:
         """All tokens of one batch of requests, with a KV cache (Auras equation 1). Positions of `anew` are written
         before they are read; all of them unless given."""
         prefix = context.shape[1]
         positions = torch.arange(prefix + self.steps - 1, device=context.device)
         first = positions[:prefix] if anew is None else anew
-        hidden = self.decoder(context.index_select(1, first), first, workspace)
+        hidden = self._hidden(context.index_select(1, first), first, workspace)
         ids = [self._likeliest(hidden[:, -1])]
         for at in range(prefix, prefix + self.steps - 1):
-            hidden = self.decoder(self.decoder.embed(ids[-1][:, None]), positions[at : at + 1], workspace)
+            hidden = self._hidden(self.decoder.embed(ids[-1][:, None]), positions[at : at + 1], workspace)
             ids.append(self._likeliest(hidden[:, -1]))
         return TokenState(torch.stack(ids, 1))
 
@@ -144,7 +184,7 @@ class AutoregressivePolicy(nn.Module):
         tokens: Tensor,
         context: Tensor,
         count: int,
-        workspace: KVCache | None = None,
+        workspace: Any = None,
         anew: Tensor | None = None,
     ) -> Tensor:
         """One forward over [X_V, X_L, X_A] for the first `count` action tokens, each from those before it in `tokens`
@@ -155,15 +195,39 @@ class AutoregressivePolicy(nn.Module):
         something unchanged follows something that changed, its keys and values are of the old neighbours: an
         approximation.
         """
+        return self._likeliest(self._follow(tokens, context, count, workspace, anew))
+
+    @torch.no_grad()
+    def margins(self, context: Tensor) -> Tensor:
+        """How clearly each token of a batch of requests wins: the best score above the second best, in standard
+        deviations of all scores at that place, [B, tokens]. Where it is next to nothing, rounding decides."""
+        tokens = self.begin(context.new_zeros((len(context), 0))).tokens
+        for at in range(self.steps):
+            tokens[:, at] = self.refresh(tokens, context, at + 1)[:, at]
+        scores = self.decoder.logits(self._follow(tokens, context, self.steps)).double()
+        best = scores.topk(2, -1).values
+        return (best[..., 0] - best[..., 1]) / scores.std(-1)
+
+    def _follow(
+        self, tokens: Tensor, context: Tensor, count: int, workspace: Any = None, anew: Tensor | None = None
+    ) -> Tensor:
+        """What the first `count` tokens follow from, hidden states [B, count, width]; see `refresh`."""
         written = self.decoder.embed(tokens[:, : count - 1])
-        if workspace is None:
-            return self._likeliest(self.decoder(torch.cat([context, written], 1))[:, -count:])
         prefix = context.shape[1]
         positions = torch.arange(prefix + count - 1, device=context.device)
+        if workspace is None:
+            return self._hidden(torch.cat([context, written], 1), positions)[:, -count:]
         first = positions[:prefix] if anew is None else anew
         embedded = torch.cat([context.index_select(1, first), written], 1)
-        hidden = self.decoder(embedded, torch.cat([first, positions[prefix:]]), workspace)
-        return self._likeliest(hidden[:, -count:])
+        return self._hidden(embedded, torch.cat([first, positions[prefix:]]), workspace)[:, -count:]
+
+    def _hidden(self, embedded: Tensor, slots: Tensor, workspace: Any = None) -> Tensor:
+        """One forward over the embeddings at these slots; without a workspace they are all there is."""
+        if self._gapped:
+            length = len(slots) if workspace is None else workspace.length
+            places, mask = cast(GappedPrefix, self.prefix).layout(slots, length)
+            return cast(MaskedDecoder, self.decoder)(embedded, slots, workspace, mask, places)
+        return self.decoder(embedded) if workspace is None else self.decoder(embedded, slots, workspace)
 
     def _likeliest(self, hidden: Tensor) -> Tensor:
         return self.decoder.logits(hidden).argmax(-1)

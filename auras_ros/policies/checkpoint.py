@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from auras_ros.action import Contract, ContractError
 from auras_ros.observation import ObservationSpec, SpecError
@@ -24,6 +24,7 @@ from auras_ros.policies import golden
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.families import Family, LoadedPolicy, Trained, find
 from auras_ros.policies.golden import GoldenSample
+from auras_ros.policies.language import Language, PromptError, language_of
 from auras_ros.policies.tensors import CheckpointError, fill, read_tensors, sha256
 
 FORMAT = "auras-policy/1"
@@ -42,12 +43,17 @@ KEYS = {
     "plans",
     "weights",
 }
-OPTIONAL = {"prediction", "training_steps"}  # what the networks were trained for; the first checkpoints say neither
+OPTIONAL = {"prediction", "training_steps", "executed"}  # see `Trained`; the first checkpoints say none of them
+STATISTICS = {"min_max": ("lower", "upper"), "mean_std": ("mean", "std")}
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A loaded folder. `plans`: name -> what its family calls for (`policies.families`); the first is the default."""
+    """A loaded folder. `plans`: name -> what its family calls for (`policies.families`); the first is the default.
+
+    verified: a golden sample was replayed under every plan. A folder of another library has none. language: of a policy
+    that is told what to do.
+    """
 
     name: str
     family: Family
@@ -57,6 +63,8 @@ class Checkpoint:
     digest: str
     networks: nn.ModuleDict
     trained: Trained
+    verified: bool = False
+    language: Language | None = None
 
     def policy(self, plan: str) -> LoadedPolicy:
         """The policy under one of its plans; all plans share the weights. Raises CheckpointError."""
@@ -77,10 +85,12 @@ class Checkpoint:
     @property
     def horizon(self) -> int:
         """Actions of one chunk."""
-        return self.trained.architecture.horizon
+        chunk = self.trained.chunk
+        return int(chunk.stop - chunk.start)
 
     def tolerance(self) -> NDArray[np.float64]:
-        """How far a golden replay may be off, [channels] in physical units."""
+        """How far a golden replay may be off, [channels] in physical units; of two standard deviations where the
+        statistics are mean and std."""
         return GOLDEN_TOLERANCE * (self.trained.upper - self.trained.lower).numpy()
 
 
@@ -99,7 +109,12 @@ def load(folder: Path) -> Checkpoint:
         golden.check(
             checkpoint.policy(plan), plan, checkpoint.spec, checkpoint.contract.names, sample, checkpoint.tolerance()
         )
-    return checkpoint
+    try:
+        if checkpoint.language is not None:
+            checkpoint.language.check()
+    except PromptError as error:
+        raise CheckpointError(str(error)) from error
+    return replace(checkpoint, verified=True)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -130,35 +145,58 @@ def build(manifest: Mapping[str, Any], digest: str, path: Path) -> Checkpoint:
         family = find(manifest["type"])
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from error
-    lower, upper = (_statistics(manifest, key, len(contract.names), path) for key in ("lower", "upper"))
-    for name, low, high in zip(contract.names, lower, upper, strict=True):
-        if low >= high:
-            raise CheckpointError(f"{path}: statistics of '{name}': lower {low} is not below upper {high}")
+    lower, upper = _bounds(manifest["statistics"], contract.names, path)
     if not isinstance(manifest["plans"], dict) or not manifest["plans"]:
         raise CheckpointError(f"{path}: plans: expected at least one")
     states = 0 if spec.state is None else len(spec.state.names)
     cameras, actions, horizon = len(spec.cameras), len(contract.names), manifest["horizon"]
-    shape = Architecture(manifest["name"], cameras, spec.image_size, spec.history, states, horizon, actions)
+    shape = Architecture(
+        manifest["name"], cameras, spec.image_size, spec.history, states, horizon, actions, spec.channels
+    )
     try:
         networks = family.networks(manifest["encoder"], manifest["network"], shape)
+        language = language_of(manifest["network"], path.parent if path.name == MANIFEST else path)
     except (TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path}: encoder or network: {error}") from error
-    bounds = torch.tensor(lower, dtype=torch.float64), torch.tensor(upper, dtype=torch.float64)
-    trained = Trained(shape, *bounds, **{key: manifest[key] for key in sorted(OPTIONAL & manifest.keys())})
+    optional = {key: manifest[key] for key in sorted(OPTIONAL & manifest.keys())}
+    if "executed" in optional:
+        optional["executed"] = _executed(optional["executed"], horizon, path)
+    trained = Trained(shape, lower, upper, kind=manifest["statistics"]["kind"], **optional)
     networks.eval().requires_grad_(False)
-    return Checkpoint(manifest["name"], family, spec, contract, manifest["plans"], digest, networks, trained)
+    return Checkpoint(
+        manifest["name"], family, spec, contract, manifest["plans"], digest, networks, trained, language=language
+    )
 
 
-def _statistics(manifest: Mapping[str, Any], key: str, count: int, path: Path) -> list[float]:
-    statistics = manifest["statistics"]
-    if not isinstance(statistics, dict) or statistics.keys() != {"kind", "lower", "upper"}:
-        raise CheckpointError(f"{path}: statistics: expected kind, lower and upper, got {statistics!r}")
-    if statistics["kind"] != "min_max":
-        raise CheckpointError(f"{path}: statistics: kind '{statistics['kind']}' is not known; there is min_max")
-    values = statistics[key]
+def _bounds(statistics: Any, names: Sequence[str], path: Path) -> tuple[Tensor, Tensor]:
+    """What -1 and 1 of the networks mean, float64 [channels]. Raises CheckpointError."""
+    kind = statistics.get("kind", "min_max") if isinstance(statistics, dict) else "min_max"
+    if not isinstance(kind, str) or kind not in STATISTICS:
+        raise CheckpointError(f"{path}: statistics: kind {kind!r} is not known; there is {', '.join(STATISTICS)}")
+    keys = STATISTICS[kind]
+    if not isinstance(statistics, dict) or statistics.keys() != {"kind", *keys}:
+        raise CheckpointError(f"{path}: statistics: expected kind, {keys[0]} and {keys[1]}, got {statistics!r}")
+    first, second = (_numbers(statistics[key], key, len(names), path) for key in keys)
+    for name, one, other in zip(names, first.tolist(), second.tolist(), strict=True):
+        if kind == "min_max" and one >= other:
+            raise CheckpointError(f"{path}: statistics of '{name}': lower {one} is not below upper {other}")
+        if kind == "mean_std" and other <= 0:
+            raise CheckpointError(f"{path}: statistics of '{name}': std {other} is not above zero")
+    return (first, second) if kind == "min_max" else (first - second, first + second)
+
+
+def _numbers(values: Any, key: str, count: int, path: Path) -> Tensor:
     if not isinstance(values, list) or len(values) != count or not all(_is_finite(value) for value in values):
         raise CheckpointError(f"{path}: statistics: {key}: expected {count} finite numbers, got {values!r}")
-    return [float(value) for value in values]
+    return torch.tensor(values, dtype=torch.float64, device="cpu")  # also where networks are built on meta
+
+
+def _executed(values: Any, horizon: Any, path: Path) -> tuple[int, int]:
+    if isinstance(values, list) and len(values) == 2 and all(type(value) is int for value in values):
+        first, count = values
+        if type(horizon) is int and first >= 0 and count >= 1 and first + count <= horizon:
+            return first, count
+    raise CheckpointError(f"{path}: executed: {values!r} is not [first, count] within the horizon, {horizon!r}")
 
 
 def _is_finite(value: object) -> bool:

@@ -53,27 +53,35 @@ class Sampler(nn.Module):
     """Coefficients of `steps` denoising steps, each row used at its own step.
 
     prediction: what the network gives: the clean actions ("sample") or the noise in the noisy ones ("epsilon").
-    x' = to_clean * clean + to_noisy * x + to_epsilon * epsilon + to_noise * noise, where `clean` is clipped, DDIM
+    x' = to_clean * clean + to_noisy * x + to_predicted * prediction + to_noise * noise, where `clean` is clipped, DDIM
     (eta 0) needs no noise and DDPM uses the posterior variance (`fixed_small`). The last step returns the clean
-    actions. `to_epsilon` is used by DDIM on epsilon alone: there, as published, the predicted noise is not corrected
-    for the clipping; on "sample" it is, and stands in `to_noisy`.
+    actions. DDIM goes on towards the noise: where the network gives it, as published, it is not corrected for the
+    clipping (`to_predicted` times the prediction); where the network gives clean actions it follows from the clipped
+    ones (`corrected`) and stands in `to_noisy`, or from the unclipped ones, as published.
     """
 
     timesteps: Tensor  # int64 [steps], decreasing; the tables below are float32 [steps]
     to_clean: Tensor
     to_noisy: Tensor
-    to_epsilon: Tensor
+    to_predicted: Tensor
     to_noise: Tensor
     clean_of_noisy: Tensor  # clean = clean_of_noisy * x - clean_of_epsilon * epsilon
     clean_of_epsilon: Tensor
 
     def __init__(
-        self, name: SamplerName, prediction: Prediction, timesteps: Tensor, alphas: Tensor, clip: float = 1.0
+        self,
+        name: SamplerName,
+        prediction: Prediction,
+        timesteps: Tensor,
+        alphas: Tensor,
+        clip: float = 1.0,
+        corrected: bool = True,
     ) -> None:
         super().__init__()
+        self._direct = name == "ddim" and (prediction == "epsilon" or not corrected)
         self.name, self.prediction, self.clip, self._steps = name, prediction, clip, len(timesteps)
         self.register_buffer("timesteps", timesteps, persistent=False)
-        for table, values in _tables(name, prediction, timesteps, alphas).items():
+        for table, values in _tables(name, prediction, timesteps, alphas, corrected).items():
             self.register_buffer(table, values.float(), persistent=False)
 
     @property
@@ -94,9 +102,9 @@ class Sampler(nn.Module):
             clean = clean - self.clean_of_epsilon[index].view(shape) * predicted
         clean = clean.clamp(-self.clip, self.clip)
         out = self.to_clean[index].view(shape) * clean
-        if self.prediction == "epsilon" and self.name == "ddim":
-            out = out + self.to_epsilon[index].view(shape) * predicted
-        else:
+        if self._direct:
+            out = out + self.to_predicted[index].view(shape) * predicted
+        if not self._direct or self.prediction == "sample":
             out = out + self.to_noisy[index].view(shape) * noisy
         return out if noise is None else out + self.to_noise[index].view(shape) * noise
 
@@ -107,7 +115,9 @@ class Sampler(nn.Module):
         return self
 
 
-def _tables(name: SamplerName, prediction: Prediction, timesteps: Tensor, alphas: Tensor) -> dict[str, Tensor]:
+def _tables(
+    name: SamplerName, prediction: Prediction, timesteps: Tensor, alphas: Tensor, corrected: bool
+) -> dict[str, Tensor]:
     """The coefficients at each of `timesteps`, float64, from the cumulative signal shares `alphas`."""
     alpha = alphas[timesteps]
     after = torch.cat([alphas[timesteps[1:]], torch.ones(1, dtype=torch.float64)])
@@ -118,13 +128,14 @@ def _tables(name: SamplerName, prediction: Prediction, timesteps: Tensor, alphas
         to_noise = (beta * (1 - after) / (1 - alpha)).clamp_min(0).sqrt()
         to_noisy = (1 - beta).sqrt() * (1 - after) / (1 - alpha)
         to_clean = after.sqrt() * beta / (1 - alpha)
-        return {**tables, "to_clean": to_clean, "to_noisy": to_noisy, "to_epsilon": none, "to_noise": to_noise}
+        return {**tables, "to_clean": to_clean, "to_noisy": to_noisy, "to_predicted": none, "to_noise": to_noise}
     if prediction == "epsilon":  # Song et al. 2021, eq. 12 with sigma 0
         to_epsilon = (1 - after).sqrt()
-        return {**tables, "to_clean": after.sqrt(), "to_noisy": none, "to_epsilon": to_epsilon, "to_noise": none}
+        return {**tables, "to_clean": after.sqrt(), "to_noisy": none, "to_predicted": to_epsilon, "to_noise": none}
     to_noisy = ((1 - after) / (1 - alpha)).sqrt()  # the same, written in terms of the clean prediction
-    to_clean = after.sqrt() - to_noisy * alpha.sqrt()
-    return {**tables, "to_clean": to_clean, "to_noisy": to_noisy, "to_epsilon": none, "to_noise": none}
+    direction = -to_noisy * alpha.sqrt()
+    shares = (after.sqrt() + direction, none) if corrected else (after.sqrt(), direction)
+    return {**tables, "to_clean": shares[0], "to_noisy": to_noisy, "to_predicted": shares[1], "to_noise": none}
 
 
 def make_sampler(
@@ -133,12 +144,16 @@ def make_sampler(
     prediction: Prediction = "sample",
     training_steps: int = TRAINING_STEPS,
     spacing: Spacing = "linspace",
+    clip: float | None = 1.0,
+    corrected: bool = True,
 ) -> Sampler:
-    """A sampler by name. DDPM runs all training steps; DDIM any number from 1 to them.
+    """A sampler by name. DDIM runs any number of steps from 1 to all training steps; DDPM all, or fewer where
+    `spacing` is "leading", as published code does it.
 
     training_steps: how many steps the network was trained with. spacing: where DDIM's steps stand among them:
     evenly from the last to the first ("linspace"), or at the multiples of training_steps // steps ("leading", the
-    default of diffusers and so of published policies). Raises ValueError, naming the value.
+    default of diffusers and so of published policies). clip: bound of the clean actions at every step, None for none.
+    corrected: see `Sampler`. Raises ValueError, naming the value.
     """
     _known("sampler", name, SamplerName)
     _known("prediction", prediction, Prediction)
@@ -147,13 +162,18 @@ def make_sampler(
         raise ValueError(f"training_steps must be a whole number in [2, {MAX_TRAINING_STEPS}], got {training_steps!r}")
     if type(steps) is not int or not 1 <= steps <= training_steps:
         raise ValueError(f"{name}: steps must be a whole number in [1, {training_steps}], got {steps!r}")
-    if name == "ddpm" and steps != training_steps:
+    if type(corrected) is not bool:
+        raise ValueError(f"corrected must be true or false, got {corrected!r}")
+    if clip is not None and (isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < math.inf):
+        raise ValueError(f"clip must be a number above zero or null, got {clip!r}")
+    if name == "ddpm" and steps != training_steps and spacing != "leading":
         raise ValueError(f"ddpm runs all {training_steps} training steps, got steps = {steps}; use ddim for fewer")
     if spacing == "leading":
         timesteps = torch.arange(steps - 1, -1, -1) * (training_steps // steps)
     else:
         timesteps = torch.linspace(training_steps - 1, 0, steps, dtype=torch.float64).round().long()
-    return Sampler(name, prediction, timesteps, squared_cosine_alphas(training_steps))
+    bound = math.inf if clip is None else float(clip)
+    return Sampler(name, prediction, timesteps, squared_cosine_alphas(training_steps), bound, corrected)
 
 
 def _known(what: str, value: object, choices: Any) -> None:

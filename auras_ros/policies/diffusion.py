@@ -28,11 +28,13 @@ class Architecture:
     state: int  # numbers of the robot's state, one observation step
     horizon: int
     actions: int  # channels of one action
+    channels: int = 3  # of a picture
 
     def example(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Random (images [batch, history, cameras, 3, h, w], state [batch, history, state]), where the generator is."""
+        """Random (images [batch, history, cameras, channels, h, w], state [batch, history, state]), where the
+        generator is."""
         device = None if generator is None else generator.device
-        shape = (batch, self.history, self.cameras, 3, *self.image_px)
+        shape = (batch, self.history, self.cameras, self.channels, *self.image_px)
         images = torch.randn(shape, generator=generator, device=device)
         return images, torch.randn((batch, self.history, self.state), generator=generator, device=device)
 
@@ -42,6 +44,7 @@ class DiffusionPolicy(nn.Module):
 
     What the network predicts, clean actions or noise, is the sampler's `prediction`; actions are in [-1, 1] here.
     action_lower, action_upper: float64 [channels]; -1 and 1 of the network mean these (min-max normalisation).
+    chunk: which of the horizon's actions `finish` gives; all unless told.
     """
 
     def __init__(
@@ -53,8 +56,10 @@ class DiffusionPolicy(nn.Module):
         action_lower: Tensor,
         action_upper: Tensor,
         architecture: Architecture | None = None,
+        chunk: slice | None = None,
     ) -> None:
         super().__init__()
+        self._chunk = slice(0, horizon) if chunk is None else chunk
         self.encoder, self.network, self.sampler, self.horizon = encoder, network, sampler, horizon
         self.architecture = architecture
         self._channels = len(action_lower)
@@ -95,7 +100,7 @@ class DiffusionPolicy(nn.Module):
         return DenoisingState(self.sampler.step(state.sample, predicted, noise, index), state.tape)
 
     def finish(self, state: DenoisingState) -> Tensor:
-        share = (state.sample.double() + 1) / 2
+        share = (state.sample[:, self._chunk].double() + 1) / 2
         return self._lower + share * (self._upper - self._lower)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DiffusionPolicy:

@@ -15,27 +15,57 @@ from torch import Tensor, nn
 
 from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.llama import Llama, LlamaConfig
+from auras_ros.policies.act import Act
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.denoising import TRAINING_STEPS, Prediction, make_sampler
 from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
+from auras_ros.policies.flow_family import Flow
 from auras_ros.policies.networks import build_encoder, build_network
 from auras_ros.policies.observation_tokens import ObservationTokens
 from auras_ros.policies.policy import Policy
+from auras_ros.policies.tinyvla_family import TinyVla
+from auras_ros.policies.vision_language_family import OpenVla, Rt2
+from auras_ros.policies.x_transformers import XTransformers
 
 ENTRY_POINTS = "auras_ros.policies"  # group of other packages' families: type = module:family
-SAMPLER_KEYS = {"sampler", "steps", "spacing"}
+SAMPLER_KEYS = {"sampler", "steps", "spacing", "clip", "corrected"}
 DECODER_KEYS = {"layers", "heads", "width", "hidden", "tokens", "bins"}
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What the networks were trained for. lower, upper: float64 [channels], the range of actions in physical units."""
+    """What the networks were trained for.
+
+    lower, upper: float64 [channels], what -1 and 1 of the networks mean in physical units; both kinds of statistics
+    are this linear map (with mean and std, mean - std and mean + std). executed: the first of the horizon's actions
+    that make a chunk, which is that of the newest observation's instant, and how many they are; None: all.
+    """
 
     architecture: Architecture
     lower: torch.Tensor
     upper: torch.Tensor
     prediction: Prediction = "sample"
     training_steps: int = TRAINING_STEPS
+    kind: str = "min_max"
+    executed: tuple[int, int] | None = None
+
+    @property
+    def chunk(self) -> slice:
+        """Which of the horizon's actions make a chunk: what a family's `finish` gives, of dimension 1."""
+        if self.executed is None:
+            return slice(0, self.architecture.horizon)
+        first, count = self.executed
+        return slice(first, first + count)
+
+    @property
+    def center(self) -> torch.Tensor:
+        """What 0 of the networks means, float64 [channels]."""
+        return (self.lower + self.upper) / 2
+
+    @property
+    def scale(self) -> torch.Tensor:
+        """What 1 of the networks is worth, float64 [channels]."""
+        return (self.upper - self.lower) / 2
 
 
 class LoadedPolicy(Policy, Protocol):
@@ -68,7 +98,7 @@ class Diffusion:
     """An image encoder and a noise network; a plan is a sampler, its number of steps and their spacing."""
 
     def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
-        seen = build_encoder(encoder)
+        seen = build_encoder(encoder, architecture.cameras)
         condition = architecture.history * _instant(architecture, seen.features)
         made = build_network(network, architecture.actions, condition, architecture.horizon, architecture.history)
         return nn.ModuleDict({"encoder": seen, "network": made})
@@ -81,9 +111,12 @@ class Diffusion:
             trained.prediction,
             trained.training_steps,
             settings.get("spacing", "linspace"),
+            settings.get("clip", 1.0),
+            settings.get("corrected", True),
         )
         bounds, shape = (trained.lower, trained.upper), trained.architecture
-        return DiffusionPolicy(networks["encoder"], networks["network"], table, shape.horizon, *bounds, shape)
+        parts = networks["encoder"], networks["network"], table, shape.horizon
+        return DiffusionPolicy(*parts, *bounds, shape, trained.chunk)
 
 
 class Autoregressive:
@@ -103,7 +136,7 @@ class Autoregressive:
                 raise ValueError(f"network: {key}: {size!r} is not a whole number above zero")
         if type(architecture.horizon) is not int or architecture.horizon < 1:
             raise ValueError(f"horizon: {architecture.horizon!r} is not a whole number above zero")
-        seen, width, heads = build_encoder(encoder), network["width"], network["heads"]
+        seen, width, heads = build_encoder(encoder, architecture.cameras), network["width"], network["heads"]
         prefix = ObservationTokens(
             seen, architecture.history, _instant(architecture, seen.features), network["tokens"], width
         )
@@ -112,6 +145,8 @@ class Autoregressive:
 
     def policy(self, networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any]) -> AutoregressivePolicy:
         _known(settings, set())
+        if trained.kind != "min_max" or trained.executed is not None:
+            raise ValueError("tokens are bins of a range: statistics must be min_max, and all actions are executed")
         shape, prefix, decoder = trained.architecture, networks["prefix"], networks["decoder"]
         assert isinstance(prefix, ObservationTokens)
         assert isinstance(decoder, Llama)
@@ -119,7 +154,16 @@ class Autoregressive:
         return AutoregressivePolicy(prefix, decoder, codec, shape.horizon, shape.actions, shape)
 
 
-FAMILIES: Mapping[str, Family] = {"diffusion": Diffusion(), "autoregressive": Autoregressive()}
+FAMILIES: Mapping[str, Family] = {
+    "diffusion": Diffusion(),
+    "autoregressive": Autoregressive(),
+    "x-transformers": XTransformers(),
+    "openvla": OpenVla(),
+    "rt2": Rt2(),
+    "tinyvla": TinyVla(),
+    "flow": Flow(),
+    "act": Act(),
+}
 
 
 def find(kind: object) -> Family:

@@ -1,6 +1,6 @@
-"""Flow matching policies (pi0 family): actions are carried from noise to data along a learned velocity.
+"""Flow matching policies (pi0, pi0.5, SmolVLA): actions are carried from noise to data along a learned velocity.
 
-Perception makes keys and values of pictures and prompt (the public context, with the robot's state behind them);
+Perception makes keys and values of pictures and prompt (the public context, with the robot's state in or behind them);
 generation is `steps` Euler steps of the expert alone. Time runs as pi0's code has it: 1 is noise, 0 is data, the
 velocity is noise - data, and a step of dt = -1 / steps goes down it; the paper's text counts the other way. Every step
 reads whatever context it is given, so one that is newer than the step before is no special case. Pure functions of
@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from auras_ros.models.pi0 import Pi0
 from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.flow_prefix import FlowPrefix
 from auras_ros.policies.perception import Body, PerceptionBlock
 
 STEPS = 10  # as pi0 is run
@@ -28,59 +28,22 @@ class FlowState(NamedTuple):
     sample: Tensor
 
 
-class Pi0Prefix(nn.Module):
-    """(images [B, history, cameras, 3, px, px], state [B, history, D]) -> context [B, C], of the newest instant.
-
-    prompt: int64 [ids], with all that its template adds. It lies at a fixed address: captured stages read the one that
-    is set. Tokens come from outside; no tokenizer here.
-    """
-
-    prompt: Tensor
-
-    def __init__(self, model: Pi0, prompt: Tensor) -> None:
-        super().__init__()
-        self.model = model
-        self.register_buffer("prompt", prompt[None].clone(), persistent=False)
-
-    def set_prompt(self, prompt: Tensor) -> None:
-        """Another prompt, int64 [ids]. Raises ValueError for another length."""
-        if prompt.shape != self.prompt.shape[1:]:
-            raise ValueError(f"prompt: {len(prompt)} tokens, but this policy was made for {self.prompt.shape[1]}")
-        self.prompt.copy_(prompt[None])
-
-    def blocks(self) -> list[tuple[str, Body]]:
-        """Parts that follow one another; the state goes along as the last of what is carried."""
-        model = self.model
-        seeing = [(name, _beside(block)) for name, block in model.blocks()]
-        return [("newest", self._newest), *seeing, ("prompt", self._join), *model.prefix_blocks()]
-
-    def forward(self, images: Tensor, state: Tensor) -> Tensor:
-        carried: tuple[Tensor, ...] = (images, state)
-        for _, block in self.blocks():
-            carried = block(*carried)
-        return carried[0]
-
-    def _newest(self, images: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        return images[:, -1].flatten(0, 1).to(self.model.dtype), state[:, -1]
-
-    def _join(self, seen: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        return self.model.join(seen, self.prompt, len(state)), state
-
-
 class FlowMatchingPolicy(nn.Module):
     """center, scale: float64 [channels]; physical actions are center + scale * the network's (mean and standard
     deviation, or middle and half of a range). The network's further channels are of no robot's and are left out.
+    chunk: which of the horizon's actions are given out.
 
     Raises ValueError for more channels than the network has, or less than one step.
     """
 
     def __init__(
         self,
-        prefix: Pi0Prefix,
+        prefix: FlowPrefix,
         center: Tensor,
         scale: Tensor,
         steps: int = STEPS,
         architecture: Architecture | None = None,
+        chunk: slice = slice(None),
     ) -> None:
         super().__init__()
         if steps < 1:
@@ -89,7 +52,7 @@ class FlowMatchingPolicy(nn.Module):
         if center.shape != scale.shape or center.dim() != 1 or not 0 < len(center) <= width:
             shapes = f"{list(center.shape)} and {list(scale.shape)}"
             raise ValueError(f"center and scale: {shapes}, expected [channels] of both, 1 to {width}")
-        self.prefix, self.steps, self.architecture = prefix, steps, architecture
+        self.prefix, self.steps, self.architecture, self._chunk = prefix, steps, architecture, chunk
         self._center, self._scale = center.double(), scale.double()
 
     @property
@@ -102,6 +65,11 @@ class FlowMatchingPolicy(nn.Module):
         if self.architecture is None:
             raise ValueError("this policy was made without an architecture: the shapes of its inputs are not known")
         return self.architecture.example(batch, generator)
+
+    def set_prompt(self, prompt: Tensor) -> None:
+        """Another prompt, int64 [ids], of any length up to the prefix's limit, from the next perception on. Raises
+        ValueError."""
+        self.prefix.set_prompt(prompt)
 
     @torch.no_grad()
     def perceive(self, images: Tensor, state: Tensor) -> Tensor:
@@ -124,7 +92,7 @@ class FlowMatchingPolicy(nn.Module):
         return FlowState(state.sample - velocity / self.steps)
 
     def finish(self, state: FlowState) -> Tensor:
-        return self._center + self._scale * state.sample[..., : len(self._center)].double()
+        return self._center + self._scale * state.sample[:, self._chunk, : len(self._center)].double()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FlowMatchingPolicy:
         """The normalisation follows the networks to their device, and stays float64."""
@@ -132,10 +100,6 @@ class FlowMatchingPolicy(nn.Module):
         device = fn(torch.empty(0, device=self._center.device)).device
         self._center, self._scale = self._center.to(device), self._scale.to(device)
         return self
-
-
-def _beside(block: Body) -> Body:
-    return lambda x, state: (*block(x), state)
 
 
 def _without_grad(body: Body) -> Body:

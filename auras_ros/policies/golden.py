@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
+from torch import Tensor
 
 from auras_ros.observation import ObservationError, ObservationSpec, Preprocessor
 from auras_ros.policies.policy import Policy, generate
@@ -56,15 +57,14 @@ class GoldenSample:
         return cls(groups["image"], groups["state"], groups["actions"])
 
 
-def replay(policy: Policy, spec: ObservationSpec, sample: GoldenSample) -> NDArray[np.float64]:
-    """Actions [horizon, channels] that this policy makes of the sample's observation, with the sample's noise.
-
-    Raises CheckpointError where the sample is not an observation of this spec.
-    """
+def observed(spec: ObservationSpec, sample: GoldenSample) -> tuple[Tensor, Tensor]:
+    """The sample's observation as a policy takes it: images and state. Raises CheckpointError where it is none of this
+    spec."""
     preprocess = Preprocessor(spec)
     joints = () if spec.state is None else spec.state.names
     try:
-        positions = np.array([sample.state[joint] for joint in joints]).reshape(len(joints), -1).T
+        named = [sample.state[joint] for joint in joints]
+        positions = np.array(named).reshape(len(joints), -1).T if joints else np.zeros((spec.history, 0))
         history = [
             preprocess({camera.name: sample.images[camera.name][i] for camera in spec.cameras}, positions[i])
             for i in range(spec.history)
@@ -72,7 +72,15 @@ def replay(policy: Policy, spec: ObservationSpec, sample: GoldenSample) -> NDArr
     except (KeyError, IndexError, ValueError, ObservationError) as error:
         raise CheckpointError(f"golden sample: does not fit the observation: {error}") from error
     images = torch.from_numpy(np.stack([instant.image for instant in history]))[None]
-    state = torch.from_numpy(np.stack([instant.state for instant in history]))[None]
+    return images, torch.from_numpy(np.stack([instant.state for instant in history]))[None]
+
+
+def replay(policy: Policy, spec: ObservationSpec, sample: GoldenSample) -> NDArray[np.float64]:
+    """Actions [horizon, channels] that this policy makes of the sample's observation, with the sample's noise.
+
+    Raises CheckpointError where the sample is not an observation of this spec.
+    """
+    images, state = observed(spec, sample)
     noise = torch.randn((1, *policy.noise_shape), generator=torch.Generator().manual_seed(NOISE_SEED))
     return generate(policy, noise, policy.perceive(images, state))[0].numpy()
 

@@ -6,14 +6,18 @@ which is how the first checkpoints were written. Nothing here reads a file or kn
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
 
 from auras_ros.models.conditional_unet1d import DiffusionUnet1d
 from auras_ros.models.diffusion_transformer import DiffusionTransformer
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.resnet import ResNetEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
+from auras_ros.policies.perception import Body
 
 Encoder = KeypointEncoder | ResNetEncoder
 Network = ConditionalUnet1d | DiffusionUnet1d | DiffusionTransformer
@@ -26,13 +30,53 @@ NETWORKS: dict[str, type[Network]] = {
 }
 
 
-WORDS = ("pool",)  # sizes that are words; the network says which it knows
+WORDS = ("pool", "norm", "activation", "film")  # sizes that are words; the network says which it knows
 
 
-def build_encoder(described: Mapping[str, Any]) -> Encoder:
-    """[N, 3, h, w] -> [N, features]; the module has `features` and `sizes`. Raises ValueError or TypeError by name."""
+class PerCamera(nn.Module):
+    """An encoder for each camera; pictures [N * cameras, 3, h, w] of one instant stand side by side."""
+
+    def __init__(self, each: Sequence[Encoder]) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(each)
+        self.features = each[0].features
+        self.sizes = {**each[0].sizes, "separate": len(each)}
+
+    def blocks(self) -> list[tuple[str, Body]]:
+        """The encoders' own parts, side by side."""
+        lists = [cast(Encoder, encoder).blocks() for encoder in self.each]
+        split: tuple[str, Body] = ("cameras", lambda x: tuple(x.unflatten(0, (-1, len(lists))).unbind(1)))
+        parts = [(side[0][0], _beside([body for _, body in side])) for side in zip(*lists, strict=True)]
+        join: tuple[str, Body] = ("join", lambda *each: (torch.stack(each, 1).flatten(0, 1),))
+        return [split, *parts, join]
+
+    def forward(self, images: Tensor) -> Tensor:
+        carried: tuple[Tensor, ...] = (images,)
+        for _, block in self.blocks():
+            carried = block(*carried)
+        return carried[0]
+
+
+def _beside(bodies: Sequence[Body]) -> Body:
+    """Bodies that each take the same number of tensors, on their own share of what is carried."""
+
+    def run(*carried: Tensor) -> tuple[Tensor, ...]:
+        own = len(carried) // len(bodies)
+        return tuple(out for i, body in enumerate(bodies) for out in body(*carried[i * own : (i + 1) * own]))
+
+    return run
+
+
+def build_encoder(described: Mapping[str, Any], cameras: int | None = None) -> Encoder | PerCamera:
+    """[N, 3, h, w] -> [N, features]; the module has `features` and `sizes`. `separate`: one for each of so many
+    cameras. Raises ValueError or TypeError by name."""
     kind, sizes = _read("encoder", described, ENCODERS)
-    return ENCODERS[kind](**sizes)
+    separate = sizes.pop("separate", None)
+    if separate is None:
+        return ENCODERS[kind](**sizes)
+    if separate != cameras:
+        raise ValueError(f"encoder ({kind}): separate: {separate}, but there are {cameras} cameras")
+    return PerCamera([ENCODERS[kind](**sizes) for _ in range(separate)])
 
 
 def build_network(

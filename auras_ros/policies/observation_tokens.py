@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from auras_ros.policies.networks import Encoder
+from auras_ros.policies.networks import Encoder, PerCamera
 from auras_ros.policies.perception import Body, context_of, cut
 
 
 class ObservationTokens(nn.Module):
     """Images [B, history, cameras, 3, h, w] and state [B, history, D] -> [B, history * tokens, width]."""
 
-    def __init__(self, encoder: Encoder, history: int, inputs: int, tokens: int, width: int) -> None:
+    def __init__(self, encoder: Encoder | PerCamera, history: int, inputs: int, tokens: int, width: int) -> None:
         """inputs: cameras * features + D of one instant."""
         super().__init__()
         self.encoder, self.history, self._shape = encoder, history, (tokens, width)

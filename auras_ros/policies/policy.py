@@ -37,7 +37,8 @@ class Policy(Protocol):
         ...
 
     def step(self, state: State, context: Tensor, index: Tensor) -> State:
-        """One generation step; `index` int64 [B] is each row's own step. What did not change is returned as it was."""
+        """One generation step; `index` int64 [B] is each row's own step. What did not change is returned as it was.
+        The rows of `context` may be one memory, which is only read."""
         ...
 
     def finish(self, state: State) -> Tensor:
@@ -52,6 +53,16 @@ class BlockPolicy(Policy, Protocol):
     def perception_blocks(self) -> Sequence[Callable[..., tuple[Tensor, ...]]]:
         """`perceive` in blocks: each takes the tensors that the one before it returned; the first takes
         (images, state), the last returns the context alone."""
+        ...
+
+
+@runtime_checkable
+class PromptedPolicy(Policy, Protocol):
+    """A policy that is told in words what to do."""
+
+    def set_prompt(self, ids: Tensor) -> None:
+        """Another prompt, int64 [P], as its tokenizer gives it: a copy to a fixed address, which every frame reads that
+        begins later. Raises ValueError for one that it cannot take, and keeps the old one then."""
         ...
 
 

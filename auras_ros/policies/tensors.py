@@ -21,6 +21,18 @@ class CheckpointError(ValueError):
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a safetensors file. Raises CheckpointError; a pickle is refused without being opened as one."""
+    check_file(path)
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: not a readable safetensors file: {error}") from error
+    for name, tensor in tensors.items():
+        check_finite(tensor, f"{path}: tensor '{name}'")
+    return tensors
+
+
+def check_file(path: Path) -> None:
+    """That a file may be read as safetensors: it is there, and no pickle. Raises CheckpointError."""
     if path.suffix.lower() in PICKLE_SUFFIXES:
         raise CheckpointError(f"{path}: pickled weights can run code when loaded and are refused; use safetensors")
     if not path.is_file():
@@ -29,14 +41,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         start = file.read(4)
     if start.startswith(PICKLE_STARTS):
         raise CheckpointError(f"{path}: is a pickle in spite of its name and is refused; use safetensors")
-    try:
-        tensors: dict[str, Tensor] = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path}: not a readable safetensors file: {error}") from error
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor.double()).all()):  # float8 has no isfinite
-            raise CheckpointError(f"{path}: tensor '{name}' holds NaN or infinity")
-    return tensors
+
+
+def check_finite(tensor: Tensor, what: str) -> None:
+    """Raise CheckpointError, which begins with `what`, for NaN or infinity."""
+    if tensor.is_floating_point() and not bool(torch.isfinite(tensor.double()).all()):  # float8 has no isfinite
+        raise CheckpointError(f"{what} holds NaN or infinity")
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -50,18 +60,25 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
         if tensors[name].shape != tensor.shape:
             got, expected = list(tensors[name].shape), list(tensor.shape)
             raise CheckpointError(f"{path}: tensor '{name}' has shape {got}, expected {expected}")
-    module.load_state_dict({name: _as(wanted[name], tensors[name], name, path) for name in wanted})
+    module.load_state_dict(
+        {name: converted(wanted[name], tensors[name], f"{path}: tensor '{name}'") for name in wanted}
+    )
 
 
-def _as(wanted: Tensor, tensor: Tensor, name: str, path: Path) -> Tensor:
+def converted(wanted: Tensor, tensor: Tensor, what: str) -> Tensor:
+    """The tensor in the type of `wanted`. Raises CheckpointError, which begins with `what`."""
     if tensor.is_floating_point() != wanted.is_floating_point():
-        raise CheckpointError(f"{path}: tensor '{name}' has type {tensor.dtype}, expected {wanted.dtype}")
-    converted = tensor.to(wanted.dtype)
-    if converted.is_floating_point() and not bool(torch.isfinite(converted).all()):
-        raise CheckpointError(f"{path}: tensor '{name}' has values beyond the range of {wanted.dtype}")
-    return converted
+        raise CheckpointError(f"{what} has type {tensor.dtype}, expected {wanted.dtype}")
+    result = tensor.to(wanted.dtype)
+    if result.is_floating_point() and not bool(torch.isfinite(result).all()):
+        raise CheckpointError(f"{what} has values beyond the range of {wanted.dtype}")
+    return result
 
 
 def sha256(path: Path) -> str:
-    """Digest of a file, hex."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """Digest of a file, hex; read in pieces, because weights may be larger than memory."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -57,6 +57,11 @@ class TinyVlaPolicy(DiffusionPolicy):
 
     encoder: TinyVlaEncoder
 
+    def set_prompt(self, ids: Tensor) -> None:
+        """Another prompt, int64 [P], as its tokenizer gives it. Raises ValueError where it begins otherwise, or for
+        another length."""
+        self.encoder.prefix.set_ids(ids)
+
     @torch.no_grad()
     def perceive(self, images: Tensor, state: Tensor) -> Tensor:
         context: Tensor = self.encoder(images, state)

@@ -1,7 +1,8 @@
 """The prefix of a vision-language-action policy: [X_L before, X_V, X_L after] of its newest instant (Auras 4.2.1).
 
-The prompt lies at a fixed address, so that captured stages read the one that is set. Its length is fixed too: another
-prompt of as many tokens is a copy, one of another length another prefix. Tokens come from outside; no tokenizer here.
+The prompt lies at a fixed address, so that captured stages read the one that is set. `VisionLanguagePrefix` has a
+fixed length: another prompt of as many tokens is a copy, one of another length another prefix. `PaddedPrefix` has room
+for any length up to a maximum. Tokens come from outside; no tokenizer here.
 """
 
 from __future__ import annotations
@@ -34,6 +35,16 @@ class VisionLanguagePrefix(nn.Module):
         parts = (self.before.shape[1], *[self.model.vision.patches] * self.cameras, self.after.shape[1])
         return tuple(part for part in parts if part)
 
+    def set_ids(self, ids: Tensor) -> None:
+        """Another prompt as its tokenizer gives it, int64 [P], with what stands before the pictures.
+
+        Raises ValueError where it begins otherwise, or for a length that does not fit.
+        """
+        first = self.before.shape[1]
+        if ids[:first].tolist() != self.before[0].tolist():
+            raise ValueError(f"prompt: begins with {ids[:first].tolist()}, expected {self.before[0].tolist()}")
+        self.set_prompt(ids[first:])
+
     def set_prompt(self, after: Tensor) -> None:
         """Another prompt, int64 [P]. Raises ValueError for another length."""
         if after.shape != self.after.shape[1:]:
@@ -52,6 +63,41 @@ class VisionLanguagePrefix(nn.Module):
         """Patches of all pictures [B * cameras, patches, width] -> the whole prefix."""
         batch = len(state)
         return (self.model.prefix(seen.reshape(batch, -1, seen.shape[-1]), self.before, self.after),)
+
+
+class PaddedPrefix(VisionLanguagePrefix):
+    """With room for `room` ids behind the pictures: shorter prompts stand at its end, and the gap before them is seen
+    by nobody (`layout`) and not counted in positions.
+
+    The output is as long for every prompt, so shapes, segments and addresses stay. It needs a decoder that takes a mask
+    and places. What decodes behind it is what decodes behind the prompt alone, up to the rounding of masked sums.
+    """
+
+    gap: Tensor
+
+    def __init__(self, model: SeeingLanguage, before: Tensor, after: Tensor, cameras: int, room: int) -> None:
+        super().__init__(model, before, after.new_zeros(room), cameras)
+        self.room, self.first = room, before.shape[0] + cameras * model.vision.patches  # where the gap begins
+        self.register_buffer("gap", torch.zeros((), dtype=torch.int64), persistent=False)
+        self.set_prompt(after)
+
+    def set_prompt(self, after: Tensor) -> None:
+        """Another prompt, int64 [P]. Raises ValueError where it is empty, or longer than the room."""
+        if not 0 < len(after) <= self.room:
+            raise ValueError(f"prompt: {len(after)} tokens, but this policy has room for {self.room}")
+        padding = after.new_zeros(self.room - len(after))
+        self.after.copy_(torch.cat([padding, after])[None])
+        self.gap.fill_(len(padding))
+
+    def layout(self, slots: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        """Of a forward over `slots`, int64 [T], of `length`: (places int64 [T], mask bool [1, T, length]).
+
+        Nothing but itself sees what lies in the gap, and what follows it counts on as if it were not there.
+        """
+        every, end = torch.arange(length, device=slots.device), self.first + self.gap
+        seen = (every < self.first) | (every >= end)
+        mask = seen[None] | (every[None] == slots[:, None])
+        return torch.where(slots >= end, slots - self.gap, slots), mask[None]
 
 
 def _newest(images: Tensor) -> Tensor:

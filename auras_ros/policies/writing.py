@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from auras_ros.action import Contract
 from auras_ros.observation import ObservationSpec
 from auras_ros.policies import checkpoint, golden
 from auras_ros.policies.golden import GoldenSample
+from auras_ros.policies.language import TOKENIZER
+from auras_ros.policies.margin import clear_sample
 from auras_ros.policies.tensors import fill, read_tensors, sha256
 
 
@@ -24,7 +27,8 @@ from auras_ros.policies.tensors import fill, read_tensors, sha256
 class Description:
     """What a checkpoint says of itself. `type`, `encoder`, `network` and `plans` are the family's (`families`).
 
-    lower, upper: the range of each channel's actions in physical units, that -1 and 1 of the networks mean.
+    lower, upper: the range of each channel's actions in physical units, that -1 and 1 of the networks mean; where
+    actions were normalised by mean and std, those are mean - std and mean + std. more: the manifest's optional keys.
     """
 
     name: str
@@ -37,6 +41,23 @@ class Description:
     plans: Mapping[str, Mapping[str, Any]]
     encoder: Mapping[str, Any] = field(default_factory=dict)
     network: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def manifest(self) -> dict[str, Any]:
+        """policy.json without `weights`."""
+        return {
+            "format": checkpoint.FORMAT,
+            "name": self.name,
+            "type": self.type,
+            "encoder": self.encoder,
+            "network": self.network,
+            "horizon": self.horizon,
+            "observation": self.spec.to_dict(),
+            "action": self.contract.to_dict(),
+            "statistics": {"kind": "min_max", "lower": list(self.lower), "upper": list(self.upper)},
+            "plans": self.plans,
+            **self.more,
+        }
 
 
 def write(
@@ -45,38 +66,43 @@ def write(
     parts: Mapping[str, nn.Module],
     images: Mapping[str, NDArray[np.uint8]],
     state: Mapping[str, NDArray[np.float64]],
-) -> None:
+    tokenizer: Path | None = None,
+) -> float | None:
     """Write everything, then load it to be sure. Raises CheckpointError, naming what does not fit.
 
     parts: the networks by the names that the family gives them. images, state: the golden sample's observation, camera
     -> uint8 RGB [history, h, w, 3], joint -> float64 [history] in physical units; one that the policy has an opinion
-    on, taken from the robot or its simulator.
+    on, taken from the robot or its simulator. tokenizer: a tokenizer.json that is to go along. Of a policy that writes
+    tokens the observation may be changed a little, and the result is by how much its tokens win (`policies.margin`).
     """
+    tensors = {f"{part}.{key}": t for part, m in parts.items() for key, t in m.state_dict().items()}
+    return write_manifest(folder, description.manifest(), tensors, images, state, tokenizer)
+
+
+def write_manifest(
+    folder: Path,
+    described: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    images: Mapping[str, NDArray[np.uint8]],
+    state: Mapping[str, NDArray[np.float64]],
+    tokenizer: Path | None = None,
+) -> float | None:
+    """As `write`, of a manifest without `weights` and the tensors by our names. Raises CheckpointError."""
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {f"{part}.{key}": t.contiguous() for part, m in parts.items() for key, t in m.state_dict().items()}
+    if tokenizer is not None:
+        shutil.copyfile(tokenizer, folder / TOKENIZER)
     weights = folder / checkpoint.WEIGHTS
-    save_file(tensors, weights)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, weights)
     weights.chmod(0o644)  # the library writes for the owner alone
     digest = sha256(weights)
-    manifest = {
-        "format": checkpoint.FORMAT,
-        "name": description.name,
-        "type": description.type,
-        "encoder": description.encoder,
-        "network": description.network,
-        "horizon": description.horizon,
-        "observation": description.spec.to_dict(),
-        "action": description.contract.to_dict(),
-        "statistics": {"kind": "min_max", "lower": list(description.lower), "upper": list(description.upper)},
-        "plans": description.plans,
-        "weights": {"file": checkpoint.WEIGHTS, "sha256": digest},
-    }
+    manifest = {**described, "weights": {"file": checkpoint.WEIGHTS, "sha256": digest}}
     (folder / checkpoint.MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     loaded = checkpoint.build(manifest, digest, folder / checkpoint.MANIFEST)
     fill(loaded.networks, read_tensors(weights), weights)
-    sample = GoldenSample(dict(images), dict(state), {})
-    for plan in description.plans:
-        actions = golden.replay(loaded.policy(plan), loaded.spec, sample)
-        sample = sample.with_actions(plan, description.contract.names, actions)
+    policies = [loaded.policy(plan) for plan in loaded.plans]
+    sample, margin = clear_sample(policies, loaded.spec, GoldenSample(dict(images), dict(state), {}))
+    for plan, policy in zip(loaded.plans, policies, strict=True):
+        sample = sample.with_actions(plan, loaded.contract.names, golden.replay(policy, loaded.spec, sample))
     sample.save(folder / checkpoint.GOLDEN)
     checkpoint.load(folder)
+    return margin

@@ -49,7 +49,7 @@ class Schedule:
     encoder_more_steps: int = 600
     denoiser_steps: int = 3000
     denoiser_more_steps: int = 16_000
-    decoder_steps: int = 16_000
+    decoder_steps: int = 10_000
 
     @classmethod
     def smoke(cls) -> Schedule:

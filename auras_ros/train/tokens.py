@@ -19,7 +19,7 @@ from auras_ros.train.diffusion import HALF_PX, Windows
 from auras_ros.train.loops import Curve, average_into, cosine_rate
 
 HORIZON = 8  # actions of a chunk, two tokens each
-BATCH = 256
+BATCH = 64  # small enough for the caches of one core: larger ones cost more a window
 SPREAD_BINS = 1.0  # of the target over neighbouring bins: 2 px beside is nearly right
 NETWORK = {"layers": 4, "heads": 4, "width": 128, "hidden": 352, "tokens": 4, "bins": 256}
 

@@ -134,6 +134,26 @@ def test_every_parameter_has_a_published_name() -> None:
 
 
 @torch.no_grad()
+def test_a_shift_alone_is_the_same_with_a_scale_of_one() -> None:
+    torch.manual_seed(0)
+    both, shift = FilmResidualBlock(2, 4, 3, 3, 2), FilmResidualBlock(2, 4, 3, 3, 2, "shift")
+    weights = {name: tensor.clone() for name, tensor in both.state_dict().items()}
+    both.cond_encoder[1].weight[:4], both.cond_encoder[1].bias[:4] = 0.0, 1.0
+    for name in ("cond_encoder.1.weight", "cond_encoder.1.bias"):
+        weights[name] = weights[name][4:]
+    shift.load_state_dict(weights)
+    x, condition = torch.randn(3, 2, 5), torch.randn(3, 3)
+    torch.testing.assert_close(both(x, condition), shift(x, condition))
+
+
+def test_the_last_block_may_have_other_groups() -> None:
+    network = DiffusionUnet1d(2, CONDITION, down_dims=(16, 16), groups=4, final_groups=8)
+    groups = [module.num_groups for module in network.modules() if isinstance(module, torch.nn.GroupNorm)]
+    assert (set(groups[:-1]), groups[-1]) == ({4}, 8)
+    assert DiffusionUnet1d(2, CONDITION, down_dims=(16, 16), groups=4).sizes["final_groups"] == 4
+
+
+@torch.no_grad()
 def test_rows_of_a_batch_do_not_see_each_other() -> None:
     network, given = tiny(), inputs(3)
     together = network(*given)
@@ -157,6 +177,8 @@ def test_every_input_matters(changed: int) -> None:
         ({"down_dims": (8, 10)}, "down_dims: 10 is not a multiple of groups, 8"),
         ({"down_dims": (8,)}, "fewer than two scales"),
         ({"kernel": 4}, "kernel: 4 is not odd"),
+        ({"film": "scale"}, "film: 'scale' is not known; there is scale_shift, shift"),
+        ({"final_groups": 3}, "down_dims: 8 is not a multiple of final_groups, 3"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused_by_name(sizes: dict[str, object], said: str) -> None:

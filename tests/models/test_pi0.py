@@ -12,9 +12,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.models.flow_expert import ActionExpert, time_embedding, visible_to_suffix
+from auras_ros.models.flow_context import Prefix, places_after, visible_after
+from auras_ros.models.flow_expert import (
+    ActionExpert,
+    AdaptiveExpert,
+    AdaptiveRmsNorm,
+    time_embedding,
+    visible_to_suffix,
+)
 from auras_ros.models.pi0 import Pi0
-from auras_ros.models.presets import PI0S
+from auras_ros.models.presets import PI0S, PI05S
 from tests.models import published, published_gemma
 from tests.models.joint_pi0 import joint_velocity
 
@@ -40,8 +47,11 @@ def given(dtype: torch.dtype = torch.float64) -> GIVEN:
     return images, state, sample, torch.tensor([1.0, 0.625, 0.125], dtype=torch.float64)
 
 
-def context_of(model: Pi0, images: Tensor, state: Tensor) -> Tensor:
-    carried = (model.join(model.see(images.flatten(0, 1)), PROMPT[None], len(images)), state)
+def context_of(model: Pi0, images: Tensor, state: Tensor, padding: int = 0) -> Tensor:
+    """padding: ids behind the prompt that are not there."""
+    ids, there = torch.nn.functional.pad(PROMPT, (0, padding), value=7), torch.arange(len(PROMPT) + padding)
+    joined = model.join(model.see(images.flatten(0, 1)), ids[None], there[None] < len(PROMPT), len(images))
+    carried: tuple[Tensor, ...] = (*joined, state)
     for _, block in model.prefix_blocks():
         carried = block(*carried)
     return carried[0]
@@ -53,6 +63,15 @@ def test_the_cached_velocity_is_that_of_one_joint_forward() -> None:
     mine = model.velocity(sample, time, context_of(model, images, state))
     naive = joint_velocity(model, images, PROMPT, state, sample, time)
     torch.testing.assert_close(mine, naive, rtol=1e-12, atol=1e-12)
+
+
+@torch.no_grad()
+def test_a_prompt_that_is_filled_up_is_as_if_it_were_not() -> None:
+    """Guards: padding that is seen by the prefix or by the actions, or that counts in a position."""
+    model, (images, state, sample, time) = tiny(), given()
+    padded = model.velocity(sample, time, context_of(model, images, state, padding=3))
+    naive = joint_velocity(model, images, PROMPT, state, sample, time)
+    torch.testing.assert_close(padded, naive, rtol=1e-12, atol=1e-12)
 
 
 @torch.no_grad()
@@ -96,11 +115,12 @@ def test_pictures_and_prompt_see_one_another_in_both_directions() -> None:
     shape = (config.layers, 2, config.kv_heads, length, config.size_of_head)
 
     def keys(prompt: Tensor) -> Tensor:
-        x, carried = model.join(model.see(images.flatten(0, 1)), prompt[None], ROWS), [state]
+        there = torch.ones(1, len(prompt), dtype=torch.bool)
+        x, *carried = *model.join(model.see(images.flatten(0, 1)), prompt[None], there, ROWS), state
         for _, block in model.prefix_blocks()[:-1]:
             x, *carried = block(x, *carried)
-        assert torch.stack(carried[:-1], 1).shape == (ROWS, *shape)
-        return torch.stack(carried[:-1], 1)[:, :, 0]
+        assert torch.stack(carried[:-2], 1).shape == (ROWS, *shape)
+        return torch.stack(carried[:-2], 1)[:, :, 0]
 
     one, other = keys(PROMPT), keys(PROMPT.flip(0))
     assert torch.equal(one[:, 0, :, 0], other[:, 0, :, 0])
@@ -108,8 +128,11 @@ def test_pictures_and_prompt_see_one_another_in_both_directions() -> None:
 
 
 def test_the_state_sees_prefix_and_itself_and_actions_see_all() -> None:
-    seen = visible_to_suffix(4, 3, torch.device("cpu"))
-    assert seen.tolist() == [[[[True] * 5 + [False] * 2, [True] * 7, [True] * 7]]]
+    valid = torch.tensor([[True] * 4, [True, True, True, False]])
+    seen = visible_after(valid, visible_to_suffix(3, torch.device("cpu"))).tolist()
+    assert seen[0] == [[[True] * 5 + [False] * 2, [True] * 7, [True] * 7]]
+    assert seen[1][0][1] == [True] * 3 + [False] + [True] * 3
+    assert places_after(valid, 2).tolist() == [[4, 5], [3, 4]]
 
 
 def test_time_turns_from_the_shortest_to_the_longest_period() -> None:
@@ -158,3 +181,52 @@ def test_the_published_size() -> None:
     whole = sum(p.numel() for part in (model.vision, model.projector, model.language) for p in part.parameters())
     assert whole == 2_923_466_480 - 64 * 2048
     assert expert // 1_000_000 == 311
+
+
+# -- pi0.5 ----------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_an_adaptive_norm_scales_shifts_and_gates() -> None:
+    """Of the condition's linear image, in this order: scale, shift, gate."""
+    norm = AdaptiveRmsNorm(2, 0.0).double()
+    norm.dense.weight.zero_()
+    norm.dense.bias.copy_(torch.tensor([1.0, 2.0, 10.0, 20.0, 0.5, -0.5]))
+    normed, gate = norm(torch.tensor([[[3.0, 4.0]]]).double(), torch.zeros(1, 2).double())
+    rms = 12.5**0.5
+    torch.testing.assert_close(normed, torch.tensor([[[2 * 3 / rms + 10, 3 * 4 / rms + 20]]]).double())
+    assert gate.tolist() == [[[0.5, -0.5]]]
+
+
+@torch.no_grad()
+def test_a_gate_that_is_shut_leaves_the_actions_as_they_are() -> None:
+    """Both residuals of every layer go through their gates: with all shut, only the last norm and projection act."""
+    torch.manual_seed(0)
+    expert = AdaptiveExpert(TINY.expert, TINY.actions).double()
+    for layer in expert.layers:
+        for norm in (layer.input_layernorm, layer.post_attention_layernorm):
+            norm.dense.weight[2 * TINY.expert.width :] = 0
+            norm.dense.bias[2 * TINY.expert.width :] = 0
+    config = TINY.language
+    kept = torch.randn(ROWS, config.layers, 2, config.kv_heads, 3, config.size_of_head).double()
+    _, _, sample, time = given()
+    made = expert(sample, time, torch.zeros(ROWS, 0), Prefix(kept, torch.ones(ROWS, 3, dtype=torch.bool)))
+    when = time_embedding(time, TINY.expert.width)
+    condition = torch.nn.functional.silu(expert.time_mlp_out(torch.nn.functional.silu(expert.time_mlp_in(when))))
+    plain = expert.action_out_proj(expert.norm(expert.action_in_proj(sample), condition)[0])
+    torch.testing.assert_close(made, plain, rtol=1e-12, atol=1e-12)
+    for layer in expert.layers:
+        layer.post_attention_layernorm.dense.bias[2 * TINY.expert.width :] = 1
+    again = expert(sample, time, torch.zeros(ROWS, 0), Prefix(kept, torch.ones(ROWS, 3, dtype=torch.bool)))
+    assert not torch.allclose(again, plain)
+
+
+def test_the_published_size_of_pi05() -> None:
+    """pi0 without the state's projection, with narrower layers of the time and wider norms."""
+    with torch.device("meta"):
+        one, other = Pi0(PI0S["pi0"]), Pi0(PI05S["pi05"])
+    width, layers = 1024, 18
+    norms = (2 * layers + 1) * (3 * width * width + 3 * width - width)
+    gone = (32 * width + width) + width * width
+    difference = sum(p.numel() for p in other.parameters()) - sum(p.numel() for p in one.parameters())
+    assert difference == norms - gone

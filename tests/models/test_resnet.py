@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from auras_ros.models.resnet import ResNet18, ResNetEncoder, SpatialSoftmax
+from auras_ros.models.resnet import FrozenBatchNorm, ResNet18, ResNetEncoder, SpatialSoftmax
 
 PARAMETERS = 11_689_512 - 513_000  # torchvision's resnet18 without its classifier of 512 x 1000 + 1000
 
@@ -135,3 +135,43 @@ def test_a_width_or_a_pool_that_does_not_exist_is_refused_by_name() -> None:
         ResNetEncoder(width=24)
     with pytest.raises(ValueError, match="resnet18: pool: 'max' is not known; there is spatial_softmax, average"):
         ResNetEncoder(pool="max")
+
+
+@torch.no_grad()
+def test_frozen_batch_normalisation_is_torchs_in_evaluation() -> None:
+    theirs, ours = torch.nn.BatchNorm2d(4).eval(), FrozenBatchNorm(4)
+    for name, values in theirs.state_dict(keep_vars=True).items():
+        if values.is_floating_point():
+            values.uniform_(0.2, 2.0)
+            getattr(ours, name).copy_(values)
+    x = torch.randn(2, 4, 5, 5)
+    torch.testing.assert_close(ours(x), theirs(x))
+
+
+@torch.no_grad()
+def test_widths_depths_and_activation_are_those_asked_for() -> None:
+    encoder = ResNetEncoder(
+        features=6, width=[4, 8, 8, 16], keypoints=4, depth=[1, 2, 1, 3], norm="batch", activation="relu"
+    )
+    names = [name for name, _ in encoder.backbone.blocks()]
+    assert names == ["stem", "layer1.0", "layer2.0", "layer2.1", "layer3.0", "layer4.0", "layer4.1", "layer4.2"]
+    assert [getattr(encoder.backbone, f"layer{i}")[-1].conv2.out_channels for i in (1, 2, 3, 4)] == [4, 8, 8, 16]
+    assert not any(isinstance(module, torch.nn.GroupNorm) for module in encoder.modules())
+    images = torch.randn(20, 3, 40, 40)
+    got, linear = encoder.eval()(images), encoder.project(encoder.pool(encoder.backbone(images)))
+    assert torch.equal(got, linear.clamp_min(0))
+    assert (linear < 0).any()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"width": [16, 32]}, r"width: \[16, 32\] is not one for each of 4 layers"),
+        ({"depth": [2, 2]}, r"depth: \[2, 2\] is not one for each of 4 layers"),
+        ({"norm": "layer"}, "norm: 'layer' is not known; there is group, batch"),
+        ({"activation": "gelu"}, "activation: 'gelu' is not known; there is none, relu"),
+    ],
+)
+def test_sizes_that_do_not_exist_are_refused_by_name(sizes: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=f"resnet18: {said}"):
+        ResNetEncoder(**sizes)  # type: ignore[arg-type]

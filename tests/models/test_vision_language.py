@@ -7,7 +7,6 @@ prompt; an activation too many in the projector.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,13 +15,14 @@ from torch import Tensor, nn
 
 from auras_ros.models.hf_names import llava_rule, openvla_rule, rename
 from auras_ros.models.llama import greedy
-from auras_ros.models.openvla import FusedVision, OpenVlaConfig, build_openvla
+from auras_ros.models.openvla import FusedVision, build_openvla
 from auras_ros.models.presets import LLAMAS, OPENVLAS, RT2S
 from auras_ros.models.rt2 import build_rt2
 from auras_ros.models.vision_language import VisionLanguage
 from auras_ros.models.vit import Vit
 from auras_ros.policies.perception import cut
 from tests.models import published
+from tests.models.published_openvla import PublishedOpenVla
 
 TINY, RT2 = OPENVLAS["openvla-tiny"], RT2S["rt2-tiny"]
 
@@ -33,42 +33,6 @@ def prompt(count: int, seed: int = 0) -> Tensor:
 
 def pictures(channels: int, side: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(2, channels, side, side, generator=torch.Generator().manual_seed(side)).to(dtype)
-
-
-class PublishedOpenVla(nn.Module):
-    """transformers' three networks and torch's linear layers, joined as the published model joins them."""
-
-    def __init__(self, config: OpenVlaConfig, attention: str) -> None:
-        super().__init__()
-        self.config = config
-        self.dinov2 = published.dinov2(config.dinov2, attention)
-        self.siglip = published.siglip(config.siglip, attention)
-        self.llama = published.exact_norms(published.llama(config.language, attention))
-        features, width = config.dinov2.width + config.siglip.width, config.language.width
-        sizes = [features, 4 * features, width, width]
-        linear = [nn.Linear(i, o) for i, o in pairwise(sizes)]
-        self.linear = published.randomise(nn.Sequential(linear[0], nn.GELU(), linear[1], nn.GELU(), linear[2]), 3)
-
-    def forward(self, images: Tensor, ids: Tensor) -> Tensor:
-        one, other = images.split(3, 1)
-        seen = [
-            published.features(self.dinov2, one, self.config.dinov2),
-            published.features(self.siglip, other, self.config.siglip),
-        ]
-        embedded = self.llama.get_input_embeddings()(ids)
-        whole = [embedded[:, :1], self.linear(torch.cat(seen, 2)), embedded[:, 1:]]
-        logits: Tensor = self.llama(inputs_embeds=torch.cat(whole, 1)).logits
-        return logits
-
-    def folder(self) -> dict[str, Tensor]:
-        """The weights under the names that an OpenVLA folder has."""
-        vision, fused = published.dinov2_as_timm(self.dinov2), published.siglip_as_timm(self.siglip)
-        named = {f"vision_backbone.featurizer.{name}": tensor for name, tensor in vision.items()}
-        named |= {f"vision_backbone.fused_featurizer.{name}": tensor for name, tensor in fused.items()}
-        for number, layer in (("1", "0"), ("2", "2"), ("3", "4")):
-            for kind in ("weight", "bias"):
-                named[f"projector.fc{number}.{kind}"] = self.linear.state_dict()[f"{layer}.{kind}"]
-        return named | {f"language_model.{name}": tensor for name, tensor in self.llama.state_dict().items()}
 
 
 @torch.no_grad()

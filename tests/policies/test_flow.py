@@ -15,7 +15,8 @@ from auras_ros.models.pi0 import Pi0
 from auras_ros.models.presets import PI0S
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, Origin
-from auras_ros.policies.flow import FlowMatchingPolicy, FlowState, Pi0Prefix
+from auras_ros.policies.flow import FlowMatchingPolicy, FlowState
+from auras_ros.policies.flow_prefix import Pi0Prefix
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
 from tests.models.joint_pi0 import joint_velocity
@@ -86,14 +87,35 @@ def test_the_newest_instant_is_looked_at_alone_and_all_of_it() -> None:
     assert not torch.equal(POLICY.perceive(images, state + 1), before)
 
 
-def test_another_prompt_is_a_copy_and_one_of_another_length_refused() -> None:
+def test_a_prompt_of_another_length_is_a_copy() -> None:
+    """As if the policy had been made for it; what is filled up may hold anything."""
+    policy, given = tiny_flow(limit=7), observed(1)
+    before, at = policy.perceive(*given), (policy.prefix.prompt.data_ptr(), policy.prefix.there.data_ptr())
+    for ids in (PROMPT.flip(0), PROMPT[:2], torch.tensor([5, 1, 3, 4, 2, 9, 8])):
+        policy.set_prompt(ids)
+        alone = FlowMatchingPolicy(Pi0Prefix(policy.prefix.model, ids), CENTER, SCALE)
+        context, noise = policy.perceive(*given), noise_of(1)
+        assert context.shape == before.shape
+        assert not torch.equal(context, before)
+        made = generate(policy, noise, context)
+        torch.testing.assert_close(made, generate(alone, noise, alone.perceive(*given)), rtol=1e-5, atol=1e-4)
+    assert at == (policy.prefix.prompt.data_ptr(), policy.prefix.there.data_ptr())
+
+
+@pytest.mark.parametrize(
+    ("ids", "why"),
+    [
+        ([1] * 5, "prompt: 5 tokens, but this policy takes 1 to 4"),
+        ([], "prompt: 0 tokens, but this policy takes 1 to 4"),
+        ([3, 512], "prompt: .3, 512. are not all tokens of a vocabulary of 512"),
+    ],
+)
+def test_a_prompt_that_it_cannot_take_is_refused_and_the_old_one_stays(ids: list[int], why: str) -> None:
     policy = tiny_flow()
-    before, at = policy.perceive(*observed(1)), policy.prefix.prompt.data_ptr()
-    policy.prefix.set_prompt(PROMPT.flip(0))
-    assert policy.prefix.prompt.data_ptr() == at
-    assert not torch.equal(policy.perceive(*observed(1)), before)
-    with pytest.raises(ValueError, match="prompt: 5 tokens, but this policy was made for 4"):
-        policy.prefix.set_prompt(torch.zeros(5, dtype=torch.int64))
+    before = policy.perceive(*observed(1))
+    with pytest.raises(ValueError, match=why):
+        policy.set_prompt(torch.tensor(ids, dtype=torch.int64))
+    assert torch.equal(policy.perceive(*observed(1)), before)
 
 
 @pytest.mark.parametrize(("center", "scale"), [(5, 5), (2, 3), (0, 0)])
@@ -115,7 +137,7 @@ def test_it_stays_on_its_device_and_reads_nothing_back() -> None:
         context = policy.perceive(images, state)
         moved = policy.step(policy.begin(noise), context, torch.zeros(1, dtype=torch.int64, device="meta"))
         assert policy.finish(moved).dtype == torch.float64
-    assert context.shape == (1, 18 * 2 * (2 * 256 + 8) * 256 + 32)
+    assert context.shape == (1, 18 * 2 * (2 * 256 + 8) * 256 + 32 + 2 * 256 + 8)
     assert context.dtype == torch.bfloat16
     assert moved.sample.dtype == torch.float32
     assert watch.calls > 1000

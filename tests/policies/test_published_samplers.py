@@ -57,6 +57,36 @@ def test_whole_trajectories_equal_diffusers(name: str, steps: int, prediction: s
         torch.testing.assert_close(got, sample, rtol=0, atol=TOLERANCE)
 
 
+@pytest.mark.parametrize(
+    ("name", "steps", "prediction", "clip"),
+    [
+        ("ddpm", 10, "epsilon", 1.0),
+        ("ddpm", 33, "sample", 0.8),
+        ("ddim", 8, "sample", 1.0),
+        ("ddim", 7, "sample", 0.5),
+        ("ddim", 8, "epsilon", None),
+        ("ddpm", 100, "epsilon", None),
+    ],
+)
+def test_samplers_as_foreign_checkpoints_ask_for_them_equal_diffusers(
+    name: str, steps: int, prediction: str, clip: float | None
+) -> None:
+    """DDPM with fewer steps, DDIM towards uncorrected noise, other clipping or none."""
+    schedulers = pytest.importorskip("diffusers.schedulers")
+    sampler = make_sampler(name, steps, prediction, 100, "leading", clip, False)  # type: ignore[arg-type]
+    theirs = {"ddpm": schedulers.DDPMScheduler, "ddim": schedulers.DDIMScheduler}[name](
+        num_train_timesteps=100, beta_schedule="squaredcos_cap_v2", prediction_type=prediction,
+        clip_sample=clip is not None, clip_sample_range=clip or 1.0,
+    )  # fmt: skip
+    theirs.set_timesteps(steps)
+    random = torch.Generator().manual_seed(1)
+    sample = torch.randn(1, *SHAPE, generator=random)
+    for got, t in zip(sampled(sampler, tape(sampler, 1)), theirs.timesteps, strict=True):
+        extra = {"generator": random} if name == "ddpm" else {}
+        sample = theirs.step(network(sample, t[None]), t, sample, **extra).prev_sample
+        torch.testing.assert_close(got, sample, rtol=TOLERANCE, atol=TOLERANCE)
+
+
 @pytest.mark.parametrize("name", ["ddpm", "ddim"])
 def test_the_right_noise_leads_back_to_the_clean_actions(name: str) -> None:
     """Where the network is right about the noise, what it was mixed with comes out."""
@@ -115,6 +145,11 @@ def test_the_tables_are_no_weights() -> None:
         ({"training_steps": 1}, "training_steps must be a whole number in \\[2, 1000\\], got 1"),
         ({"training_steps": 100.0}, "training_steps must be .* got 100.0"),
         ({"training_steps": 7}, "ddim: steps must be a whole number in \\[1, 7\\], got 8"),
+        ({"clip": 0.0}, "clip must be a number above zero or null, got 0.0"),
+        ({"clip": float("inf")}, "clip must be"),
+        ({"clip": True}, "clip must be"),
+        ({"clip": "1"}, "clip must be"),
+        ({"corrected": 1}, "corrected must be true or false, got 1"),
         ({"name": "ddpm", "training_steps": 40}, "ddpm runs all 40 training steps, got steps = 8"),
     ],
 )

@@ -19,7 +19,7 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, Origin
 from auras_ros.policies import checkpoint
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.policies.families import find
+from auras_ros.policies.families import FAMILIES, find
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.tensors import CheckpointError
 from auras_ros.policies.writing import Description, write
@@ -101,7 +101,7 @@ def test_the_page_s_policy_runs_in_every_mode(written: Path) -> None:
 def test_what_its_package_does_not_have_is_said_by_name(written: Path) -> None:
     manifest = written / checkpoint.MANIFEST
     manifest.write_text(manifest.read_text().replace('"type": "reach"', '"type": "grasp"'))
-    with pytest.raises(CheckpointError, match="type 'grasp' is not known; there is diffusion, autoregressive, reach"):
+    with pytest.raises(CheckpointError, match=f"type 'grasp' is not known; there is {', '.join([*FAMILIES, 'reach'])}"):
         checkpoint.load(written)
 
 

@@ -8,7 +8,8 @@ from torch import Tensor
 from auras_ros.models.pi0 import Pi0
 from auras_ros.models.presets import PI0S
 from auras_ros.policies.diffusion import Architecture
-from auras_ros.policies.flow import FlowMatchingPolicy, Pi0Prefix
+from auras_ros.policies.flow import FlowMatchingPolicy
+from auras_ros.policies.flow_prefix import Pi0Prefix
 from tests.models import published
 
 CONFIG = PI0S["pi0-tiny"]
@@ -18,12 +19,12 @@ SIDE = CONFIG.vision.image_px
 SHAPE = Architecture("tiny-flow", 2, (SIDE, SIDE), 2, CONFIG.state, CONFIG.horizon, len(CENTER))
 
 
-def tiny_flow(dtype: torch.dtype = torch.float32, steps: int = 10) -> FlowMatchingPolicy:
+def tiny_flow(dtype: torch.dtype = torch.float32, steps: int = 10, limit: int | None = None) -> FlowMatchingPolicy:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = published.randomise(Pi0(CONFIG))
     assert isinstance(model, Pi0)
-    return FlowMatchingPolicy(Pi0Prefix(model, PROMPT), CENTER, SCALE, steps, SHAPE).eval().to(dtype)
+    return FlowMatchingPolicy(Pi0Prefix(model, PROMPT, limit), CENTER, SCALE, steps, SHAPE).eval().to(dtype)
 
 
 def observed(rows: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:

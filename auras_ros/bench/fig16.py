@@ -1,0 +1,225 @@
+"""`auras bench fig16`: throughput of TinyVLA, a language model that encodes, over its stages (Auras figure 16).
+
+Every pair of pp_perception 1 to 3 and pp_generation 1 to 5 with fetch_offset 0 and -1, and seq beside them, for the
+three published sizes. On a CPU a quarter of each size runs (`models.presets`); the paper's own on a GPU. Weights and
+observations are random. It is checked first that the modes compute the same. Rounds of all plans are interleaved in
+random order, and a ratio is taken within its round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from auras_ros.bench.pipeline import contest
+from auras_ros.bench.pipeline_checks import batched_difference, check_equal
+from auras_ros.bench.pipeline_options import listed
+from auras_ros.bench.pipeline_rate import Bench, Length
+from auras_ros.bench.pipeline_summary import ratio
+from auras_ros.bench.pipeline_variants import Variant
+from auras_ros.device import make_device
+from auras_ros.evaluate.report import Report
+from auras_ros.models.presets import QUARTER, TINYVLAS
+from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.tinyvla import INFERENCE_STEPS, TinyVlaPolicy, make_tinyvla
+
+MODELS = ("tinyvla-400m", "tinyvla-700m", "tinyvla-1.3b")
+WANTED = 2.0  # times seq: what the paper's user requires (section 6.6)
+PAPER = (
+    "the difference between the offsets is not prominent; for twice the throughput, with fetch_offset -1, the "
+    "configurations that give it are simulated further (section 6.6; figure 16 has no numbers in the text)"
+)
+Progress = Callable[[str], None]
+Row = Mapping[str, Any]
+
+
+def run(argv: list[str], progress: Progress) -> Report:
+    options = _options(argv)
+    torch.set_num_threads(1)
+    report = Report("fig16")
+    report.more["paper"] = PAPER
+    for model in options.models:
+        try:
+            _measure(model, options, report, progress)
+        except KeyboardInterrupt:
+            report.more["interrupted"] = f"while {model} was measured; whole rounds count"
+            break
+    return report
+
+
+def draw(report: Report, path: Path) -> None:
+    """The grids as a PNG. Raises ValueError where nothing was measured."""
+    from auras_ros.bench.fig16_picture import draw_grids
+
+    draw_grids(report, path)
+
+
+def plans_of(options: argparse.Namespace) -> tuple[Plan, list[Plan]]:
+    """(seq, all of the figure's plans)."""
+    generation = f"ddim{options.steps}"
+    counts = product(options.offsets, options.pp_perception, options.pp_generation)
+    return Plan(generation), [
+        Plan(generation, "auras", pp_perception=p, pp_generation=g, fetch_offset=offset) for offset, p, g in counts
+    ]
+
+
+def _measure(model: str, options: argparse.Namespace, report: Report, progress: Progress) -> None:
+    """Check and compare one model; what whole rounds gave goes to the report, when interrupted too."""
+    name = model if options.paper_sizes else model + QUARTER
+    progress(f"{name}: building, checking that the modes compute the same ...")
+    policy = make_tinyvla(name, seed=0, steps=options.steps)
+    bench = Bench(policy, options.device, options.seed, most=1)
+    seq, plans = plans_of(options)
+    base = {"model": model, "sizes": name, "device": bench.device.type}
+    rates: dict[Variant, list[float]] = {}
+    try:
+        check_equal(bench, seq.generation)
+        stages = max(options.pp_generation)
+        differ = {"pp_generation": stages, "batched_difference": batched_difference(bench, seq.generation, stages)}
+        report.rows.append({**base, "measure": "check", "bit_equal": 1, **_shapes(name, policy), **differ})
+        variants = [Variant(plan) for plan in (seq, *plans)]
+        for so_far in contest(bench, name, variants, options, random.Random(options.seed), progress):
+            rates = so_far
+    finally:
+        bench.close()
+        if rates:
+            report.rows += [_row(base, plan, rates, Variant(seq)) for plan in (seq, *plans)]
+            report.summary |= _summary(model, rates, seq, plans)
+
+
+def _shapes(name: str, policy: TinyVlaPolicy) -> dict[str, Any]:
+    """What was run: sizes of the parts, and how large it is in all."""
+    config = TINYVLAS[name]
+    vision, language = config.vision, config.language
+    return {
+        "million": sum(part.numel() for part in policy.parameters()) / 1e6,
+        "steps": policy.steps,
+        "prefix": sum(policy.encoder.prefix.segments),
+        "image_px": vision.image_px,
+        "vision": f"{vision.depth} x {vision.width}",
+        "language": f"{language.layers} x {language.width}",
+        "unet": "-".join(map(str, config.down_dims)),
+    }
+
+
+def _row(base: Row, plan: Plan, rates: Mapping[Variant, Sequence[float]], seq: Variant) -> dict[str, Any]:
+    """chunks_per_s: median and quartiles; over_seq: the same of the ratios within each round."""
+    low, middle, high = np.percentile(rates[Variant(plan)], [25, 50, 75])
+    ratio_low, ratio_middle, ratio_high = ratio(rates, Variant(plan), seq)
+    named = {"mode": plan.mode, "pp_perception": plan.pp_perception, "pp_generation": plan.pp_generation}
+    figures = {"chunks_per_s": float(middle), "low": float(low), "high": float(high), "n": len(rates[seq])}
+    ratios = {"over_seq": ratio_middle, "over_seq_low": ratio_low, "over_seq_high": ratio_high}
+    return {**base, "measure": "rounds", **named, "fetch_offset": plan.fetch_offset, **figures, **ratios}
+
+
+def _summary(
+    model: str, rates: Mapping[Variant, Sequence[float]], seq: Plan, plans: Sequence[Plan]
+) -> dict[str, float]:
+    """Of one model: seq's rate, the best ratio of each offset, how many plans of offset -1 are twice as quick as seq,
+    and how many times as quick offset -1 is as 0 with the same stages (median, least, most)."""
+    key = model.replace("-", "_").replace(".", "_")
+    over = {plan: ratio(rates, Variant(plan), Variant(seq))[1] for plan in plans}
+    found = {f"seq_per_s_{key}": float(np.median(rates[Variant(seq)]))}
+    for offset, word in ((0, "offset_0"), (-1, "offset_before")):
+        ratios = [value for plan, value in over.items() if plan.fetch_offset == offset]
+        if ratios:
+            found[f"best_over_seq_{word}_{key}"] = max(ratios)
+            found[f"twice_seq_{word}_{key}"] = sum(value >= WANTED for value in ratios)
+    pairs = _pairs(plans)
+    if pairs:
+        beside = [ratio(rates, Variant(before), Variant(now))[1] for before, now in pairs]
+        names = (f"before_over_0_{key}{end}" for end in ("", "_least", "_most"))
+        found |= dict(zip(names, (float(np.median(beside)), min(beside), max(beside)), strict=True))
+    return found
+
+
+def _pairs(plans: Sequence[Plan]) -> list[tuple[Plan, Plan]]:
+    """Plans of the same stages: (offset -1, offset 0)."""
+    by_place = {(plan.pp_perception, plan.pp_generation, plan.fetch_offset): plan for plan in plans}
+    places = [(p, g) for p, g, offset in by_place if offset == 0]
+    return [(by_place[p, g, -1], by_place[p, g, 0]) for p, g in places if (p, g, -1) in by_place]
+
+
+def table(report: Report) -> str:
+    """For each model what was run and a grid for each offset; beside them what the paper says."""
+    lines = [f"paper: {PAPER}"]
+    for model in dict.fromkeys(row["model"] for row in report.rows):
+        rows = [row for row in report.rows if row["model"] == model]
+        lines += _head(rows[0])
+        lines += [line for offset in (0, -1) for line in _grid(rows, offset)]
+    interrupted = [f"interrupted {report.more['interrupted']}"] if "interrupted" in report.more else []
+    return "\n".join([*lines, *(f"{name:40} {value:8.2f}" for name, value in report.summary.items()), *interrupted])
+
+
+def _head(row: Row) -> list[str]:
+    parts = f"CLIP {row['vision']} at {row['image_px']} px, Pythia {row['language']}, U-Net {row['unet']}"
+    return [
+        f"{row['model']}, run as {row['sizes']}: {row['million']:.1f} M parameters, {row['device']}",
+        f"  {parts}; a prefix of {row['prefix']} tokens, {row['steps']} steps",
+        "  checked: seq and auras in one stage, unbatched, give the same chunks bit for bit; batched over",
+        f"  {row['pp_generation']} stages within {row['batched_difference']:.2g} of the action range",
+    ]
+
+
+def _grid(rows: Sequence[Row], offset: int) -> list[str]:
+    """A line for each pp_perception: chunks per second and how many times seq's; * where twice is reached."""
+    measured = [row for row in rows if row["measure"] == "rounds"]
+    seq = [row for row in measured if row["mode"] == "seq"]
+    cells = {
+        (r["pp_perception"], r["pp_generation"]): r
+        for r in measured
+        if r["mode"] == "auras" and r["fetch_offset"] == offset
+    }
+    if not cells:
+        return []
+    columns = sorted({generation for _, generation in cells})
+    title = f"  fetch_offset {offset}; seq {seq[0]['chunks_per_s']:.2f} chunks/s, {seq[0]['n']} rounds"
+    lines = [title, "    pp_generation" + "".join(f"{column:>16}" for column in columns)]
+    for row in sorted({perception for perception, _ in cells}):
+        shown = [cells[row, column] for column in columns]
+        each = (
+            f"{c['chunks_per_s']:8.2f} ({c['over_seq']:.2f}){'*' if c['over_seq'] >= WANTED else ' '}" for c in shown
+        )
+        lines.append(f"    pp_perception {row} " + " ".join(f"{cell:>15}" for cell in each).rstrip())
+    return lines
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="auras bench fig16", description=__doc__)
+    some = ",".join(MODELS)
+    parser.add_argument("--models", type=listed(str), default=list(MODELS), help=f"some of {some} (all)")
+    parser.add_argument("--sizes", default="auto", choices=("auto", "quarter", "paper"), help="paper's on a GPU (auto)")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
+    parser.add_argument("--pp-perception", type=listed(int), default=[1, 2, 3], help="stages (1,2,3)")
+    parser.add_argument("--pp-generation", type=listed(int), default=[1, 2, 3, 4, 5], help="stages (1,2,3,4,5)")
+    parser.add_argument("--offsets", type=listed(int), default=[0, -1], help="fetch_offset (0,-1)")
+    parser.add_argument("--steps", type=int, default=INFERENCE_STEPS, help=f"DDIM steps ({INFERENCE_STEPS})")
+    parser.add_argument("--rounds", type=int, default=5, help="of all plans, for each model (5)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="begin no round later than this, each model (10)")
+    parser.add_argument("--chunks", type=int, default=3, help="least chunks in a window (3)")
+    parser.add_argument("--seconds", type=float, default=0.5, help="least length of a window (0.5)")
+    parser.add_argument("--seed", type=int, default=0, help="of observations and the order of rounds")
+    options = parser.parse_args(argv)
+    if unknown := [model for model in options.models if model not in MODELS]:
+        parser.error(f"--models: '{unknown[0]}' is not known; there is {some}")
+    for name, least in {"rounds": 1, "chunks": 1, "steps": 1}.items():
+        if getattr(options, name) < least:
+            parser.error(f"--{name} must be at least {least}")
+    try:
+        plans_of(options)
+    except ValueError as error:
+        parser.error(str(error))
+    if max(options.pp_generation) > options.steps:
+        parser.error(f"--pp-generation: {max(options.pp_generation)} stages, but there are {options.steps} steps")
+    options.length = Length(options.chunks, options.seconds)
+    device = make_device(options.device)
+    options.paper_sizes = options.sizes == "paper" or (options.sizes == "auto" and device.tensors.type == "cuda")
+    device.close()
+    return options

@@ -1,0 +1,51 @@
+"""`auras convert SOURCE --out FOLDER`: another library's checkpoint in our own format, with a golden sample."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+EXAMPLE = """
+example
+  auras convert lerobot/act_aloha --out checkpoints/aloha          robot.json lies in the folder
+  auras convert epoch=0100.ckpt --robot robot.json --out my_policy  nothing in the file is executed
+  auras convert openvla --out my_openvla --images pictures          pictures/top.png, pictures/state.json
+
+robot.json says what the checkpoint does not: docs/checkpoints.md
+"""
+
+
+def run(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="auras convert", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("source", type=Path, help="a LeRobot folder, an OpenVLA folder, or a diffusion_policy .ckpt")
+    parser.add_argument("--robot", type=Path, help="robot.json (default: the one in SOURCE, or beside the .ckpt)")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint; must not exist")
+    parser.add_argument(
+        "--images",
+        type=Path,
+        metavar="DIR",
+        help="<camera>.png or .npy and state.json of the golden observation (default: smooth random ones)",
+    )
+    options = parser.parse_args(argv)
+    if not options.source.exists():
+        parser.error(f"{options.source}: not found")
+    if options.images is not None and not options.images.is_dir():
+        parser.error(f"--images: {options.images}: no such folder")
+    from auras_ros.policies.loaders.convert import convert
+    from auras_ros.policies.loaders.robot import ROBOT, Robot
+
+    beside = options.source if options.source.is_dir() else options.source.parent
+    robot = Robot.load(options.robot or beside / ROBOT)
+    made = convert(options.source, robot, options.out, options.images)
+    checkpoint, plans = made.checkpoint, ", ".join(made.checkpoint.plans)
+    print(f"read: {checkpoint.name}, {sum(p.numel() for p in checkpoint.networks.parameters()):,} parameters, {plans}")
+    if made.observed:
+        print(f"golden sample: of the pictures in {options.images}")
+    else:
+        print("golden sample: of random pictures and positions, not of a robot's: --images gives it real ones")
+    if made.margin is not None:
+        print(f"golden sample: every token wins by {made.margin:.3g} standard deviations of its scores or more")
+    print(f"written and loaded again: {options.out}")
+    return 0

@@ -1,0 +1,249 @@
+"""SmolVLA (Shukor et al. 2025): SmolVLM2's first layers read pictures, prompt and state, a narrow expert reads them.
+
+Pictures go through SigLIP's layers, are folded (each `fold` x `fold` patches become one token) and projected. The
+state is the last token of the prefix: it sees all of it, and nothing of it sees the state. The expert's layers
+alternate: some attend to the prefix's keys and values and to the actions before them, the others to the prefix alone,
+through projections of their own. Those depend on no step, so they are made once, with the context. Where tokens stand
+is the same as in `pi0`: only those that are there count.
+
+Two habits of the published code are kept: rotary frequencies are of base 10000 whatever SmolVLM2 was trained with, and
+the tokens around a picture are embedded without the factor that all other words have. One is not: transformers 4.55
+and later move SmolVLM2's picture positions by one patch in float32, though not in bfloat16, in which it was trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from auras_ros.models.flow_context import Prefix, pack, unpack
+from auras_ros.models.flow_expert import check_width, reading, time_embedding
+from auras_ros.models.kv_cache import Attend, attention
+from auras_ros.models.llama import DecoderLayer, GatedMlp, Llama, LlamaConfig, RmsNorm
+from auras_ros.models.pi0 import check_keys, prefix_blocks, prefix_layer
+from auras_ros.models.rotary import rotary, rotate
+from auras_ros.models.vision_language import Block, SeeingLanguage
+from auras_ros.models.vit import Vit, VitConfig
+
+
+@dataclass(frozen=True)
+class SmolVlaConfig:
+    """language: as many layers as are used. fold: sides of the squares of patches that become one token.
+
+    self_attention_every: layers 0, n, 2n, ... of the expert see the actions too, the others the prefix alone; 1: all
+    do, 0: none. around: token ids before and after each picture. empty: pictures that are not there; of them the
+    prefix has the tokens around a picture alone. Raises ValueError, naming the size.
+    """
+
+    vision: VitConfig
+    language: LlamaConfig
+    expert: LlamaConfig
+    fold: int = 4
+    self_attention_every: int = 2
+    horizon: int = 50
+    state: int = 32
+    actions: int = 32
+    around: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    empty: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("fold", "horizon", "state", "actions"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"smolvla: {name}: {getattr(self, name)} is less than 1")
+        for name in ("self_attention_every", "empty"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"smolvla: {name}: {getattr(self, name)} is less than 0")
+        side = self.vision.image_px // self.vision.patch_px
+        if side % self.fold:
+            raise ValueError(f"smolvla: fold: {self.fold} does not divide the {side} patches of a side")
+        if unknown := [i for ids in self.around for i in ids if not 0 <= i < self.language.vocabulary]:
+            raise ValueError(f"smolvla: around: {unknown[0]} is no token of {self.language.vocabulary}")
+        check_keys("smolvla", self.language, self.expert)
+        if self.language.heads != self.expert.heads:
+            heads = f"{self.language.heads} in the language model, {self.expert.heads} in the expert"
+            raise ValueError(f"smolvla: heads: {heads}")
+
+    def sees_actions(self, layer: int) -> bool:
+        """Whether the expert's layer attends to the actions too."""
+        return self.self_attention_every > 0 and layer % self.self_attention_every == 0
+
+
+class FoldProjector(nn.Module):
+    """SigLIP's last norm, the folding and the projection: patches [..., P, features] -> [..., P / fold^2, width].
+
+    Times the square root of the width, as words are.
+    """
+
+    def __init__(self, vision: VitConfig, fold: int, width: int) -> None:
+        super().__init__()
+        self.norm, self.fold, self.width = nn.LayerNorm(vision.width, vision.norm_eps), fold, width
+        self.linear = nn.Linear(vision.width * fold**2, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        side = int(x.shape[-2] ** 0.5)
+        squares = self.norm(x).unflatten(-2, (side // self.fold, self.fold, side // self.fold, self.fold))
+        folded = squares.transpose(-4, -3).flatten(-3).flatten(-3, -2)
+        out: Tensor = self.linear(folded)
+        return out * out.new_full((), self.width**0.5)  # rounded to the weights' type, as published
+
+
+class CrossAttention(nn.Module):
+    """Attention to the prefix alone; keys and values are made of the prefix's by `reread`."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.head_dim = config.size_of_head
+        queries, keys = config.heads * self.head_dim, config.kv_heads * self.head_dim
+        self.q_proj = nn.Linear(config.width, queries, bias=False)
+        self.k_proj, self.v_proj = nn.Linear(keys, keys, bias=False), nn.Linear(keys, keys, bias=False)
+        self.o_proj = nn.Linear(queries, config.width, bias=False)
+
+    def reread(self, kept: Tensor) -> Tensor:
+        """What the prefix has [B, 2, kv_heads, P, head_dim], keys turned already -> this layer's, of that shape."""
+        joined = kept.transpose(2, 3).flatten(3)  # heads side by side
+        parts = torch.stack([self.k_proj(joined[:, 0]), self.v_proj(joined[:, 1])], 1)
+        out: Tensor = parts.unflatten(-1, (-1, self.head_dim)).transpose(2, 3)
+        return out
+
+    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], kept: Tensor, visible: Tensor) -> Tensor:
+        query = self.q_proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        seen = attention(rotate(query, angles), kept[:, 0], kept[:, 1], visible)
+        out: Tensor = self.o_proj(seen.transpose(1, 2).flatten(2))
+        return out
+
+
+class CrossLayer(nn.Module):
+    """A decoder layer with `CrossAttention`."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.self_attn = CrossAttention(config)  # the name of the folders
+        self.mlp = GatedMlp(config.width, config.hidden, config.activation)
+        self.input_layernorm = RmsNorm(config.width, config.norm_eps)
+        self.post_attention_layernorm = RmsNorm(config.width, config.norm_eps)
+
+    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], kept: Tensor, visible: Tensor) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), angles, kept, visible)
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out
+
+
+class SmolExpert(nn.Module):
+    """(noisy actions, time, prefix) -> velocity. An action sees those before it; in a cross layer, the prefix alone."""
+
+    def __init__(self, config: SmolVlaConfig) -> None:
+        super().__init__()
+        check_width(config.expert)
+        expert, width, actions = config.expert, config.expert.width, config.actions
+        self.config = config
+        self.action_in_proj = nn.Linear(actions, width)
+        self.action_time_mlp_in, self.action_time_mlp_out = nn.Linear(2 * width, width), nn.Linear(width, width)
+        self.layers = nn.ModuleList(
+            DecoderLayer(expert, i) if config.sees_actions(i) else CrossLayer(expert) for i in range(expert.layers)
+        )
+        self.norm = RmsNorm(width, expert.norm_eps)
+        self.action_out_proj = nn.Linear(width, actions)
+
+    def reread(self, layer: int, kept: Tensor) -> Tensor:
+        """What this layer reads of what the language model's layer has kept."""
+        each = self.layers[layer]
+        return each.self_attn.reread(kept) if isinstance(each, CrossLayer) else kept
+
+    def forward(self, sample: Tensor, time: Tensor, prefix: Prefix) -> Tensor:
+        """sample [B, horizon, actions], time [B] -> velocity [B, horizon, actions]; prefix: as `reread`."""
+        x, expert = self.embed(sample, time), self.config.expert
+        place = torch.arange(x.shape[1], device=x.device)
+        following, attend = reading(prefix, place[:, None] >= place, expert, x.dtype)
+        anew = rotary(place, expert.size_of_head, expert.rope_theta, None, x.dtype)  # positions begin at 0
+        for i, layer in enumerate(self.layers):
+            x = self._layer(layer, x, following, attend, anew, prefix, i)
+        velocity: Tensor = self.action_out_proj(self.norm(x))
+        return velocity
+
+    def _layer(
+        self,
+        layer: nn.Module,
+        x: Tensor,
+        following: tuple[Tensor, Tensor],
+        attend: Attend,
+        anew: tuple[Tensor, Tensor],
+        prefix: Prefix,
+        index: int,
+    ) -> Tensor:
+        out: Tensor
+        if isinstance(layer, CrossLayer):
+            out = layer(x, anew, prefix.kept[:, index], prefix.valid[:, None, None])
+        else:
+            out = layer(x, following, attend)
+        return out
+
+    def embed(self, sample: Tensor, time: Tensor) -> Tensor:
+        """Each action with the time in it, [B, horizon, width]."""
+        when = time_embedding(time, self.config.expert.width).to(sample.dtype)[:, None]
+        mixed = torch.cat([self.action_in_proj(sample), when.expand(-1, sample.shape[1], -1)], -1)
+        out: Tensor = self.action_time_mlp_out(F.silu(self.action_time_mlp_in(mixed)))
+        return out
+
+
+class SmolVla(SeeingLanguage):
+    """`vision`, `projector`, `language` and `state_proj` make the prefix, `expert` is the velocity."""
+
+    language: Llama
+
+    def __init__(self, config: SmolVlaConfig) -> None:
+        projector = FoldProjector(config.vision, config.fold, config.language.width)
+        super().__init__(Vit(config.vision), projector, Llama(config.language))
+        self.config = config
+        self.state_proj = nn.Linear(config.state, config.language.width)
+        self.expert = SmolExpert(config)
+        for name, ids in zip(("start", "end"), config.around, strict=True):
+            self.register_buffer(name, torch.tensor(ids, dtype=torch.int64), persistent=False)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """In which it computes; actions and contexts may come in another."""
+        return self.expert.action_in_proj.weight.dtype
+
+    def join(self, seen: Tensor, prompt: Tensor, there: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Patches of each row's cameras [batch * cameras, tokens, width], the prompt int64 [1, ids], of which `there`
+        are there, and the state [batch, D] -> the prefix [batch, P, width] and which of it is there [batch, P].
+
+        Raises ValueError by D.
+        """
+        batch, missing = len(state), self.config.state - state.shape[-1]
+        if missing < 0:
+            raise ValueError(f"smolvla: state: {state.shape[-1]} numbers, but the network takes {self.config.state}")
+        start, end = (self.language.embed_tokens(ids) for ids in (self.start, self.end))  # without the words' factor
+        around = [part.expand(len(seen), -1, -1) for part in (start, end)]
+        pictures = torch.cat([around[0], seen, around[1]], 1).reshape(batch, -1, seen.shape[-1])
+        empty = torch.cat([start, end]).repeat(self.config.empty, 1).expand(batch, -1, -1)
+        words = self.language.embed(prompt).expand(batch, -1, -1)
+        last = self.state_proj(F.pad(state, (0, missing)).to(self.dtype))[:, None]
+        valid = [torch.ones_like(part[..., 0], dtype=torch.bool) for part in (pictures, empty, last)]
+        masks = [valid[0], valid[1], there.expand(batch, -1), valid[2]]
+        return torch.cat([pictures, empty, words, last], 1), torch.cat(masks, 1)
+
+    def layer(self, index: int, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+        """One layer over the whole prefix: what it hands on, and what the expert's layer reads of it."""
+        place = torch.arange(x.shape[1], device=x.device)
+        state = x.shape[1] - 1
+        visible = valid[:, None, None] & ((place < state) | (place[:, None] == state))
+        x, kept = prefix_layer(self.language, index, x, valid, visible)
+        return x, self.expert.reread(index, kept)
+
+    def context(self, kept: tuple[Tensor, ...], valid: Tensor, _state: Tensor) -> Tensor:
+        """What every layer kept -> [B, C]; the state is in it."""
+        return pack(kept, _state[:, :0], valid, 0)
+
+    def prefix_blocks(self) -> list[tuple[str, Block]]:
+        """See `Pi0.prefix_blocks`."""
+        return prefix_blocks(self.config.language.layers, self.layer, self.context)
+
+    def velocity(self, sample: Tensor, time: Tensor, context: Tensor) -> Tensor:
+        """sample [B, horizon, actions], time [B] from 1, noise, to 0, data, context [B, C] -> as sample."""
+        prefix, _ = unpack(context.to(self.dtype), self.config.language, 0)
+        out: Tensor = self.expert(sample.to(self.dtype), time, prefix)
+        return out.to(sample.dtype)

@@ -1,0 +1,148 @@
+"""Perception of the flow matching policies: pictures, prompt and state to the public context, by model.
+
+The prompt lies at a fixed address, filled up to the longest that there may be: another one, of another length, is a
+copy, and captured stages read the one that is set. What is filled up is masked and counts in no position, so it is as
+if it were not there. pi0.5 has the state in its prompt, as whole numbers of 0 to 255: their token ids stand in a table,
+and no tokenizer runs here. Tokens come from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from auras_ros.models.pi0 import Pi0
+from auras_ros.models.smolvla import SmolVla
+from auras_ros.policies.perception import Body
+
+BINS = 256  # of a number of the state between -1 and 1; one below -1 is bin -1
+NOTHING = -1  # in a table of ids: no token
+
+
+class FlowPrefix(nn.Module):
+    """(images [B, history, cameras, 3, px, px], state [B, history, D]) -> context [B, C], of the newest instant.
+
+    prompt: int64 [ids], with all that its template adds. limit: the longest prompt that can be set; as long as this one
+    unless given. What is done with prompt and state is each model's own (`_join`).
+    """
+
+    prompt: Tensor
+    there: Tensor
+
+    def __init__(self, model: Pi0 | SmolVla, prompt: Tensor, limit: int | None = None) -> None:
+        super().__init__()
+        self.model, size = model, len(prompt) if limit is None else limit
+        self.register_buffer("prompt", torch.zeros(1, size, dtype=torch.int64), persistent=False)
+        self.register_buffer("there", torch.zeros(1, size, dtype=torch.bool), persistent=False)
+        self.set_prompt(prompt)
+
+    @property
+    def limit(self) -> int:
+        """Tokens of the longest prompt."""
+        return self.prompt.shape[1]
+
+    def set_prompt(self, prompt: Tensor) -> None:
+        """Another prompt, int64 [ids]. Raises ValueError for none, for too many, and for one that is no token."""
+        count, vocabulary = len(prompt), self.model.language.config.vocabulary
+        if not 0 < count <= self.limit:
+            raise ValueError(f"prompt: {count} tokens, but this policy takes 1 to {self.limit}")
+        if not prompt.is_meta and not 0 <= int(prompt.min()) <= int(prompt.max()) < vocabulary:
+            raise ValueError(f"prompt: {prompt.tolist()} are not all tokens of a vocabulary of {vocabulary}")
+        self.prompt.copy_(F.pad(prompt, (0, self.limit - count))[None])
+        self.there.copy_((torch.arange(self.limit, device=prompt.device) < count)[None])
+
+    def blocks(self) -> list[tuple[str, Body]]:
+        """Parts that follow one another; the state goes along as the last of what is carried."""
+        model = self.model
+        seeing = [(name, _beside(block)) for name, block in model.blocks()]
+        return [("newest", self._newest), *seeing, ("prompt", self._join), *model.prefix_blocks()]
+
+    def forward(self, images: Tensor, state: Tensor) -> Tensor:
+        carried: tuple[Tensor, ...] = (images, state)
+        for _, block in self.blocks():
+            carried = block(*carried)
+        return carried[0]
+
+    def _newest(self, images: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return images[:, -1].flatten(0, 1).to(self.model.dtype), state[:, -1]
+
+    def _join(self, seen: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """-> the prefix [B, P, width], which of it is there [B, P], and the state that the expert is given."""
+        raise NotImplementedError
+
+
+class Pi0Prefix(FlowPrefix):
+    """pi0: pictures, then the prompt; the state goes on to the expert."""
+
+    model: Pi0
+
+    def _join(self, seen: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return *self.model.join(seen, self.prompt, self.there, len(state)), state
+
+
+class SmolVlaPrefix(FlowPrefix):
+    """SmolVLA: pictures, the prompt, the state."""
+
+    model: SmolVla
+
+    def _join(self, seen: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return *self.model.join(seen, self.prompt, self.there, state), state
+
+
+class Pi05Prefix(FlowPrefix):
+    """pi0.5: pictures, the prompt, a number for each of the model's numbers of the state, the end of the sentence.
+
+    numbers: token ids of the bins -1 to 255 as they stand in the sentence, with what separates them. They are of
+    different lengths, so each takes as much room as the longest, and the rest is masked. after: ids of the end.
+    """
+
+    model: Pi0
+    table: Tensor
+    after: Tensor
+    edges: Tensor
+
+    def __init__(
+        self,
+        model: Pi0,
+        prompt: Tensor,
+        numbers: Sequence[Sequence[int]],
+        after: Sequence[int],
+        limit: int | None = None,
+    ) -> None:
+        super().__init__(model, prompt, limit)
+        if len(numbers) != BINS + 1 or not all(numbers):
+            raise ValueError(f"numbers: {len(numbers)} lists of ids, expected {BINS + 1}, of -1 to 255, none empty")
+        longest = max(map(len, numbers))
+        rows = [[*ids, *[NOTHING] * (longest - len(ids))] for ids in numbers]
+        self.register_buffer("table", torch.tensor(rows), persistent=False)
+        self.register_buffer("after", torch.tensor([list(after)], dtype=torch.int64), persistent=False)
+        # Left edges: multiples of 1 / 128, which a cast of the whole network leaves exact.
+        edges = torch.linspace(-1, 1, BINS + 1, dtype=torch.float64)[:-1]
+        self.register_buffer("edges", edges.to(prompt.device), persistent=False)
+
+    def _join(self, seen: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rows, spelt = len(state), self.spell(state)
+        ids = torch.cat([self.prompt.expand(rows, -1), spelt.clamp(min=0), self.after.expand(rows, -1)], 1)
+        ends = torch.ones_like(self.after, dtype=torch.bool).expand(rows, -1)
+        there = torch.cat([self.there.expand(rows, -1), spelt != NOTHING, ends], 1)
+        return *self.model.join(seen, ids, there, rows), state
+
+    def spell(self, state: Tensor) -> Tensor:
+        """State [B, D], normalised -> token ids of the model's numbers [B, room], NOTHING where there is none.
+
+        Numbers that the robot does not have are 0 before they are put into bins. Raises ValueError by D.
+        """
+        missing = self.model.config.state - state.shape[-1]
+        if missing < 0:
+            raise ValueError(
+                f"pi0.5: state: {state.shape[-1]} numbers, but the network takes {self.model.config.state}"
+            )
+        bins = torch.bucketize(F.pad(state, (0, missing)).double(), self.edges.double(), right=True) - 1
+        return self.table[bins + 1].flatten(1)
+
+
+def _beside(block: Body) -> Body:
+    return lambda x, state: (*block(x), state)

@@ -1,0 +1,182 @@
+"""What a policy with language is told to do: its prompt, as text and as token ids, and how another text becomes ids.
+
+The manifest's `network` holds the prompt that the policy was made with; a checkpoint's tokenizer.json, where there is
+one, makes ids of others by the `tokenizers` library (extra `language`), which runs nothing of what is in the file. This
+module never sets a prompt, and never guesses one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+TOKENIZER = "tokenizer.json"
+INSTRUCTION = "{instruction}"
+KEYS = frozenset(
+    {"prompt", "prompt_text", "prompt_template", "prompt_lower", "prompt_plain", "prompt_end", "prompt_limit"}
+)
+SHOWN_CHARS = 80
+
+
+class PromptError(ValueError):
+    """A prompt that cannot be used; the text says why."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The prompt that a checkpoint was made with, and the form of every other.
+
+    ids: with all that tokenizer and form add. text: the instruction alone. template: what the tokenizer is given, with
+    the instruction in its place, in lower case where `lower`, and where `plain` (pi0.5) without spaces at its ends and
+    with spaces for underscores and line breaks. end: the id that comes last, added where the tokenizer
+    does not. limit: how many ids there may be; None: exactly as many as these. Raises ValueError by the key of the
+    manifest.
+    """
+
+    ids: tuple[int, ...]
+    text: str = ""
+    template: str = INSTRUCTION
+    lower: bool = False
+    end: int | None = None
+    limit: int | None = None
+    plain: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.ids or not all(type(each) is int and each >= 0 for each in self.ids):
+            raise ValueError(f"prompt: {list(self.ids)!r} is not a list of token ids")
+        for key, value, kinds in (
+            ("prompt_text", self.text, (str,)),
+            ("prompt_template", self.template, (str,)),
+            ("prompt_lower", self.lower, (bool,)),
+            ("prompt_plain", self.plain, (bool,)),
+            ("prompt_end", self.end, (int, type(None))),
+            ("prompt_limit", self.limit, (int, type(None))),
+        ):
+            if type(value) not in kinds:
+                raise ValueError(f"{key}: {value!r} is not {' or '.join(kind.__name__ for kind in kinds)}")
+        if self.template.count(INSTRUCTION) != 1:
+            raise ValueError(f"prompt_template: {self.template!r} does not hold {INSTRUCTION} once")
+        if self.end is not None and self.ids[-1] != self.end:
+            raise ValueError(f"prompt: ends in {self.ids[-1]}, not in prompt_end, {self.end}")
+        if self.limit is not None and len(self.ids) > self.limit:
+            raise ValueError(f"prompt: {len(self.ids)} tokens, more than prompt_limit, {self.limit}")
+
+    @classmethod
+    def of(cls, network: Mapping[str, Any]) -> Prompt:
+        """From the manifest's `network`, whose other keys are not looked at. Raises ValueError."""
+        if not isinstance(network.get("prompt"), list):
+            raise ValueError(f"prompt: {network.get('prompt')!r} is not a list of token ids")
+        ids = tuple(network["prompt"])
+        return cls(
+            ids,
+            network.get("prompt_text", ""),
+            network.get("prompt_template", INSTRUCTION),
+            network.get("prompt_lower", False),
+            network.get("prompt_end"),
+            network.get("prompt_limit"),
+            network.get("prompt_plain", False),
+        )
+
+    def to_network(self) -> dict[str, Any]:
+        """The keys that `of` reads; those that say nothing are left out."""
+        values = {
+            "prompt": list(self.ids),
+            "prompt_text": self.text,
+            "prompt_template": self.template,
+            "prompt_lower": self.lower,
+            "prompt_end": self.end,
+            "prompt_limit": self.limit,
+            "prompt_plain": self.plain,
+        }
+        return {key: value for key, value in values.items() if value is not None and value is not False}
+
+    def told(self, text: str) -> str:
+        """What the tokenizer is given for this instruction."""
+        text = text.lower() if self.lower else text
+        text = text.strip().replace("_", " ").replace("\n", " ") if self.plain else text
+        return self.template.replace(INSTRUCTION, text)
+
+    def completed(self, ids: list[int]) -> tuple[int, ...]:
+        """With the last id where it is missing. Raises PromptError for a length that this policy cannot take."""
+        done = (*ids, self.end) if self.end is not None and ids[-1:] != [self.end] else tuple(ids)
+        if self.limit is not None and len(done) > self.limit:
+            raise PromptError(f"prompt: {len(done)} tokens, but this policy takes {self.limit} at most")
+        if self.limit is None and len(done) != len(self.ids):
+            raise PromptError(f"prompt: {len(done)} tokens, but this policy takes exactly {len(self.ids)}")
+        return done
+
+
+class Language:
+    """Texts to ids for one checkpoint. tokenizer: its tokenizer.json, where there is one."""
+
+    def __init__(self, prompt: Prompt, tokenizer: Path | None) -> None:
+        self.prompt, self._path = prompt, tokenizer
+
+    def prepare(self) -> str:
+        """Read the tokenizer, so that no prompt waits for it. What keeps other prompts than the stored one from being
+        used; empty if nothing does."""
+        if self._path is None:
+            return f"no {TOKENIZER}"
+        try:
+            self._tokenizer  # noqa: B018  (read once, here)
+        except PromptError as error:
+            return str(error)
+        return ""
+
+    def check(self) -> None:
+        """That the tokenizer is the one that the prompt was made with; without the library nobody can tell. Raises
+        PromptError."""
+        if self._path is not None and self.prompt.text and find_spec("tokenizers") is not None:
+            made = self.prompt.completed(self._encoded(self.prompt.text))
+            if made != self.prompt.ids:
+                raise PromptError(f"{self._path}: makes {list(made)} of the prompt, whose ids are {self.prompt.ids}")
+
+    def ids(self, text: str) -> tuple[int, ...]:
+        """All token ids of this instruction. Raises PromptError."""
+        if text == self.prompt.text:
+            return self.prompt.ids
+        if self._path is None:
+            shown = self.prompt.text[:SHOWN_CHARS]
+            raise PromptError(f"prompt: the checkpoint has no {TOKENIZER}: it knows '{shown}' and no other")
+        return self.prompt.completed(self._encoded(text))
+
+    def _encoded(self, text: str) -> list[int]:
+        try:
+            return list(self._tokenizer.encode(self.prompt.told(text)).ids)
+        except PromptError:
+            raise
+        except Exception as error:  # the library raises nothing narrower
+            raise PromptError(f"prompt: {self._path} cannot make ids of it: {error}") from error
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        assert self._path is not None
+        return read_tokenizer(self._path)
+
+
+def read_tokenizer(path: Path) -> Any:
+    """A `tokenizers.Tokenizer` that neither pads nor cuts. Raises PromptError, naming the file."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise PromptError(f"{path}: needs the tokenizers library: pip install 'auras_ros[language]'") from error
+    try:
+        made = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise PromptError(f"{path}: not a tokenizer: {error}") from error
+    made.no_padding()
+    made.no_truncation()
+    return made
+
+
+def language_of(network: Any, folder: Path) -> Language | None:
+    """Of a checkpoint's folder, by its manifest's `network`; None where the policy takes no prompt. Raises ValueError,
+    by key, and PromptError where the folder's tokenizer makes other ids of the stored prompt."""
+    if not isinstance(network, Mapping) or "prompt" not in network:
+        return None
+    path = folder / TOKENIZER
+    return Language(Prompt.of(network), path if path.is_file() else None)

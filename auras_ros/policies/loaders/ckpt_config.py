@@ -1,0 +1,103 @@
+"""The training's configuration within a diffusion_policy checkpoint: plain values out of inert omegaconf nodes.
+
+omegaconf keeps a container's children under `_content` and a leaf's value under `_val`; both are read as data. What is
+not plain stays what it is and is refused by the key that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from auras_ros.policies.loaders.inert import Made, Name
+from auras_ros.policies.tensors import CheckpointError
+
+DEEPEST, MOST = 40, 200_000
+ORDERED = Name("collections", "OrderedDict")
+RECONSTRUCTOR = Name("copyreg", "_reconstructor")
+MISSING = object()
+
+
+def plain(value: Any) -> Any:
+    """Numbers, texts, lists and dicts of what the pickle says; anything else as it is. A value that stands in several
+    places is copied to each. Raises ValueError where that gets too deep or too much."""
+    left = [MOST]
+
+    def of(value: Any, depth: int) -> Any:
+        left[0] -= 1
+        if depth > DEEPEST or left[0] < 0:
+            raise ValueError(f"nested deeper than {DEEPEST}, or more than {MOST} values")
+        if isinstance(value, Made):
+            inner = _inner(value)
+            return value if inner is MISSING else of(inner, depth + 1)
+        if isinstance(value, Mapping):
+            return {key: of(each, depth + 1) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [of(each, depth + 1) for each in value]
+        return value
+
+    return of(value, 0)
+
+
+def _inner(made: Made) -> Any:
+    """What a node holds, or MISSING where it is nothing that is known."""
+    if made.of == ORDERED:
+        return made.items
+    state = made.state if isinstance(made.state, dict) else {}
+    named = made.of  # in the oldest protocols a helper is, and the class its first argument
+    if named == RECONSTRUCTOR and isinstance(made.args, tuple) and made.args:
+        named = made.args[0]
+    if not isinstance(named, Name) or not named.module.startswith("omegaconf."):
+        return MISSING
+    return state.get("_content", state.get("_val", MISSING))
+
+
+@dataclass(frozen=True)
+class Config:
+    """An object of the configuration. where: its place in the file, for errors, which are all CheckpointError."""
+
+    path: Path
+    where: str
+    values: Mapping[str, Any]
+
+    def object(self, key: str) -> Config:
+        value = self.get(key)
+        if not isinstance(value, Mapping):
+            raise self.refused(key, value, "an object")
+        return Config(self.path, f"{self.where}.{key}", value)
+
+    def get(self, key: str, default: Any = MISSING, allowed: Collection[Any] | None = None) -> Any:
+        """A value, one of `allowed` where that is given."""
+        value = self.values.get(key, default)
+        if value is MISSING:
+            raise CheckpointError(f"{self.path}: {self.where}: key '{key}' is missing")
+        if isinstance(value, str) and "${" in value:
+            raise CheckpointError(f"{self.path}: {self.where}.{key}: '{value}' was saved before it was resolved")
+        if allowed is not None and not any(type(value) is type(one) and value == one for one in allowed):
+            raise self.refused(key, value, " or ".join(map(repr, allowed)))
+        return value
+
+    def count(self, key: str, default: Any = MISSING, least: int = 1) -> int:
+        value = self.get(key, default)
+        if type(value) is not int or value < least:
+            raise self.refused(key, value, f"a whole number of at least {least}")
+        return value
+
+    def counts(self, key: str, length: int | None = None) -> list[int]:
+        """A list of whole numbers above zero."""
+        value = self.get(key)
+        fits = isinstance(value, list) and value and all(type(one) is int and one > 0 for one in value)
+        if not fits or (length is not None and len(value) != length):
+            raise self.refused(key, value, f"{length or 'some'} whole numbers above zero")
+        found: list[int] = value
+        return found
+
+    def known(self, keys: Collection[str]) -> None:
+        for key in sorted(map(str, self.values.keys() - set(keys))):
+            raise CheckpointError(f"{self.path}: {self.where}: key '{key}' is not known; what it changes is not built")
+
+    def refused(self, key: str, value: Any, supported: str) -> CheckpointError:
+        shown = f"<{value.of}>" if isinstance(value, Made) else repr(value)
+        return CheckpointError(f"{self.path}: {self.where}.{key}: {shown} is not supported; there is {supported}")

@@ -1,0 +1,133 @@
+"""The two image encoders of diffusion_policy checkpoints, as our ResNet: what goes in, in which order, by which name.
+
+`robomimic`: robomimic's observation encoder (the hybrid policies): a ResNet, spatial softmax, a linear layer and ReLU
+for each camera; features stand in the order of shape_meta. `multi_image`: a ResNet with an average pool for each
+camera or one for all; cameras and then states, each in the order of their names. Neither weights nor files are read
+here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from auras_ros.policies.loaders.ckpt_config import Config
+from auras_ros.policies.tensors import CheckpointError
+
+ROBOMIMIC, MULTI_IMAGE = "robomimic", "multi_image"
+SHARED = "rgb"  # the one network of all cameras
+ENCODER = "obs_encoder."
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One of shape_meta's observations. shape: [3, height, width] of a camera, [n] of a state."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def is_camera(self) -> bool:
+        return len(self.shape) == 3
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """In the order in which the encoder joins them for one instant. shared: one network for all cameras."""
+
+    kind: str
+    features: tuple[Feature, ...]
+    shared: bool = False
+
+    @property
+    def cameras(self) -> tuple[Feature, ...]:
+        return tuple(feature for feature in self.features if feature.is_camera)
+
+    @property
+    def states(self) -> tuple[Feature, ...]:
+        return tuple(feature for feature in self.features if not feature.is_camera)
+
+    @property
+    def state_size(self) -> int:
+        return sum(math.prod(feature.shape) for feature in self.states)
+
+    def columns(self, features: int) -> list[int]:
+        """Where each number of one instant of ours (cameras, then states) stands among theirs. features: a camera's."""
+        first, at = {}, 0
+        for feature in self.features:
+            first[feature.name] = at
+            at += features if feature.is_camera else math.prod(feature.shape)
+        ours = [*self.cameras, *self.states]
+        sizes = [features if feature.is_camera else math.prod(feature.shape) for feature in ours]
+        return [first[f.name] + i for f, size in zip(ours, sizes, strict=True) for i in range(size)]
+
+    def source_of(self, name: str) -> str:
+        """Their name of a tensor of our encoder ("backbone.conv1.weight", with several "each.0.backbone...")."""
+        camera = re.match(r"each\.(\d+)\.", name)
+        rest = name[camera.end() :] if camera else name
+        key = SHARED if self.shared else self.cameras[int(camera[1]) if camera else 0].name
+        if self.kind == MULTI_IMAGE:
+            return f"{ENCODER}key_model_map.{key}.{rest.removeprefix('backbone.')}"
+        rest = rest.replace("backbone.conv1.", "backbone.nets.0.").replace("backbone.bn1.", "backbone.nets.1.")
+        rest = re.sub(r"^backbone\.layer(\d)\.", lambda at: f"backbone.nets.{int(at[1]) + 3}.", rest)
+        return f"{ENCODER}obs_nets.{key}.{re.sub('^project[.]', 'nets.3.', rest)}"
+
+
+def is_ignored(source: str) -> bool:
+    """What is the same tensor under a second name, or follows from the sizes, or counts batches of the training."""
+    twice = re.match(rf"{ENCODER}obs_nets\.[^.]+\.nets\.(0\.nets|1)\.", source)
+    return twice is not None or source.endswith((".pos_x", ".pos_y", ".temperature", ".num_batches_tracked"))
+
+
+def read_inputs(policy: Config, kind: str) -> Inputs:
+    """Raises CheckpointError, naming the key."""
+    observed = policy.object("shape_meta").object("obs")
+    features = [_feature(observed.object(str(name)), str(name)) for name in observed.values]
+    shared = False
+    if kind == MULTI_IMAGE:
+        cameras = sorted((f for f in features if f.is_camera), key=lambda f: f.name)
+        features = [*cameras, *sorted((f for f in features if not f.is_camera), key=lambda f: f.name)]
+        shared = policy.object("obs_encoder").get("share_rgb_model", False, (True, False))
+    made = Inputs(kind, tuple(features), shared)
+    if not made.cameras or not made.states:
+        raise CheckpointError(f"{policy.path}: {observed.where}: a policy without pictures or state is not supported")
+    return made
+
+
+def _feature(described: Config, name: str) -> Feature:
+    kind = described.get("type", "low_dim", ("rgb", "low_dim"))
+    shape = tuple(described.counts("shape"))
+    if (kind == "rgb") != (len(shape) == 3) or (kind == "rgb" and shape[0] != 3) or len(shape) not in (1, 3):
+        raise described.refused("shape", list(shape), "[3, height, width] for rgb, [n] for low_dim")
+    return Feature(name, shape)
+
+
+def crops(policy: Config, inputs: Inputs) -> Mapping[str, tuple[int, int] | None]:
+    """What of each camera's picture the network sees, (height, width), the centre; None for all of it."""
+    asks = policy if inputs.kind == ROBOMIMIC else policy.object("obs_encoder")
+    if inputs.kind == MULTI_IMAGE:
+        for camera in inputs.cameras:
+            resize = _size(asks, "resize_shape", camera)
+            if resize not in (None, camera.shape[1:]):
+                raise asks.refused("resize_shape", asks.get("resize_shape"), f"the size of '{camera.name}', or null")
+    found = {camera.name: _size(asks, "crop_shape", camera) for camera in inputs.cameras}
+    for camera in inputs.cameras:
+        part = found[camera.name]
+        if part is not None and (part[0] > camera.shape[1] or part[1] > camera.shape[2]):
+            raise asks.refused(
+                "crop_shape", asks.get("crop_shape"), f"at most {list(camera.shape[1:])}, '{camera.name}'"
+            )
+    return found
+
+
+def _size(asks: Config, key: str, camera: Feature) -> tuple[int, int] | None:
+    """A pair for all cameras, or for each by its name."""
+    value = asks.get(key, None)
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        asks, key = asks.object(key), camera.name
+    height, width = asks.counts(key, 2)
+    return height, width

@@ -1,0 +1,130 @@
+"""The noise networks and schedulers of diffusion_policy's configuration, as our manifest says them.
+
+What is not built here (conditioning by inpainting, layers over the observations, other beta schedules) is refused by
+the key that asks for it. Parameter names of the networks are the published ones; what differs is the order in which
+the features of an instant stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from auras_ros.policies.loaders.ckpt_config import Config
+from auras_ros.policies.loaders.torch_file import LazyTensors
+
+COMMON = {
+    "_target_", "shape_meta", "noise_scheduler", "horizon", "n_action_steps", "n_obs_steps", "num_inference_steps",
+}  # fmt: skip
+HYBRID = {"crop_shape", "obs_encoder_group_norm", "eval_fixed_crop"}
+IMAGE = {"obs_encoder"}
+UNET = {
+    "obs_as_global_cond", "diffusion_step_embed_dim", "down_dims", "kernel_size", "n_groups", "cond_predict_scale",
+}  # fmt: skip
+TRANSFORMER = {
+    "n_layer", "n_cond_layers", "n_head", "n_emb", "p_drop_emb", "p_drop_attn", "causal_attn", "time_as_cond",
+    "obs_as_cond", "pred_action_steps_only",
+}  # fmt: skip
+OBS_ENCODER = {
+    "_target_", "shape_meta", "rgb_model", "resize_shape", "crop_shape", "random_crop", "use_group_norm",
+    "share_rgb_model", "imagenet_norm",
+}  # fmt: skip
+MULTI_IMAGE_ENCODER = "diffusion_policy.model.vision.multi_image_obs_encoder.MultiImageObsEncoder"
+STEP_ENCODER = "model.diffusion_step_encoder.1.weight"
+FINAL_GROUPS = 8  # of the U-Net's last block, whatever n_groups says
+SCHEDULERS = {
+    "diffusers.schedulers.scheduling_ddpm.DDPMScheduler": "ddpm",
+    "diffusers.schedulers.scheduling_ddim.DDIMScheduler": "ddim",
+}
+# Squared cosine has no such betas.
+SCHEDULER = {
+    "_target_", "num_train_timesteps", "beta_start", "beta_end", "beta_schedule", "variance_type", "clip_sample",
+    "clip_sample_range", "prediction_type", "set_alpha_to_one", "steps_offset",
+}  # fmt: skip
+
+
+def described(policy: Config, tensors: LazyTensors) -> dict[str, Any]:
+    """The network of our manifest. Raises CheckpointError, naming the key."""
+    image = "obs_encoder" in policy.values
+    own = TRANSFORMER if "n_layer" in policy.values else UNET
+    policy.known(COMMON | (IMAGE if image else HYBRID) | own)
+    if image:
+        encoder = policy.object("obs_encoder")
+        encoder.get("_target_", allowed=(MULTI_IMAGE_ENCODER,))
+        encoder.known(OBS_ENCODER)
+        encoder.object("rgb_model").get("name", allowed=("resnet18",))
+    return _transformer(policy) if own is TRANSFORMER else _unet(policy, tensors)
+
+
+def _unet(policy: Config, tensors: LazyTensors) -> dict[str, Any]:
+    policy.get("obs_as_global_cond", True, (True,))
+    return {
+        "type": "conditional_unet1d",
+        "down_dims": policy.counts("down_dims"),
+        "kernel": policy.count("kernel_size", 5),
+        "groups": policy.count("n_groups", 8),
+        "step_width": policy.count("diffusion_step_embed_dim", tensors.shape(STEP_ENCODER)[1]),
+        "film": "scale_shift" if policy.get("cond_predict_scale", True, (True, False)) else "shift",
+        "final_groups": FINAL_GROUPS,
+    }
+
+
+def _transformer(policy: Config) -> dict[str, Any]:
+    for key, default, built in (
+        ("obs_as_cond", True, True),
+        ("time_as_cond", True, True),
+        ("causal_attn", True, True),
+        ("pred_action_steps_only", False, False),
+        ("n_cond_layers", 0, 0),
+    ):
+        policy.get(key, default, (built,))
+    return {
+        "type": "transformer",
+        "layers": policy.count("n_layer", 8),
+        "heads": policy.count("n_head", 4),
+        "width": policy.count("n_emb", 256),
+    }
+
+
+def plans(policy: Config) -> dict[str, dict[str, Any]]:
+    """The reference's own sampling alone, its name telling sampler and steps."""
+    scheduler = policy.object("noise_scheduler")
+    scheduler.known(SCHEDULER)
+    sampler = SCHEDULERS[scheduler.get("_target_", allowed=tuple(SCHEDULERS))]
+    scheduler.get("beta_schedule", "linear", ("squaredcos_cap_v2",))
+    if sampler == "ddpm":
+        scheduler.get("variance_type", "fixed_small", ("fixed_small",))
+    else:
+        scheduler.get("set_alpha_to_one", True, (True,))
+        scheduler.get("steps_offset", 0, (0,))
+    trained = scheduler.count("num_train_timesteps")
+    steps = trained if policy.get("num_inference_steps", None) is None else policy.count("num_inference_steps")
+    if sampler == "ddpm" and steps != trained:
+        raise policy.refused("num_inference_steps", steps, f"{trained} with DDPM, or fewer with DDIM")
+    clip = scheduler.get("clip_sample_range", 1.0) if scheduler.get("clip_sample", True, (True, False)) else None
+    return {
+        f"{sampler}{steps}": {
+            "sampler": sampler,
+            "steps": steps,
+            "spacing": "leading",
+            "clip": clip,
+            "corrected": False,
+        }
+    }
+
+
+def reorder(tensors: dict[str, Tensor], network: dict[str, Any], history: int, columns: Sequence[int]) -> None:
+    """Columns of every layer that takes the condition, from their order of an instant's features to ours, in place."""
+    instant = torch.tensor(columns)
+    if network["type"] == "transformer":
+        ending, whole = "network.cond_obs_emb.weight", instant
+    else:
+        ending, step = "cond_encoder.1.weight", network["step_width"]
+        parts = [step + at * len(instant) + instant for at in range(history)]
+        whole = torch.cat([torch.arange(step), *parts])
+    for name, tensor in tensors.items():
+        if name.endswith(ending) and tensor.shape[1:] == whole.shape:
+            tensors[name] = tensor[:, whole]

@@ -1,0 +1,133 @@
+"""Writes a foreign checkpoint in our own format, with a golden sample made by the translated networks themselves.
+
+The sample shows from then on that weights, preprocessing and statistics are still those of the day of conversion. That
+they are the reference's own, the loaders' tests show; a conversion cannot. Nothing is left at the target where a
+conversion fails.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from auras_ros.observation import CameraSpec, ObservationError, ObservationSpec, StateSpec, decode_compressed
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.language import TOKENIZER
+from auras_ros.policies.loaders.files import digest, read_json
+from auras_ros.policies.loaders.open import translate
+from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.tensors import CheckpointError
+from auras_ros.policies.writing import write_manifest
+
+SEED = 20_261_121
+COARSE = (5, 6)  # places of a random picture that are drawn; the rest lies between them
+SUFFIXES = (".png", ".npy")
+STATE = "state.json"
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was written, and whether its golden observation is the robot's (`images`) or made up."""
+
+    checkpoint: Checkpoint
+    observed: bool
+    margin: float | None  # see `writing.write`
+
+
+def convert(source: Path, robot: Robot, out: Path, images: Path | None = None) -> Converted:
+    """Translate, write, load again. images: a folder with `<camera>.png` or `<camera>.npy` (uint8 RGB [h, w, 3] or
+    [history, h, w, 3]) for each camera, and state.json (joint -> position) where the policy sees the state.
+
+    Raises CheckpointError, naming the thing; FileExistsError where there is something at `out`.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FileExistsError(f"{out}: there is something already; give another folder")
+    made = translate(source, robot)
+    checkpoint = made.checkpoint(digest(source), source)
+    frames, state = _given(checkpoint.spec, images) if images else _made_up(checkpoint.spec)
+    tokenizer = source / TOKENIZER
+    part = out.with_name(out.name + ".part")
+    try:
+        margin = write_manifest(
+            part,
+            made.manifest,
+            checkpoint.networks.state_dict(),
+            frames,
+            state,
+            tokenizer if tokenizer.is_file() else None,
+        )
+        if out.exists():
+            out.rmdir()
+        part.rename(out)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return Converted(checkpoint, images is not None, margin)
+
+
+Observed = tuple[dict[str, NDArray[np.uint8]], dict[str, NDArray[np.float64]]]
+
+
+def _made_up(spec: ObservationSpec) -> Observed:
+    """Smooth random pictures, and positions well within the statistics."""
+    random = np.random.default_rng(SEED)
+    frames = {camera.name: _smooth(random, spec.history, camera) for camera in spec.cameras}
+    return frames, _positions(random, spec.state, spec.history)
+
+
+def _smooth(random: np.random.Generator, history: int, camera: CameraSpec) -> NDArray[np.uint8]:
+    coarse = torch.from_numpy(random.random((history, 3, *COARSE)))
+    fine = torch.nn.functional.interpolate(coarse, (camera.height, camera.width), mode="bilinear")
+    return (255 * fine).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
+
+
+def _positions(random: np.random.Generator, state: StateSpec | None, history: int) -> dict[str, NDArray[np.float64]]:
+    if state is None:
+        return {}
+    shares, made = random.uniform(-0.5, 0.5, (len(state.names), history)), {}
+    for i, name in enumerate(state.names):
+        center, scale = 0.0, 1.0
+        if state.kind == "mean_std":
+            center, scale = state.first[i], state.second[i]
+        elif state.kind == "min_max":
+            center, scale = (state.first[i] + state.second[i]) / 2, (state.second[i] - state.first[i]) / 2
+        made[name] = center + scale * shares[i]
+    return made
+
+
+def _given(spec: ObservationSpec, folder: Path) -> Observed:
+    frames = {camera.name: _frames(folder, camera, spec.history) for camera in spec.cameras}
+    if spec.state is None:
+        return frames, {}
+    told, file = read_json(folder / STATE), folder / STATE
+    for name in spec.state.names:
+        value = told.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+            raise CheckpointError(f"{file}: '{name}': {json.dumps(value)} is not a position")
+    return frames, {name: np.full(spec.history, float(told[name])) for name in spec.state.names}
+
+
+def _frames(folder: Path, camera: CameraSpec, history: int) -> NDArray[np.uint8]:
+    """[history, h, w, 3]; one picture stands for all instants."""
+    found = [folder / f"{camera.name}{suffix}" for suffix in SUFFIXES]
+    path = next((each for each in found if each.is_file()), None)
+    if path is None:
+        raise CheckpointError(
+            f"{folder}: no picture of camera '{camera.name}': looked for {found[0]} and {found[1].name}"
+        )
+    try:
+        read = np.load(path, allow_pickle=False) if path.suffix == ".npy" else decode_compressed(path.read_bytes())
+    except (ValueError, ObservationError, EOFError) as error:
+        raise CheckpointError(f"{path}: not a picture: {error}") from error
+    frames = np.broadcast_to(read, (history, *read.shape)) if read.ndim == 3 else read
+    wanted = (history, camera.height, camera.width, 3)
+    if frames.dtype != np.uint8 or frames.shape != wanted:
+        raise CheckpointError(
+            f"{path}: {frames.dtype} {list(frames.shape)}, expected uint8 {list(wanted)} or one of them"
+        )
+    return np.ascontiguousarray(frames)

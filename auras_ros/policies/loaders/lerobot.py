@@ -1,0 +1,221 @@
+"""LeRobot folders: config.json, model.safetensors, the processors' JSON and their statistics, common to all its types.
+
+What the reference does before and after its network stands in the processors' files, so those decide: their order of
+steps, their normalisation, their statistics. A step that we do not do is refused by name. Folders written before there
+were processors keep the statistics among the weights; those are read too. This module knows no network.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from auras_ros.policies.loaders.files import read_json, read_weights
+from auras_ros.policies.loaders.lerobot_files import Feature, Step, read_features, read_steps
+from auras_ros.policies.loaders.normalization import Normalization, Statistics, normalization
+from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.loaders.translated import Translated
+from auras_ros.policies.tensors import CheckpointError
+
+__all__ = ["BURIED", "Feature", "LeRobotFolder", "Step", "translate"]
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+PREPROCESSOR, POSTPROCESSOR = "policy_preprocessor.json", "policy_postprocessor.json"
+NORMALIZER, UNNORMALIZER = "normalizer_processor", "unnormalizer_processor"
+HARMLESS = {"rename_observations_processor", "to_batch_processor", "device_processor"}  # no value is changed
+STATE, ENVIRONMENT, ACTION = "observation.state", "observation.environment_state", "action"
+BURIED = ("normalize_inputs.", "normalize_targets.", "unnormalize_outputs.")  # statistics among the weights
+# Keys that say how it was trained, stored or compiled, or are said again elsewhere; they change no action.
+TRAINING = {
+    "device", "use_amp", "use_peft", "push_to_hub", "repo_id", "private", "tags", "license", "pretrained_path",
+    "drop_n_last_frames", "compile_model", "compile_mode", "optimizer_lr", "optimizer_betas", "optimizer_eps",
+    "optimizer_weight_decay", "scheduler_name", "scheduler_warmup_steps", "optimizer_lr_backbone",
+    "pretrained_backbone_weights",
+}  # fmt: skip
+
+# By config.json's `type`: the module whose `translate(LeRobotFolder, Robot) -> Translated` reads it. One that is
+# added here is known to everything.
+TRANSLATORS = {
+    "diffusion": "auras_ros.policies.loaders.lerobot_diffusion",
+    "act": "auras_ros.policies.loaders.lerobot_act",
+    "pi0": "auras_ros.policies.loaders.lerobot_pi",
+    "pi05": "auras_ros.policies.loaders.lerobot_pi",
+    "smolvla": "auras_ros.policies.loaders.lerobot_smolvla",
+}
+
+
+Translator = Callable[["LeRobotFolder", Robot], Translated]
+
+
+@dataclass(frozen=True)
+class LeRobotFolder:
+    """A folder as read; features stand in the order of config.json, which is the network's."""
+
+    path: Path
+    config: Mapping[str, Any]
+    inputs: tuple[Feature, ...]
+    outputs: tuple[Feature, ...]
+    preprocessor: tuple[Step, ...]
+    postprocessor: tuple[Step, ...]
+    tensors: Mapping[str, Tensor] = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> LeRobotFolder:
+        """Raises CheckpointError, naming file and key, or file and tensor."""
+        config = read_json(path / CONFIG)
+        inputs, outputs = (read_features(config, key, path / CONFIG) for key in ("input_features", "output_features"))
+        tensors = read_weights(path / WEIGHTS)
+        processors = path / PREPROCESSOR, path / POSTPROCESSOR
+        told = any(file.is_file() for file in processors)
+        before, after = (read_steps(file) if told else () for file in processors)
+        return cls(path, config, inputs, outputs, before, after, tensors)
+
+    # -- config.json --------------------------------------------------------------------------------------
+
+    @property
+    def file(self) -> Path:
+        """config.json, for errors."""
+        return self.path / CONFIG
+
+    @property
+    def weights(self) -> Path:
+        """model.safetensors, for errors."""
+        return self.path / WEIGHTS
+
+    def known(self, keys: Collection[str], ignored: Collection[str] = ()) -> None:
+        """That config.json has no key beyond these and those of training. Raises CheckpointError."""
+        common = {"type", "n_obs_steps", "input_features", "output_features", "normalization_mapping"}
+        for key in sorted(self.config.keys() - set(keys) - set(ignored) - common - TRAINING):
+            raise CheckpointError(f"{self.file}: key '{key}' is not known here: what it does would not be done")
+
+    def get(self, key: str, default: Any, supported: Collection[Any] | None = None) -> Any:
+        """A value, checked against those that are supported. Raises CheckpointError, naming the key and them."""
+        value = self.config.get(key, default)
+        if supported is not None and value not in supported:
+            listed = ", ".join(map(repr, supported))
+            raise CheckpointError(f"{self.file}: {key}: {value!r} is not supported; there is {listed}")
+        return value
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """A whole number above zero. Raises CheckpointError."""
+        value = self.config.get(key, default)
+        if type(value) is not int or value < 1:
+            raise CheckpointError(f"{self.file}: {key}: {value!r} is not a whole number above zero")
+        return value
+
+    def pair(self, key: str) -> tuple[int, int] | None:
+        """(height, width), or None where it is null or not there. Raises CheckpointError."""
+        value = self.config.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != 2 or any(type(side) is not int or side < 1 for side in value):
+            raise CheckpointError(f"{self.file}: {key}: {value!r} is not [height, width]")
+        return value[0], value[1]
+
+    # -- features -----------------------------------------------------------------------------------------
+
+    @property
+    def cameras(self) -> tuple[Feature, ...]:
+        """The pictures, [3, height, width] each."""
+        return tuple(feature for feature in self.inputs if feature.kind == "VISUAL")
+
+    @property
+    def state(self) -> Feature | None:
+        """The robot's state, [numbers], where the policy sees it."""
+        return next((each for each in self.inputs if each.name == STATE and each.kind == "STATE"), None)
+
+    @property
+    def action(self) -> Feature:
+        """Raises CheckpointError where there is none."""
+        for feature in self.outputs:
+            if feature.name == ACTION and feature.kind == "ACTION":
+                return feature
+        raise CheckpointError(f"{self.file}: output_features: '{ACTION}' is missing")
+
+    def check(self, robot: Robot) -> None:
+        """That every feature is of a kind that a robot gives, and the robot's names are as many."""
+        for feature in self.inputs:
+            if feature.kind == "VISUAL" and (len(feature.shape) != 3 or feature.shape[0] != 3):
+                shape = list(feature.shape)
+                raise CheckpointError(
+                    f"{self.file}: input '{feature.name}' has shape {shape}, expected [3, height, width]"
+                )
+            if feature.kind != "VISUAL" and feature != self.state:
+                raise CheckpointError(
+                    f"{self.file}: input '{feature.name}' of type {feature.kind} is not supported; there is VISUAL, "
+                    f"and '{STATE}' of type STATE"
+                )
+        for vector in (self.action, *([self.state] if self.state else [])):
+            if len(vector.shape) != 1:
+                shape = list(vector.shape)
+                raise CheckpointError(f"{self.file}: '{vector.name}' has shape {shape}, expected one dimension")
+        state = None if self.state is None else self.state.shape[0]
+        cameras = [camera.name for camera in self.cameras]
+        robot.check(actions=self.action.shape[0], state=state, cameras=cameras, source=self.file)
+
+    # -- processors ---------------------------------------------------------------------------------------
+
+    def check_steps(self, more: Collection[str] = ()) -> None:
+        """That the processors do nothing but what is known, and `more`. Raises CheckpointError."""
+        for file, steps, own in (
+            (PREPROCESSOR, self.preprocessor, NORMALIZER),
+            (POSTPROCESSOR, self.postprocessor, UNNORMALIZER),
+        ):
+            for step in steps:
+                if step.name not in {*HARMLESS, own, *more}:
+                    listed = ", ".join(sorted({*HARMLESS, own, *more}))
+                    raise CheckpointError(f"{self.path / file}: step '{step.name}' is not supported; there is {listed}")
+            if sum(step.name == own for step in steps) > 1:
+                raise CheckpointError(f"{self.path / file}: step '{own}' stands there more than once")
+
+    def step(self, name: str) -> Step | None:
+        """A step of either processor by name."""
+        return next((step for step in (*self.preprocessor, *self.postprocessor) if step.name == name), None)
+
+    def normalization(self, feature: Feature, size: int) -> Normalization:
+        """How a feature of `size` numbers (or colours) is normalised. Raises CheckpointError."""
+        step = self.step(UNNORMALIZER if feature.kind == "ACTION" else NORMALIZER)
+        if step is None:
+            return normalization(feature.name, self._mode(feature, self.config, self.file), size, self._buried(feature))
+        config, eps = step.config, step.config.get("eps", 1e-8)
+        only = config.get("normalize_observation_keys")
+        if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < 1:
+            raise CheckpointError(f"{step.file}: step '{step.name}': eps: {eps!r} is not a small number")
+        if only is not None and not isinstance(only, list):
+            raise CheckpointError(f"{step.file}: step '{step.name}': normalize_observation_keys: {only!r} is no list")
+        if only is not None and feature.kind != "ACTION" and feature.name not in only:
+            return Normalization("none")
+        values = {
+            name.rpartition(".")[2]: t for name, t in step.state.items() if name.rpartition(".")[0] == feature.name
+        }
+        statistics = Statistics(step.file, feature.name + ".", values, eps)
+        return normalization(feature.name, self._mode(feature, config, step.file), size, statistics)
+
+    def _mode(self, feature: Feature, config: Mapping[str, Any], file: Path) -> str:
+        modes = config.get("norm_map", config.get("normalization_mapping"))
+        if not isinstance(modes, dict):
+            raise CheckpointError(f"{file}: normalization of each kind of feature is missing")
+        return str(modes.get(feature.kind, "IDENTITY"))
+
+    def _buried(self, feature: Feature) -> Statistics:
+        """Statistics among the weights, as folders without processors have them."""
+        part = "unnormalize_outputs" if feature.kind == "ACTION" else "normalize_inputs"
+        prefix = f"{part}.buffer_{feature.name.replace('.', '_')}."
+        values = {name[len(prefix) :]: t for name, t in self.tensors.items() if name.startswith(prefix)}
+        return Statistics(self.weights, prefix, values, 1e-8)
+
+
+def translate(source: Path, robot: Robot) -> Translated:
+    """A LeRobot folder of any type that is known. Raises CheckpointError."""
+    kind = read_json(source / CONFIG).get("type")
+    if not isinstance(kind, str) or kind not in TRANSLATORS:
+        raise CheckpointError(f"{source / CONFIG}: type {kind!r} is not known; there is {', '.join(TRANSLATORS)}")
+    folder = LeRobotFolder.read(source)
+    folder.check(robot)
+    read: Translator = importlib.import_module(TRANSLATORS[kind]).translate
+    return read(folder, robot)

@@ -1,0 +1,87 @@
+"""LeRobot's `act` as our family of the same name (`policies.act`).
+
+The variational encoder is for training alone: its tensors are known and left where they are. Temporal ensembling is
+the actuator's (`seam: ensemble`), so a folder that was made for it loads with all of its chunk.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from auras_ros.policies.loaders import lerobot_manifest
+from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
+from auras_ros.policies.loaders.lerobot_diffusion import BACKBONES
+from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.tensors import CheckpointError
+
+KEYS = {
+    "chunk_size", "n_action_steps", "vision_backbone", "replace_final_stride_with_dilation", "pre_norm", "dim_model",
+    "n_heads", "dim_feedforward", "feedforward_activation", "n_encoder_layers", "n_decoder_layers", "use_vae",
+    "latent_dim", "temporal_ensemble_coeff",
+}  # fmt: skip
+IGNORED = {"n_vae_encoder_layers", "dropout", "kl_weight"}  # of the training
+VARIATIONAL = "model.vae_encoder"
+
+
+def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
+    """Raises CheckpointError, naming the file and the key, or the file and the tensor."""
+    folder.known(KEYS, IGNORED)
+    folder.check_steps()
+    if not folder.cameras:
+        raise CheckpointError(f"{folder.file}: input_features: a policy without pictures is not supported")
+    manifest = _manifest(folder, robot)
+    variational = folder.get("use_vae", True, (True, False))
+
+    def is_ignored(source: str) -> bool:
+        counted = source.endswith("num_batches_tracked") or source.startswith(BURIED)
+        return counted or (variational and source.startswith(VARIATIONAL))
+
+    names = wanted_names(manifest, folder.file)
+    return Translated(manifest, *renamed(names, folder.tensors, folder.weights, _source_of, is_ignored))
+
+
+def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
+    folder.get("n_obs_steps", 1, (1,))
+    cameras = tuple(lerobot_manifest.camera(folder, robot, feature) for feature in folder.cameras)
+    return lerobot_manifest.manifest(
+        folder,
+        robot,
+        "act",
+        encoder=_backbone(folder),
+        network={
+            "width": folder.count("dim_model", 512),
+            "heads": folder.count("n_heads", 8),
+            "hidden": folder.count("dim_feedforward", 3200),
+            "encoder_layers": folder.count("n_encoder_layers", 4),
+            "decoder_layers": folder.count("n_decoder_layers", 1),
+            "latent": folder.count("latent_dim", 32),
+            "activation": folder.get("feedforward_activation", "relu", ("relu", "gelu")),
+            "pre_norm": folder.get("pre_norm", False, (True, False)),
+        },
+        horizon=folder.count("chunk_size", 100),
+        observation=lerobot_manifest.observation(folder, robot, 1, cameras),
+        plans={"once": {}},
+        executed=[0, _executed(folder)],
+    )
+
+
+def _backbone(folder: LeRobotFolder) -> dict[str, Any]:
+    folder.get("replace_final_stride_with_dilation", False, (False, 0))
+    name = folder.get("vision_backbone", "resnet18", tuple(BACKBONES))
+    return {"type": "resnet18", "norm": "batch", **BACKBONES[name]}
+
+
+def _executed(folder: LeRobotFolder) -> int:
+    """How many of a chunk's actions are executed: all of them where chunks are averaged."""
+    horizon, count = folder.count("chunk_size", 100), folder.count("n_action_steps", 100)
+    if count > horizon:
+        raise CheckpointError(f"{folder.file}: n_action_steps: {count} is more than chunk_size, {horizon}")
+    return count if folder.config.get("temporal_ensemble_coeff") is None else horizon
+
+
+def _source_of(name: str) -> str:
+    """LeRobot's name of a tensor of ours."""
+    part, _, rest = name.partition(".")
+    return f"model.{part}.{rest}" if re.match(r"layers\.|norm\.", rest) else f"model.{rest}"

@@ -1,0 +1,187 @@
+"""LeRobot's `diffusion`: Diffusion Policy with a ResNet and the 1-D U-Net, as our family of the same name.
+
+The networks are those of `models.resnet` and `models.conditional_unet1d`. Two things are laid out in another way: the
+U-Net's condition has the state first and then the pictures, where ours has it last, so its columns change places; and
+the horizon begins at the oldest observation, so a chunk is the part of it that begins at the newest.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from auras_ros.policies.loaders import lerobot_manifest
+from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
+from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.tensors import CheckpointError
+
+BACKBONES: dict[str, dict[str, Any]] = {
+    "resnet18": {"width": 64, "depth": [2, 2, 2, 2]},
+    "resnet34": {"width": 64, "depth": [3, 4, 6, 3]},
+}
+FINAL_GROUPS = 8  # of the U-Net's last block, whatever n_groups says
+STRIDE = 32  # of the ResNet
+GRID = "pool.pos_grid"
+KEYS = {
+    "horizon", "n_action_steps", "vision_backbone", "resize_shape", "crop_ratio", "crop_shape", "crop_is_random",
+    "use_group_norm", "spatial_softmax_num_keypoints", "use_separate_rgb_encoder_per_camera", "down_dims",
+    "kernel_size", "n_groups", "diffusion_step_embed_dim", "use_film_scale_modulation", "noise_scheduler_type",
+    "num_train_timesteps", "beta_schedule", "prediction_type", "clip_sample", "clip_sample_range",
+    "num_inference_steps",
+}  # fmt: skip
+IGNORED = {"beta_start", "beta_end", "do_mask_loss_for_padding"}  # squared cosine has no such betas
+SCHEDULERS = {"DDPM": "ddpm", "DDIM": "ddim"}
+
+
+def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
+    """Raises CheckpointError, naming the file and the key, or the file and the tensor."""
+    folder.known(KEYS, IGNORED)
+    folder.check_steps()
+    if not folder.cameras or folder.state is None:
+        raise CheckpointError(f"{folder.file}: input_features: a policy without pictures or state is not supported")
+    crop = _crop(folder)
+    manifest = _manifest(folder, robot, crop)
+    tensors = {name.replace("_orig_mod.", ""): tensor for name, tensor in folder.tensors.items()}  # of torch.compile
+    _check_grids(folder, tensors, crop or folder.cameras[0].shape[1:])
+    named, origin = renamed(wanted_names(manifest, folder.file), tensors, folder.weights, _source_of, _is_ignored)
+    cameras, states = len(folder.cameras), folder.state.shape[0]
+    features = manifest["encoder"]["features"] * cameras
+    columns = _columns(manifest["network"]["step_width"], manifest["observation"]["history"], features, states)
+    for name, tensor in named.items():
+        if name.endswith("cond_encoder.1.weight") and tensor.shape[1:] == columns.shape:
+            named[name] = tensor[:, columns]
+    return Translated(manifest, named, origin)
+
+
+def _manifest(folder: LeRobotFolder, robot: Robot, crop: tuple[int, int] | None) -> dict[str, Any]:
+    history, horizon, executed = folder.count("n_obs_steps", 2), folder.count("horizon", 16), _executed(folder)
+    cameras = tuple(lerobot_manifest.camera(folder, robot, feature, crop) for feature in folder.cameras)
+    return lerobot_manifest.manifest(
+        folder,
+        robot,
+        "diffusion",
+        encoder=_encoder(folder),
+        network=_network(folder),
+        horizon=horizon,
+        observation=lerobot_manifest.observation(folder, robot, history, cameras),
+        plans=_plans(folder),
+        prediction=folder.get("prediction_type", "epsilon", ("epsilon", "sample")),
+        training_steps=folder.count("num_train_timesteps", 100),
+        executed=executed,
+    )
+
+
+def _executed(folder: LeRobotFolder) -> list[int]:
+    """[first, count] of the horizon: from the newest observation's instant on, as many as the reference executes."""
+    first, count = folder.count("n_obs_steps", 2) - 1, folder.count("n_action_steps", 8)
+    left = folder.count("horizon", 16) - first
+    if count > left:
+        raise CheckpointError(f"{folder.file}: n_action_steps: {count}, but the horizon leaves {left}")
+    return [first, count]
+
+
+def _encoder(folder: LeRobotFolder) -> dict[str, Any]:
+    keypoints = folder.count("spatial_softmax_num_keypoints", 32)
+    described = {
+        "type": "resnet18",
+        "features": 2 * keypoints,
+        "pool": "spatial_softmax",
+        "keypoints": keypoints,
+        "norm": "group" if folder.get("use_group_norm", True, (True, False)) else "batch",
+        "activation": "relu",
+        **BACKBONES[folder.get("vision_backbone", "resnet18", tuple(BACKBONES))],
+    }
+    if folder.get("use_separate_rgb_encoder_per_camera", False, (True, False)):
+        described["separate"] = len(folder.cameras)
+    return described
+
+
+def _network(folder: LeRobotFolder) -> dict[str, Any]:
+    return {
+        "type": "conditional_unet1d",
+        "down_dims": folder.get("down_dims", [512, 1024, 2048]),
+        "kernel": folder.count("kernel_size", 5),
+        "groups": folder.count("n_groups", 8),
+        "step_width": folder.count("diffusion_step_embed_dim", 128),
+        "film": "scale_shift" if folder.get("use_film_scale_modulation", True, (True, False)) else "shift",
+        "final_groups": FINAL_GROUPS,
+    }
+
+
+def _plans(folder: LeRobotFolder) -> dict[str, dict[str, Any]]:
+    """The reference's own sampling alone, its name telling sampler and steps."""
+    folder.get("beta_schedule", "squaredcos_cap_v2", ("squaredcos_cap_v2",))
+    sampler = SCHEDULERS[folder.get("noise_scheduler_type", "DDPM", tuple(SCHEDULERS))]
+    given = folder.config.get("num_inference_steps") is not None
+    steps = folder.count("num_inference_steps" if given else "num_train_timesteps", 100)
+    clip = None
+    if folder.get("clip_sample", True, (True, False)):
+        clip = folder.config.get("clip_sample_range", 1.0)
+        if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < math.inf:
+            raise CheckpointError(f"{folder.file}: clip_sample_range: {clip!r} is not a number above zero")
+    plan = {"sampler": sampler, "steps": steps, "spacing": "leading", "clip": clip}
+    return {f"{sampler}{steps}": {**plan, "corrected": False}}
+
+
+def _crop(folder: LeRobotFolder) -> tuple[int, int] | None:
+    """What of a picture the network sees, (height, width); None for all of it."""
+    sizes = {feature.shape for feature in folder.cameras}
+    if len(sizes) > 1:
+        raise CheckpointError(f"{folder.file}: input_features: pictures of different sizes: {sorted(sizes)}")
+    size, resize, crop = folder.cameras[0].shape[1:], folder.pair("resize_shape"), folder.pair("crop_shape")
+    if resize is not None and resize != size:
+        raise CheckpointError(
+            f"{folder.file}: resize_shape: {list(resize)} is not supported for pictures of {list(size)}: the "
+            f"reference resizes normalised values with antialiasing"
+        )
+    if crop is not None and (crop[0] > size[0] or crop[1] > size[1]):
+        raise CheckpointError(f"{folder.file}: crop_shape: {list(crop)} does not fit in pictures of {list(size)}")
+    return crop
+
+
+def _check_grids(folder: LeRobotFolder, tensors: Mapping[str, Tensor], size: tuple[int, ...]) -> None:
+    """The places that keypoints are counted in are stored: they tell the size of pictures that the network knew."""
+    height, width = (-(-side // STRIDE) for side in size)
+    rows, columns = (torch.linspace(-1, 1, side, dtype=torch.float64) for side in (height, width))
+    grid = torch.stack([columns.repeat(height), rows.repeat_interleave(width)], -1)
+    for name, tensor in tensors.items():
+        if name.endswith(GRID) and not (
+            tensor.shape == grid.shape and torch.allclose(tensor.double(), grid, rtol=0, atol=1e-5)
+        ):
+            raise CheckpointError(
+                f"{folder.weights}: tensor '{name}' is not the grid of {height} x {width} places that pictures of "
+                f"{size[0]} x {size[1]} have"
+            )
+
+
+def _source_of(name: str) -> str:
+    """LeRobot's name of a tensor of ours."""
+    part, _, rest = name.partition(".")
+    if part == "network":
+        rest = re.sub(r"\.blocks\.([01])\.block\.", lambda at: f".conv{int(at[1]) + 1}.block.", rest)
+        return "diffusion.unet." + re.sub(r"^((?:down|up)_modules\.\d+\.2)\.conv\.", r"\1.", rest)
+    camera = re.match(r"each\.(\d+)\.", rest)
+    if camera:
+        rest = rest[camera.end() :]
+    rest = rest.replace("backbone.conv1.", "backbone.0.").replace("backbone.bn1.", "backbone.1.")
+    rest = re.sub(r"^backbone\.layer(\d)\.", lambda at: f"backbone.{int(at[1]) + 3}.", rest)
+    rest = re.sub(r"^project\.", "out.", rest)
+    return f"diffusion.rgb_encoder.{camera[1] + '.' if camera else ''}{rest}"
+
+
+def _is_ignored(source: str) -> bool:
+    """What is computed here, or counts batches of the training."""
+    return source.endswith((GRID, "num_batches_tracked")) or source.startswith(BURIED)
+
+
+def _columns(step_width: int, history: int, features: int, states: int) -> Tensor:
+    """Where each column of our condition stands in theirs: [timestep | state, pictures | state, pictures | ...]."""
+    instant = torch.cat([torch.arange(states, states + features), torch.arange(states)])
+    rest = torch.cat([step_width + at * (states + features) + instant for at in range(history)])
+    return torch.cat([torch.arange(step_width), rest])

@@ -1,0 +1,87 @@
+"""The parts of our manifest that LeRobot's types have in common: state, cameras, statistics of the actions.
+
+Features keep the order of config.json. This module knows no network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from auras_ros.observation import CameraSpec, Crop, ObservationSpec, Resize, SpecError, StateSpec
+from auras_ros.policies.checkpoint import FORMAT
+from auras_ros.policies.loaders.lerobot import Feature, LeRobotFolder
+from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.tensors import CheckpointError
+
+COLORS = 3
+
+
+def manifest(folder: LeRobotFolder, robot: Robot, kind: str, **more: Any) -> dict[str, Any]:
+    """A manifest of ours; what is not given in `more` is the folder's and the robot's. Raises CheckpointError."""
+    common = {
+        "format": FORMAT,
+        "name": folder.path.resolve().name,
+        "type": kind,
+        "action": robot.contract.to_dict(),
+        "statistics": statistics(folder),
+    }
+    return {**common, **more}
+
+
+def observation(folder: LeRobotFolder, robot: Robot, history: int, cameras: tuple[CameraSpec, ...]) -> dict[str, Any]:
+    """Raises CheckpointError."""
+    try:
+        return ObservationSpec(cameras, state(folder, robot), history, robot.dt_ms).to_dict()
+    except SpecError as error:
+        raise CheckpointError(f"{folder.path}: {error}") from error
+
+
+def state(folder: LeRobotFolder, robot: Robot) -> StateSpec | None:
+    """The robot's joints, normalised as the folder says. Raises CheckpointError."""
+    if folder.state is None:
+        return None
+    found = folder.normalization(folder.state, folder.state.shape[0])
+    second = found.divisor if found.kind == "mean_std" else found.second
+    return StateSpec(robot.state or (), found.kind, found.first, second)
+
+
+def camera(folder: LeRobotFolder, robot: Robot, feature: Feature, crop: tuple[int, int] | None = None) -> CameraSpec:
+    """A camera whose pixels go from 0..1 through the folder's normalisation.
+
+    Frames of another size than the policy was trained with are resized to that first. crop: the centre, (height,
+    width), where torchvision's CenterCrop has it. Raises CheckpointError.
+    """
+    _, height, width = feature.shape
+    found, real = folder.normalization(feature, COLORS), robot.camera(feature.name, height, width)
+    mean, std = found.center_and_scale() if found.kind != "none" else ((0.0,) * COLORS, (1.0,) * COLORS)
+    resize = None if (real.height, real.width) == (height, width) else Resize(height, width)
+    try:
+        return CameraSpec(
+            real.name, real.height, real.width, resize=resize, crop=_center(crop, height, width),
+            order="resize_then_crop", mean=_three(mean), std=_three(std),
+        )  # fmt: skip
+    except SpecError as error:
+        raise CheckpointError(f"{folder.file}: input '{feature.name}': {error}") from error
+
+
+def statistics(folder: LeRobotFolder) -> Mapping[str, Any]:
+    """What the networks' numbers mean in actions. Raises CheckpointError."""
+    size = folder.action.shape[0]
+    found = folder.normalization(folder.action, size)
+    if found.kind == "mean_std":
+        return {"kind": "mean_std", "mean": list(found.first), "std": list(found.second)}
+    lower, upper = (found.first, found.second) if found.kind == "min_max" else ((-1.0,) * size, (1.0,) * size)
+    return {"kind": "min_max", "lower": list(lower), "upper": list(upper)}
+
+
+def _center(crop: tuple[int, int] | None, height: int, width: int) -> Crop | None:
+    if crop is None:
+        return None
+    top, left = (round((side - part) / 2) for side, part in zip((height, width), crop, strict=True))
+    return Crop(*crop, top, left)
+
+
+def _three(values: tuple[float, ...]) -> tuple[float, float, float]:
+    red, green, blue = values
+    return red, green, blue

@@ -1,0 +1,181 @@
+"""LeRobot's `pi0` and `pi05` (0.4.4): PaliGemma with an action expert, as our family `flow`.
+
+Their config.json names sizes ("gemma_2b") instead of giving them; SIZES has what the names mean. An empty camera is a
+picture that is masked and counts in no position: it is left out. A picture of another size keeps its aspect ratio and
+is padded before it goes from 0..1 to -1..1, so what LeRobot pads with -1 arrives as -3; it was trained so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from auras_ros.models.llama import LlamaConfig
+from auras_ros.models.presets import PI0S
+from auras_ros.models.vit import VitConfig
+from auras_ros.observation import Pad
+from auras_ros.policies.language import INSTRUCTION, Prompt
+from auras_ros.policies.loaders import lerobot_manifest, prompts
+from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
+from auras_ros.policies.loaders.lerobot_vla import camera_of, cameras_of, executed, joined_attention, siglip_name
+from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.tensors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What LeRobot's names of networks mean."""
+
+    vision: VitConfig
+    gemmas: dict[str, LlamaConfig]
+
+
+SIZES = Sizes(PI0S["pi0"].vision, {"gemma_2b": PI0S["pi0"].language, "gemma_300m": PI0S["pi0"].expert})
+KEYS = {
+    "paligemma_variant", "action_expert_variant", "dtype", "chunk_size", "n_action_steps", "max_state_dim",
+    "max_action_dim", "num_inference_steps", "min_period", "max_period", "rtc_config", "image_resolution",
+    "empty_cameras", "tokenizer_max_length",
+}  # fmt: skip
+IGNORED = {
+    "time_sampling_beta_alpha", "time_sampling_beta_beta", "time_sampling_scale", "time_sampling_offset",
+    "gradient_checkpointing", "freeze_vision_encoder", "train_expert_only", "optimizer_grad_clip_norm",
+    "scheduler_decay_steps", "scheduler_decay_lr",
+}  # fmt: skip
+STEPS = {
+    "pi0": ("pi0_new_line_processor", prompts.TOKENIZE),
+    "pi05": ("pi05_prepare_state_tokenizer_processor_step", prompts.TOKENIZE),
+}
+PADDED = -3.0  # -1 of a picture that is 0 to 1, times 2, less 1
+MODEL = "model."  # openpi's own folders are without it
+LARGE, SMALL = f"{MODEL}paligemma_with_expert.paligemma.", f"{MODEL}paligemma_with_expert.gemma_expert."
+TOWER = f"{LARGE}model.vision_tower.vision_model."
+WORDS, HEAD = f"{LARGE}model.language_model.embed_tokens.weight", f"{LARGE}lm_head.weight"
+
+
+def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
+    """Raises CheckpointError, naming the file and the key, or the file and the tensor."""
+    kind = folder.config["type"]
+    folder.known(KEYS, IGNORED)
+    folder.check_steps(STEPS[kind])
+    prompts.check_step(folder)
+    manifest = _manifest(folder, robot, kind)
+    networks = {name: tensor for name, tensor in folder.tensors.items() if not name.startswith(BURIED)}
+    tensors = {MODEL + name.removeprefix(MODEL): tensor for name, tensor in networks.items()}
+    tensors = shared_words(tensors, WORDS, HEAD, folder)
+    tensors = {_present_name(name, kind): tensor for name, tensor in tensors.items()}
+    tensors = joined_attention(tensors, f"{TOWER}encoder.layers.")
+    names = wanted_names(manifest, folder.file)
+    named, origin = renamed(names, tensors, folder.weights, _source_of, _is_ignored)
+    positions = "prefix.model.vision.pos_embed"
+    named[positions] = named[positions][None] if named[positions].dim() == 2 else named[positions]
+    return Translated(manifest, named, origin)
+
+
+def _manifest(folder: LeRobotFolder, robot: Robot, kind: str) -> dict[str, Any]:
+    folder.get("n_obs_steps", 1, (1,))
+    folder.get("rtc_config", None, (None,))
+    folder.get("min_period", 0.004, (0.004,))
+    folder.get("max_period", 4.0, (4.0,))
+    folder.get("dtype", "float32", ("float32", "bfloat16"))
+    side = _side(folder)
+    gemmas = list(SIZES.gemmas)
+    large = SIZES.gemmas[folder.get("paligemma_variant", "gemma_2b", gemmas)]
+    small = SIZES.gemmas[folder.get("action_expert_variant", "gemma_300m", gemmas)]
+    state, actions = folder.count("max_state_dim", 32), folder.count("max_action_dim", 32)
+    if folder.state is None:
+        raise CheckpointError(f"{folder.file}: input_features: a policy without a state is not supported")
+    seen = [camera_of(folder, robot, each, side, Pad(PADDED)) for each in cameras_of(folder)]
+    network = {
+        "model": kind,
+        "vision": asdict(replace(SIZES.vision, image_px=side)),
+        "language": asdict(large),
+        "expert": asdict(small),
+        "state": state,
+        "actions": actions,
+        **_language(folder, robot, kind, state),
+    }
+    return lerobot_manifest.manifest(
+        folder,
+        robot,
+        "flow",
+        encoder={},
+        network=network,
+        horizon=folder.count("chunk_size", 50),
+        observation=lerobot_manifest.observation(folder, robot, 1, tuple(seen)),
+        plans={"euler": {"steps": folder.count("num_inference_steps", 10)}},
+        executed=executed(folder),
+    )
+
+
+def _side(folder: LeRobotFolder) -> int:
+    height, width = folder.pair("image_resolution") or (224, 224)
+    if height != width or height % SIZES.vision.patch_px:
+        patch = SIZES.vision.patch_px
+        raise CheckpointError(
+            f"{folder.file}: image_resolution: [{height}, {width}] is not supported; there are squares of whole "
+            f"patches of {patch}"
+        )
+    return height
+
+
+def shared_words(tensors: dict[str, Tensor], words: str, head: str, folder: LeRobotFolder) -> dict[str, Tensor]:
+    """With the embedding under its own name: it is the head too, and stored once, under the head's. Raises
+    CheckpointError where both stand there and differ."""
+    if words not in tensors and head in tensors:
+        return {**tensors, words: tensors[head]}
+    if words in tensors and head in tensors and not torch.equal(tensors[words], tensors[head]):
+        raise CheckpointError(f"{folder.weights}: tensors '{words}' and '{head}' are one, but differ")
+    return tensors
+
+
+# -- names ------------------------------------------------------------------------------------------------
+
+
+def _present_name(name: str, kind: str) -> str:
+    """Openpi's names of the time's layers in either kind's (as LeRobot itself takes them)."""
+    given, own = ("time_mlp_", "action_time_mlp_") if kind == "pi0" else ("action_time_mlp_", "time_mlp_")
+    return MODEL + own + name.removeprefix(MODEL + given) if name.startswith(MODEL + given) else name
+
+
+def _source_of(name: str) -> str:
+    """LeRobot's name of a tensor of ours."""
+    part, _, rest = name.removeprefix("prefix.model.").partition(".")
+    if part == "vision":
+        return TOWER + siglip_name(rest)
+    if part == "projector":
+        return (
+            TOWER + f"post_layernorm.{rest.removeprefix('norm.')}"
+            if rest.startswith("norm.")
+            else f"{LARGE}model.multi_modal_projector.{rest}"
+        )
+    if part == "language":
+        return f"{LARGE}model.language_model.{rest}"
+    return f"{SMALL}model.{rest}" if rest.startswith(("layers.", "norm.")) else MODEL + rest
+
+
+def _is_ignored(name: str) -> bool:
+    """Heads over words: nobody asks for the next one."""
+    return name in (HEAD, f"{SMALL}lm_head.weight", f"{SMALL}model.embed_tokens.weight")
+
+
+# -- the prompt -------------------------------------------------------------------------------------------
+
+
+def _language(folder: LeRobotFolder, robot: Robot, kind: str, states: int) -> dict[str, Any]:
+    """The manifest's keys of the prompt; of pi0.5 with the numbers. Raises CheckpointError."""
+    limit = folder.count("tokenizer_max_length", 48 if kind == "pi0" else 200)
+    encode = prompts.encoder(folder)
+    if kind == "pi0":
+        return prompts.prompt_keys(folder, robot, encode, f"{INSTRUCTION}\n", limit)
+    template, text = f"Task: {INSTRUCTION}, State:", prompts.instruction(robot, folder.path)
+    numbers, after = prompts.spelling(folder, encode, Prompt((0,), text, template, plain=True).told(text), states)
+    room = limit - states * max(map(len, numbers)) - len(after)
+    return {
+        **prompts.prompt_keys(folder, robot, encode, template, room, plain=True),
+        "numbers": numbers,
+        "after": after,
+    }

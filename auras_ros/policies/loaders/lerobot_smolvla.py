@@ -1,0 +1,181 @@
+"""LeRobot's `smolvla` (0.4.4): SmolVLM2's first layers with an action expert, as our family `flow`.
+
+Its config.json names the vision-language model; VLMS has what the name means. What is masked in the reference (empty
+cameras, padded prompts, a padded prefix) counts in no position and is left out; of an empty camera the tokens around
+the picture stay, because the reference does not mask those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from auras_ros.models.llama import LlamaConfig
+from auras_ros.models.presets import SMOLVLAS
+from auras_ros.models.vit import VitConfig
+from auras_ros.observation import Pad
+from auras_ros.policies.language import INSTRUCTION, TOKENIZER, read_tokenizer
+from auras_ros.policies.loaders import lerobot_manifest, prompts
+from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
+from auras_ros.policies.loaders.lerobot_vla import (
+    EMPTY,
+    camera_of,
+    cameras_of,
+    executed,
+    joined_attention,
+    siglip_name,
+)
+from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.tensors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Vlm:
+    """What the name of a vision-language model means. language: with all its layers."""
+
+    vision: VitConfig
+    language: LlamaConfig
+    fold: int
+
+
+_SMOLVLA = SMOLVLAS["smolvla"]
+VLMS: dict[str, Vlm] = {
+    "HuggingFaceTB/SmolVLM2-500M-Video-Instruct": Vlm(
+        _SMOLVLA.vision, replace(_SMOLVLA.language, layers=32), _SMOLVLA.fold
+    )
+}
+KEYS = {
+    "chunk_size", "n_action_steps", "max_state_dim", "max_action_dim", "resize_imgs_with_padding", "empty_cameras",
+    "adapt_to_pi_aloha", "use_delta_joint_actions_aloha", "tokenizer_max_length", "num_steps", "use_cache",
+    "vlm_model_name", "add_image_special_tokens", "attention_mode", "num_expert_layers", "num_vlm_layers",
+    "self_attn_every_n_layers", "expert_width_multiplier", "min_period", "max_period", "rtc_config",
+}  # fmt: skip
+IGNORED = {
+    "freeze_vision_encoder", "train_expert_only", "train_state_proj", "load_vlm_weights", "prefix_length",
+    "pad_language_to", "optimizer_grad_clip_norm", "scheduler_decay_steps", "scheduler_decay_lr",
+}  # fmt: skip
+STEPS = ("smolvla_new_line_processor", prompts.TOKENIZE)
+PADDED = -1.0  # 0 of a picture that is 0 to 1, times 2, less 1
+AROUND = ("<fake_token_around_image>", "<global-img>")
+VLM, EXPERT = "model.vlm_with_expert.vlm.", "model.vlm_with_expert.lm_expert."
+TOWER, WORDS, HEAD = f"{VLM}model.vision_model.", f"{VLM}model.text_model.embed_tokens.weight", f"{VLM}lm_head.weight"
+HIDDEN_MULTIPLE = 256  # that the expert's hidden width is rounded up to
+
+
+def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
+    """Raises CheckpointError, naming the file and the key, or the file and the tensor."""
+    folder.known(KEYS, IGNORED)
+    folder.check_steps(STEPS)
+    prompts.check_step(folder)
+    manifest = _manifest(folder, robot)
+    tensors = {name: tensor for name, tensor in folder.tensors.items() if not name.startswith(BURIED)}
+    if WORDS not in tensors and HEAD in tensors:  # where they are one, they are stored under the head's name
+        tensors[WORDS] = tensors[HEAD]
+    tensors = joined_attention(tensors, f"{TOWER}encoder.layers.")
+    names = wanted_names(manifest, folder.file)
+    named, origin = renamed(names, tensors, folder.weights, _source_of, lambda name: name == HEAD)
+    positions = "prefix.model.vision.pos_embed"
+    named[positions] = named[positions][None] if named[positions].dim() == 2 else named[positions]
+    return Translated(manifest, named, origin)
+
+
+def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
+    for key, default, supported in (
+        ("n_obs_steps", 1, (1,)),
+        ("rtc_config", None, (None,)),
+        ("min_period", 0.004, (0.004,)),
+        ("max_period", 4.0, (4.0,)),
+        ("adapt_to_pi_aloha", False, (False,)),
+        ("use_delta_joint_actions_aloha", False, (False,)),
+        ("use_cache", True, (True,)),
+    ):
+        folder.get(key, default, supported)
+    vlm = VLMS[folder.get("vlm_model_name", next(iter(VLMS)), list(VLMS))]
+    side = vlm.vision.image_px
+    if folder.config.get("resize_imgs_with_padding", [side, side]) != [side, side]:
+        given = folder.config["resize_imgs_with_padding"]
+        raise CheckpointError(
+            f"{folder.file}: resize_imgs_with_padding: {given!r} is not supported; there is [{side}, {side}]"
+        )
+    if folder.state is None:
+        raise CheckpointError(f"{folder.file}: input_features: a policy without a state is not supported")
+    seen = [camera_of(folder, robot, each, side, Pad(PADDED, "end")) for each in cameras_of(folder)]
+    limit = folder.count("tokenizer_max_length", 48)
+    network = {
+        "model": "smolvla",
+        "vision": asdict(vlm.vision),
+        **_decoders(folder, vlm),
+        "state": folder.count("max_state_dim", 32),
+        "actions": folder.count("max_action_dim", 32),
+        **_pictures(folder),
+        **prompts.prompt_keys(folder, robot, prompts.encoder(folder), f"{INSTRUCTION}\n", limit),
+    }
+    return lerobot_manifest.manifest(
+        folder,
+        robot,
+        "flow",
+        encoder={},
+        network={**network, "fold": vlm.fold},
+        horizon=folder.count("chunk_size", 50),
+        observation=lerobot_manifest.observation(folder, robot, 1, tuple(seen)),
+        plans={"euler": {"steps": folder.count("num_steps", 10)}},
+        executed=executed(folder),
+    )
+
+
+def _decoders(folder: LeRobotFolder, vlm: Vlm) -> dict[str, Any]:
+    """Sizes of the language model as cut off, of the expert, and which of its layers see the actions."""
+    asked, share = folder.get("num_vlm_layers", 16), folder.get("expert_width_multiplier", 0.75)
+    if type(asked) is not int or not isinstance(share, int | float) or not share > 0:
+        raise CheckpointError(f"{folder.file}: num_vlm_layers {asked!r} or expert_width_multiplier {share!r}: no size")
+    layers = min(asked, vlm.language.layers) if asked > 0 else vlm.language.layers
+    if folder.get("num_expert_layers", -1) not in (-1, 0, layers):
+        raise CheckpointError(
+            f"{folder.file}: num_expert_layers: {folder.config['num_expert_layers']!r} is not supported; there is -1 "
+            f"and {layers}, as many as the language model's"
+        )
+    every = folder.get("self_attn_every_n_layers", 2)
+    if type(every) is not int:
+        raise CheckpointError(f"{folder.file}: self_attn_every_n_layers: {every!r} is not a whole number")
+    if folder.get("attention_mode", "cross_attn", ("cross_attn", "self_attn")) == "self_attn":
+        every = 1
+    language, width = replace(vlm.language, layers=layers), int(vlm.language.width * share)
+    expert = replace(language, width=width, hidden=expert_hidden(width), head_dim=language.size_of_head)
+    return {"language": asdict(language), "expert": asdict(expert), "self_attention_every": max(every, 0)}
+
+
+def expert_hidden(width: int) -> int:
+    """Four times two thirds of the width, cut off at each step, and rounded up."""
+    return -(-4 * int(2 * width / 3) // HIDDEN_MULTIPLE) * HIDDEN_MULTIPLE
+
+
+def _pictures(folder: LeRobotFolder) -> dict[str, Any]:
+    """Tokens around pictures, and how many pictures are not there. Raises CheckpointError."""
+    empty = sum(EMPTY.fullmatch(feature.name) is not None for feature in folder.cameras)
+    if empty != folder.get("empty_cameras", 0):
+        told = folder.config.get("empty_cameras")
+        raise CheckpointError(f"{folder.file}: empty_cameras: {told!r}, but input_features has {empty}")
+    if not folder.get("add_image_special_tokens", False, (False, True)):
+        return {"around": [[], []], "empty": 0}
+    prompts.encoder(folder)  # that there is one
+    path = folder.path / TOKENIZER
+    ids = [read_tokenizer(path).token_to_id(token) for token in AROUND]
+    if None in ids:
+        raise CheckpointError(f"{path}: token '{AROUND[ids.index(None)]}', which stands around pictures, is missing")
+    return {"around": [ids, ids[:1]], "empty": empty}
+
+
+def _source_of(name: str) -> str:
+    """LeRobot's name of a tensor of ours."""
+    part, _, rest = name.removeprefix("prefix.model.").partition(".")
+    places: Mapping[str, str] = {"language": f"{VLM}model.text_model.", "state_proj": "model.state_proj."}
+    if part in places:
+        return places[part] + rest
+    if part == "vision":
+        return TOWER + siglip_name(rest)
+    if part == "projector":
+        norm = rest.startswith("norm.")
+        return f"{TOWER}post_layernorm.{rest[5:]}" if norm else f"{VLM}model.connector.modality_projection.proj.weight"
+    return EXPERT + rest if rest.startswith(("layers.", "norm.")) else f"model.{rest}"

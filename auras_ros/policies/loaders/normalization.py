@@ -1,0 +1,92 @@
+"""Normalisation as LeRobot's processors do it, as the linear maps that our manifest knows.
+
+min_max: 2 (x - min) / (max - min) - 1; quantiles are the same with their bounds; mean_std: (x - mean) / (std + eps),
+and back x * std + mean. A statistic that is missing, not finite, or leaves no range is refused by name: the reference
+goes on with an epsilon or without normalising, and a robot would be told nonsense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from auras_ros.policies.tensors import CheckpointError
+
+MODES = {
+    "MIN_MAX": ("min", "max"),
+    "QUANTILES": ("q01", "q99"),
+    "QUANTILE10": ("q10", "q90"),
+    "MEAN_STD": ("mean", "std"),
+}
+Numbers = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Tensors by the statistic's name, for one feature. prefix: of the tensors' names in `file`, for errors."""
+
+    file: Path
+    prefix: str
+    values: Mapping[str, Tensor]
+    eps: float
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """kind: none, min_max or mean_std. first, second: min and max, or mean and std, in physical units. eps is what is
+    added to std where values come in."""
+
+    kind: str
+    first: Numbers = ()
+    second: Numbers = ()
+    eps: float = 0.0
+
+    @property
+    def divisor(self) -> Numbers:
+        """What (x - mean) is divided by."""
+        return tuple(std + self.eps for std in self.second)
+
+    def center_and_scale(self) -> tuple[Numbers, Numbers]:
+        """(c, s) so that the normalised value is (x - c) / s; of min_max and mean_std."""
+        if self.kind == "mean_std":
+            return self.first, self.divisor
+        pairs = list(zip(self.first, self.second, strict=True))
+        return tuple((low + high) / 2 for low, high in pairs), tuple((high - low) / 2 for low, high in pairs)
+
+
+def normalization(feature: str, mode: str, size: int, statistics: Statistics) -> Normalization:
+    """The normalisation of a feature with `size` numbers, or colours. Raises CheckpointError."""
+    if mode == "IDENTITY":
+        return Normalization("none")
+    if mode not in MODES:
+        listed = ", ".join(["IDENTITY", *MODES])
+        raise CheckpointError(
+            f"{statistics.file}: normalization of '{feature}': {mode!r} is not known; there is {listed}"
+        )
+    names = MODES[mode]
+    first, second = (_numbers(feature, name, size, statistics) for name in names)
+    for index, (one, other) in enumerate(zip(first, second, strict=True)):
+        where = f"{statistics.file}: '{statistics.prefix}{names[1]}'[{index}] of '{feature}'"
+        if mode == "MEAN_STD" and other <= 0:
+            raise CheckpointError(f"{where}: std {other} is not above zero")
+        if mode != "MEAN_STD" and one >= other:
+            raise CheckpointError(f"{where}: {names[1]} {other} is not above {names[0]} {one}")
+    kind = "mean_std" if mode == "MEAN_STD" else "min_max"
+    return Normalization(kind, first, second, statistics.eps if kind == "mean_std" else 0.0)
+
+
+def _numbers(feature: str, name: str, size: int, statistics: Statistics) -> Numbers:
+    tensor = statistics.values.get(name)
+    what = f"{statistics.file}: tensor '{statistics.prefix}{name}'"
+    if tensor is None:
+        raise CheckpointError(f"{what}, which normalises '{feature}', is missing")
+    values = tensor.double().flatten()
+    if values.shape != (size,):
+        raise CheckpointError(f"{what} has shape {list(tensor.shape)}, expected {size} numbers for '{feature}'")
+    if not bool(torch.isfinite(values).all()):
+        raise CheckpointError(f"{what} holds NaN or infinity: '{feature}' was never given its statistics")
+    return tuple(values.tolist())

@@ -1,0 +1,74 @@
+"""Opens a checkpoint's folder, whoever wrote it: ours, LeRobot's, or Hugging Face's OpenVLA.
+
+What it is, its own files say; nothing is tried out. A foreign folder needs a robot.json beside its files, and has no
+golden sample. This module knows no format itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from auras_ros.policies import checkpoint
+from auras_ros.policies.checkpoint import MANIFEST, Checkpoint
+from auras_ros.policies.loaders.files import digest, read_json
+from auras_ros.policies.loaders.robot import ROBOT, Robot
+from auras_ros.policies.loaders.translated import Translated
+from auras_ros.policies.tensors import CheckpointError
+
+CONFIG = "config.json"
+PICKLED = ".ckpt"
+
+Translator = Callable[[Path, Robot], Translated]
+
+
+def load(folder: Path) -> Checkpoint:
+    """A checkpoint of any kind that is known. Raises CheckpointError, naming the file and the thing."""
+    if (folder / MANIFEST).is_file():
+        return checkpoint.load(folder)
+    if pickled := _pickled(folder):
+        raise CheckpointError(
+            f"{pickled}: is a pickle and is not loaded; convert it first, which runs nothing of what is in it: "
+            f"auras convert {pickled} --robot {ROBOT} --out {pickled.with_suffix('')}"
+        )
+    read = translator(folder)
+    opened = translate(folder, Robot.load(folder / ROBOT), read).checkpoint(digest(folder), folder)
+    for plan in opened.plans:
+        opened.policy(plan)
+    return opened
+
+
+def translate(source: Path, robot: Robot, read: Translator | None = None) -> Translated:
+    """The folder (or .ckpt file) in our terms, on this robot, with the plans that it adds. Raises CheckpointError."""
+    made = (read or translator(source))(source, robot)
+    plans = {**made.manifest["plans"], **{name: dict(settings) for name, settings in robot.plans.items()}}
+    return replace(made, manifest={**made.manifest, "plans": plans, "name": robot.name or made.manifest["name"]})
+
+
+def translator(source: Path) -> Translator:
+    """Who reads this source. Raises CheckpointError where nobody does."""
+    if source.is_file() and source.suffix == PICKLED:
+        from auras_ros.policies.loaders.ckpt import translate as read_pickle
+
+        return read_pickle
+    config = read_json(source / CONFIG) if (source / CONFIG).is_file() else {}
+    if config.get("model_type") == "openvla":
+        from auras_ros.policies.loaders.openvla import translate as read_openvla
+
+        return read_openvla
+    if "type" in config:
+        from auras_ros.policies.loaders.lerobot import translate as read_lerobot
+
+        return read_lerobot
+    raise CheckpointError(
+        f"{source}: no checkpoint: looked for {MANIFEST} (ours), and for {CONFIG} with a 'type' (LeRobot) or with "
+        f"model_type 'openvla' (Hugging Face)"
+    )
+
+
+def _pickled(source: Path) -> Path | None:
+    """The .ckpt that the source is, or holds where it is nothing else."""
+    if source.is_file():
+        return source if source.suffix == PICKLED else None
+    return None if (source / CONFIG).is_file() else next(iter(sorted(source.glob(f"*{PICKLED}"))), None)

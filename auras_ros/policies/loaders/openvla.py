@@ -1,0 +1,185 @@
+"""Hugging Face folders of OpenVLA (Kim et al. 2024): config.json, safetensors in shards, statistics, tokenizer.
+
+The folder's code is not read; what it does is in `models.openvla`, `models.hf_configs` and here: which statistics undo
+the normalisation, what the processor makes of a picture, what the prompt looks like. A folder that asks for something
+else is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from auras_ros.models.action_tokens import BINS, ActionStatistics
+from auras_ros.models.hf_configs import openvla_config
+from auras_ros.models.hf_names import TensorNameError, openvla_rule
+from auras_ros.models.openvla import OpenVlaConfig
+from auras_ros.policies.checkpoint import FORMAT
+from auras_ros.policies.loaders.files import read_json
+from auras_ros.policies.loaders.openvla_picture import camera, zoom
+from auras_ros.policies.loaders.openvla_prompt import prompt
+from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.loaders.shards import Shards
+from auras_ros.policies.loaders.translated import Translated, wanted_names
+from auras_ros.policies.tensors import CheckpointError
+
+CONFIG, STATISTICS = "config.json", "dataset_statistics.json"
+MODULE = "prefix.model."  # where our family has the model
+ARCHITECTURES = ("no-align+fused-gelu-mlp",)
+OTHER_HEADS = ("action_head*", "noisy_action_projector*", "proprio_projector*")  # OpenVLA-OFT's, beside the same model
+KEYS = {"zoom", "prompt_ids", "prompt_limit"}  # of robot.json's `openvla`
+
+
+def translate(source: Path, robot: Robot) -> Translated:
+    """The folder in our terms, on this robot. Raises CheckpointError."""
+    file = source / CONFIG
+    values = read_json(file)
+    _check(source, values, robot)
+    try:
+        config = openvla_config(values)
+    except ValueError as error:
+        raise CheckpointError(f"{file}: {error}") from error
+    lower, upper = _range(source, values, robot)
+    robot.check(
+        actions=len(lower), state=None if robot.state is None else len(robot.state), cameras=["image"], source=source
+    )
+    network = {
+        "dinov2": asdict(config.dinov2),
+        "siglip": asdict(config.siglip),
+        "language": asdict(config.language),
+        "vocabulary": config.language.vocabulary - _whole(values, "pad_to_multiple_of", 64, file),
+        **prompt(source, robot).to_network(),
+    }
+    manifest = {
+        "format": FORMAT,
+        "name": source.resolve().name,
+        "type": "openvla",
+        "encoder": {},
+        "network": network,
+        "horizon": 1,
+        "observation": {
+            "cameras": [camera(source, values, config.dinov2.image_px, robot)],
+            "state": None if robot.state is None else {"names": list(robot.state)},
+            "history": 1,
+            "dt_ms": robot.dt_ms,
+        },
+        "action": robot.contract.to_dict(),
+        "statistics": {"kind": "min_max", "lower": lower, "upper": upper},
+        "plans": {"greedy": {}},
+    }
+    shards = Shards(source)
+    named = _Named(shards, _places(shards, config))
+    wanted = wanted_names(manifest, file)
+    origin = {name: shards.origin(_published(name)) for name in wanted} | named.origins()
+    return Translated(manifest, named, origin)
+
+
+class _Named(Mapping[str, Tensor]):
+    """The shards' tensors by our names, in the shards' order; read when asked for."""
+
+    def __init__(self, shards: Shards, places: Mapping[str, str]) -> None:
+        self._shards, self._places = shards, places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._shards[self._places[name]]
+
+    def origins(self) -> dict[str, str]:
+        return {ours: self._shards.origin(theirs) for ours, theirs in self._places.items()}
+
+
+def _places(shards: Shards, config: OpenVlaConfig) -> dict[str, str]:
+    """Our name -> the folder's, without tensors that are of no use here. Raises CheckpointError."""
+    rule, found = openvla_rule(config), dict[str, str]()
+    for name in shards:
+        try:
+            place = rule(name)
+        except TensorNameError as error:
+            raise CheckpointError(f"{shards.origin(name)} belongs to no part of this policy: {error}") from error
+        if place is None:
+            continue
+        ours = MODULE + place.name
+        if ours in found:
+            raise CheckpointError(f"{shards.origin(name)} is '{found[ours]}' once more, under another name")
+        found[ours] = name
+    return found
+
+
+def _published(name: str) -> str:
+    """The folder's name of one of our tensors, for errors."""
+    rest = name.removeprefix(MODULE)
+    for ours, theirs in (
+        ("vision.", "vision_backbone."),
+        ("language.lm_head", "language_model.lm_head"),
+        ("language.", "language_model.model."),
+    ):
+        if rest.startswith(ours):
+            rest = theirs + rest[len(ours) :]
+            break
+    if rest.startswith("vision_backbone."):
+        rest = rest.replace(".layers.", ".blocks.").replace(".gamma", ".scale_factor")
+    return rest
+
+
+def _check(source: Path, values: Mapping[str, Any], robot: Robot) -> None:
+    """What has no place in the networks' configuration."""
+    file = source / CONFIG
+    if values.get("n_action_bins", BINS) != BINS:
+        raise CheckpointError(f"{file}: n_action_bins: {values['n_action_bins']!r} is not supported; there is {BINS}")
+    kind = values.get("arch_specifier", ARCHITECTURES[0])
+    if kind not in ARCHITECTURES:
+        raise CheckpointError(f"{file}: arch_specifier: {kind!r} is not supported; there is {', '.join(ARCHITECTURES)}")
+    for pattern in OTHER_HEADS:
+        for other in sorted(source.glob(pattern)):
+            raise CheckpointError(f"{other}: the folder has another action head, which is not supported (OpenVLA-OFT)")
+    for key in sorted(robot.openvla.keys() - KEYS):
+        raise CheckpointError(f"{robot.path}: openvla: key '{key}' is unknown; there is {', '.join(sorted(KEYS))}")
+    zoom(robot)
+
+
+def _range(source: Path, values: Mapping[str, Any], robot: Robot) -> tuple[list[float], list[float]]:
+    """What -1 and 1 of each action mean; itself where it was not normalised. Raises CheckpointError."""
+    file, sets = source / CONFIG, values.get("norm_stats")
+    if (source / STATISTICS).is_file():  # of the fine-tuning, and its alone
+        file = source / STATISTICS
+        sets = read_json(file)
+    if not isinstance(sets, dict) or not sets:
+        raise CheckpointError(f"{file}: norm_stats: missing, and no {STATISTICS} either")
+    listed, key = ", ".join(sets), robot.unnorm_key
+    if key is None and len(sets) > 1:
+        raise CheckpointError(
+            f"{robot.path}: unnorm_key: missing: {file} has statistics of several data sets: {listed}"
+        )
+    key = next(iter(sets)) if key is None else key
+    if key not in sets:
+        raise CheckpointError(f"{robot.path}: unnorm_key: '{key}' is not one of {listed} ({file})")
+    action = sets[key].get("action") if isinstance(sets[key], dict) else None
+    if not isinstance(action, dict):
+        raise CheckpointError(f"{file}: {key}: action: missing")
+    try:
+        found = ActionStatistics.of(action)
+    except ValueError as error:
+        names = ", ".join(f"{i} is {name}" for i, name in enumerate(robot.contract.names))
+        raise CheckpointError(f"{file}: {key}: {error} ({names})") from error
+    lower = [low if normalised else -1.0 for low, normalised in zip(found.q01, found.mask, strict=True)]
+    upper = [high if normalised else 1.0 for high, normalised in zip(found.q99, found.mask, strict=True)]
+    return lower, upper
+
+
+def _whole(values: Mapping[str, Any], key: str, default: int, file: Path) -> int:
+    value = values.get(key, default)
+    if type(value) is not int or value < 0:
+        raise CheckpointError(f"{file}: {key}: {value!r} is not a whole number")
+    return value

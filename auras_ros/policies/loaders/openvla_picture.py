@@ -1,0 +1,118 @@
+"""What OpenVLA's processor makes of a picture, as a camera of our manifest: resize, crop, two normalisations.
+
+Its settings stand in preprocessor_config.json; a folder without one has those that OpenVLA was published with. What the
+processor has worked out and written there (`tvf_...`) is what it applies when it is read again, so that decides: the
+published statistics are rounded to bfloat16. The crop that evaluations of fine-tuned models take (0.9 of the area)
+stands in no file: robot.json says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from auras_ros.policies.loaders.files import read_json
+from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.tensors import CheckpointError
+
+FILE = "preprocessor_config.json"
+FEATURE = "image"
+STRATEGIES = ("resize-naive", "resize-crop", "letterbox")
+PUBLISHED = [
+    {"mean": [0.484375, 0.455078125, 0.40625], "std": [0.228515625, 0.2236328125, 0.224609375]},
+    {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]},
+]
+BICUBIC = 3  # Pillow's number
+
+
+def camera(source: Path, config: Mapping[str, Any], px: int, robot: Robot) -> dict[str, Any]:
+    """`observation.cameras[0]` of the manifest. px: of a picture's side, as the networks take it."""
+    file = source / FILE
+    values = read_json(file) if file.is_file() else {}
+    _check(values, px, file)
+    strategy = values.get("image_resize_strategy", config.get("image_resize_strategy", "letterbox"))
+    if config.get("image_resize_strategy", strategy) != strategy:
+        raise CheckpointError(
+            f"{file}: image_resize_strategy: {strategy!r}, but config.json has {config['image_resize_strategy']!r}"
+        )
+    first, second = _rules(values, file)
+    seen = robot.camera(FEATURE, px, px)
+    made = {
+        "name": seen.name,
+        "height": seen.height,
+        "width": seen.width,
+        **_size(strategy, seen.height, seen.width, px, file if values else source / "config.json"),
+        **first,
+        "stacked": [second],
+    }
+    return made if zoom(robot) is None else {**made, "zoom": zoom(robot)}
+
+
+def _check(values: Mapping[str, Any], px: int, file: Path) -> None:
+    """Of preprocessor_config.json, what can be done in one way alone."""
+    for key, supported in (
+        ("use_fused_vision_backbone", True),
+        ("interpolations", ["bicubic", "bicubic"]),
+        ("input_sizes", [[3, px, px]] * 2),
+        ("tvf_crop_params", [{"output_size": [px, px]}] * 2),
+        ("tvf_do_letterbox", values.get("image_resize_strategy") == "letterbox"),
+    ):
+        if values.get(key, supported) != supported:
+            raise CheckpointError(f"{file}: {key}: {values[key]!r} is not supported; there is {supported!r}")
+    for resize in values.get("tvf_resize_params", []):
+        if resize.get("interpolation", BICUBIC) != BICUBIC or resize.get("max_size") is not None:
+            raise CheckpointError(
+                f"{file}: tvf_resize_params: {resize!r} is not supported; there is bicubic, no max_size"
+            )
+
+
+def _rules(values: Mapping[str, Any], file: Path) -> list[dict[str, Any]]:
+    """Mean and std of each encoder's pixels. Raises CheckpointError."""
+    means, stds = values.get("means"), values.get("stds")
+    if "tvf_normalize_params" in values:
+        rules = values["tvf_normalize_params"]
+    elif means is not None or stds is not None:
+        rules = None
+        if isinstance(means, list) and isinstance(stds, list) and len(means) == len(stds):
+            rules = [{"mean": mean, "std": std} for mean, std in zip(means, stds, strict=True)]
+    else:
+        rules = PUBLISHED
+    if not isinstance(rules, list) or len(rules) != 2 or not all(isinstance(each, dict) for each in rules):
+        raise CheckpointError(f"{file}: normalisation: {rules!r} is not that of two encoders")
+    for each in rules:
+        if not {"mean", "std"} <= each.keys():
+            raise CheckpointError(f"{file}: normalisation: {each!r} has no mean and std")
+    return [{"mean": each["mean"], "std": each["std"]} for each in rules]
+
+
+def zoom(robot: Robot) -> float | None:
+    """The share of the picture's area that is looked at. Raises CheckpointError."""
+    value = robot.openvla.get("zoom")
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1):
+        raise CheckpointError(f"{robot.path}: openvla: zoom: {value!r} is not a share of the area, above 0 and up to 1")
+    return None if value is None else float(value)
+
+
+def _size(strategy: Any, height: int, width: int, px: int, file: Path) -> dict[str, Any]:
+    """resize-naive stretches; resize-crop brings the shorter side to px and takes the middle; letterbox makes a border
+    of the mean's colour before it resizes, which is nothing where the picture is square."""
+    if strategy not in STRATEGIES:
+        raise CheckpointError(
+            f"{file}: image_resize_strategy: {strategy!r} is not supported; there is {', '.join(STRATEGIES)}"
+        )
+    if strategy == "letterbox" and height != width:
+        raise CheckpointError(
+            f"{file}: image_resize_strategy: 'letterbox' is supported for square pictures, and robot.json's are "
+            f"{height} x {width}"
+        )
+    if strategy != "resize-crop" or height == width:
+        return {"resize": {"height": px, "width": px, "interpolation": "pillow_bicubic"}}
+    short = min(height, width)
+    high, wide = (px if side == short else int(px * side / short) for side in (height, width))
+    top, left = (round((side - px) / 2.0) for side in (high, wide))
+    return {
+        "resize": {"height": high, "width": wide, "interpolation": "pillow_bicubic"},
+        "crop": {"height": px, "width": px, "top": top, "left": left},
+        "order": "resize_then_crop",
+    }

@@ -1,0 +1,59 @@
+"""OpenVLA's prompt: its template, the empty token that it must end in, and the ids that the folder's tokenizer makes.
+
+Without tokenizer.json the ids stand in robot.json, and no other prompt can be set.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from auras_ros.models.openvla import PROMPT_END
+from auras_ros.policies.language import TOKENIZER, Language, Prompt, PromptError
+from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.tensors import CheckpointError
+
+TEMPLATE = "In: What action should the robot take to {instruction}?\nOut:"
+LIMIT = 64  # tokens of a prompt, unless robot.json says otherwise: instructions of OpenVLA's data sets make 15 to 40
+
+
+def prompt(source: Path, robot: Robot) -> Prompt:
+    """The prompt to begin with. Raises CheckpointError."""
+    if robot.prompt is None:
+        raise CheckpointError(f"{robot.path}: prompt: missing: OpenVLA must be told what to do")
+    given, file = robot.openvla.get("prompt_ids"), source / TOKENIZER
+    try:
+        if given is None:
+            return _encoded(file, robot)
+        if not isinstance(given, list) or not given:
+            raise ValueError(f"openvla: prompt_ids: {given!r} is not a list of token ids")
+        ids = tuple(given)
+        ids = ids if ids[-1:] == (PROMPT_END,) else (*ids, PROMPT_END)
+        made = Prompt(ids, robot.prompt, TEMPLATE, True, PROMPT_END, _limit(robot, file))
+        Language(made, file if file.is_file() else None).check()
+    except ValueError as error:
+        raise CheckpointError(f"{robot.path}: {error}") from error
+    return made
+
+
+def _encoded(file: Path, robot: Robot) -> Prompt:
+    if not file.is_file():
+        raise CheckpointError(
+            f"{file}: file not found, so nothing makes token ids of the prompt: add the file (a fast tokenizer's, of "
+            f"transformers), or give the ids as {robot.path}: openvla: prompt_ids"
+        )
+    assert robot.prompt is not None
+    form = Prompt((PROMPT_END,), "", TEMPLATE, True, PROMPT_END, _limit(robot, file))
+    try:
+        ids = Language(form, file).ids(robot.prompt)
+    except PromptError as error:
+        raise CheckpointError(str(error) if str(error).startswith(str(file)) else f"{robot.path}: {error}") from error
+    return Prompt(ids, robot.prompt, TEMPLATE, True, PROMPT_END, form.limit)
+
+
+def _limit(robot: Robot, file: Path) -> int | None:
+    """Room for prompts of other lengths, where there can be others. Raises ValueError."""
+    value: Any = robot.openvla.get("prompt_limit", LIMIT if file.is_file() else None)
+    if value is not None and (type(value) is not int or value < 2):
+        raise ValueError(f"openvla: prompt_limit: {value!r} is not a whole number of 2 or more")
+    return value

@@ -1,0 +1,98 @@
+"""A robot's instruction as the token ids that a foreign checkpoint was trained with, by the tokenizer in its folder.
+
+LeRobot names its tokenizer and leaves it out of the folder: tokenizer.json must be put there. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from auras_ros.policies.flow_prefix import BINS
+from auras_ros.policies.language import TOKENIZER, Prompt, PromptError, read_tokenizer
+from auras_ros.policies.loaders.lerobot import LeRobotFolder
+from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.tensors import CheckpointError
+
+TOKENIZE = "tokenizer_processor"
+SAMPLES = 32  # random states by which the table of numbers is tried
+RIGHT = {"padding_side": ("right",), "truncation": (True,), "task_key": ("task",)}
+
+
+def encoder(folder: LeRobotFolder) -> Callable[[str], list[int]]:
+    """Text -> ids with all that the tokenizer adds. Raises CheckpointError where the folder has no tokenizer.json."""
+    path = folder.path / TOKENIZER
+    if not path.is_file():
+        step = folder.step(TOKENIZE)
+        name = (step.config.get("tokenizer_name") if step else None) or folder.config.get("vlm_model_name", "")
+        raise CheckpointError(f"{path}: file not found; put there that of the tokenizer it was trained with, {name}")
+    try:
+        tokenizer = read_tokenizer(path)
+    except PromptError as error:
+        raise CheckpointError(str(error)) from error
+    return lambda text: list(tokenizer.encode(text).ids)
+
+
+def instruction(robot: Robot, folder: Path) -> str:
+    """What the robot is to do. Raises CheckpointError where robot.json does not say."""
+    if robot.prompt is None:
+        raise CheckpointError(f"{robot.path}: key 'prompt' is missing: {folder} takes an instruction")
+    return robot.prompt
+
+
+def check_step(folder: LeRobotFolder) -> Mapping[str, Any]:
+    """The tokenizer's step, if there is one; that it does what is done here. Raises CheckpointError."""
+    step = folder.step(TOKENIZE)
+    if step is None:
+        return {}
+    for key, supported in RIGHT.items():
+        value = step.config.get(key, supported[0])
+        if value not in supported:
+            listed = ", ".join(map(repr, supported))
+            raise CheckpointError(f"{step.file}: {TOKENIZE}: {key}: {value!r} is not supported; there is {listed}")
+    return step.config
+
+
+def prompt_keys(
+    folder: LeRobotFolder,
+    robot: Robot,
+    encode: Callable[[str], list[int]],
+    template: str,
+    limit: int,
+    plain: bool = False,
+) -> dict[str, Any]:
+    """The manifest's keys of the robot's instruction. Raises CheckpointError where it is too long."""
+    text = instruction(robot, folder.path)
+    text = text if plain else text.rstrip("\n")  # the template brings its own
+    ids = encode(Prompt((0,), text, template, plain=plain).told(text))
+    if len(ids) > limit:
+        raise CheckpointError(
+            f"{robot.path}: prompt: {len(ids)} tokens, but {folder.file} leaves room for {limit} (tokenizer_max_length)"
+        )
+    return Prompt(tuple(ids), text, template, limit=limit, plain=plain).to_network()
+
+
+def spelling(
+    folder: LeRobotFolder, encode: Callable[[str], list[int]], start: str, states: int
+) -> tuple[list[list[int]], list[int]]:
+    """pi0.5's numbers: ids of -1 to 255 as they follow one another, and those of the end of the prompt.
+
+    Each is what the text grows by with it. That the whole is the sum of these parts is tried on random states, because
+    a tokenizer might join a number with its neighbours. Raises CheckpointError where it does.
+    """
+    first = encode(start)
+    numbers = [encode(f"{start} {number}")[len(first) :] for number in range(-1, BINS)]
+    whole = encode(f"{start} 0;\nAction: ")
+    after = whole[len(first) + len(numbers[1]) :]
+    dice = random.Random(0)
+    for _ in range(SAMPLES):
+        bins = [dice.randint(-1, BINS - 1) for _ in range(states)]
+        parts: Sequence[int] = [*first, *(id_ for each in bins for id_ in numbers[each + 1]), *after]
+        if encode(f"{start} {' '.join(map(str, bins))};\nAction: ") != parts:
+            raise CheckpointError(
+                f"{folder.path}: the tokenizer joins numbers with what stands beside them: the state of every frame "
+                f"cannot be spelt from a table"
+            )
+    return numbers, after

@@ -1,0 +1,109 @@
+"""The weights of a Hugging Face folder: one safetensors file, or several with an index that says what lies where.
+
+A tensor is read when it is asked for, and one file is open at a time, so that a model larger than memory can be laid
+into its place. Index and files must say the same: a tensor that is missing, in another file, in two, or listed nowhere
+is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from auras_ros.policies.loaders.files import read_json
+from auras_ros.policies.tensors import PICKLE_SUFFIXES, CheckpointError, check_file, check_finite
+
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+class Shards(Mapping[str, Tensor]):
+    """Tensors by name, file by file. Raises CheckpointError, naming file and tensor, when it is made and when a tensor
+    that holds NaN or infinity is read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._file_of = _located(folder)
+        self._open: tuple[Path, Any] | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file_of)
+
+    def __len__(self) -> int:
+        return len(self._file_of)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._file_of
+
+    def __getitem__(self, name: str) -> Tensor:
+        path = self._file_of[name]
+        if self._open is None or self._open[0] != path:
+            self._open = None  # before the next one is opened
+            self._open = path, _opened(path)
+        try:
+            tensor: Tensor = self._open[1].get_tensor(name)
+        except (SafetensorError, OSError, RuntimeError) as error:
+            raise CheckpointError(f"{self.origin(name)} cannot be read: {error}") from error
+        check_finite(tensor, self.origin(name))
+        return tensor
+
+    def origin(self, name: str) -> str:
+        """Where a tensor stands, or would be looked for, for errors."""
+        return f"{self._file_of.get(name, self.folder)}: tensor '{name}'"
+
+
+def _located(folder: Path) -> dict[str, Path]:
+    """Every tensor's file, file by file."""
+    if (folder / INDEX).is_file():
+        if (folder / WHOLE).is_file():
+            raise CheckpointError(f"{folder}: has both {WHOLE} and {INDEX}; which of them is meant, it does not say")
+        return _by_index(folder)
+    if not (folder / WHOLE).is_file():
+        pickles = sorted(each.name for each in folder.glob("*") if each.suffix in PICKLE_SUFFIXES)
+        hint = f"; {pickles[0]} is a pickle and is refused" if pickles else ""
+        raise CheckpointError(f"{folder}: neither {WHOLE} nor {INDEX}{hint}")
+    return dict.fromkeys(_names(folder / WHOLE), folder / WHOLE)
+
+
+def _by_index(folder: Path) -> dict[str, Path]:
+    index, found = folder / INDEX, dict[str, Path]()
+    listed = read_json(index).get("weight_map")
+    if not isinstance(listed, dict) or not listed:
+        raise CheckpointError(f"{index}: weight_map: expected an object of tensors and files")
+    for name, file in listed.items():
+        if not isinstance(file, str) or Path(file).name != file or file in ("", ".", ".."):
+            raise CheckpointError(f"{index}: weight_map: '{name}': {file!r} is not a file of this folder")
+    for file in sorted(set(listed.values())):
+        path = folder / file
+        if not path.is_file():
+            missing = next(name for name, each in listed.items() if each == file)
+            raise CheckpointError(f"{path}: file not found, though {INDEX} has tensor '{missing}' in it")
+        for name in _names(path):
+            if name in found:
+                raise CheckpointError(f"{path}: tensor '{name}' is also in {found[name].name}")
+            found[name] = path
+    for name, path in found.items():
+        if name not in listed:
+            raise CheckpointError(f"{path}: tensor '{name}' is not in {INDEX}")
+        if listed[name] != path.name:
+            raise CheckpointError(f"{path}: tensor '{name}' should be in {listed[name]}, says {INDEX}")
+    for name, file in listed.items():
+        if name not in found:
+            raise CheckpointError(f"{folder / file}: tensor '{name}' is missing, though {INDEX} has it there")
+    return found
+
+
+def _names(path: Path) -> list[str]:
+    return sorted(_opened(path).keys())
+
+
+def _opened(path: Path) -> Any:
+    """A file whose tensors are read one at a time. Raises CheckpointError."""
+    check_file(path)
+    try:
+        return safe_open(path, framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: not a readable safetensors file: {error}") from error

@@ -1,0 +1,157 @@
+"""The zip file that torch.save writes: what its pickle says (`inert`), and the tensors that lie beside it.
+
+Nothing of the file is ever executed. A tensor is read when it is asked for, and only as much of the file as it says it
+has; what does not fit is refused by the tensor's name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from auras_ros.policies.loaders.inert import InertError, Made, Name, Stored, read
+from auras_ros.policies.tensors import CheckpointError
+
+STORAGES = {
+    "DoubleStorage": torch.float64,
+    "FloatStorage": torch.float32,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
+    "BoolStorage": torch.bool,
+}
+TENSOR, PARAMETER = Name("torch._utils", "_rebuild_tensor_v2"), Name("torch._utils", "_rebuild_parameter")
+PICKLE = "data.pkl"
+MOST_PICKLE_BYTES = 1 << 28
+
+
+class TorchFile:
+    """value: what the file's pickle says, inert. Use as a context manager. Raises CheckpointError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot be read: {error}") from error
+        except zipfile.BadZipFile as error:
+            raise CheckpointError(f"{path}: is not a zip file as torch.save writes it: {error}") from error
+        try:
+            self._root, self.value = self._open()
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def __enter__(self) -> TorchFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+
+    def tensors(self, values: Mapping[str, Any]) -> LazyTensors:
+        """Those of the values that are tensors, read when they are asked for."""
+        found = {name: recipe for name, value in values.items() if (recipe := _tensor(value)) is not None}
+        return LazyTensors(self, found)
+
+    def read(self, name: str, recipe: Made) -> Tensor:
+        """One tensor. Raises CheckpointError by its name; floats that are not finite too."""
+        try:
+            storage, offset, size, stride = recipe.args[:4]
+            kind, key, count = storage.identity[1].name, storage.identity[2], storage.identity[4]
+            dtype = STORAGES[kind]
+            if not isinstance(key, str) or not re.fullmatch("[0-9]+", key):
+                raise ValueError(f"storage {key!r}")
+            numbers = (offset, count, *size, *stride)
+            if not all(type(number) is int and number >= 0 for number in numbers) or len(size) != len(stride):
+                raise ValueError(f"size {size}, stride {stride}, offset {offset} of {count}")
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{self.path}: tensor '{name}' is not one that is supported: {error}") from error
+        if 0 in size:
+            return torch.empty(size, dtype=dtype)
+        last = offset + sum((side - 1) * step for side, step in zip(size, stride, strict=True))
+        if math.prod(size) > count or last >= count:
+            raise CheckpointError(f"{self.path}: tensor '{name}' reaches beyond its storage of {count} numbers")
+        flat = torch.frombuffer(self._bytes(f"data/{key}", count * dtype.itemsize, f"tensor '{name}'"), dtype=dtype)
+        tensor = flat.as_strided(size, stride, offset).clone()
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise CheckpointError(f"{self.path}: tensor '{name}' holds NaN or infinity")
+        return tensor
+
+    def _open(self) -> tuple[str, Any]:
+        roots = [name[: -len(PICKLE)] for name in self._zip.namelist() if re.fullmatch(rf"[^/]+/{PICKLE}", name)]
+        if len(roots) != 1:
+            raise CheckpointError(f"{self.path}: expected one {PICKLE} as torch.save writes it, found {len(roots)}")
+        self._root = roots[0]
+        if f"{self._root}byteorder" in self._zip.namelist():
+            order = bytes(self._bytes("byteorder", None, "byte order"))
+            if order != b"little":
+                raise CheckpointError(f"{self.path}: byte order {order!r} is not supported")
+        try:
+            return self._root, read(bytes(self._bytes(PICKLE, None, "pickle")))
+        except InertError as error:
+            raise CheckpointError(f"{self.path}: {PICKLE}: {error}") from error
+
+    def _bytes(self, name: str, size: int | None, what: str) -> bytearray:
+        """size: how many bytes it must have; at most MOST_PICKLE_BYTES where that is not known."""
+        try:
+            info = self._zip.getinfo(self._root + name)
+        except KeyError:
+            raise CheckpointError(f"{self.path}: {what}: {name} is missing in the file") from None
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise CheckpointError(f"{self.path}: {what}: is compressed, which torch.save never does")
+        if size is None and info.file_size > MOST_PICKLE_BYTES:
+            raise CheckpointError(f"{self.path}: {what}: {info.file_size} bytes are more than {MOST_PICKLE_BYTES}")
+        if size is not None and info.file_size != size:
+            raise CheckpointError(f"{self.path}: {what}: {info.file_size} bytes are stored, expected {size}")
+        try:
+            return bytearray(self._zip.read(info))
+        except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+            raise CheckpointError(f"{self.path}: {what}: cannot be read: {error}") from error
+
+
+class LazyTensors(Mapping[str, Tensor]):
+    """Tensors by name, each read from the file whenever it is asked for."""
+
+    def __init__(self, file: TorchFile, recipes: Mapping[str, Made]) -> None:
+        self._file, self._recipes = file, recipes
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._file.read(name, self._recipes[name])
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Without reading the tensor. Raises CheckpointError where there is none of this name."""
+        if name not in self._recipes:
+            raise CheckpointError(f"{self._file.path}: tensor '{name}' is missing")
+        size = self._recipes[name].args[2]
+        if not isinstance(size, tuple) or not all(type(side) is int and side >= 0 for side in size):
+            raise CheckpointError(f"{self._file.path}: tensor '{name}' is not one that is supported: size {size!r}")
+        return size
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._recipes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._recipes)
+
+    def __len__(self) -> int:
+        return len(self._recipes)
+
+
+def _tensor(value: Any) -> Made | None:
+    """What describes a tensor, or None where it is none."""
+    if isinstance(value, Made) and value.of == PARAMETER and isinstance(value.args, tuple) and value.args:
+        value = value.args[0]
+    if not isinstance(value, Made) or value.of != TENSOR or not isinstance(value.args, tuple) or len(value.args) < 4:
+        return None
+    return value if isinstance(value.args[0], Stored) else None

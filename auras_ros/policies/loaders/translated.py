@@ -1,0 +1,81 @@
+"""What a translator gives: our manifest, our tensors, and where each tensor came from, so that errors can say it.
+
+This module knows no foreign format, and never touches a tensor's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from auras_ros.policies.checkpoint import Checkpoint, build
+from auras_ros.policies.tensors import CheckpointError, converted
+
+
+@dataclass(frozen=True)
+class Translated:
+    """manifest: policy.json's keys without `weights`. tensors: by our names; a mapping that reads a tensor when it is
+    asked for it will do, and is asked once for each, in its own order. origin: our name -> "file: tensor 'name'"."""
+
+    manifest: dict[str, Any]
+    tensors: Mapping[str, Tensor]
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+    def checkpoint(self, digest: str, source: Path) -> Checkpoint:
+        """The policy with these weights; it has no golden sample. Raises CheckpointError, naming the source."""
+        made = build(self.manifest, digest, source)
+        self.fill(made.networks, source)
+        return made
+
+    def fill(self, module: nn.Module, source: Path) -> None:
+        """Copy the tensors into the module, one at a time. Raises CheckpointError by the source's name."""
+        wanted = module.state_dict(keep_vars=True)
+        if missing := sorted(wanted.keys() - self.tensors.keys()):
+            raise CheckpointError(f"{self._origin(missing[0], source)} is missing")
+        if unknown := sorted(self.tensors.keys() - wanted.keys()):
+            raise CheckpointError(f"{self._origin(unknown[0], source)} belongs to no part of this policy")
+        with torch.no_grad():
+            for name in self.tensors:
+                tensor, room = self.tensors[name], wanted[name]
+                if tensor.shape != room.shape:
+                    got, expected = list(tensor.shape), list(room.shape)
+                    raise CheckpointError(f"{self._origin(name, source)} has shape {got}, expected {expected}")
+                room.copy_(converted(room, tensor, self._origin(name, source)))
+
+    def _origin(self, name: str, source: Path) -> str:
+        return self.origin.get(name, f"{source}: tensor '{name}'")
+
+
+def wanted_names(manifest: Mapping[str, Any], source: Path) -> list[str]:
+    """Names of all tensors that the networks of this manifest have; no memory is spent. Raises CheckpointError."""
+    with torch.device("meta"):
+        return list(build(manifest, "", source).networks.state_dict())
+
+
+def renamed(
+    names: Collection[str],
+    tensors: Mapping[str, Tensor],
+    file: Path,
+    source_of: Callable[[str], str],
+    ignored: Callable[[str], bool] = lambda name: False,
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """(tensors, origin) of a Translated: each of our `names` from the tensor that `source_of` it names in `file`.
+
+    ignored: which of the source's tensors inference has no use for. Raises CheckpointError for a tensor of the source
+    that is missing, or left over.
+    """
+    sources = {name: source_of(name) for name in names}
+    origin = {name: f"{file}: tensor '{source}'" for name, source in sources.items()}
+    for name, source in sources.items():
+        if source not in tensors:
+            raise CheckpointError(f"{origin[name]} is missing")
+    used = set(sources.values())
+    for source in tensors:
+        if source not in used and not ignored(source):
+            raise CheckpointError(f"{file}: tensor '{source}' belongs to no part of this policy")
+    return {name: tensors[source] for name, source in sources.items()}, origin

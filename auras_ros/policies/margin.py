@@ -1,0 +1,80 @@
+"""A golden observation whose tokens win clearly: another machine's rounding must not choose another token.
+
+A token is the best of many scores. Where two are all but equal, the order of a sum decides between them, and a golden
+sample made there would refuse a sound checkpoint on another machine. So an observation is taken only where every token
+wins by `MARGIN`, and others like it are tried until one does. Policies that choose nothing take any observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from auras_ros.observation import ObservationSpec
+from auras_ros.policies.golden import GoldenSample, observed
+from auras_ros.policies.policy import Policy
+from auras_ros.policies.tensors import CheckpointError
+
+MARGIN = 1e-3  # standard deviations of a place's scores; float32 moves them by some 1e-6 (12 layers)
+TRIES = 64
+GREY_LEVELS = 32  # the most that a pixel is changed by
+SHARE = 0.05  # the most that a joint's position is changed by, of its own size and one unit
+
+
+@runtime_checkable
+class Choosing(Policy, Protocol):
+    """A policy that writes the likeliest token."""
+
+    def margins(self, context: Tensor) -> Tensor:
+        """See `policies.autoregressive`: float64 [B, tokens]."""
+        ...
+
+
+def clear_sample(
+    policies: Iterable[Policy], spec: ObservationSpec, sample: GoldenSample
+) -> tuple[GoldenSample, float | None]:
+    """The sample, or one like it (seeded noise on pictures and state) that every token of every policy is clear on; and
+    the smallest margin, None where nothing is chosen. Raises CheckpointError where none of `TRIES` is."""
+    choosing = [policy for policy in policies if isinstance(policy, Choosing)]
+    if not choosing:
+        return sample, None
+    best = -1.0
+    for number in range(TRIES):
+        tried = _like(sample, number)
+        margin = min(smallest_margin(policy, spec, tried) for policy in choosing)
+        if margin >= MARGIN:
+            return tried, margin
+        best = max(best, margin)
+    raise CheckpointError(
+        f"golden sample: in {TRIES} observations like this one a token wins by {best:.1e} standard deviations at most, "
+        f"expected {MARGIN:.0e}: another machine's rounding could choose another; take another observation"
+    )
+
+
+def smallest_margin(policy: Choosing, spec: ObservationSpec, sample: GoldenSample) -> float:
+    """Of all tokens that this policy makes of the sample's observation; not a number counts as none."""
+    found = float(policy.margins(policy.perceive(*observed(spec, sample))).min())
+    return found if np.isfinite(found) else -1.0
+
+
+def _like(sample: GoldenSample, number: int) -> GoldenSample:
+    """The same observation with more and more noise; the first is the sample itself."""
+    random, share = np.random.default_rng(number), number / (TRIES - 1)
+
+    def noisy(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        levels = int(np.ceil(share * GREY_LEVELS))
+        changed = image.astype(np.int64) + random.integers(-levels, levels + 1, image.shape)
+        return changed.clip(0, 255).astype(np.uint8)
+
+    def moved(positions: NDArray[np.float64]) -> NDArray[np.float64]:
+        size = np.abs(positions).max(initial=0.0) + 1
+        return np.asarray(positions + share * SHARE * size * random.uniform(-1, 1, positions.shape))
+
+    images = {name: noisy(image) for name, image in sample.images.items()}
+    state = {name: moved(positions) for name, positions in sample.state.items()}
+    return replace(sample, images=images, state=state)

@@ -1,0 +1,245 @@
+"""Folders of pi0, pi0.5 and SmolVLA that are not what they say: each refused, with the file and the thing named.
+
+Every guard is tried alone, on a folder that is sound but for it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from auras_ros.policies.loaders.open import load
+from auras_ros.policies.tensors import CheckpointError
+from tests.policies.loaders.spoil_vla import (
+    Spoil,
+    config,
+    filled,
+    joined_digits,
+    robot,
+    step,
+    tensors,
+    text,
+    tokenizing,
+    without,
+)
+from tests.policies.loaders.tiny_vla import copied, shrink
+
+PI0, PI05, SMOL, TOKENS = "lerobot_pi0", "lerobot_pi05", "lerobot_smolvla", "lerobot_smolvla_tokens"
+LARGE = "model.paligemma_with_expert.paligemma."
+EXPERT = "model.paligemma_with_expert.gemma_expert.model."
+VLM = "model.vlm_with_expert."
+UNNORMALIZER = "policy_postprocessor_step_0_unnormalizer_processor.safetensors"
+NORMALIZER = "policy_preprocessor_step_5_normalizer_processor.safetensors"
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+
+
+FAULTS: dict[str, tuple[str, Spoil, str]] = {
+    "missing: vision": (
+        PI0,
+        without(f"{LARGE}model.vision_tower.vision_model.encoder.layers.1.mlp.fc1.weight"),
+        f"tensor '{LARGE}model.vision_tower.vision_model.encoder.layers.1.mlp.fc1.weight' is missing",
+    ),
+    "missing: one of query, key, value": (
+        PI0,
+        without(f"{LARGE}model.vision_tower.vision_model.encoder.layers.0.self_attn.k_proj.bias"),
+        "layers.0.self_attn.qkv.bias' is missing",
+    ),
+    "missing: expert": (
+        PI0,
+        without(f"{EXPERT}layers.1.input_layernorm.weight"),
+        "layers.1.input_layernorm.weight' is",
+    ),
+    "missing: words": (PI05, without(f"{LARGE}lm_head.weight"), "language_model.embed_tokens.weight' is missing"),
+    "missing: adaptive norm": (
+        PI05,
+        without(f"{EXPERT}norm.dense.bias"),
+        "gemma_expert.model.norm.dense.bias' is miss",
+    ),
+    "missing: cross layer": (
+        SMOL,
+        without(f"{VLM}lm_expert.layers.1.self_attn.k_proj.weight"),
+        "model.vlm_with_expert.lm_expert.layers.1.self_attn.k_proj.weight' is missing",
+    ),
+    "missing: state": (SMOL, without("model.state_proj.bias"), "tensor 'model.state_proj.bias' is missing"),
+    "unknown: one more layer": (
+        PI0,
+        tensors(lambda found: found.update({f"{EXPERT}layers.2.mlp.up_proj.weight": torch.ones(24, 16)})),
+        "tensor 'model.paligemma_with_expert.gemma_expert.model.layers.2.mlp.up_proj.weight' belongs to no part",
+    ),
+    "unknown: pi0's state in pi0.5": (
+        PI05,
+        tensors(lambda found: found.update({"model.state_proj.bias": torch.ones(16)})),
+        "tensor 'model.state_proj.bias' belongs to no part",
+    ),
+    "unknown: smolvla": (
+        SMOL,
+        tensors(lambda found: found.update({f"{VLM}vlm.model.extra": torch.ones(1)})),
+        "tensor 'model.vlm_with_expert.vlm.model.extra' belongs to no part",
+    ),
+    "shape: expert": (
+        PI0,
+        tensors(lambda found: found.update({f"{EXPERT}norm.weight": torch.zeros(17)})),
+        r"gemma_expert.model.norm.weight' has shape \[17\], expected \[16\]",
+    ),
+    "shape: positions": (
+        SMOL,
+        tensors(
+            lambda found: found.update(
+                {f"{VLM}vlm.model.vision_model.embeddings.position_embedding.weight": torch.zeros(9, 24)}
+            )
+        ),
+        r"position_embedding.weight' has shape \[1, 9, 24\], expected \[1, 16, 24\]",
+    ),
+    "type: whole numbers": (
+        PI0,
+        tensors(lambda found: found.update({"model.state_proj.bias": torch.ones(16, dtype=torch.int64)})),
+        "tensor 'model.state_proj.bias' has type torch.int64",
+    ),
+    "NaN: weight": (PI0, filled("model.state_proj.bias", float("nan")), "'model.state_proj.bias' holds NaN"),
+    "infinity: weight": (
+        SMOL,
+        filled("model.action_in_proj.bias", float("inf")),
+        "'model.action_in_proj.bias' holds NaN",
+    ),
+    "head and words differ": (
+        PI0,
+        tensors(lambda found: found.update({f"{LARGE}model.language_model.embed_tokens.weight": torch.ones(82, 32)})),
+        "embed_tokens.weight' and 'model.paligemma_with_expert.paligemma.lm_head.weight' are one, but differ",
+    ),
+    "statistics: missing": (
+        PI0,
+        without("action.std", UNNORMALIZER),
+        f"{UNNORMALIZER}: tensor 'action.std'.*is missing",
+    ),
+    "statistics: of quantiles": (PI05, without("action.q99", UNNORMALIZER), "tensor 'action.q99'.*is missing"),
+    "statistics: NaN": (
+        PI0,
+        filled("observation.state.mean", float("nan"), NORMALIZER),
+        "'observation.state.mean' holds",
+    ),
+    "statistics: std 0": (SMOL, filled("action.std", 0.0, UNNORMALIZER), "'action': std 0.0 is not above zero"),
+    "statistics: no range": (PI05, filled("action.q01", 99.0, UNNORMALIZER), "'action': q99 .* is not above q01 99.0"),
+    "pickle under a false name": (
+        PI0,
+        lambda folder: (folder / "model.safetensors").write_bytes(b"PK\x03\x04" + bytes(64)),
+        "model.safetensors: is a pickle in spite of its name",
+    ),
+    "pickle": (
+        SMOL,
+        lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+        "model.safetensors: file not found; pytorch_model.bin is a pickle",
+    ),
+    "truncated": (
+        PI05,
+        lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9]),
+        "model.safetensors: not a readable safetensors file",
+    ),
+    "no JSON": (SMOL, lambda folder: (folder / "config.json").write_text("{"), "config.json: not JSON"),
+    "unknown key": (PI0, config(lookahead=3), "config.json: key 'lookahead' is not known here"),
+    "unknown step": (PI0, step, "policy_preprocessor.json: step 'delta_actions' is not supported; there is"),
+    "pi0's step in pi0.5": (
+        PI05,
+        text(lambda raw: raw["steps"][3].update(registry_name="pi0_new_line_processor"), "policy_preprocessor.json"),
+        "step 'pi0_new_line_processor' is not supported",
+    ),
+    "padding on the left": (
+        PI0,
+        tokenizing(padding_side="left"),
+        "padding_side: 'left' is not supported; there is 'right'",
+    ),
+    "variant": (
+        PI0,
+        config(paligemma_variant="gemma_7b"),
+        "paligemma_variant: 'gemma_7b' is not supported; there is 'gem",
+    ),
+    "expert's variant": (PI05, config(action_expert_variant="big"), "action_expert_variant: 'big' is not supported"),
+    "layers that do not fit": (PI0, config(action_expert_variant="gemma_2b"), "has shape .*, expected"),
+    "history": (PI0, config(n_obs_steps=2), "n_obs_steps: 2 is not supported; there is 1"),
+    "periods": (SMOL, config(max_period=8.0), "max_period: 8.0 is not supported; there is 4.0"),
+    "real-time chunking": (PI05, config(rtc_config={"enabled": True}), "rtc_config: .* is not supported"),
+    "no square": (
+        PI0,
+        config(image_resolution=[28, 42]),
+        r"image_resolution: \[28, 42\] is not supported; there are sq",
+    ),
+    "more executed than there is": (PI0, config(n_action_steps=7), "n_action_steps: 7 is more than chunk_size, 6"),
+    "no number": (PI0, config(chunk_size="6"), "chunk_size: '6' is not a whole number above zero"),
+    "too few states": (PI0, config(max_state_dim=2), "state: the robot has 3, the network takes 1 to 2"),
+    "too few actions": (SMOL, config(max_action_dim=3), "actions: the robot has 4, the network takes 1 to 3"),
+    "pictures by statistics": (
+        PI0,
+        text(lambda raw: raw["steps"][5]["config"]["norm_map"].update(VISUAL="MEAN_STD"), "policy_preprocessor.json"),
+        "'observation.images.top' is normalised by statistics; there is IDENTITY",
+    ),
+    "vlm": (
+        SMOL,
+        config(vlm_model_name="HuggingFaceTB/Other"),
+        "vlm_model_name: 'HuggingFaceTB/Other' is not supported",
+    ),
+    "aloha": (SMOL, config(adapt_to_pi_aloha=True), "adapt_to_pi_aloha: True is not supported; there is False"),
+    "no cache": (SMOL, config(use_cache=False), "use_cache: False is not supported"),
+    "size of pictures": (
+        SMOL,
+        config(resize_imgs_with_padding=[64, 64]),
+        r"resize_imgs_with_padding: \[64, 64\] is not",
+    ),
+    "attention": (SMOL, config(attention_mode="linear"), "attention_mode: 'linear' is not supported"),
+    "expert's layers": (SMOL, config(num_expert_layers=2), "num_expert_layers: 2 is not supported; there is -1 and 3"),
+    "empty cameras": (TOKENS, config(empty_cameras=2), "empty_cameras: 2, but input_features has 1"),
+    "tokens around pictures": (
+        TOKENS,
+        lambda folder: (folder / "tokenizer.json").write_text(
+            (folder / "tokenizer.json").read_text().replace("<global-img>", "<local-img>")
+        ),
+        "tokenizer.json: token '<global-img>', which stands around pictures, is missing",
+    ),
+    "channels": (
+        PI0,
+        text(lambda raw: raw["action"]["channels"].pop(), "robot.json"),
+        r"robot.json: action: 3 channels \(shoulder, elbow, wrist\), but .*config.json has 4 actions",
+    ),
+    "joints": (SMOL, robot(state=["shoulder"]), r"robot.json: state: 1 names \(shoulder\), but .* has 3"),
+    "camera": (PI05, robot(cameras={"left": {"name": "left"}}), "robot.json: cameras: 'left' is none of the cameras"),
+    "no robot.json": (PI0, lambda folder: (folder / "robot.json").unlink(), "robot.json: file not found"),
+    "no instruction": (PI0, text(lambda raw: raw.pop("prompt"), "robot.json"), "robot.json: key 'prompt' is missing"),
+    "long instruction": (SMOL, robot(prompt="turn " * 9), r"robot.json: prompt: \d+ tokens, but .* leaves room for 24"),
+    "long instruction beside the state": (
+        PI05,
+        robot(prompt="turn " * 12),
+        r"robot.json: prompt: \d+ tokens, but .* leaves room for 50",
+    ),
+    "no tokenizer": (
+        PI0,
+        lambda folder: (folder / "tokenizer.json").unlink(),
+        "tokenizer.json: file not found; put there that of .* google/paligemma-3b-pt-224",
+    ),
+    "tokenizer that is none": (
+        SMOL,
+        lambda folder: (folder / "tokenizer.json").write_text("[]"),
+        "tokenizer.json: not a tokenizer",
+    ),
+    "tokenizer that joins numbers": (PI05, joined_digits, "the tokenizer joins numbers with what stands beside them"),
+    "tokenizer of more words": (
+        PI0,
+        tensors(lambda found: found.update({f"{LARGE}lm_head.weight": torch.ones(20, 32)})),
+        r"embed_tokens.weight' has shape \[20, 32\], expected \[82, 32\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_refused_by_name(fault: str, tmp_path: Path) -> None:
+    name, spoil, why = FAULTS[fault]
+    folder = copied(name, tmp_path)
+    spoil(folder)
+    with pytest.raises(CheckpointError) as raised:
+        load(folder)
+    assert re.search(why, str(raised.value)), str(raised.value)
+    assert str(tmp_path) in str(raised.value)

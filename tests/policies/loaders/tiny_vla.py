@@ -1,0 +1,41 @@
+"""The sizes of the pi0, pi0.5 and SmolVLA fixtures in place of those that LeRobot's names of networks mean.
+
+The fixtures' scripts replace the same sizes in LeRobot's own code.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from auras_ros.models.presets import SMOLVLAS
+from auras_ros.policies.loaders import lerobot_pi, lerobot_smolvla
+from tests.policies.loaders.reference import DATA
+
+FOLDERS = ("lerobot_pi0", "lerobot_pi05", "lerobot_smolvla", "lerobot_smolvla_tokens")
+WORDS = 82
+
+
+def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For one test: what the names in config.json mean is tiny."""
+    published = lerobot_pi.SIZES
+    gemmas = {
+        name: replace(
+            published.gemmas[name], vocabulary=WORDS, width=width, layers=2, hidden=hidden, heads=2, head_dim=16
+        )
+        for name, width, hidden in (("gemma_2b", 32, 48), ("gemma_300m", 16, 24))
+    }
+    vision = replace(published.vision, width=24, depth=2, heads=2, hidden=32)
+    monkeypatch.setattr(lerobot_pi, "SIZES", lerobot_pi.Sizes(vision, gemmas))
+    tiny = SMOLVLAS["smolvla-tiny"]
+    vlm = lerobot_smolvla.Vlm(tiny.vision, replace(tiny.language, vocabulary=WORDS, layers=4), tiny.fold)
+    monkeypatch.setattr(lerobot_smolvla, "VLMS", dict.fromkeys(lerobot_smolvla.VLMS, vlm))
+    monkeypatch.setattr(lerobot_smolvla, "expert_hidden", lambda width: 2 * width)
+
+
+def copied(name: str, to: Path) -> Path:
+    """A fixture that a test may spoil."""
+    return Path(shutil.copytree(DATA / name, to / name))
