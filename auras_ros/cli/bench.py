@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 from pathlib import Path
+from types import ModuleType
 
 from auras_ros.cli.progress import Progress
 from auras_ros.evaluate.report import Report
@@ -12,15 +13,26 @@ from auras_ros.evaluate.report import Report
 INTERRUPTED = 130
 BENCHES = {
     "ros": "image latency between two processes; the actuator's interval error beside inference, with and without FIFO",
+    "fig3": "how far a request's perception and generation fill the device",
+    "fig5": "success over the degree of parallelism, from stale observations and from the newest",
+    "fig10": "the four modes: rates (as `pipeline`) and, from reports of `auras eval`, success",
+    "fig11": "rate over par's workers, completion times under input rates, spread of output intervals",
+    "fig12": "rate and success over the stages of generation and of perception",
+    "fig13": "rate and success over the skew of generation's stages",
+    "fig14": "auras over seq with the sizes of perception and generation",
     "fig15": "auras over seq with the number of action tokens, autoregressive",
+    "fig16": "rate of TinyVLA, a language model that encodes, over the stages, with either fetch_offset",
+    "startup": "time to the first chunk, what making it ready costs, and memory of each worker",
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
 }
+IN_FIGURES = {"fig3", "fig5", "fig10", "fig11", "fig12", "fig13", "fig14", "startup"}  # where their modules are
 EXAMPLE = """
 example
   auras bench ros                          prints the figures
   auras bench ros --json ros.json          and writes them
   auras bench pipeline --policy dp-small   the four modes on the small diffusion policy
   auras bench pipeline --help              a bench's own options
+  auras bench fig13 --json 13.json --picture 13.png   a figure of the paper, its numbers beside ours
 """
 
 
@@ -34,10 +46,12 @@ def run(argv: list[str]) -> int:
     )
     parser.add_argument("name", choices=list(BENCHES), help="which bench")
     parser.add_argument("--json", type=Path, help="write the report here")
+    parser.add_argument("--picture", type=Path, help="write a PNG here, where the bench draws one")
     if argv[:1] and argv[0] in BENCHES and not {"-h", "--help"}.isdisjoint(argv):
-        importlib.import_module(f"auras_ros.bench.{argv[0]}").run(["--help"], print)  # its own options; ends here
+        _module(argv[0]).run(["--help"], print)  # its own options; ends here
     options, rest = parser.parse_known_args(argv)
-    bench = importlib.import_module(f"auras_ros.bench.{options.name}")
+    bench = _module(options.name)
+    _check_outputs(parser, options, bench)
     progress = Progress()
     report = bench.run(rest, progress.say)
     progress.done()
@@ -45,7 +59,25 @@ def run(argv: list[str]) -> int:
     if options.json:
         report.write(options.json)
         print(f"written: {options.json}")
+    if options.picture:
+        bench.draw(report, options.picture)
+        print(f"written: {options.picture}")
     return INTERRUPTED if "interrupted" in report.more else 0
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"auras_ros.bench.{'figures.' if name in IN_FIGURES else ''}{name}")
+
+
+def _check_outputs(parser: argparse.ArgumentParser, options: argparse.Namespace, bench: ModuleType) -> None:
+    """Now, and not after an hour. Ends the process with status 2."""
+    for name, path in (("--json", options.json), ("--picture", options.picture)):
+        if path and not path.parent.is_dir():
+            parser.error(f"{name}: no folder {path.parent}")
+    if options.picture and not hasattr(bench, "draw"):
+        parser.error(f"--picture: {options.name} draws none")
+    if options.picture:
+        importlib.import_module("matplotlib")
 
 
 def _plain(report: Report) -> str:

@@ -22,7 +22,9 @@ class Settings:
     alpha: float = parameter(0.0, "auras: skew of the generation steps towards the last stage", 0.0, 10.0)
     batched: bool = parameter(True, "auras: the rows of a frame share one call of the network")
     merge: str = parameter("step", "auras, tokens: one forward for each token (step), or one for a frame (frame)")
-    emit: str = parameter("own", "auras, tokens: those taken on the way (own), or all as they stand (newest)")
+    emit: str = parameter(
+        "newest", "auras, tokens: all as they stand at the end (newest), or those taken on the way (own)"
+    )
     reuse: str = parameter("none", "auras, tokens: keys and values kept of the frame before: none, exact, approximate")
     workers: int = parameter(1, "par: requests at a time", 1, MAX_STAGES)
     seed: int = parameter(0, "seed of the noise", 0, 2**31 - 1)

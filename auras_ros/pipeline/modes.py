@@ -128,7 +128,7 @@ def check_plan(policy: Policy, plan: Plan) -> None:
     stage_steps(policy.steps, plan.pp_generation, plan.alpha)
     check_stages(policy, plan.pp_perception)
     causal = isinstance(policy, CausalPolicy)
-    for name, default in (("merge", "step"), ("emit", "own"), ("reuse", "none")):
+    for name, default in (("merge", "step"), ("emit", "newest"), ("reuse", "none")):
         if getattr(plan, name) != default and not causal:
             given = getattr(plan, name)
             raise PlanError(f"plan: {name}: {given!r} has no meaning for a policy that is not autoregressive")

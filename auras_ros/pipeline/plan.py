@@ -31,8 +31,9 @@ class Plan:
     batched: rows of one frame share one call of the network. frame_period_ms: 0 runs frames back to back; for par it
     is the interval between requests, and 0 spaces them evenly. workers: requests at a time (par alone). Of an
     autoregressive policy (`pipeline.merged`): merge, one forward for each token that a stage has left, or one for the
-    whole frame; emit, the tokens that a request took on its way, or all of them as they stand at its end; reuse, of
-    the frame before's keys and values, those up to what changed (exact), or all but of what changed (approximate).
+    whole frame; emit, all tokens as they stand at a request's end (newest), or those that it took on its way (own, as
+    in the paper); reuse, of the frame before's keys and values, those up to what changed (exact), or all but of what
+    changed (approximate).
     """
 
     generation: str = "quick"
@@ -45,7 +46,7 @@ class Plan:
     frame_period_ms: float = 0.0
     workers: int = 1
     merge: str = "step"
-    emit: str = "own"
+    emit: str = "newest"
     reuse: str = "none"
 
     def __post_init__(self) -> None:

@@ -279,5 +279,5 @@ def test_a_plan_that_has_no_meaning_is_refused() -> None:
         Plan(merge="frame")
     with pytest.raises(PlanError, match="emit: must be one of own, newest, got 'oldest'"):
         Plan(mode="auras", emit="oldest")
-    with pytest.raises(PlanError, match="emit: 'newest' has no meaning for a policy that is not autoregressive"):
-        make_executor(RecordingPolicy(4), Plan(mode="auras", emit="newest"), lambda _: torch.zeros(1), VirtualClock())
+    with pytest.raises(PlanError, match="emit: 'own' has no meaning for a policy that is not autoregressive"):
+        make_executor(RecordingPolicy(4), Plan(mode="auras", emit="own"), lambda _: torch.zeros(1), VirtualClock())

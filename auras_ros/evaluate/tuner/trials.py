@@ -71,11 +71,13 @@ class Trials:
         frame_steps: int = 0,
         batch: int = 32,
         say: Say = lambda text: None,
+        plain: bool = False,
     ) -> None:
-        """frame_steps: control steps of a frame on the paused clock; 0 is the charged clock."""
+        """frame_steps: control steps of a frame on the paused clock; 0 is the charged clock. plain: chunks of what is
+        tried, not of seq, run from their index 0 whenever they come (par, as published)."""
         self.checkpoint, self.requirements, self._record = checkpoint, requirements, record
         self._seq, self._task, self._batch, self._say = base.as_mode(SEQ), task, batch, say
-        self._frame_steps = frame_steps
+        self._frame_steps, self._plain = frame_steps, plain
 
     def time(self, plans: Sequence[Plan]) -> None:
         """Measure those that are not known yet, a few at a time beside seq."""
@@ -123,19 +125,24 @@ class Trials:
             def watch(seats: Seats) -> None:
                 self._say(f"{name}: {len(seats.finished)} of {len(group)} episodes over")  # noqa: B023
 
-            outcome = play(self.checkpoint, plan, group, self._task, timing, watch=watch)
+            plain = self._plain and name != SEQ
+            outcome = play(self.checkpoint, plan, group, self._task, timing, plain, watch)
             self._record.played.setdefault(name, Played(charged_s)).add(outcome)
             self._record.save()
 
     def candidate(self, plan: Plan) -> Candidate:
-        """What is known of a plan that was timed."""
+        """What is known of a plan that was timed; of one that is refused, only why."""
+        made = self.measured(plan)
+        return Candidate(made.plan, made.rate_hz, made.speedup, made.oldest_ms, made.refused) if made.refused else made
+
+    def measured(self, plan: Plan) -> Candidate:
+        """What is known of a plan that was timed; a refused one is shown by a figure all the same."""
         duration_ns = round(self.charged_s(plan) * 1e9)
         seq_hz = 1e9 / self._seq.interval_ns(round(self.seq_s * 1e9))
         rate_hz, oldest_ms = 1e9 / plan.interval_ns(duration_ns), plan.oldest_ns(duration_ns) / 1e6
         made = Candidate(plan, rate_hz, rate_hz / seq_hz, oldest_ms)
         why = self._outlasts(plan, duration_ns) or self.requirements.before_playing(rate_hz, seq_hz, oldest_ms)
-        if why:
-            return replace(made, refused=why)
+        made = replace(made, refused=why)
         played, seq = self._record.played.get(str(plan)), self._record.played.get(SEQ)
         return made if played is None or seq is None else self._judged(made, played, seq)
 
@@ -164,3 +171,8 @@ class Trials:
         """Share of these seeds that seq solves; they were played."""
         won = self._record.played[SEQ].success
         return sum(won[seed] for seed in seeds) / len(seeds)
+
+    def won(self, name: str) -> list[bool]:
+        """Of each seed that this plan, or `seq`, was played on, in their order."""
+        played = self._record.played.get(name)
+        return [] if played is None else [played.success[seed] for seed in sorted(played.success)]

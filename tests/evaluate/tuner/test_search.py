@@ -66,8 +66,16 @@ class World:
         return 0.1 / plan.pp_generation * (1.0 + plan.alpha)
 
     def play(
-        self, checkpoint: Checkpoint, plan: Plan, seeds: Iterable[int], task: Task, timing: Charged, watch: object
+        self,
+        checkpoint: Checkpoint,
+        plan: Plan,
+        seeds: Iterable[int],
+        task: Task,
+        timing: Charged,
+        plain: bool,
+        watch: object,
     ) -> Outcome:
+        assert not plain
         outcome, name = Outcome(), str(plan)
         self.charged_s[name] = timing.durations_ns[plan.mode] / 1e9
         for seed in seeds:

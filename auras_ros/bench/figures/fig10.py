@@ -1,0 +1,128 @@
+"""`auras bench fig10`: the four modes side by side (Auras figure 10).
+
+The rates are those of `auras bench pipeline`, whose options it takes, and the paper's numbers stand beside them.
+Success is played by `auras eval`, which takes hours and can be played in parts: --eval joins its reports, one for each
+number of denoising steps (40, 100 and 160 in the paper):
+
+  auras eval --sim pusht-drift --plan ddpm100,pp_generation=4,alpha=0.5 --episodes 400 --json 100.json
+  auras bench fig10 --policy dp --eval 40.json,100.json,160.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from auras_ros.bench import pipeline
+from auras_ros.bench.figures.show import COLOURS, aligned, finish, picture, with_paper
+from auras_ros.evaluate.parts import Part
+from auras_ros.evaluate.report import Report
+from auras_ros.evaluate.settings import SettingsError
+
+HEADLINE_CLOCK = "paused"  # the paper's
+Progress = Callable[[str], None]
+
+
+def run(argv: list[str], progress: Progress) -> Report:
+    parser = argparse.ArgumentParser(prog="auras bench fig10", description=__doc__, add_help=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--eval", metavar="FILE,...", default="", help="reports of `auras eval --json`")
+    options, rest = parser.parse_known_args(argv)
+    if not {"-h", "--help"}.isdisjoint(rest):
+        print(f"{parser.format_help()}\nand those of `auras bench pipeline`:\n")
+    try:
+        parts = [Part.load(Path(path)) for path in options.eval.split(",") if path]
+    except (OSError, SettingsError) as error:
+        parser.error(f"--eval: {error}")
+    report = pipeline.run(rest, progress)
+    report.name = "fig10"
+    _sum_rates(report)
+    for part in parts:
+        report.rows += success_rows(part)
+    _sum_success(report)
+    return finish("fig10", report)
+
+
+def success_rows(part: Part) -> list[dict[str, Any]]:
+    """A row for each mode and clock; `policy` is the checkpoint."""
+    settings, rows = part.settings, part.report().rows
+    kept = ("mode", "clock", "success", "low", "high", "episodes", "diff", "diff_low", "diff_high")
+    named = {"policy": settings.checkpoint, "measure": "success", "sim": settings.sim, "plan": settings.plan}
+    return [{**named, **{name: row[name] for name in kept}} for row in rows]
+
+
+def _sum_rates(report: Report) -> None:
+    """Of the first policy: dec and par over seq, by their medians."""
+    rows = [row for row in report.rows if row["measure"] == "rounds"]
+    first = {row["mode"]: row for row in rows if row["policy"] == rows[0]["policy"]}
+    for mode in ("dec", "par"):
+        if mode in first and "seq" in first:
+            report.summary[f"{mode}_over_seq"] = first[mode]["chunks_per_s"] / first["seq"]["chunks_per_s"]
+
+
+def _sum_success(report: Report) -> None:
+    """auras in percent of seq, and what par loses, averaged over the reports whose seq succeeds at all."""
+    rows = [row for row in report.rows if row["measure"] == "success"]
+    for clock in ("charged", HEADLINE_CLOCK):
+        found: dict[str, list[float]] = {}
+        for plan in dict.fromkeys((row["policy"], row["sim"], row["plan"]) for row in rows):
+            own = [row for row in rows if (row["policy"], row["sim"], row["plan"]) == plan and row["clock"] == clock]
+            share = {row["mode"]: row["success"] for row in own}
+            if share.get("seq"):
+                for mode in share.keys() & {"auras", "par"}:
+                    found.setdefault(mode, []).append(100 * share[mode] / share["seq"])
+        if "auras" in found:
+            report.summary["auras_success_of_seq_percent"] = fmean(found["auras"])
+            report.summary[f"auras_success_of_seq_percent_{clock}"] = fmean(found["auras"])
+        if "par" in found:
+            report.summary["par_success_loss_percent"] = 100 - fmean(found["par"])
+            report.summary[f"par_success_loss_percent_{clock}"] = 100 - fmean(found["par"])
+
+
+def table(report: Report) -> str:
+    """The pipeline's own table, then success."""
+    rows = [row for row in report.rows if row["measure"] == "success"]
+    rates = Report(report.name, [row for row in report.rows if row["measure"] != "success"], report.summary)
+    lines = [pipeline.table(rates)]
+    if rows:
+        columns = ("plan", "simulator", "clock", "mode", "success", "95 %", "episodes")
+        lines += ["", *aligned([columns, *map(_cells, rows)])]
+    return with_paper("fig10", report, lines)
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    span = f"{row['low']:.1%} to {row['high']:.1%}"
+    return (row["plan"], row["sim"], row["clock"], row["mode"], f"{row['success']:.1%}", span, str(row["episodes"]))
+
+
+def draw(report: Report, path: Path) -> None:
+    """Rates of each policy by mode, and success of each plan by mode on the paused clock where that was played."""
+    rounds = [row for row in report.rows if row["measure"] == "rounds"]
+    success = [row for row in report.rows if row["measure"] == "success"]
+    clocks = {row["clock"] for row in success}
+    clock = HEADLINE_CLOCK if HEADLINE_CLOCK in clocks else next(iter(sorted(clocks)), "")
+    with picture(path, "figure 10: success and chunks per second by mode", 2) as axes:
+        _grouped(axes[0], [(row["plan"], row["mode"], row["success"]) for row in success if row["clock"] == clock])
+        axes[0].set_title(f"success, {clock} clock" if clock else "success: not played (--eval)", fontsize=9)
+        best = {(row["policy"], row["mode"]): row["chunks_per_s"] for row in sorted(rounds, key=_rate)}
+        _grouped(axes[1], [(policy, mode, rate) for (policy, mode), rate in sorted(best.items())])
+        axes[1].set_title("chunks per second, each mode's best form", fontsize=9)
+
+
+def _rate(row: Mapping[str, Any]) -> float:
+    return float(row["chunks_per_s"])
+
+
+def _grouped(axes: Any, bars: Sequence[tuple[str, str, float]]) -> None:
+    """Bars side by side, a group for each first name."""
+    groups, modes = (list(dict.fromkeys(bar[i] for bar in bars)) for i in (0, 1))
+    for group, mode, value in bars:
+        at = groups.index(group) + (modes.index(mode) - (len(modes) - 1) / 2) * 0.8 / len(modes)
+        label = mode if group == groups[0] else None
+        axes.bar([at], [value], 0.8 / len(modes), color=COLOURS[mode.partition("-")[0]], label=label)
+    axes.set_xticks(range(len(groups)), groups)
+    if bars:
+        axes.legend(fontsize=8)

@@ -1,0 +1,82 @@
+"""`auras bench fig13`: rate and success over the skew alpha of generation's stages (Auras figure 13).
+
+Five stages of generation; alpha moves steps to the last one, which reads the newest context. Measured and played as
+figure 12 is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from auras_ros.bench.figures.played import Point, Progress, add_options, play
+from auras_ros.bench.figures.played_show import draw_panels, found, lines
+from auras_ros.bench.figures.rounds import add_rate_options, rates_of
+from auras_ros.bench.figures.show import finish, key, with_paper
+from auras_ros.bench.pipeline_options import listed
+from auras_ros.evaluate.report import Report
+from auras_ros.pipeline.load import Checkpoint
+from auras_ros.pipeline.modes import Policy
+from auras_ros.pipeline.plan import Plan, stage_steps
+
+PANEL = "alpha"
+
+
+def run(argv: list[str], progress: Progress) -> Report:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    report = Report("fig13")
+
+    def stages(policy: Policy, base: Plan) -> list[tuple[str, float, Plan]]:
+        shared = replace(base, pp_generation=options.pp_generation)
+        return [(PANEL, alpha, replace(shared, alpha=alpha)) for alpha in options.alpha]
+
+    def points(checkpoint: Checkpoint, base: Plan) -> Sequence[Point]:
+        return [Point(panel, at, plan) for panel, at, plan in stages(checkpoint.policy(base.generation), base)]
+
+    game = play(parser, options, points, report, progress)
+    rates_of(parser, options, stages, report, progress)
+    _sum(report, game.policy.steps, options.pp_generation)
+    return finish("fig13", report)
+
+
+def _sum(report: Report, steps: int, stages: int) -> None:
+    """The paper's two points, alpha 0 and 1, and what alpha 1 gains there."""
+    summary, played = report.summary, [row for row in report.rows if row["measure"] == "played"]
+    for alpha in (0.0, 1.0):
+        summary[f"last_steps_percent_alpha_{alpha:g}"] = 100 * stage_steps(steps, stages, alpha)[-1] / steps
+        for row in report.rows:
+            if row["panel"] == PANEL and row["at"] == alpha:
+                name = f"rate_{key(row['policy'])}" if row["measure"] == "rate" else "rate"
+                summary[f"{name}_alpha_{alpha:g}"] = row["rate_hz"]
+                if row.get("success") is not None:
+                    summary[f"success_{row['clock']}_alpha_{alpha:g}"] = row["success"]
+    if {"rate_alpha_0", "rate_alpha_1"} <= summary.keys():
+        summary["rate_alpha_1_over_0"] = summary["rate_alpha_1"] / summary["rate_alpha_0"]
+    for clock in ("paused", "charged"):
+        before, after = (found(played, clock, panel=PANEL, at=alpha) for alpha in (0.0, 1.0))
+        if before and after and before["success"] and after["success"] is not None:
+            gain = 100 * (after["success"] / before["success"] - 1)
+            summary[f"gain_percent_alpha_1_{clock}"] = gain
+            summary.setdefault("gain_percent_alpha_1", gain)  # of the paused clock where it was played: the paper's
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="auras bench fig13", description=__doc__)
+    add_options(parser, "ddpm100")
+    parser.add_argument(
+        "--alpha", type=listed(float), default=[0.0, 0.25, 0.5, 0.75, 1.0, 1.5], help="skews (0,0.25,0.5,0.75,1,1.5)"
+    )
+    parser.add_argument("--pp-generation", type=int, default=5, help="stages of generation (5, as in the paper)")
+    add_rate_options(parser)
+    return parser
+
+
+def table(report: Report) -> str:
+    return with_paper("fig13", report, lines(report))
+
+
+def draw(report: Report, path: Path) -> None:
+    draw_panels(report, [PANEL], ["skew alpha"], path)

@@ -1,0 +1,178 @@
+"""`auras bench fig14`: auras over seq with the sizes of perception and generation (Auras figure 14).
+
+A module of scale k has about 2^k times its parameters, by width at the same depth (`policies`). Alone each is scaled
+with the other as published; --grid takes every pair. Random weights and observations; seq and auras are checked against
+each other, then measured in interleaved rounds. Where memory would not hold a vision-language model its layers share
+their parameters, and the row says so. On a CPU small networks run.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from auras_ros.bench.figures.policies import build, is_causal, names
+from auras_ros.bench.figures.rounds import add_options, check_options, figures, kind_of, measure, room
+from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, picture, whiskers, with_paper
+from auras_ros.bench.pipeline_options import listed
+from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.device import DeviceError
+from auras_ros.evaluate.report import Report
+from auras_ros.pipeline.modes import check_plan, family_offset
+from auras_ros.pipeline.plan import Plan, PlanError
+
+SCALES = (-4, -2, 0, 2, 4)  # the paper's
+DEFAULTS = {"cuda": ("dp-plus", "openvla-7b"), "cpu": ("dp-small", "openvla-small")}
+CPU_SCALES = (-4, -2, 0, 2)
+STAGES = 10  # of generation, diffusion
+NOTE = (
+    "float32, scaled by width; ResNet's layers have at least 16 channels, so that a small one shrinks less than asked "
+    "for: the row's millions of parameters are what was measured"
+)
+Progress = Callable[[str], None]
+
+
+def run(argv: list[str], progress: Progress) -> Report:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    _check(parser, options)
+    torch.set_num_threads(1)
+    report = Report("fig14", more={"note": NOTE, "left_out": []})
+    try:
+        for name in options.policy:
+            for perception, generation in pairs(options):
+                _measure(name, perception, generation, options, report, progress)
+    except KeyboardInterrupt:
+        report.more["interrupted"] = "interrupted: what was finished counts"
+    for name in options.policy:
+        speedups = [row["speedup"] for row in report.rows if row["policy"] == name]
+        if speedups:
+            report.summary |= {f"least_{key(name)}": min(speedups), f"most_{key(name)}": max(speedups)}
+    return finish("fig14", report)
+
+
+def pairs(options: argparse.Namespace) -> list[tuple[int, int]]:
+    """(perception, generation): the sizes as published first, then each module alone, or every pair."""
+    if options.grid:
+        every = list(product(options.perception, options.generation))
+    else:
+        every = [*((k, 0) for k in options.perception), *((0, k) for k in options.generation)]
+    return list(dict.fromkeys([(0, 0), *every]))
+
+
+def _measure(
+    name: str, perception: int, generation: int, options: argparse.Namespace, report: Report, progress: Progress
+) -> None:
+    """One pair of sizes as a row; what there is no memory for is named in the report."""
+    label = f"{name}, perception {perception:+d}, generation {generation:+d}"
+    progress(f"{label}: building")
+    built = build(
+        name,
+        steps=options.steps,
+        perception=perception,
+        generation=generation,
+        tokens=options.tokens,
+        **room(options.device),
+    )
+    seq, auras = _plans(name, built.policy, options)
+    try:
+        bench = Bench(built.policy, options.device, options.seed, most=1)
+        try:
+            rates = measure(bench, label, [seq, auras], options, progress)
+        finally:
+            bench.close()
+    except (torch.cuda.OutOfMemoryError, DeviceError) as error:
+        if not any(isinstance(each, torch.cuda.OutOfMemoryError) for each in (error, error.__cause__)):
+            raise
+        report.more["left_out"].append(f"{label}: {str(error).splitlines()[0]}")
+        return
+    sizes = {"policy": name, "device": bench.device.type, "perception": perception, "generation": generation}
+    seq_hz = figures(rates, seq, seq)["rate_hz"]
+    report.rows.append({**sizes, **built.fields(), "seq_hz": seq_hz, **figures(rates, auras, seq)})
+
+
+def _plans(name: str, policy: Any, options: argparse.Namespace) -> tuple[Plan, Plan]:
+    """seq, and auras with a stage for each token, or with --pp-generation stages of denoising."""
+    kind = "quick" if is_causal(name) else f"ddpm{options.steps}"
+    stages = options.tokens if is_causal(name) else options.pp_generation
+    auras = Plan(kind, "auras", pp_generation=stages, fetch_offset=family_offset(policy))
+    check_plan(policy, auras)
+    return auras.as_mode("seq"), auras
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="auras bench fig14", description=__doc__)
+    some = "; ".join(f"{','.join(which)} on {kind}" for kind, which in DEFAULTS.items())
+    parser.add_argument("--policy", type=listed(str), help=f"some of {', '.join(names())} ({some})")
+    scales = "exponents of two, as in =-2,0,2 (-4,-2,0,2,4; on a CPU to 2)"
+    parser.add_argument("--perception", type=listed(int), metavar="K,...", help=scales)
+    parser.add_argument("--generation", type=listed(int), metavar="K,...", help=scales)
+    parser.add_argument("--grid", action="store_true", help="every pair, not each module alone")
+    parser.add_argument("--pp-generation", type=int, default=STAGES, help=f"stages of denoising ({STAGES})")
+    parser.add_argument("--tokens", type=int, default=7, help="of an action, and its stages (7)")
+    add_options(parser)
+    return parser
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Fill in what depends on the device. Ends the process with status 2 for what cannot be measured."""
+    check_options(parser, options)
+    kind = kind_of(options.device)
+    options.policy = list(options.policy or DEFAULTS[kind])
+    scales = list(SCALES if kind == "cuda" else CPU_SCALES)
+    options.perception = scales if options.perception is None else options.perception
+    options.generation = scales if options.generation is None else options.generation
+    for name in options.policy:
+        if name not in names() or name.startswith("tinyvla"):
+            parser.error(f"--policy: '{name}' is not known or has one size alone; there is {', '.join(names())}")
+    for exponent in (*options.perception, *options.generation):
+        if not -8 <= exponent <= 8:
+            parser.error(f"--perception and --generation: exponents from -8 to 8, got {exponent}")
+    try:
+        Plan("quick", "auras", pp_generation=options.pp_generation)
+        Plan("quick", "auras", pp_generation=options.tokens)
+    except PlanError as error:
+        parser.error(str(error))
+    if options.pp_generation > options.steps:
+        parser.error(f"--pp-generation: {options.pp_generation} stages for {options.steps} steps")
+
+
+def table(report: Report) -> str:
+    """A line a pair of sizes."""
+    columns = ("policy", "perception", "generation", "M", "M", "seq /s", "auras /s", "x seq", "quartiles", "")
+    lines = aligned([columns, *(_cells(row) for row in report.rows)])
+    return with_paper("fig14", report, [*lines, *(f"left out: {each}" for each in report.more["left_out"])])
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    sizes = (f"2^{row['perception']}", f"2^{row['generation']}")
+    millions = (f"{row['perception_million']:.1f}", f"{row['generation_million']:.1f}")
+    quartiles = f"{row['speedup_low']:.2f} to {row['speedup_high']:.2f}"
+    rates = (f"{row['seq_hz']:.2f}", f"{row['rate_hz']:.2f}", f"{row['speedup']:.2f}", quartiles)
+    return (row["policy"], *sizes, *millions, *rates, "layers share parameters" if row["shared_layers"] else "")
+
+
+def draw(report: Report, path: Path) -> None:
+    """For each policy the speedup over the scale of each module, the other as published."""
+    policies = list(dict.fromkeys(row["policy"] for row in report.rows))
+    with picture(path, "auras over seq by size of the modules, random weights", max(1, len(policies))) as axes:
+        for one, name in zip(axes, policies, strict=False):
+            rows = [row for row in report.rows if row["policy"] == name]
+            for module, other, colour in (("perception", "generation", ORANGE), ("generation", "perception", BLUE)):
+                _line(one, sorted((r for r in rows if r[other] == 0), key=lambda r: r[module]), module, colour)
+            one.axhline(1, color="black", linewidth=0.8)
+            one.set(title=f"{name} on {rows[0]['device']}", xlabel="scale k: about 2^k times the parameters")
+            one.set(ylabel="times seq, quartiles", ylim=(0, None))
+            one.legend(fontsize=8)
+
+
+def _line(axes: Any, rows: Sequence[dict[str, Any]], module: str, colour: str) -> None:
+    axes.plot([row[module] for row in rows], [row["speedup"] for row in rows], "o-", color=colour, label=module)
+    for row in rows:
+        span = whiskers(row, "speedup", "speedup_low", "speedup_high")
+        axes.errorbar([row[module]], [row["speedup"]], span, color=colour, capsize=3)

@@ -1,0 +1,176 @@
+"""`auras bench fig3`: how far the phases of one request fill the device, run as seq does (Auras figure 3).
+
+The paper profiled warp occupancy with Nsight. Here it is the share of the device's multiplications: floating point
+operations of a phase, counted, over its time, over what one large matrix product reaches on this device in the same
+type. That counts memory waits and small launches against a phase as occupancy does not, so the numbers are no
+occupancies: compare perception with generation and policies with one another. On a CPU the device is one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from auras_ros.bench.feed import random_feed
+from auras_ros.bench.figures.policies import build, is_causal, names
+from auras_ros.bench.figures.rounds import kind_of, room
+from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, picture, with_paper
+from auras_ros.bench.pipeline_options import listed
+from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.evaluate.report import Report
+from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.families import LoadedPolicy
+from auras_ros.policies.policy import CausalPolicy
+
+DEFAULTS = {"cuda": ("dp", "openvla-7b", "tinyvla-1.3b"), "cpu": ("dp-small", "rt2-small", "tinyvla-small")}
+SIZES = {"cuda": 8192, "cpu": 1024}  # of the matrix product that counts as all the device can
+NOTE = "the paper's are warp occupancies; ours are shares of the multiplications that the device reaches: not the same"
+Progress = Callable[[str], None]
+
+
+def run(argv: list[str], progress: Progress) -> Report:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    device = torch.device(kind_of(options.device))
+    options.policy = list(options.policy or DEFAULTS[device.type])
+    for name in options.policy:
+        if name not in names():
+            parser.error(f"--policy: '{name}' is not known; there is {', '.join(names())}")
+    if options.requests < 1 or options.steps < 2:
+        parser.error("--requests must be at least 1, and --steps at least 2")
+    torch.set_num_threads(1)
+    report = Report("fig3", more={"note": NOTE})
+    try:
+        progress("what the device can")
+        peak = peak_flops(device, options.size or SIZES[device.type])
+        report.summary["peak_gflop_per_s"] = peak / 1e9
+        for name in options.policy:
+            _measure(name, peak, options, report, progress)
+    except KeyboardInterrupt:
+        report.more["interrupted"] = "interrupted: what was finished counts"
+    return finish("fig3", report)
+
+
+@torch.no_grad()
+def peak_flops(device: torch.device, size: int, rounds: int = 7) -> float:
+    """Floating point operations per second of a float32 product of two square matrices: the median of some."""
+    one = torch.randn(size, size, device=device)
+    took_s = []
+    for _ in range(rounds + 1):
+        _wait(device)
+        began_s = time.perf_counter()
+        one @ one
+        _wait(device)
+        took_s.append(time.perf_counter() - began_s)
+    return 2 * size**3 / median(took_s[1:])
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _measure(name: str, peak: float, options: argparse.Namespace, report: Report, progress: Progress) -> None:
+    """A row for each phase of a request."""
+    progress(f"{name}: building, counting")
+    built = build(name, steps=options.steps, **room(options.device))
+    bench = Bench(built.policy, options.device, options.seed, most=1)
+    try:
+        counted = dict(zip(("perception", "generation"), operations(built.policy, bench), strict=True))
+        progress(f"{name}: timing {options.requests} requests")
+        took_s = phases(bench, "quick" if is_causal(name) else f"ddpm{options.steps}", options.requests)
+    finally:
+        bench.close()
+    counted["request"], took_s["request"] = sum(counted.values()), took_s["perception"] + took_s["generation"]
+    for phase, seconds in took_s.items():
+        used = 100 * counted[phase] / seconds / peak
+        sizes = {"policy": name, "device": bench.device.type, **built.fields()}
+        figures = {"ms": 1e3 * seconds, "gflop": counted[phase] / 1e9, "utilisation_percent": used}
+        report.rows.append({**sizes, "phase": phase, **figures, "requests": options.requests})
+        report.summary[f"utilisation_{key(name)}_{phase}"] = used
+
+
+@torch.no_grad()
+def operations(policy: LoadedPolicy, bench: Bench) -> tuple[int, int]:
+    """Floating point operations of perception and of a whole generation, counted by running them."""
+    seen = bench.feed(1)
+    images, state = seen.images.to(bench.device), seen.state.to(bench.device)
+    context = policy.perceive(images, state)
+    index = torch.zeros(1, dtype=torch.int64, device=bench.device)
+    with sdpa_kernel(SDPBackend.MATH):  # the others are not counted everywhere
+        with FlopCounterMode(display=False) as perceiving:
+            policy.perceive(images, state)
+        with FlopCounterMode(display=False) as generating:
+            if isinstance(policy, CausalPolicy):
+                policy.complete(context, policy.workspace(1, context.shape[1]))
+                times = 1
+            else:  # all steps cost the same
+                policy.step(policy.begin(bench.noise(0).to(bench.device)), context, index)
+                times = policy.steps
+    return int(perceiving.get_total_flops()), times * int(generating.get_total_flops())
+
+
+def phases(bench: Bench, generation: str, requests: int) -> dict[str, float]:
+    """Seconds of perception and generation in a warm executor of seq: medians."""
+    executor = bench.prepare(Plan(generation))
+    (strand,) = executor.strands
+    took: list[tuple[float, float]] = []
+    feed = random_feed(bench.policy, 1)
+    for _ in range(requests):
+        now_ns = executor.clock.now_ns()
+        strand.begin(feed(now_ns), now_ns)
+        began_ns = executor.clock.now_ns()
+        strand.run()
+        emission = strand.end(executor.clock.now_ns())
+        if emission is None:
+            raise RuntimeError(f"{executor.plan}: a request gave no chunk")
+        perceived_ns = emission.perceived_ns
+        took.append(((perceived_ns - began_ns) / 1e9, (emission.generated_ns - perceived_ns) / 1e9))
+    return {"perception": median(one for one, _ in took), "generation": median(other for _, other in took)}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="auras bench fig3", description=__doc__)
+    some = "; ".join(f"{','.join(which)} on {kind}" for kind, which in DEFAULTS.items())
+    parser.add_argument("--policy", type=listed(str), help=f"some of {', '.join(names())} ({some})")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
+    parser.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
+    parser.add_argument("--requests", type=int, default=10, help="whose phases are timed (10)")
+    parser.add_argument("--size", type=int, help="of the matrices that say what the device can (8192; CPU 1024)")
+    parser.add_argument("--seed", type=int, default=0, help="of observations and noise (0)")
+    return parser
+
+
+def table(report: Report) -> str:
+    lines = aligned([("policy", "phase", "ms", "GFLOP", "of the device, %"), *map(_cells, report.rows)])
+    return with_paper("fig3", report, lines)
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (row["policy"], row["phase"], f"{row['ms']:.2f}", f"{row['gflop']:.2f}", f"{row['utilisation_percent']:.1f}")
+
+
+def draw(report: Report, path: Path) -> None:
+    """Each policy's request over time: how long a phase takes, and how high it fills the device."""
+    policies = list(dict.fromkeys(row["policy"] for row in report.rows))
+    with picture(
+        path, "share of the device's multiplications within one request of seq", max(1, len(policies))
+    ) as axes:
+        for one, name in zip(axes, policies, strict=False):
+            at_ms = 0.0
+            for phase, colour in (("perception", ORANGE), ("generation", BLUE)):
+                row = next(row for row in report.rows if row["policy"] == name and row["phase"] == phase)
+                used = row["utilisation_percent"]
+                one.bar([at_ms], [used], row["ms"], align="edge", color=colour, label=f"{phase}, {used:.1f} %")
+                at_ms += row["ms"]
+            one.set(xlabel="ms", ylabel="% of the device")
+            one.set_title(f"{name} on {report.rows[0]['device']}", fontsize=9)
+            one.legend(fontsize=8)

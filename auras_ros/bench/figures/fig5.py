@@ -1,0 +1,67 @@
+"""`auras bench fig5`: success over the degree of parallelism, when every chunk is made from one old observation.
+
+That is par with as many workers as the degree: on the paused clock each chunk comes from what was seen that many
+frames before it is used, as in Auras figures 4 and 5. Chunks run from their index 0 whenever they come, as published;
+`aligned` is the same with this project's alignment by time. Beside it: auras with as many stages of generation, whose
+stages all read the newest context.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from auras_ros.bench.figures.played import Point, Progress, add_options, play
+from auras_ros.bench.figures.played_show import draw_panels, lines
+from auras_ros.bench.figures.show import finish, with_paper
+from auras_ros.bench.pipeline_options import listed
+from auras_ros.evaluate.report import Report
+from auras_ros.pipeline.load import Checkpoint
+from auras_ros.pipeline.modes import family_offset
+from auras_ros.pipeline.plan import Plan
+
+PANELS = ("par", "par, aligned", "auras")
+
+
+def run(argv: list[str], progress: Progress) -> Report:
+    parser = argparse.ArgumentParser(prog="auras bench fig5", description=__doc__)
+    add_options(parser, "ddpm100")
+    parser.add_argument("--degree", type=listed(int), default=[1, 2, 3, 4, 5, 6], help="requests at a time (1,...,6)")
+    options = parser.parse_args(argv)
+    report = Report("fig5")
+
+    def points(checkpoint: Checkpoint, base: Plan) -> Sequence[Point]:
+        offset, made = family_offset(checkpoint.policy(base.generation)), []
+        for degree in options.degree:
+            par = base.as_mode("par", degree)
+            staged = replace(base, pp_generation=degree, fetch_offset=offset)
+            plans = zip(PANELS, (par, par, staged), (True, False, False), strict=True)
+            made += [Point(panel, degree, plan, plain) for panel, plan, plain in plans]
+        return made
+
+    play(parser, options, points, report, progress)
+    _sum(report, max(options.degree))
+    return finish("fig5", report)
+
+
+def _sum(report: Report, most: int) -> None:
+    """Success of every point, and par's loss against seq at the highest degree, in percent of seq's."""
+    for row in report.rows:
+        if row["panel"] and row["success"] is not None:
+            name = row["panel"].replace(", ", "_")
+            report.summary[f"success_{row['clock']}_{name}_{row['at']:g}"] = row["success"]
+    for clock in ("charged", "paused"):  # the paused clock's last: it is the paper's
+        seq = next((row["success"] for row in report.rows if row["clock"] == clock and not row["panel"]), None)
+        par = report.summary.get(f"success_{clock}_par_{most}")
+        if seq and par is not None:
+            report.summary["loss_par_percent"] = report.summary[f"loss_par_percent_{clock}"] = 100 * (1 - par / seq)
+
+
+def table(report: Report) -> str:
+    return with_paper("fig5", report, lines(report))
+
+
+def draw(report: Report, path: Path) -> None:
+    draw_panels(report, PANELS, ["degree of parallelism"] * len(PANELS), path)

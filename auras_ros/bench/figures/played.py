@@ -1,0 +1,190 @@
+"""Plans of a figure on Push-T: the rate of each, measured beside seq, and its success on both clocks, by seed.
+
+Everything measured goes through the tuner's trials and their records: a figure of hours may be interrupted, and goes on
+where it was. On the paused clock all modes have frames of the same length, as in the paper; on the charged one the
+world moves on while a frame is computed, for as long as that takes here. The trained policy runs on the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from auras_ros import resources
+from auras_ros.evaluate.lockstep import grouped
+from auras_ros.evaluate.report import Report
+from auras_ros.evaluate.seat import Task
+from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, parse_plan
+from auras_ros.evaluate.statistics import wilson
+from auras_ros.evaluate.tuner.record import Record
+from auras_ros.evaluate.tuner.requirements import Requirements
+from auras_ros.evaluate.tuner.trials import SEQ, Trials
+from auras_ros.pipeline.load import Checkpoint, CheckpointError, PlanError, check_plan, load
+from auras_ros.pipeline.plan import Plan
+
+Progress = Callable[[str], None]
+Kind = tuple[str, bool]  # clock, plain
+
+
+@dataclass(frozen=True)
+class Point:
+    """One plan of a figure: `panel` and `at` say where it is drawn. plain: its chunks run from their index 0 whenever
+    they come, as a robot does that knows nothing of staleness."""
+
+    panel: str
+    at: float
+    plan: Plan
+    plain: bool = False
+
+
+def add_options(parser: argparse.ArgumentParser, plan: str, sim: str = "pusht-drift") -> None:
+    """What every played figure takes."""
+    parser.add_argument("--checkpoint", default="pusht", help="folder, or the name of one that ships (pusht)")
+    parser.add_argument("--plan", default=plan, help=f"what all plans share ({plan})")
+    parser.add_argument("--sim", default=sim, help=f"{' or '.join(SIMS)} ({sim})")
+    parser.add_argument("--clock", default=",".join(CLOCKS), help="paused, charged, or both with a comma (both)")
+    parser.add_argument("--frame-steps", type=int, default=4, help="control steps of a frame, paused clock (4)")
+    parser.add_argument("--episodes", type=int, default=100, help="seeds of each plan on each clock (100); 0: none")
+    parser.add_argument("--seed", type=int, default=0, help="of the first episode (0)")
+    parser.add_argument("--max-steps", type=int, default=300, help="control steps of an episode (300)")
+    parser.add_argument("--batch", type=int, default=32, help="episodes that are stepped together (32)")
+    parser.add_argument("--work", type=Path, help="keep what was measured here, and go on from it")
+
+
+class Game:
+    """The points of one figure, timed and played. Raises SettingsError, PlanError or CheckpointError by name."""
+
+    def __init__(
+        self, options: argparse.Namespace, points: Callable[[Checkpoint, Plan], Sequence[Point]], say: Progress
+    ) -> None:
+        """points: which plans, of this checkpoint and what they share."""
+        torch.set_num_threads(1)
+        _checked(options)
+        self.checkpoint, self.base = load(resources.checkpoint(options.checkpoint)), parse_plan(options.plan)
+        self.policy = self.checkpoint.policy(self.base.generation)
+        self.points = list(points(self.checkpoint, self.base))
+        for point in self.points:
+            check_plan(self.policy, point.plan)
+        self._options, self._say = options, say
+        self._seeds = range(options.seed, options.seed + options.episodes)
+        self.clocks = tuple(options.clock.split(","))
+        self._trials = self._opened()
+
+    def run(self) -> bool:
+        """Time all, then play all, some seeds at a time; False if it was interrupted. What is there stays."""
+        try:
+            self._timer.time([point.plan for point in self.points])
+            for group in grouped(self._seeds, self._options.batch):
+                for point in self.points:
+                    for clock in self.clocks:
+                        self._say(f"seeds from {group[0]}, {clock}: {point.plan}")
+                        self._trials[clock, point.plain].play(point.plan, group)
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    def rows(self) -> list[dict[str, Any]]:
+        """seq's row of each clock, then one for each point and clock, as far as it was played."""
+        known = [point for point in self.points if self._timer.is_timed(str(point.plan))]
+        if not known:
+            return []
+        made = [self._seq_row(clock) for clock in self.clocks]
+        for point in known:
+            for clock in self.clocks:
+                found = self._trials[clock, point.plain].measured(point.plan).row()
+                where = {
+                    "measure": "played",
+                    "panel": point.panel,
+                    "at": point.at,
+                    "mode": point.plan.mode,
+                    "plain": point.plain,
+                }
+                made.append({**where, "clock": clock, **found})
+        return made
+
+    def named(self) -> str:
+        """What was played, for a title."""
+        return f"{self.checkpoint.name}, {self._options.sim}, {self.base.generation}, {self._options.episodes} seeds"
+
+    def _seq_row(self, clock: str) -> dict[str, Any]:
+        trials, plan = self._trials[clock, self.points[0].plain], self.base.as_mode(SEQ)
+        won = trials.won(SEQ)
+        low, high = wilson(sum(won), len(won)) if won else (None, None)
+        named = {"measure": "played", "panel": "", "at": 0.0, "mode": SEQ, "plain": False, "clock": clock}
+        rate_hz = 1e9 / plan.interval_ns(round(trials.seq_s * 1e9))
+        figures = {"plan": str(plan), "rate_hz": rate_hz, "speedup": 1.0, "refused": "", "episodes": len(won)}
+        return {**named, **figures, "success": sum(won) / len(won) if won else None, "low": low, "high": high}
+
+    def _opened(self) -> dict[Kind, Trials]:
+        """Trials of each clock. All share the durations of the first, so that what is charged is what is shown."""
+        options = self._options
+        found: dict[Kind, Trials] = {}
+        records: list[Record] = []
+        for clock in dict.fromkeys((*self.clocks, "charged")):
+            for plain in sorted({point.plain for point in self.points}):
+                steps = options.frame_steps if clock == "paused" else 0
+                record = Record.open(self._key(clock, plain), self._path(clock, plain))
+                record.timed = records[0].timed if records else record.timed
+                records.append(record)
+                task = Task(SIMS[options.sim], options.max_steps)
+                found[clock, plain] = Trials(
+                    self.checkpoint, self.base, task, Requirements(), record, steps, options.batch, self._say, plain
+                )
+        self._timer = next(iter(found.values()))
+        return found
+
+    def _key(self, clock: str, plain: bool) -> dict[str, Any]:
+        """The tuner's, so that its records serve here too."""
+        options = self._options
+        key = {
+            "checkpoint": f"{self.checkpoint.name}@{self.checkpoint.digest[:12]}",
+            "sim": options.sim,
+            "clock": f"paused, {options.frame_steps} steps" if clock == "paused" else "charged",
+            "max_steps": options.max_steps,
+            "seq": str(self.base.as_mode(SEQ)),
+        }
+        return {**key, "plain": True} if plain else key
+
+    def _path(self, clock: str, plain: bool) -> Path | None:
+        work: Path | None = self._options.work
+        suffix = f"{'.paused' if clock == 'paused' else ''}{'.plain' if plain else ''}{work.suffix if work else ''}"
+        return None if work is None else work.with_suffix(suffix)
+
+
+def _checked(options: argparse.Namespace) -> None:
+    """Raises SettingsError, naming the option."""
+    if options.sim not in SIMS:
+        raise SettingsError(f"sim: no {options.sim!r}; there is {', '.join(SIMS)}")
+    clocks = options.clock.split(",")
+    if len(set(clocks)) < len(clocks) or any(clock not in CLOCKS for clock in clocks):
+        raise SettingsError(f"clock: expected {' or '.join(CLOCKS)}, each once, got {options.clock}")
+    for name, least in {"frame_steps": 1, "episodes": 0, "seed": 0, "max_steps": 1, "batch": 1}.items():
+        if getattr(options, name) < least:
+            raise SettingsError(f"{name}: must be at least {least}, got {getattr(options, name)}")
+    if options.work and not options.work.parent.is_dir():  # now, and not after an hour
+        raise SettingsError(f"work: no folder {options.work.parent}")
+
+
+def play(
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    points: Callable[[Checkpoint, Plan], Sequence[Point]],
+    report: Report,
+    progress: Progress,
+) -> Game:
+    """Play a figure's points into the report. Settings that cannot be used end the process with status 2."""
+    try:
+        game = Game(options, points, progress)
+    except (CheckpointError, PlanError, SettingsError) as error:
+        parser.error(str(error))
+    whole = game.run()
+    report.rows += game.rows()
+    report.more["title"] = game.named()
+    if not whole:
+        report.more["interrupted"] = "interrupted: each row says how many episodes it stands on"
+    return game

@@ -1,0 +1,227 @@
+"""Policies of the published architectures with random weights, by name, in the sizes that a figure asks for.
+
+A size is an exponent of two: at -2 a module has about a quarter of its parameters, by half the width at the same depth.
+Where memory would not hold a vision-language model, its layers share their parameters: as much work and as many bytes
+read, in less memory; `Built.shared` says so. Only modules far larger than any cache are shared.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from auras_ros.models.action_tokens import Rt2Tokens
+from auras_ros.models.llama import DecoderLayer, Llama, LlamaConfig
+from auras_ros.models.openvla import OpenVlaConfig, build_openvla
+from auras_ros.models.presets import OPENVLAS, RT2S, TINYVLAS
+from auras_ros.models.rt2 import Rt2Config, build_rt2
+from auras_ros.models.vision_language import VisionLanguage
+from auras_ros.models.vit import Vit, VitConfig
+from auras_ros.policies import architectures
+from auras_ros.policies.architectures import PREDICTION, SPACING, Recipe, make_policy
+from auras_ros.policies.autoregressive import AutoregressivePolicy
+from auras_ros.policies.denoising import make_sampler
+from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
+from auras_ros.policies.families import LoadedPolicy
+from auras_ros.policies.networks import build_encoder, build_network
+from auras_ros.policies.tinyvla import make_tinyvla
+from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids
+
+PROMPT = 24  # ids after the picture
+TOKENS = 7  # of one action
+KEPT = 0.6  # of the free memory that parameters may take
+MULTIPLES = {"resnet18": 16, "keypoint": 8, "unet1d": 8}  # channels of a normalisation's group
+VlaConfig = OpenVlaConfig | Rt2Config
+
+
+@dataclass(frozen=True)
+class Built:
+    """million: parameters of each module, counted once for every layer even where layers share them."""
+
+    policy: LoadedPolicy
+    perception_million: float
+    generation_million: float
+    shared: bool = False
+
+    def fields(self) -> dict[str, Any]:
+        millions = {"perception_million": self.perception_million, "generation_million": self.generation_million}
+        return {**millions, "shared_layers": self.shared}
+
+
+def names() -> list[str]:
+    return [*architectures.RECIPES, *RT2S, *OPENVLAS, *TINYVLAS]
+
+
+def is_causal(name: str) -> bool:
+    """Whether it writes tokens one after another."""
+    return name in RT2S or name in OPENVLAS
+
+
+def build(
+    name: str,
+    *,
+    steps: int = 100,
+    perception: int = 0,
+    generation: int = 0,
+    tokens: int = TOKENS,
+    free: int = 2**62,
+    device: str = "cpu",
+) -> Built:
+    """With random weights. steps: of denoising; tokens: of a chunk (autoregressive). perception, generation: exponents
+    of two. device: where a vision-language model is built, the others are on the CPU; free: bytes that there is room
+    for there. Raises ValueError, naming what cannot be."""
+    if is_causal(name):
+        named: VlaConfig = RT2S[name] if name in RT2S else OPENVLAS[name]
+        config = scaled(named, perception, generation)
+        return _vision_language(name, config, tokens, free, torch.device(device))
+    if name in TINYVLAS and not perception and not generation:
+        return _counted(make_tinyvla(name, seed=0))
+    if name not in architectures.RECIPES:
+        raise ValueError(f"policy '{name}' is not known or has one size alone; there is {', '.join(names())}")
+    if not perception and not generation:
+        return _counted(make_policy(name, seed=0, steps=steps))
+    return _counted(_diffusion(architectures.RECIPES[name], perception, generation, steps))
+
+
+def _counted(policy: DiffusionPolicy) -> Built:
+    return Built(policy, _million(policy.encoder), _million(policy.network))
+
+
+def _million(module: nn.Module) -> float:
+    return sum(each.numel() for each in module.parameters()) / 1e6
+
+
+# -- diffusion ----------------------------------------------------------------------------------------
+
+
+def _diffusion(recipe: Recipe, perception: int, generation: int, steps: int) -> DiffusionPolicy:
+    shape = recipe.architecture
+    table = make_sampler("ddpm", steps, PREDICTION, steps, SPACING)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        encoder = build_encoder(_described(recipe.encoder, perception))
+        condition = shape.history * (shape.cameras * encoder.features + shape.state)
+        described = _described(recipe.network, generation)
+        network = build_network(described, shape.actions, condition, shape.horizon, shape.history)
+    ones = torch.ones(shape.actions, dtype=torch.float64)
+    return DiffusionPolicy(encoder, network, table, shape.horizon, -ones, ones, shape).eval().requires_grad_(False)
+
+
+def _described(sizes: Mapping[str, Any], exponent: int) -> dict[str, Any]:
+    """A network's description with its widths times 2^(exponent / 2), to the nearest that it can have."""
+    kind = sizes["type"]
+    multiple = sizes.get("heads") or sizes.get("groups") or MULTIPLES[kind]
+    made = dict(sizes)
+    for name in ("width", "widths", "down_dims"):
+        if name in sizes:
+            made[name] = _widths(sizes[name], exponent, multiple)
+    if kind == "resnet18" and exponent:  # each of its layers has its own, so that small ones can be rounded
+        first = sizes.get("width", 64)
+        made["width"] = [_widths(first * 2**layer, exponent, multiple) for layer in range(4)]
+    elif kind == "transformer":
+        made["width"] = _widths(sizes.get("width", 256), exponent, 2 * multiple)  # half of a head is a sine each
+    return made
+
+
+def _widths(width: Any, exponent: int, multiple: int) -> Any:
+    if isinstance(width, list):
+        return [_widths(each, exponent, multiple) for each in width]
+    return max(1, round(width * 2 ** (exponent / 2) / multiple)) * multiple
+
+
+# -- vision-language ----------------------------------------------------------------------------------
+
+
+def scaled(config: VlaConfig, perception: int, generation: int) -> VlaConfig:
+    """Vision encoders and decoder of other widths; heads keep about their size. Vocabulary and patches stay."""
+    language = _llama(config.language, generation)
+    if isinstance(config, Rt2Config):
+        return replace(config, vision=_vit(config.vision, perception), language=language)
+    return OpenVlaConfig(_vit(config.dinov2, perception), _vit(config.siglip, perception), language)
+
+
+def _vit(config: VitConfig, exponent: int) -> VitConfig:
+    factor = 2 ** (exponent / 2)
+    heads = max(1, round(config.heads * factor))
+    width = max(1, round(config.width * factor / heads)) * heads
+    return replace(config, width=width, heads=heads, hidden=max(1, round(config.hidden * factor)))
+
+
+def _llama(config: LlamaConfig, exponent: int) -> LlamaConfig:
+    factor, group = 2 ** (exponent / 2), config.heads // config.kv_heads
+    kv_heads = max(1, round(config.kv_heads * factor))
+    heads = kv_heads * group if config.heads * factor >= group else 1
+    width = max(1, round(config.width * factor / (2 * heads))) * 2 * heads
+    return replace(
+        config, width=width, heads=heads, kv_heads=min(kv_heads, heads), hidden=max(1, round(config.hidden * factor))
+    )
+
+
+def _vision_language(name: str, config: VlaConfig, tokens: int, free: int, device: torch.device) -> Built:
+    with torch.device("meta"):
+        sized = _network(config)
+    seeing = _million(sized.vision) + _million(sized.projector)  # type: ignore[arg-type]
+    writing = _million(sized.language)
+    shared = 4e6 * (seeing + writing) > KEPT * free
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), device:
+        torch.manual_seed(0)
+        network = _sharing(config) if shared else _network(config)
+    vocabulary, one = config.language.vocabulary, config.dinov2 if isinstance(config, OpenVlaConfig) else config.vision
+    channels = 6 if isinstance(config, OpenVlaConfig) else 3
+    shape = Architecture(name, 1, (one.image_px, one.image_px), 1, 0, 1, tokens, channels)
+    prefix = VisionLanguagePrefix(network, random_ids(1, vocabulary, 1), random_ids(PROMPT, vocabulary, 2), 1)
+    codec = Rt2Tokens([-1.0] * tokens, [1.0] * tokens, first=vocabulary - 256)
+    policy = AutoregressivePolicy(prefix, network.language, codec, 1, tokens, shape)
+    return Built(policy.eval().requires_grad_(False), seeing, writing, shared)
+
+
+def _network(config: VlaConfig) -> VisionLanguage:
+    return build_openvla(config) if isinstance(config, OpenVlaConfig) else build_rt2(config)
+
+
+def _sharing(config: VlaConfig) -> VisionLanguage:
+    """The network with one set of parameters for all layers of each module."""
+    one = replace(config.language, layers=1)
+    if isinstance(config, OpenVlaConfig):
+        network = _network(OpenVlaConfig(_thin(config.dinov2), _thin(config.siglip), one))
+        fused: Any = network.vision
+        for vit, sizes in ((fused.featurizer, config.dinov2), (fused.fused_featurizer, config.siglip)):
+            _deepen(vit, sizes)
+    else:
+        network = _network(Rt2Config(_thin(config.vision), one))
+        assert isinstance(network.vision, Vit)
+        _deepen(network.vision, config.vision)
+    language: Llama = network.language
+    language.config, language.layers = config.language, repeated(language.layers, config.language.layers, _numbered)
+    return network
+
+
+def _thin(config: VitConfig) -> VitConfig:
+    """With one layer that is built."""
+    return replace(config, depth=-config.feature_layer)
+
+
+def _deepen(vit: Vit, config: VitConfig) -> None:
+    vit.config, vit.layers = config, repeated(vit.layers, config.built)
+
+
+def _numbered(layer: nn.Module, number: int) -> None:
+    assert isinstance(layer, DecoderLayer)
+    layer.self_attn.layer = number  # its place in the cache
+
+
+def repeated(
+    layers: nn.ModuleList, count: int, number: Callable[[nn.Module, int], None] = lambda layer, number: None
+) -> nn.ModuleList:
+    """The one layer `count` times: modules of their own with the same parameters."""
+    (layer,) = layers
+    kept = {id(each): each for each in (*layer.parameters(), *layer.buffers())}
+    made = [copy.deepcopy(layer, dict(kept)) for _ in range(count)]
+    for i, each in enumerate(made):
+        number(each, i)
+    return nn.ModuleList(made)

@@ -1,0 +1,231 @@
+"""`auras bench startup` and `fig3`: what is counted, timed and held, against counts made another way.
+
+Guards: memory of an executor that is somebody else's; the first chunk of a full pipeline taken for that of an empty
+one; operations of one step counted as a request's; a phase's time in the other's row.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from auras_ros.bench.figures import fig3, startup
+from auras_ros.bench.figures.policies import build
+from auras_ros.bench.figures.startup import Capturing, first_chunks, ready, tensor_bytes
+from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.cli import main as cli
+from auras_ros.device import make_device
+from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.architectures import make_policy
+
+CPU = torch.device("cpu")
+QUICK = ["--steps=4", "--pp-generation=2", "--repeats=2", "--device=cpu"]
+
+
+def test_every_tensor_is_counted_once() -> None:
+    before = tensor_bytes()
+    one = torch.zeros(1000)
+    views = [one[:10], one.view(10, 100)]
+    assert tensor_bytes() - before == 4000
+    other = torch.zeros(500, dtype=torch.float64)
+    assert tensor_bytes() - before == 8000
+    del one, views, other
+    assert tensor_bytes() == before
+
+
+def test_captures_are_counted_and_timed() -> None:
+    device = Capturing(make_device("cpu"))
+    lane, waits = device.lane("here"), threading.Event()
+    device.capture("one", lambda: None, lane)
+    lane.launch(device.capture("two", waits.set, lane)).wait()
+    assert device.stages == 2
+    assert waits.is_set()
+    assert device.tensors == CPU
+    device.close()
+
+
+def test_each_worker_holds_its_own_and_auras_holds_one_frame(tiny: str) -> None:
+    """Buffers of n workers are n times those of one (Auras 6.3); weights are nobody's."""
+    policy = make_policy(tiny, seed=0, steps=4)
+    held, made = {}, []
+    for plan in (Plan("ddpm4"), *(Plan("ddpm4", "par", workers=n) for n in (1, 3)), Plan("ddpm4", "auras")):
+        executor, row = ready(policy, plan, CPU, 0)
+        made.append(executor)
+        held[plan.mode, plan.workers] = row["tensor_bytes"]
+        assert row["ready_ms"] >= row["capture_ms"] >= 0
+        assert row["captures"] > 0
+        assert row["reserved_bytes"] == 0
+    weights = sum(each.numel() * each.element_size() for each in policy.parameters())
+    images, state = policy.example(1)
+    inputs = 4 * (images.numel() + state.numel())
+    assert held["par", 1] == held["seq", 1]
+    assert held["par", 3] == 3 * held["par", 1]
+    assert all(inputs <= each < inputs + weights for (_, n), each in held.items() if n == 1)
+    for executor in made:
+        executor.close()
+
+
+@pytest.mark.parametrize("stages", [1, 4])
+def test_the_first_chunk_comes_after_as_many_frames_as_a_request_lives(tiny: str, stages: int) -> None:
+    """Every repeat begins with an empty pipeline."""
+    policy = make_policy(tiny, seed=0, steps=4)
+    executor, _ = ready(policy, Plan("ddpm4", "auras", pp_generation=stages), CPU, 0)
+    frames: list[int] = []
+    (strand,) = executor.strands
+    right = strand.end
+
+    def end(now_ns: int) -> object:
+        emission = right(now_ns)
+        if emission is not None:
+            frames.append(len(emission.contexts))
+            frames.append(emission.frame)
+        return emission
+
+    strand.end = end
+    began = executor.frames
+    found = first_chunks(executor, policy, 1, 0)
+    assert frames[:2] == [stages, began + stages - 1]
+    assert found["first_chunk_ms"] == found["first_chunk_ms_low"] == found["first_chunk_ms_high"] > 0
+    executor.close()
+
+
+def test_the_startup_report_has_every_mode(tiny: str, tmp_path: Path) -> None:
+    path, picture = tmp_path / "s.json", tmp_path / "s.png"
+    argv = ["--policy", f"{tiny},rt2-tiny", *QUICK, "--json", str(path), "--picture", str(picture)]
+    assert cli.main(["bench", "startup", *argv]) == 0
+    report = json.loads(path.read_text())
+    modes = [(row["mode"], row["workers"]) for row in report["rows"]]
+    assert modes == 2 * [("seq", 1), ("dec", 1), ("par", 1), ("par", 3), ("auras", 1)]
+    rows = {(row["policy"], row["mode"], row["workers"]): row for row in report["rows"]}
+    assert rows["rt2-tiny", "auras", 1]["plan"] == "quick,mode=auras,pp_generation=7,fetch_offset=-1"
+    for name in (tiny, "rt2-tiny"):
+        key = name.replace("-", "_")
+        assert report["summary"][f"first_chunk_ms_{key}"] == rows[name, "auras", 1]["first_chunk_ms"]
+        each = rows[name, "par", 1]["tensor_bytes"] / 1024
+        assert report["summary"][f"worker_tensor_kib_{key}"] == pytest.approx(each)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    said = [one["paper"] for one in report["paper"]]
+    assert said == [154.0, 218.0, 40.0, 67.0]
+
+
+# -- figure 3 -----------------------------------------------------------------------------------------
+
+
+def macs(module: torch.nn.Module, run: object) -> int:
+    """Multiplications of a module's linear and convolution layers in one run, by hooks."""
+    counted, hooks = [], []
+
+    def linear(layer: torch.nn.Linear, given: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
+        counted.append(out.numel() * layer.in_features)
+
+    def convolution(layer: torch.nn.Conv1d, given: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
+        if isinstance(layer, torch.nn.ConvTranspose1d):
+            counted.append(given[0].numel() * layer.weight[0].numel())
+        else:
+            counted.append(out.numel() * layer.weight[0].numel())
+
+    for each in module.modules():
+        if isinstance(each, torch.nn.Linear):
+            hooks.append(each.register_forward_hook(linear))
+        elif isinstance(each, torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.ConvTranspose1d):
+            hooks.append(each.register_forward_hook(convolution))
+    run()  # type: ignore[operator]
+    for hook in hooks:
+        hook.remove()
+    return sum(counted)
+
+
+def test_a_requests_operations_are_those_of_its_layers(bench: Bench) -> None:
+    """Two for each multiplication of a layer; generation has four steps. The rest is a few products of attention."""
+    policy = bench.policy
+    seen, index = bench.feed(1), torch.zeros(1, dtype=torch.int64)
+    context = policy.perceive(seen.images, seen.state)
+    state = policy.begin(bench.noise(0))
+    perceiving = macs(policy.encoder, lambda: policy.perceive(seen.images, seen.state))  # type: ignore[attr-defined]
+    generating = macs(policy.network, lambda: policy.step(state, context, index))  # type: ignore[attr-defined]
+    perception, generation = fig3.operations(policy, bench)
+    assert perception == pytest.approx(2 * perceiving, rel=0.02)
+    assert generation == pytest.approx(4 * 2 * generating, rel=0.02)
+
+
+def test_tokens_cost_prefill_and_decoding() -> None:
+    """A decoder does two operations for each weight and embedding: the prefix and all tokens but the last go in."""
+    built = build("rt2-tiny", tokens=5)
+    bench = Bench(built.policy, "cpu", 0, most=1)
+    _, generation = fig3.operations(built.policy, bench)
+    language = built.policy.decoder  # type: ignore[attr-defined]
+    layers = sum(each.numel() for each in language.layers.parameters())
+    prefix = sum(built.policy.segments)  # type: ignore[attr-defined]
+    least = 2 * layers * (prefix + 4) + 2 * language.lm_head.weight.numel() * 5
+    assert least * 0.95 < generation < least * 1.5
+    bench.close()
+
+
+def test_utilisation_is_operations_over_time_over_what_the_device_can(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fig3, "peak_flops", lambda device, size: 1e9)
+    monkeypatch.setattr(fig3, "operations", lambda policy, bench: (2_000_000, 30_000_000))
+    monkeypatch.setattr(fig3, "phases", lambda bench, plan, requests: {"perception": 0.01, "generation": 0.05})
+    path, picture = tmp_path / "3.json", tmp_path / "3.png"
+    argv = ["--policy", tiny, "--steps=4", "--device=cpu", "--json", str(path), "--picture", str(picture)]
+    assert cli.main(["bench", "fig3", *argv]) == 0
+    report = json.loads(path.read_text())
+    used = {row["phase"]: (row["ms"], row["utilisation_percent"]) for row in report["rows"]}
+    assert used["perception"] == pytest.approx((10, 20))
+    assert used["generation"] == pytest.approx((50, 60))
+    assert used["request"] == pytest.approx((60, 100 * 32 / 60))
+    assert report["summary"]["utilisation_tiny_perception"] == pytest.approx(20)
+    assert "not the same" in report["note"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_phases_are_timed_apart(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Perception made 20 ms longer, and each of four steps 15 ms: at least that in its own phase."""
+    perceive, step = bench.policy.perceive, bench.policy.step
+    waits = threading.Event()
+
+    def slow_perceive(*given: torch.Tensor) -> torch.Tensor:
+        waits.wait(0.02)
+        return perceive(*given)
+
+    def slow_step(*given: object) -> object:
+        waits.wait(0.015)
+        return step(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bench.policy, "perceive", slow_perceive)
+    monkeypatch.setattr(bench.policy, "step", slow_step)
+    took = fig3.phases(bench, "ddpm4", 3)
+    assert took["perception"] >= 0.02
+    assert took["generation"] >= 0.06
+
+
+def test_fig3_really_runs() -> None:
+    argv = ["--policy=rt2-tiny,tinyvla-tiny", "--steps=4", "--requests=1", "--size=64", "--device=cpu"]
+    report = fig3.run(argv, lambda text: None)
+    assert len(report.rows) == 6
+    assert all(row["utilisation_percent"] > 0 for row in report.rows)
+    assert report.summary["peak_gflop_per_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("bench_name", "argv", "said"),
+    [
+        ("startup", ["--policy=gpt"], "'gpt' is not known"),
+        ("startup", ["--repeats=0"], "--repeats must be at least 1"),
+        ("startup", ["--workers=0"], "workers"),
+        ("startup", ["--steps=4"], "--steps at least --pp-generation"),
+        ("fig3", ["--policy=gpt"], "'gpt' is not known"),
+        ("fig3", ["--requests=0"], "--requests must be at least 1"),
+    ],
+)
+def test_options_that_cannot_be_used(
+    bench_name: str, argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        {"startup": startup, "fig3": fig3}[bench_name].run([*argv, "--device=cpu"], print)
+    assert said in capsys.readouterr().err
