@@ -91,15 +91,20 @@ class AurasStrand:
         self._admit(now_ns)
 
     def _drop_stale(self, newest: Origin) -> None:
-        """Requests that waited while there was nothing to see: half of one would be of a minute ago, half of now."""
+        """Requests that waited while there was nothing to see: half of one would be of a minute ago, half of now. What
+        requests leave one another (action tokens, keys and values) goes with them."""
         limit_ns = self._ledger.stale_ns
         if limit_ns is None:
             return
         fresh = newest.mono_ns - limit_ns
+        before, last = (self._rows, self._perceiving), self._seen
         self._rows = [row if row is None or row.oldest_ns >= fresh else None for row in self._rows]
         self._perceiving = [seen if seen is None or seen.mono_ns >= fresh else None for seen in self._perceiving]
         assert self._stages is not None
         self._stages.public.forget(fresh)
+        overtaken = last is not None and last.mono_ns < fresh  # what the last frame generated from
+        if overtaken or (self._rows, self._perceiving) != before:
+            self._stages.forget_generated()
 
     def _admit(self, now_ns: int) -> None:
         number = self._ledger.admit(self._seen, now_ns, self._epoch)

@@ -106,6 +106,10 @@ class FrameStages:
     def clear(self) -> None:
         """A new epoch: what was perceived and generated before counts no more."""
         self.public.clear()
+        self.forget_generated()
+
+    def forget_generated(self) -> None:
+        """No request follows what another one of before has written or kept; the requests on their way stay."""
         self.slab.clear()
         self._unprimed = self.slab.needs_priming
 

@@ -18,21 +18,25 @@ from auras_ros.pipeline.context import store
 from auras_ros.pipeline.plan import Plan, stage_steps
 from auras_ros.policies.policy import CausalPolicy
 
+APPROXIMATE_FRAMES = 30  # for so many frames keys and values may be of other neighbours; then all are computed anew
+
 
 class MergedSlab:
     """`plan.pp_generation` requests of `batch` environments each; `like` is one context [batch, prefix, width].
 
     merge "step": micro-step k of a frame is one forward over the longest prefix among the rows that have a k-th token
-    left, so that a request's tokens follow one another as in plain decoding. merge "frame": one forward a frame, from
-    which a row takes all of its stage's tokens; all but the first of them follow tokens of the frame before, of
-    another request. That needs tokens to begin with: `prime` (Auras 6.7).
+    left. A stage's first token follows X_A as the frame before has left it, its others follow one another as in plain
+    decoding; X_A needs nothing to begin with. merge "frame": one forward a frame, from which a row takes all of its
+    stage's tokens, and each follows X_A as the frame before has left it. That needs tokens to begin with: `prime`
+    (Auras 6.7). Where every stage has one token both give the same.
 
     emit "own": a finished request gives the tokens that it took, each of the frame whose turn it was. "newest": it
-    gives X_A as it stands, every token refreshed in the last frame by what is seen now, from tokens a frame older.
+    gives X_A as it stands, every token refreshed in the last frame by what is seen now, from tokens a frame older:
+    the same, whichever request it is.
 
     reuse: keys and values of the prefix that the frame before has left, by the policy's segments. "exact" keeps those
     before the first segment that changed; "approximate" keeps also those of what follows it unchanged, although they
-    were made of another picture. X_A is always computed.
+    were made of another picture, for APPROXIMATE_FRAMES at most. X_A is always computed.
     """
 
     def __init__(self, policy: CausalPolicy, plan: Plan, like: Tensor) -> None:
@@ -52,6 +56,7 @@ class MergedSlab:
             raise ValueError(f"segments {policy.segments} of a context of {like.shape[1]} embeddings")
         self._last = self._positions((False,) * len(self._spans))
         self._kept = False  # whether the workspace holds keys and values of `context`
+        self._about = 0  # for how many frames some of them have been of other neighbours
 
     @property
     def _plain(self) -> bool:
@@ -80,16 +85,22 @@ class MergedSlab:
     def choose(self, context: Tensor) -> Hashable:
         """Which segments of the context that is about to be fetched differ from what the workspace holds; looks at
         the values, so on a GPU it waits for them."""
-        if self._reuse == "none" or not self._kept:
-            self._kept = True
+        if self._reuse == "none" or not self._kept or self._about >= APPROXIMATE_FRAMES:
+            self._kept, self._about = True, 0
             return (True,) * len(self._spans)
         changed = [not torch.equal(context[:, low:high], self.context[:, low:high]) for low, high in self._spans]
+        behind = list(accumulate(changed, operator.or_))
         if self._reuse == "exact":
-            changed = list(accumulate(changed, operator.or_))
+            return tuple(behind)
+        if all(changed):
+            self._about = 0
+        elif self._about or changed != behind:
+            self._about += 1
         return tuple(changed)
 
     def clear(self) -> None:
-        """A new epoch: nothing is kept."""
+        """No key and no value is kept, and where tokens are needed to begin with, `prime` comes before the next frame;
+        what requests on their way have taken stays."""
         self._kept = False
 
     def _positions(self, anew: tuple[bool, ...]) -> Tensor:

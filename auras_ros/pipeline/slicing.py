@@ -2,14 +2,17 @@
 
 The module is traced once and its operations are cut into runs of neighbours; a stage hands on every value that is
 still needed. A cut goes only where all of those are tensors that share no memory, because stages are handed fixed
-addresses. What cannot be traced or cut is refused by name. Nothing here runs a stage in time.
+addresses. What cannot be traced, run or cut is refused by name. Buffers, random numbers and the example stay as they
+are. Nothing here runs a stage in time.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any, Literal
@@ -43,12 +46,14 @@ class Slice:
 def slice_module(module: nn.Module, inputs: Sequence[Tensor], stages: int, cost: Cost = "flops") -> list[Slice]:
     """`module` in `stages` stages whose largest cost is least. inputs: an example, of the shapes that will come.
 
-    flops: torch's counter; time: the median of some runs here. An operation that costs nothing counts as one, so that
-    no stage is empty. The stages share the module's parameters. Raises SliceError, naming the module and the obstacle.
+    flops: torch's counter; time: the median of some runs here, on a CPU. An operation that costs nothing counts as one,
+    so that no stage is empty. The stages share the module's parameters. Raises SliceError, naming the module and the
+    obstacle.
     """
     if stages < 1:
         raise SliceError(f"{type(module).__name__}: {stages} stages")
-    spine = _Spine(module, inputs, cost)
+    with torch.no_grad(), _unchanged(module):
+        spine = _Spine(module, inputs, cost)
     places = spine.places()
     if len(places) + 1 < stages:
         raise SliceError(f"{spine.name}: {stages} stages, but it can be cut into {len(places) + 1}{spine.obstacle}")
@@ -76,13 +81,23 @@ class _Spine:
             names = ", ".join(node.name for node in self._inputs)
             raise SliceError(f"{self.name}: {len(inputs)} inputs, but it takes {len(self._inputs)}: {names}")
         self._results = _results(next(iter(reversed(graph.nodes))), self.name)
-        watched = _Watched(self._traced)
-        with torch.no_grad():
-            for _ in range(TIMED_RUNS if cost == "time" else 1):
-                watched.run(*inputs)
+        watched = self._watch(inputs, cost)
         counted = watched.flops if cost == "flops" else {node: round(median(t)) for node, t in watched.took_ns.items()}
         self.cost = {node: max(1, counted.get(node, 0)) for node in self.nodes}
         self._values = watched.values
+
+    def _watch(self, inputs: Sequence[Tensor], cost: Cost) -> _Watched:
+        """Run on copies of the example. For time once more than is counted: a first run is slower."""
+        watched = _Watched(self._traced, cost)
+        for run in range(1 + TIMED_RUNS if cost == "time" else 1):
+            watched.counts = run > 0 or cost == "flops"
+            try:
+                watched.run(*deepcopy([given.detach() for given in inputs]))
+            except Exception as error:  # whatever the module's own code raises
+                shapes = ", ".join(f"{str(given.dtype).removeprefix('torch.')} {[*given.shape]}" for given in inputs)
+                what = f"'{watched.at}' fails on the example ({shapes}): {type(error).__name__}: {error}"
+                raise SliceError(f"{self.name}: {what}") from error
+        return watched
 
     def places(self) -> list[int]:
         """Before which operations a cut may go."""
@@ -136,21 +151,46 @@ class _Spine:
 
 
 class _Watched(fx.Interpreter):
-    """Runs a traced module and keeps what each operation gave and cost."""
+    """Runs a traced module and keeps what each operation gave and cost. FLOPs and time apart: the counter takes longer
+    than a small operation."""
 
-    def __init__(self, traced: fx.GraphModule) -> None:
+    def __init__(self, traced: fx.GraphModule, cost: Cost) -> None:
         super().__init__(traced, garbage_collect_values=False)
+        self.extra_traceback = False  # it would rewrite the message of an error
+        self._cost, self.counts, self.at = cost, True, ""
         self.values: dict[fx.Node, Any] = {}
         self.flops: dict[fx.Node, int] = {}
         self.took_ns: dict[fx.Node, list[int]] = defaultdict(list)
 
     def run_node(self, n: fx.Node) -> Any:
+        self.at = n.name
+        if self._cost == "flops":
+            with FlopCounterMode(display=False) as counter:
+                self.values[n] = super().run_node(n)
+            self.flops[n] = int(counter.get_total_flops())
+            return self.values[n]
         began_ns = time.perf_counter_ns()
-        with FlopCounterMode(display=False) as counter:
-            self.values[n] = super().run_node(n)
-        self.took_ns[n].append(time.perf_counter_ns() - began_ns)
-        self.flops[n] = int(counter.get_total_flops())
+        self.values[n] = super().run_node(n)
+        if self.counts:
+            self.took_ns[n].append(time.perf_counter_ns() - began_ns)
         return self.values[n]
+
+
+@contextmanager
+def _unchanged(module: nn.Module) -> Iterator[None]:
+    """What runs within leaves no trace in the module's buffers (in train mode a norm counts along) and draws no random
+    number of those outside."""
+    kept = [(part, dict(part.named_buffers(recurse=False))) for part in module.modules()]
+    values = [{name: buffer.clone() for name, buffer in buffers.items()} for _, buffers in kept]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for (part, buffers), before in zip(kept, values, strict=True):
+            for name, buffer in buffers.items():
+                if not torch.equal(buffer, before[name]):
+                    buffer.copy_(before[name])
+                setattr(part, name, buffer)
 
 
 def _results(output: fx.Node, name: str) -> list[fx.Node]:

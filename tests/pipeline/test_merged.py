@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from auras_ros.clock import VirtualClock
-from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
-from auras_ros.pipeline.request import Emission, Latched, Origin
+from auras_ros.pipeline.request import Latched
+from tests.pipeline.merging import MS, POLICY, actions, executor, frames, seen
 from tests.pipeline.recording import RecordingPolicy
-from tests.policies.tiny_autoregressive import CHANNELS, HORIZON, TOKENS, naive_greedy, naive_token, tiny_autoregressive
-
-MS = 1_000_000
-POLICY = tiny_autoregressive()
-
-
-def seen(stamp: int, environments: int = 1) -> Latched:
-    """A random observation, another one for each stamp."""
-    generator = torch.Generator().manual_seed(stamp)
-    images = torch.randn(environments, 1, 1, 3, 1, 1, generator=generator)
-    state = torch.randn(environments, 1, 2, generator=generator)
-    return Latched(images, state, Origin(stamp * MS, stamp * MS, None))
-
-
-def executor(plan: Plan) -> Executor:
-    return make_executor(POLICY, plan, lambda request: torch.zeros(1, 0), VirtualClock())
-
-
-def frames(run: Executor, stamps: list[int], environments: int = 1) -> list[Emission | None]:
-    """One frame a stamp; what each emits."""
-    return frames_of(run, [seen(stamp, environments) for stamp in stamps])
-
-
-def frames_of(run: Executor, looks: list[Latched]) -> list[Emission | None]:
-    strand, found = run.strands[0], []
-    for look in looks:
-        strand.begin(look, look.origin.mono_ns)
-        strand.run()
-        found.append(strand.end(look.origin.mono_ns))
-    return found
-
-
-def actions(tokens: list[int]) -> Tensor:
-    return POLICY.codec.decode(torch.tensor(tokens).view(1, HORIZON, CHANNELS))
+from tests.policies.tiny_autoregressive import TOKENS, naive_greedy, naive_token
 
 
 @dataclass
@@ -127,6 +94,24 @@ def test_a_request_alone_is_greedy_decoding(mode: str) -> None:
     run.close()
 
 
+def test_merged_by_frame_only_the_first_request_alone_is_greedy_decoding() -> None:
+    """It begins with a plain decoding; each later one follows the tokens of the one before, of what was seen then."""
+    stamps = [3, 4, 5, 6]
+    found = frames(executor(Plan(mode="auras", merge="frame")), stamps)
+    greedy = [naive_greedy(POLICY, POLICY.perceive(seen(stamp).images, seen(stamp).state)[0]) for stamp in stamps]
+    same = [e is not None and torch.equal(e.actions, actions(own)) for e, own in zip(found, greedy, strict=True)]
+    assert same == [True, False, False, False]
+
+
+@pytest.mark.parametrize("emit", ["own", "newest"])
+def test_with_one_token_a_stage_both_ways_to_merge_are_the_same(emit: str) -> None:
+    """A stage's first token follows the frame before's, also by step; were it this frame's, they would differ."""
+    stamps, plan = list(range(1, 3 * TOKENS)), Plan(mode="auras", pp_generation=TOKENS, emit=emit)
+    step, frame = (frames(executor(replace(plan, merge=merge)), stamps) for merge in ("step", "frame"))
+    assert [e is None for e in step] == [e is None for e in frame] == [n < TOKENS - 1 for n in range(len(stamps))]
+    assert all(torch.equal(a.actions, b.actions) for a, b in zip(step, frame, strict=True) if a and b)
+
+
 def test_one_stage_equals_seq() -> None:
     """Rule 7: stages 1/1 and offset 0."""
     stamps = [3, 4, 5]
@@ -179,93 +164,6 @@ def test_environments_stay_apart_and_some_may_go() -> None:
             if expected is not None and emission is not None:
                 place = row if len(emission.actions) == 2 else environment
                 assert torch.equal(emission.actions[place], expected.actions[0])
-
-
-class Positions:
-    """How many positions each forward of the decoder computes."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.counts: list[int] = []
-        forward = type(POLICY.decoder).forward
-
-        def counting(decoder: Any, embeddings: Tensor, *rest: Any) -> Any:
-            self.counts.append(embeddings.shape[1])
-            return forward(decoder, embeddings, *rest)
-
-        monkeypatch.setattr(type(POLICY.decoder), "forward", counting)
-
-    def of_frames(self, run: Executor, looks: list[Latched]) -> tuple[list[Emission | None], list[list[int]]]:
-        """What each frame emits, and what its forwards compute."""
-        found: list[Emission | None] = []
-        counts = []
-        for look in looks:
-            self.counts.clear()
-            found += frames_of(run, [look])
-            counts.append(list(self.counts))
-        return found, counts
-
-
-def still(stamps: list[int], *, picture: bool) -> list[Latched]:
-    """Observations of which the picture (or else the state) is always that of the first."""
-    first, looks = seen(stamps[0]), [seen(stamp) for stamp in stamps]
-    return [
-        Latched(first.images if picture else look.images, look.state if picture else first.state, look.origin)
-        for look in looks
-    ]
-
-
-@pytest.mark.parametrize("merge", ["step", "frame"])
-@pytest.mark.parametrize("stages", [1, 3, TOKENS])
-@pytest.mark.parametrize("reuse", ["exact", "approximate"])
-def test_reuse_behind_an_unchanged_beginning_is_exact(
-    reuse: str, stages: int, merge: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The picture stands still, the state after it changes: keys and values before it are what they would be."""
-    plan, positions = Plan(mode="auras", pp_generation=stages, merge=merge), Positions(monkeypatch)
-    looks = still(list(range(1, 2 * stages + 3)), picture=True)
-    whole, all_counts = positions.of_frames(executor(plan), looks)
-    reused, counts = positions.of_frames(executor(replace(plan, reuse=reuse)), looks)
-    assert any(emission is not None for emission in whole)
-    for one, other in zip(whole, reused, strict=True):
-        assert (one is None) == (other is None)
-        assert one is None or (other is not None and torch.equal(one.actions, other.actions))
-    kept = sum(POLICY.segments[:2])
-    assert [frame[0] for frame in counts[1:]] == [frame[0] - kept for frame in all_counts[1:]]
-
-
-def test_approximate_reuse_computes_what_changed_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The picture changes, what follows it does not: exact reuse computes everything behind the picture anew, the
-    approximate one the picture, the last position and the tokens, from keys and values made of the picture before."""
-    looks, positions = still([1, 2, 3], picture=False), Positions(monkeypatch)
-    plan = Plan(mode="auras", pp_generation=1, merge="frame")
-    (_, *exact), exact_counts = positions.of_frames(executor(replace(plan, reuse="exact")), looks)
-    (_, *about), about_counts = positions.of_frames(executor(replace(plan, reuse="approximate")), looks)
-    whole, tokens = sum(POLICY.segments), TOKENS - 1
-    assert [frame[-1] for frame in exact_counts] == [whole + tokens] * 3
-    assert [frame[-1] for frame in about_counts] == [whole + tokens, *[POLICY.segments[0] + 1 + tokens] * 2]
-    contexts = [POLICY.perceive(look.images, look.state) for look in looks]
-    by_hand, cache = naive_greedy(POLICY, contexts[0][0]), POLICY.workspace(1, whole)
-    POLICY.decoder(contexts[0], torch.arange(whole), cache)
-    anew = torch.tensor([0, 1, whole - 1])
-    by_hand = [naive_token(POLICY, contexts[0][0], by_hand[:i]) for i in range(TOKENS)]
-    for context, emission in zip(contexts[1:], about, strict=True):
-        embedded = torch.cat([context[:, anew], POLICY.decoder.embed(torch.tensor([by_hand[:-1]]))], 1)
-        at = torch.cat([anew, torch.arange(whole, whole + tokens)])
-        hidden = POLICY.decoder(embedded, at, cache)[:, 2:]
-        by_hand = POLICY.decoder.logits(hidden).argmax(-1)[0].tolist()
-        assert emission is not None
-        assert torch.equal(emission.actions, actions(by_hand))
-    assert not all(torch.equal(a.actions, e.actions) for a, e in zip(about, exact, strict=True) if a and e)
-
-
-def test_what_an_epoch_before_has_left_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, positions = Plan(mode="auras", pp_generation=TOKENS, reuse="exact"), Positions(monkeypatch)
-    run, looks = executor(plan), still([1, 2, 3, 4], picture=True)
-    _, before = positions.of_frames(run, looks[:2])
-    run.reset()
-    _, after = positions.of_frames(run, looks[2:])
-    whole = sum(POLICY.segments) + TOKENS - 1
-    assert [counts[-1] for counts in (*before, *after)] == [whole, whole - 3, whole, whole - 3]
 
 
 def test_a_plan_that_has_no_meaning_is_refused() -> None:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from auras_ros.models.diffusion_transformer import DiffusionTransformer
 from auras_ros.models.resnet import ResNetEncoder
+from auras_ros.pipeline import slicing
 from auras_ros.pipeline.perception import perception_stages
 from auras_ros.pipeline.plan import PlanError
 from auras_ros.pipeline.slicing import SliceError, slice_module
@@ -83,6 +84,56 @@ def test_stages_share_the_parameters() -> None:
         assert torch.equal(run(sliced, *inputs)[0], module(*inputs)[0])
 
 
+def test_the_counter_of_flops_is_no_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer than a small operation does."""
+
+    def refused(display: bool) -> None:
+        raise AssertionError("counted")
+
+    monkeypatch.setattr(slicing, "FlopCounterMode", refused)
+    module, inputs = Residual().eval(), (torch.randn(3, 8), torch.randn(3, 8))
+    assert all(stage.cost > 1 for stage in slice_module(module, inputs, 3, "time"))
+    with pytest.raises(SliceError, match="counted"):
+        slice_module(module, inputs, 3)
+
+
+class Training(nn.Module):
+    """In train mode: statistics, a random number, a buffer that is another tensor after a call, its input changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
+        self.tally = Tally()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.body(self.tally(x.add_(1.0))))
+
+
+class Tally(nn.ReLU):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls = self.calls + 1
+        return x
+
+
+@pytest.mark.parametrize("cost", ["flops", "time"])
+def test_slicing_leaves_no_trace(cost: str) -> None:
+    module, x = Training().train(), torch.randn(4, 8)
+    buffers, given, drawn = dict(module.named_buffers()), x.clone(), torch.random.get_rng_state()
+    before = {name: buffer.clone() for name, buffer in buffers.items()}
+    slice_module(module, (x,), 3, cost)  # type: ignore[arg-type]
+    assert {"body.1.running_mean", "body.1.num_batches_tracked", "tally.calls"} <= set(buffers)
+    for name, buffer in module.named_buffers():
+        assert buffer is buffers[name], name
+        assert torch.equal(buffer, before[name]), name
+    assert module.training
+    assert torch.equal(x, given)
+    assert torch.equal(torch.random.get_rng_state(), drawn)
+
+
 class Branching(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x if x.sum() > 0 else -x
@@ -120,6 +171,11 @@ class Named(nn.Module):
         (Named(), 1, "Named: returns .*neither a tensor nor a flat tuple of tensors"),
         (nn.Bilinear(4, 4, 4), 1, "Bilinear: 1 inputs, but it takes 2: input1, input2"),
         (nn.ReLU(), 0, "ReLU: 0 stages"),
+        (
+            nn.Sequential(nn.ReLU(), nn.Linear(3, 4)),
+            2,
+            r"Sequential: '_1' fails on the example \(float32 \[2, 4\]\): RuntimeError: mat1 and mat2 shapes[^\n]*$",
+        ),
     ],
 )
 def test_what_cannot_be_cut_is_refused_by_name(module: nn.Module, stages: int, said: str) -> None:
