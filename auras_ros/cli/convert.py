@@ -34,6 +34,7 @@ def run(argv: list[str]) -> int:
     if options.images is not None and not options.images.is_dir():
         parser.error(f"--images: {options.images}: no such folder")
     from auras_ros.policies.loaders.convert import convert
+    from auras_ros.policies.loaders.ranges import ranges
     from auras_ros.policies.loaders.robot import ROBOT, Robot
 
     beside = options.source if options.source.is_dir() else options.source.parent
@@ -41,6 +42,8 @@ def run(argv: list[str]) -> int:
     made = convert(options.source, robot, options.out, options.images)
     checkpoint, plans = made.checkpoint, ", ".join(made.checkpoint.plans)
     print(f"read: {checkpoint.name}, {sum(p.numel() for p in checkpoint.networks.parameters()):,} parameters, {plans}")
+    for each in ranges(checkpoint):
+        print(each)
     if made.observed:
         print(f"golden sample: of the pictures in {options.images}")
     else:

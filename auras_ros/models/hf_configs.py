@@ -21,6 +21,7 @@ TIMM_VITS: Mapping[str, VitConfig] = {
     "vit_large_patch14_reg4_dinov2.lvd142m": DINOV2_L,
     "vit_so400m_patch14_siglip_224": SIGLIP_SO400M,
 }
+LARGEST = 1e12  # of a number that is no size: above every published base of rotary frequencies
 CLIP_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
@@ -42,11 +43,21 @@ class _Reader:
             raise ConfigError(f"{self.where}.{key}: {value!r} is not a whole number")
         return value
 
-    def number(self, key: str, default: float | None = None) -> float:
+    def number(self, key: str, default: float | None = None, least: float = 0.0) -> float:
         value = self._or(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ConfigError(f"{self.where}.{key}: {value!r} is not a number")
+        if not least <= value <= LARGEST:  # not for NaN either
+            raise ConfigError(f"{self.where}.{key}: is not a number from {least:g} to {LARGEST:g}")
         return float(value)
+
+    def pair(self, key: str, kind: type[Any]) -> list[Any]:
+        """A list of two of this type."""
+        value = self.values.get(key)
+        if not isinstance(value, list | tuple) or len(value) != 2 or any(type(each) is not kind for each in value):
+            name = {str: "names", int: "whole numbers"}[kind]
+            raise ConfigError(f"{self.where}.{key}: {value!r} is not a list of two {name}, one for each encoder")
+        return list(value)
 
     def only(self, key: str, *supported: Any) -> Any:
         """The key's value; missing, it counts as the first of those supported."""
@@ -91,11 +102,11 @@ def _rope(values: Mapping[str, Any], where: str) -> tuple[float, RopeScaling | N
     """Base and scaling: as `rope_parameters`, or as `rope_theta` and `rope_scaling`, which came before."""
     key = "rope_parameters" if values.get("rope_parameters") is not None else "rope_scaling"
     rope = values.get(key)
-    older = _Reader(values, where).number("rope_theta", 10000.0)
+    older = _Reader(values, where).number("rope_theta", 10000.0, least=1.0)
     if rope is None:
         return older, None
     read = _Reader(rope, f"{where}.{key}")
-    theta = read.number("rope_theta", older)
+    theta = read.number("rope_theta", older, least=1.0)
     name = "rope_type" if "rope_type" in rope else "type"
     if read.only(name, "default", "llama3") == "default":
         return theta, None
@@ -127,20 +138,28 @@ def clip_config(values: Mapping[str, Any], feature_layer: int, where: str = "con
 
 
 def openvla_config(values: Mapping[str, Any]) -> OpenVlaConfig:
-    """An OpenVLA folder's configuration: `timm_model_ids` names the two encoders, `text_config` is the Llama's."""
+    """An OpenVLA folder's configuration: `timm_model_ids` names the two encoders, `text_config` is the Llama's.
+
+    Published folders leave out of `text_config` what is Llama 2 7B's; kind and vocabulary they do say, and so an empty
+    one is a mistake.
+    """
     read = _Reader(values, "config")
     read.only("model_type", "openvla", "prismatic")
     read.only("use_fused_vision_backbone", True)
-    ids, sizes = (list(values.get(key) or ()) for key in ("timm_model_ids", "image_sizes"))
-    if len(ids) != 2 or len(sizes) != 2:
-        raise ConfigError(f"config.timm_model_ids: {ids} with image_sizes {sizes} are not two encoders")
+    ids, sizes = read.pair("timm_model_ids", str), read.pair("image_sizes", int)
     for name in ids:
         if name not in TIMM_VITS:
             raise ConfigError(f"config.timm_model_ids: '{name}' is not known; there is {', '.join(TIMM_VITS)}")
-    if any(each is not None for each in values.get("timm_override_act_layers") or ()):
-        raise ConfigError(f"config.timm_override_act_layers: {values['timm_override_act_layers']} is not supported")
+    others = values.get("timm_override_act_layers")
+    if others is not None and (not isinstance(others, list) or any(each is not None for each in others)):
+        raise ConfigError(f"config.timm_override_act_layers: {others!r} is not supported; there is [null, null]")
+    text = _Reader(values.get("text_config"), "config.text_config")
+    language = llama_config(text.values, text.where)
+    for key in ("model_type", "vocab_size"):
+        if text.values.get(key) is None:
+            raise ConfigError(f"config.text_config.{key}: missing: which language model it is, it must say")
     dinov2, siglip = (replace(TIMM_VITS[name], image_px=px) for name, px in zip(ids, sizes, strict=True))
-    return OpenVlaConfig(dinov2, siglip, llama_config(values.get("text_config") or {}, "config.text_config"))
+    return OpenVlaConfig(dinov2, siglip, language)
 
 
 def llava_config(values: Mapping[str, Any]) -> Rt2Config:

@@ -16,6 +16,7 @@ COLORS = ("rgb", "bgr")
 INTERPOLATIONS = ("area", "linear", "nearest", "cubic", "linear_float", "pillow_bicubic")
 ORDERS = ("crop_then_resize", "resize_then_crop")
 PLACES = ("centre", "end")
+MOST_PX = 16_384  # of a side: more than any camera has
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Resize:
     pad: Pad | None = None
 
     def __post_init__(self) -> None:
-        check_positive("resize", self, "height", "width")
+        _check_sides("resize", self)
         check_choice("resize", self, "interpolation", INTERPOLATIONS)
 
     def inner(self, height: int, width: int) -> tuple[int, int]:
@@ -95,11 +96,11 @@ class Crop:
         if self.height is None and self.top is not None:
             raise SpecError("crop: top: given without height and width")
         if self.height is not None:
-            check_positive("crop", self, "height", "width")
+            _check_sides("crop", self)
         for name in ("top", "left"):
             value = getattr(self, name)
-            if value is not None and (not is_int(value) or value < 0):
-                raise SpecError(f"crop: {name}: {value!r} is not zero or more")
+            if value is not None and (not is_int(value) or not 0 <= value <= MOST_PX):
+                raise SpecError(f"crop: {name}: {_shown(value)} is not zero to {MOST_PX}")
 
     def window(self, height: int, width: int) -> tuple[int, int, int, int]:
         """(top, left, height, width) in an image of that size. Raises SpecError where it does not fit."""
@@ -151,7 +152,7 @@ class CameraSpec:
     def __post_init__(self) -> None:
         owner = f"camera {self.name!r}"
         check_name("camera", self.name)
-        check_positive(owner, self, "height", "width")
+        _check_sides(owner, self)
         check_choice(owner, self, "color", COLORS)
         check_choice(owner, self, "order", ORDERS)
         check_choice(owner, self, "layout", ("chw",))
@@ -221,6 +222,19 @@ class CameraSpec:
 
 
 _LATER: dict[str, Any] = {"zoom": 1.0, "stacked": (), "pad": None}
+
+
+def _check_sides(owner: str, spec: Resize | Crop | CameraSpec) -> None:
+    for name in ("height", "width"):
+        value = getattr(spec, name)
+        if is_int(value) and value > MOST_PX:
+            raise SpecError(f"{owner}: {name}: {_shown(value)} is more than {MOST_PX} pixels")
+    check_positive(owner, spec, "height", "width")
+
+
+def _shown(value: object) -> str:
+    """Whole numbers of thousands of digits have no text."""
+    return f"a number of {value.bit_length()} bits" if isinstance(value, int) and value > MOST_PX else repr(value)
 
 
 def _check_normalization(owner: str, spec: Normalization | CameraSpec) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from auras_ros.models.act import ActConfig, ActDecoder, ActEncoder
 from auras_ros.models.resnet import ResNet18
+from auras_ros.policies import bounds
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.perception import PerceptionBlock
 
@@ -103,6 +104,8 @@ class Act:
             raise ValueError("act: needs one or more cameras and a history of 1")
         if encoder.get("type", "resnet18") != "resnet18":
             raise ValueError(f"encoder: type {encoder['type']!r} is not known; there is resnet18")
+        for key in ("encoder_layers", "decoder_layers"):
+            bounds.most(f"network: {key}", network.get(key), bounds.LAYERS)
         config = ActConfig(**network)
         backbone = ResNet18(**{key: value for key, value in encoder.items() if key != "type"})
         seen = ActEncoder(config, backbone, architecture.cameras, architecture.state, architecture.image_px)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from auras_ros.action import Contract, ContractError
 from auras_ros.observation import ObservationSpec, SpecError
-from auras_ros.policies import golden
+from auras_ros.policies import bounds, golden
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.families import Family, LoadedPolicy, Trained, find
 from auras_ros.policies.golden import GoldenSample
@@ -137,6 +137,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def build(manifest: Mapping[str, Any], digest: str, path: Path) -> Checkpoint:
     """The networks of a manifest, with weights still random. Raises CheckpointError."""
+    try:
+        bounds.check(manifest)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
     try:
         spec, contract = ObservationSpec.from_dict(manifest["observation"]), Contract.from_dict(manifest["action"])
     except (SpecError, ContractError) as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 TOKENIZER = "tokenizer.json"
+TOKENIZER_BYTES = 64 << 20  # twice the largest that is published
 INSTRUCTION = "{instruction}"
 KEYS = frozenset(
     {"prompt", "prompt_text", "prompt_template", "prompt_lower", "prompt_plain", "prompt_end", "prompt_limit"}
@@ -164,6 +165,8 @@ def read_tokenizer(path: Path) -> Any:
         from tokenizers import Tokenizer
     except ImportError as error:
         raise PromptError(f"{path}: needs the tokenizers library: pip install 'auras_ros[language]'") from error
+    if path.is_file() and path.stat().st_size > TOKENIZER_BYTES:
+        raise PromptError(f"{path}: {path.stat().st_size} bytes, expected {TOKENIZER_BYTES} at most")
     try:
         made = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower

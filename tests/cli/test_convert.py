@@ -105,6 +105,31 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path, capsys: pyt
     assert (tmp_path / "mine").read_text() == "precious"
 
 
+def test_what_lies_beside_the_target_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder that has the name which a half-written one might have."""
+    beside = tmp_path / "ours.part"
+    beside.mkdir()
+    (beside / "mine").write_text("precious")
+    assert main(["convert", str(SOURCE), "--out", str(tmp_path / "ours")]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"channel 1, 'elbow': statistics \S+ to \S+, limits -10 to 10 rad\n", shown)
+    assert (beside / "mine").read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ours", "ours.part"]
+    assert not (tmp_path / "ours" / "mine").exists()
+    assert (tmp_path / "ours").stat().st_mode == beside.stat().st_mode
+
+
+@pytest.mark.parametrize("out", [".", "..", "../here"])
+def test_the_folder_one_stands_in_is_no_target(
+    out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["convert", str(SOURCE.absolute()), "--out", out]) == 1
+    assert f"{out}: give the name of a folder that is made anew" in capsys.readouterr().err
+    assert (tmp_path / "here").is_dir()
+
+
 def test_robot_json_beside_a_ckpt_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", str(DATA / "diffusion_policy" / "hybrid.ckpt"), "--out", str(tmp_path / "ours")]) == 0
     assert "read: hybrid" in capsys.readouterr().out

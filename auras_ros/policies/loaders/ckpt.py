@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.observation import CameraSpec, Crop, ObservationSpec, Resize, SpecError, StateSpec
+from auras_ros.policies.bounds import HISTORY, HORIZON, STEPS
 from auras_ros.policies.checkpoint import FORMAT
 from auras_ros.policies.loaders.ckpt_config import Config, plain
 from auras_ros.policies.loaders.ckpt_encoder import MULTI_IMAGE, ROBOMIMIC, Inputs, crops, is_ignored, read_inputs
@@ -62,6 +63,7 @@ def translate(path: Path, robot: Robot) -> Translated:
         names, features = wanted_names(manifest, path), manifest["encoder"]["features"]
         made = [name for name in names if source.inputs.kind == MULTI_IMAGE and ".project." in name]
         stored = [name for name in names if name not in made]
+        source.tensors.check_bytes(_name(source, name) for name in stored)
         tensors, origin = renamed(stored, source.tensors, path, lambda name: _name(source, name), _is_ignored)
         _check_temperature(source)
         for name in made:
@@ -85,7 +87,7 @@ def _source(file: TorchFile) -> Source:
     if state is None:
         raise CheckpointError(f"{file.path}: state_dicts: neither {' nor '.join(STATES)} is there")
     policy = top.object("cfg").object("policy")
-    target = str(policy.get("_target_"))
+    target = policy.text("_target_")
     if target.removeprefix(PACKAGE) not in POLICIES:
         known = ", ".join(name.rpartition(".")[2] for name in POLICIES)
         raise CheckpointError(f"{file.path}: {policy.where}._target_: '{target}' is not supported; there is {known}")
@@ -103,7 +105,7 @@ def _manifest(source: Source, robot: Robot) -> dict[str, Any]:
         cameras=[camera.name for camera in inputs.cameras],
         source=f"{source.path}, whose states are {listed},",
     )
-    history, horizon = policy.count("n_obs_steps"), policy.count("horizon")
+    history, horizon = policy.count("n_obs_steps", most=HISTORY), policy.count("horizon", most=HORIZON)
     executed = [history - 1, policy.count("n_action_steps")]
     if sum(executed) > horizon:
         raise policy.refused("n_action_steps", executed[1], f"room for {horizon - executed[0]} in the horizon")
@@ -120,7 +122,7 @@ def _manifest(source: Source, robot: Robot) -> dict[str, Any]:
         "statistics": _statistics(source, action),
         "plans": plans(policy),
         "prediction": scheduler.get("prediction_type", "epsilon", ("epsilon", "sample")),
-        "training_steps": scheduler.count("num_train_timesteps"),
+        "training_steps": scheduler.count("num_train_timesteps", most=STEPS),
         "executed": executed,
     }
 
@@ -131,7 +133,7 @@ def _encoder(source: Source) -> dict[str, Any]:
     prefix = "" if inputs.shared or len(inputs.cameras) == 1 else "each.0."
 
     def size(name: str) -> int:
-        return tensors.shape(inputs.source_of(prefix + name))[0]
+        return tensors.side(inputs.source_of(prefix + name), 0)
 
     widths = [size(f"backbone.layer{layer}.0.conv1.weight") for layer in (1, 2, 3, 4)]
     batch = inputs.source_of(f"{prefix}backbone.bn1.running_mean") in tensors
@@ -190,9 +192,10 @@ def _linear(source: Source, name: str, size: int) -> tuple[Tensor, Tensor]:
         key = f"{NORMALIZER}{name}.{part}"
         if key not in source.tensors:
             raise CheckpointError(f"{source.path}: tensor '{key}' is missing: the statistics of '{name}' are not known")
+        if source.tensors.shape(key) != (size,):
+            shape = list(source.tensors.shape(key))
+            raise CheckpointError(f"{source.path}: tensor '{key}' has shape {shape}, expected {[size]}")
         values = source.tensors[key].double()
-        if values.shape != (size,):
-            raise CheckpointError(f"{source.path}: tensor '{key}' has shape {list(values.shape)}, expected {[size]}")
         if part == "scale" and not bool((values > 0).all()):
             raise CheckpointError(f"{source.path}: tensor '{key}': {values.tolist()} is not above zero")
         found.append(values)

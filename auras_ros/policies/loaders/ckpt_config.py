@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from auras_ros.policies.bounds import WIDTH, shown
 from auras_ros.policies.loaders.inert import Made, Name
 from auras_ros.policies.tensors import CheckpointError
 
-DEEPEST, MOST = 40, 200_000
+DEEPEST, MOST, MOST_BITS = 40, 200_000, 1024
 ORDERED = Name("collections", "OrderedDict")
 RECONSTRUCTOR = Name("copyreg", "_reconstructor")
 MISSING = object()
@@ -22,7 +23,7 @@ MISSING = object()
 
 def plain(value: Any) -> Any:
     """Numbers, texts, lists and dicts of what the pickle says; anything else as it is. A value that stands in several
-    places is copied to each. Raises ValueError where that gets too deep or too much."""
+    places is copied to each. Raises ValueError where that gets too deep or too much, or a key has no text."""
     left = [MOST]
 
     def of(value: Any, depth: int) -> Any:
@@ -33,12 +34,19 @@ def plain(value: Any) -> Any:
             inner = _inner(value)
             return value if inner is MISSING else of(inner, depth + 1)
         if isinstance(value, Mapping):
-            return {key: of(each, depth + 1) for key, each in value.items()}
+            return {_short(key): of(each, depth + 1) for key, each in value.items()}
         if isinstance(value, list | tuple):
             return [of(each, depth + 1) for each in value]
         return value
 
     return of(value, 0)
+
+
+def _short(key: Any) -> Any:
+    """Whole numbers of thousands of digits cannot even be shown. Raises ValueError."""
+    if isinstance(key, int) and key.bit_length() > MOST_BITS:
+        raise ValueError(f"a key is a number of {key.bit_length()} bits")
+    return key
 
 
 def _inner(made: Made) -> Any:
@@ -79,18 +87,26 @@ class Config:
             raise self.refused(key, value, " or ".join(map(repr, allowed)))
         return value
 
-    def count(self, key: str, default: Any = MISSING, least: int = 1) -> int:
+    def text(self, key: str) -> str:
+        value = self.get(key)
+        if not isinstance(value, str):
+            raise self.refused(key, value, "text")
+        return value
+
+    def count(self, key: str, default: Any = MISSING, least: int = 1, most: int = WIDTH) -> int:
         value = self.get(key, default)
         if type(value) is not int or value < least:
             raise self.refused(key, value, f"a whole number of at least {least}")
+        if value > most:
+            raise self.refused(key, value, f"{most} at most")
         return value
 
     def counts(self, key: str, length: int | None = None) -> list[int]:
         """A list of whole numbers above zero."""
         value = self.get(key)
-        fits = isinstance(value, list) and value and all(type(one) is int and one > 0 for one in value)
+        fits = isinstance(value, list) and value and all(type(one) is int and 0 < one <= WIDTH for one in value)
         if not fits or (length is not None and len(value) != length):
-            raise self.refused(key, value, f"{length or 'some'} whole numbers above zero")
+            raise self.refused(key, value, f"{length or 'some'} whole numbers above zero, {WIDTH} at most")
         found: list[int] = value
         return found
 
@@ -99,5 +115,6 @@ class Config:
             raise CheckpointError(f"{self.path}: {self.where}: key '{key}' is not known; what it changes is not built")
 
     def refused(self, key: str, value: Any, supported: str) -> CheckpointError:
-        shown = f"<{value.of}>" if isinstance(value, Made) else repr(value)
-        return CheckpointError(f"{self.path}: {self.where}.{key}: {shown} is not supported; there is {supported}")
+        """What a record is made of is never spelt out: it may stand for more than any memory holds."""
+        said = f"<{value.of}>" if isinstance(value, Made) and isinstance(value.of, Name) else shown(value)
+        return CheckpointError(f"{self.path}: {self.where}.{key}: {said} is not supported; there is {supported}")

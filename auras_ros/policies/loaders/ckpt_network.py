@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from auras_ros.policies.bounds import LAYERS, STEPS
 from auras_ros.policies.loaders.ckpt_config import Config
 from auras_ros.policies.loaders.torch_file import LazyTensors
 
@@ -34,6 +35,7 @@ OBS_ENCODER = {
 }  # fmt: skip
 MULTI_IMAGE_ENCODER = "diffusion_policy.model.vision.multi_image_obs_encoder.MultiImageObsEncoder"
 STEP_ENCODER = "model.diffusion_step_encoder.1.weight"
+MOST_CLIP = 1_000_000  # actions are about 1
 FINAL_GROUPS = 8  # of the U-Net's last block, whatever n_groups says
 SCHEDULERS = {
     "diffusers.schedulers.scheduling_ddpm.DDPMScheduler": "ddpm",
@@ -66,7 +68,7 @@ def _unet(policy: Config, tensors: LazyTensors) -> dict[str, Any]:
         "down_dims": policy.counts("down_dims"),
         "kernel": policy.count("kernel_size", 5),
         "groups": policy.count("n_groups", 8),
-        "step_width": policy.count("diffusion_step_embed_dim", tensors.shape(STEP_ENCODER)[1]),
+        "step_width": policy.count("diffusion_step_embed_dim", tensors.side(STEP_ENCODER, 1)),
         "film": "scale_shift" if policy.get("cond_predict_scale", True, (True, False)) else "shift",
         "final_groups": FINAL_GROUPS,
     }
@@ -83,7 +85,7 @@ def _transformer(policy: Config) -> dict[str, Any]:
         policy.get(key, default, (built,))
     return {
         "type": "transformer",
-        "layers": policy.count("n_layer", 8),
+        "layers": policy.count("n_layer", 8, most=LAYERS),
         "heads": policy.count("n_head", 4),
         "width": policy.count("n_emb", 256),
     }
@@ -100,11 +102,14 @@ def plans(policy: Config) -> dict[str, dict[str, Any]]:
     else:
         scheduler.get("set_alpha_to_one", True, (True,))
         scheduler.get("steps_offset", 0, (0,))
-    trained = scheduler.count("num_train_timesteps")
+    trained = scheduler.count("num_train_timesteps", most=STEPS)
     steps = trained if policy.get("num_inference_steps", None) is None else policy.count("num_inference_steps")
     if sampler == "ddpm" and steps != trained:
         raise policy.refused("num_inference_steps", steps, f"{trained} with DDPM, or fewer with DDIM")
-    clip = scheduler.get("clip_sample_range", 1.0) if scheduler.get("clip_sample", True, (True, False)) else None
+    clip = scheduler.get("clip_sample_range", 1.0)
+    if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip <= MOST_CLIP:
+        raise scheduler.refused("clip_sample_range", clip, f"a number above zero, {MOST_CLIP} at most")
+    clip = clip if scheduler.get("clip_sample", True, (True, False)) else None
     return {
         f"{sampler}{steps}": {
             "sampler": sampler,

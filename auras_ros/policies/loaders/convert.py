@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,13 +47,17 @@ def convert(source: Path, robot: Robot, out: Path, images: Path | None = None) -
 
     Raises CheckpointError, naming the thing; FileExistsError where there is something at `out`.
     """
+    if not out.name or out.name == ".." or out.resolve() == Path.cwd():
+        raise FileExistsError(f"{out}: give the name of a folder that is made anew")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"{out}: there is something already; give another folder")
     made = translate(source, robot)
     checkpoint = made.checkpoint(digest(source), source)
     frames, state = _given(checkpoint.spec, images) if images else _made_up(checkpoint.spec)
     tokenizer = source / TOKENIZER
-    part = out.with_name(out.name + ".part")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    room = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))  # nobody else's, and on the same disk
+    part = room / out.name  # whose permissions are the usual ones
     try:
         margin = write_manifest(
             part,
@@ -66,7 +71,7 @@ def convert(source: Path, robot: Robot, out: Path, images: Path | None = None) -
             out.rmdir()
         part.rename(out)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(room, ignore_errors=True)
     return Converted(checkpoint, images is not None, margin)
 
 

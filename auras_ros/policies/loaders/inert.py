@@ -154,7 +154,9 @@ class _Machine:
 
     def stack_global(self) -> None:
         module, name = self.pop_two()
-        self.stack.append(Name(str(module), str(name)))
+        if not isinstance(module, str) or not isinstance(name, str):
+            raise InertError("a global whose name is no text")
+        self.stack.append(Name(module, name))
 
     def make(self) -> None:
         of, args = self.pop_two()

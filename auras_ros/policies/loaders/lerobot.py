@@ -1,22 +1,25 @@
 """LeRobot folders: config.json, model.safetensors, the processors' JSON and their statistics, common to all its types.
 
-What the reference does before and after its network stands in the processors' files, so those decide: their order of
-steps, their normalisation, their statistics. A step that we do not do is refused by name. Folders written before there
-were processors keep the statistics among the weights; those are read too. This module knows no network.
+What the reference does before and after its network stands in the processors' files, so those decide: their steps
+and the order of them, their normalisation, their statistics. Steps other than those that the type has in the reference,
+in its order, are refused by name, and so is what the processors and config.json say differently. Folders written before
+there were processors keep the statistics among the weights; those are read too. This module knows no network.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from auras_ros.policies.bounds import shown
 from auras_ros.policies.loaders.files import read_json, read_weights
 from auras_ros.policies.loaders.lerobot_files import Feature, Step, read_features, read_steps
+from auras_ros.policies.loaders.lerobot_processors import check_harmless, check_listed, check_order, mode_of
 from auras_ros.policies.loaders.normalization import Normalization, Statistics, normalization
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
@@ -27,7 +30,6 @@ __all__ = ["BURIED", "Feature", "LeRobotFolder", "Step", "translate"]
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PREPROCESSOR, POSTPROCESSOR = "policy_preprocessor.json", "policy_postprocessor.json"
 NORMALIZER, UNNORMALIZER = "normalizer_processor", "unnormalizer_processor"
-HARMLESS = {"rename_observations_processor", "to_batch_processor", "device_processor"}  # no value is changed
 STATE, ENVIRONMENT, ACTION = "observation.state", "observation.environment_state", "action"
 BURIED = ("normalize_inputs.", "normalize_targets.", "unnormalize_outputs.")  # statistics among the weights
 # Keys that say how it was trained, stored or compiled, or are said again elsewhere; they change no action.
@@ -62,6 +64,7 @@ class LeRobotFolder:
     outputs: tuple[Feature, ...]
     preprocessor: tuple[Step, ...]
     postprocessor: tuple[Step, ...]
+    processed: bool  # there are processors, and they decide
     tensors: Mapping[str, Tensor] = field(repr=False)
 
     @classmethod
@@ -73,7 +76,7 @@ class LeRobotFolder:
         processors = path / PREPROCESSOR, path / POSTPROCESSOR
         told = any(file.is_file() for file in processors)
         before, after = (read_steps(file) if told else () for file in processors)
-        return cls(path, config, inputs, outputs, before, after, tensors)
+        return cls(path, config, inputs, outputs, before, after, told, tensors)
 
     # -- config.json --------------------------------------------------------------------------------------
 
@@ -87,25 +90,34 @@ class LeRobotFolder:
         """model.safetensors, for errors."""
         return self.path / WEIGHTS
 
-    def known(self, keys: Collection[str], ignored: Collection[str] = ()) -> None:
-        """That config.json has no key beyond these and those of training. Raises CheckpointError."""
+    def known(self, keys: Collection[str], ignored: Collection[str] = (), later: Collection[str] = ()) -> None:
+        """That config.json has all of these keys, and none beyond them and those of training. later: keys of them
+        that the reference got when there were folders already, which is why they may be missing: it then does what
+        they switch off. Raises CheckpointError."""
         common = {"type", "n_obs_steps", "input_features", "output_features", "normalization_mapping"}
         for key in sorted(self.config.keys() - set(keys) - set(ignored) - common - TRAINING):
             raise CheckpointError(f"{self.file}: key '{key}' is not known here: what it does would not be done")
+        for key in sorted(({*keys, *common} - set(later)) - self.config.keys()):
+            raise CheckpointError(f"{self.file}: key '{key}' is missing: actions depend on it, and nothing is guessed")
 
-    def get(self, key: str, default: Any, supported: Collection[Any] | None = None) -> Any:
-        """A value, checked against those that are supported. Raises CheckpointError, naming the key and them."""
-        value = self.config.get(key, default)
+    def get(self, key: str, supported: Collection[Any] | None = None) -> Any:
+        """A value (None where there is none), checked against those that are supported. Raises CheckpointError, naming
+        the key and them."""
+        value = self.config.get(key)
         if supported is not None and value not in supported:
             listed = ", ".join(map(repr, supported))
             raise CheckpointError(f"{self.file}: {key}: {value!r} is not supported; there is {listed}")
         return value
 
-    def count(self, key: str, default: int | None = None) -> int:
-        """A whole number above zero. Raises CheckpointError."""
-        value = self.config.get(key, default)
+    def count(self, key: str, limit: int | None = None) -> int:
+        """A whole number above zero, up to a limit. Raises CheckpointError."""
+        value = self.config.get(key)
         if type(value) is not int or value < 1:
-            raise CheckpointError(f"{self.file}: {key}: {value!r} is not a whole number above zero")
+            raise CheckpointError(f"{self.file}: {key}: {shown(value)} is not a whole number above zero")
+        if limit is not None and value > limit:
+            raise CheckpointError(
+                f"{self.file}: {key}: {shown(value)} is more than {limit}, the most that is supported"
+            )
         return value
 
     def pair(self, key: str) -> tuple[int, int] | None:
@@ -157,21 +169,21 @@ class LeRobotFolder:
         state = None if self.state is None else self.state.shape[0]
         cameras = [camera.name for camera in self.cameras]
         robot.check(actions=self.action.shape[0], state=state, cameras=cameras, source=self.file)
+        for name, given in check_harmless((*self.preprocessor, *self.postprocessor)).items():
+            if name in cameras and not robot.names(name):
+                raise CheckpointError(
+                    f"{self.path / PREPROCESSOR}: rename_map: '{name}' was '{given}' where it was trained; say which "
+                    f"camera of this robot it is, in {robot.path}: cameras: '{name}': name"
+                )
 
     # -- processors ---------------------------------------------------------------------------------------
 
-    def check_steps(self, more: Collection[str] = ()) -> None:
-        """That the processors do nothing but what is known, and `more`. Raises CheckpointError."""
-        for file, steps, own in (
-            (PREPROCESSOR, self.preprocessor, NORMALIZER),
-            (POSTPROCESSOR, self.postprocessor, UNNORMALIZER),
-        ):
-            for step in steps:
-                if step.name not in {*HARMLESS, own, *more}:
-                    listed = ", ".join(sorted({*HARMLESS, own, *more}))
-                    raise CheckpointError(f"{self.path / file}: step '{step.name}' is not supported; there is {listed}")
-            if sum(step.name == own for step in steps) > 1:
-                raise CheckpointError(f"{self.path / file}: step '{own}' stands there more than once")
+    def check_steps(self, before: Sequence[str] = (NORMALIZER,)) -> None:
+        """That the preprocessor's steps are these, in this order, and the postprocessor's the inverse normalisation;
+        steps that change no value may stand anywhere between. Raises CheckpointError."""
+        if self.processed:
+            check_order(self.path / PREPROCESSOR, self.preprocessor, before)
+            check_order(self.path / POSTPROCESSOR, self.postprocessor, (UNNORMALIZER,))
 
     def step(self, name: str) -> Step | None:
         """A step of either processor by name."""
@@ -180,9 +192,16 @@ class LeRobotFolder:
     def normalization(self, feature: Feature, size: int) -> Normalization:
         """How a feature of `size` numbers (or colours) is normalised. Raises CheckpointError."""
         step = self.step(UNNORMALIZER if feature.kind == "ACTION" else NORMALIZER)
+        told = mode_of(feature, self.config, "normalization_mapping", self.file)
         if step is None:
-            return normalization(feature.name, self._mode(feature, self.config, self.file), size, self._buried(feature))
+            return normalization(feature.name, told, size, self._buried(feature))
         config, eps = step.config, step.config.get("eps", 1e-8)
+        mode = mode_of(feature, config, "norm_map", step.said)
+        if mode != told:
+            raise CheckpointError(
+                f"{step.said}: step '{step.name}': norm_map: {feature.kind} is {mode}, but {self.file} has {told}"
+            )
+        check_listed(feature, step, mode, self.file)
         only = config.get("normalize_observation_keys")
         if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < 1:
             raise CheckpointError(f"{step.file}: step '{step.name}': eps: {eps!r} is not a small number")
@@ -194,13 +213,7 @@ class LeRobotFolder:
             name.rpartition(".")[2]: t for name, t in step.state.items() if name.rpartition(".")[0] == feature.name
         }
         statistics = Statistics(step.file, feature.name + ".", values, eps)
-        return normalization(feature.name, self._mode(feature, config, step.file), size, statistics)
-
-    def _mode(self, feature: Feature, config: Mapping[str, Any], file: Path) -> str:
-        modes = config.get("norm_map", config.get("normalization_mapping"))
-        if not isinstance(modes, dict):
-            raise CheckpointError(f"{file}: normalization of each kind of feature is missing")
-        return str(modes.get(feature.kind, "IDENTITY"))
+        return normalization(feature.name, mode, size, statistics)
 
     def _buried(self, feature: Feature) -> Statistics:
         """Statistics among the weights, as folders without processors have them."""

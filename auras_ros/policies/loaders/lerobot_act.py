@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from auras_ros.policies.bounds import shown
 from auras_ros.policies.loaders import lerobot_manifest
 from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
 from auras_ros.policies.loaders.lerobot_diffusion import BACKBONES
@@ -32,7 +33,7 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     if not folder.cameras:
         raise CheckpointError(f"{folder.file}: input_features: a policy without pictures is not supported")
     manifest = _manifest(folder, robot)
-    variational = folder.get("use_vae", True, (True, False))
+    variational = folder.get("use_vae", (True, False))
 
     def is_ignored(source: str) -> bool:
         counted = source.endswith("num_batches_tracked") or source.startswith(BURIED)
@@ -43,7 +44,7 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
 
 
 def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
-    folder.get("n_obs_steps", 1, (1,))
+    folder.get("n_obs_steps", (1,))
     cameras = tuple(lerobot_manifest.camera(folder, robot, feature) for feature in folder.cameras)
     return lerobot_manifest.manifest(
         folder,
@@ -51,16 +52,16 @@ def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
         "act",
         encoder=_backbone(folder),
         network={
-            "width": folder.count("dim_model", 512),
-            "heads": folder.count("n_heads", 8),
-            "hidden": folder.count("dim_feedforward", 3200),
-            "encoder_layers": folder.count("n_encoder_layers", 4),
-            "decoder_layers": folder.count("n_decoder_layers", 1),
-            "latent": folder.count("latent_dim", 32),
-            "activation": folder.get("feedforward_activation", "relu", ("relu", "gelu")),
-            "pre_norm": folder.get("pre_norm", False, (True, False)),
+            "width": folder.count("dim_model"),
+            "heads": folder.count("n_heads"),
+            "hidden": folder.count("dim_feedforward"),
+            "encoder_layers": folder.count("n_encoder_layers"),
+            "decoder_layers": folder.count("n_decoder_layers"),
+            "latent": folder.count("latent_dim"),
+            "activation": folder.get("feedforward_activation", ("relu", "gelu")),
+            "pre_norm": folder.get("pre_norm", (True, False)),
         },
-        horizon=folder.count("chunk_size", 100),
+        horizon=folder.count("chunk_size"),
         observation=lerobot_manifest.observation(folder, robot, 1, cameras),
         plans={"once": {}},
         executed=[0, _executed(folder)],
@@ -68,17 +69,22 @@ def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
 
 
 def _backbone(folder: LeRobotFolder) -> dict[str, Any]:
-    folder.get("replace_final_stride_with_dilation", False, (False, 0))
-    name = folder.get("vision_backbone", "resnet18", tuple(BACKBONES))
+    folder.get("replace_final_stride_with_dilation", (False, 0))
+    name = folder.get("vision_backbone", tuple(BACKBONES))
     return {"type": "resnet18", "norm": "batch", **BACKBONES[name]}
 
 
 def _executed(folder: LeRobotFolder) -> int:
     """How many of a chunk's actions are executed: all of them where chunks are averaged."""
-    horizon, count = folder.count("chunk_size", 100), folder.count("n_action_steps", 100)
+    horizon, count = folder.count("chunk_size"), folder.count("n_action_steps")
     if count > horizon:
         raise CheckpointError(f"{folder.file}: n_action_steps: {count} is more than chunk_size, {horizon}")
-    return count if folder.config.get("temporal_ensemble_coeff") is None else horizon
+    coefficient = folder.get("temporal_ensemble_coeff")
+    if coefficient is not None and type(coefficient) not in (int, float):
+        raise CheckpointError(
+            f"{folder.file}: temporal_ensemble_coeff: {shown(coefficient)} is neither a number nor null"
+        )
+    return count if coefficient is None else horizon
 
 
 def _source_of(name: str) -> str:

@@ -7,14 +7,15 @@ the horizon begins at the oldest observation, so a chunk is the part of it that 
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from auras_ros.policies.bounds import STEPS
 from auras_ros.policies.loaders import lerobot_manifest
 from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
 from auras_ros.policies.loaders.robot import Robot
@@ -35,13 +36,14 @@ KEYS = {
     "num_train_timesteps", "beta_schedule", "prediction_type", "clip_sample", "clip_sample_range",
     "num_inference_steps",
 }  # fmt: skip
+LATER = {"resize_shape", "crop_ratio"}  # of a folder without them: nothing is resized
 IGNORED = {"beta_start", "beta_end", "do_mask_loss_for_padding"}  # squared cosine has no such betas
 SCHEDULERS = {"DDPM": "ddpm", "DDIM": "ddim"}
 
 
 def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     """Raises CheckpointError, naming the file and the key, or the file and the tensor."""
-    folder.known(KEYS, IGNORED)
+    folder.known(KEYS, IGNORED, LATER)
     folder.check_steps()
     if not folder.cameras or folder.state is None:
         raise CheckpointError(f"{folder.file}: input_features: a policy without pictures or state is not supported")
@@ -60,7 +62,7 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
 
 
 def _manifest(folder: LeRobotFolder, robot: Robot, crop: tuple[int, int] | None) -> dict[str, Any]:
-    history, horizon, executed = folder.count("n_obs_steps", 2), folder.count("horizon", 16), _executed(folder)
+    history, horizon, executed = folder.count("n_obs_steps"), folder.count("horizon"), _executed(folder)
     cameras = tuple(lerobot_manifest.camera(folder, robot, feature, crop) for feature in folder.cameras)
     return lerobot_manifest.manifest(
         folder,
@@ -71,33 +73,33 @@ def _manifest(folder: LeRobotFolder, robot: Robot, crop: tuple[int, int] | None)
         horizon=horizon,
         observation=lerobot_manifest.observation(folder, robot, history, cameras),
         plans=_plans(folder),
-        prediction=folder.get("prediction_type", "epsilon", ("epsilon", "sample")),
-        training_steps=folder.count("num_train_timesteps", 100),
+        prediction=folder.get("prediction_type", ("epsilon", "sample")),
+        training_steps=folder.count("num_train_timesteps", STEPS),
         executed=executed,
     )
 
 
 def _executed(folder: LeRobotFolder) -> list[int]:
     """[first, count] of the horizon: from the newest observation's instant on, as many as the reference executes."""
-    first, count = folder.count("n_obs_steps", 2) - 1, folder.count("n_action_steps", 8)
-    left = folder.count("horizon", 16) - first
+    first, count = folder.count("n_obs_steps") - 1, folder.count("n_action_steps")
+    left = folder.count("horizon") - first
     if count > left:
         raise CheckpointError(f"{folder.file}: n_action_steps: {count}, but the horizon leaves {left}")
     return [first, count]
 
 
 def _encoder(folder: LeRobotFolder) -> dict[str, Any]:
-    keypoints = folder.count("spatial_softmax_num_keypoints", 32)
+    keypoints = folder.count("spatial_softmax_num_keypoints")
     described = {
         "type": "resnet18",
         "features": 2 * keypoints,
         "pool": "spatial_softmax",
         "keypoints": keypoints,
-        "norm": "group" if folder.get("use_group_norm", True, (True, False)) else "batch",
+        "norm": "group" if folder.get("use_group_norm", (True, False)) else "batch",
         "activation": "relu",
-        **BACKBONES[folder.get("vision_backbone", "resnet18", tuple(BACKBONES))],
+        **BACKBONES[folder.get("vision_backbone", tuple(BACKBONES))],
     }
-    if folder.get("use_separate_rgb_encoder_per_camera", False, (True, False)):
+    if folder.get("use_separate_rgb_encoder_per_camera", (True, False)):
         described["separate"] = len(folder.cameras)
     return described
 
@@ -105,25 +107,25 @@ def _encoder(folder: LeRobotFolder) -> dict[str, Any]:
 def _network(folder: LeRobotFolder) -> dict[str, Any]:
     return {
         "type": "conditional_unet1d",
-        "down_dims": folder.get("down_dims", [512, 1024, 2048]),
-        "kernel": folder.count("kernel_size", 5),
-        "groups": folder.count("n_groups", 8),
-        "step_width": folder.count("diffusion_step_embed_dim", 128),
-        "film": "scale_shift" if folder.get("use_film_scale_modulation", True, (True, False)) else "shift",
+        "down_dims": folder.get("down_dims"),
+        "kernel": folder.count("kernel_size"),
+        "groups": folder.count("n_groups"),
+        "step_width": folder.count("diffusion_step_embed_dim"),
+        "film": "scale_shift" if folder.get("use_film_scale_modulation", (True, False)) else "shift",
         "final_groups": FINAL_GROUPS,
     }
 
 
 def _plans(folder: LeRobotFolder) -> dict[str, dict[str, Any]]:
     """The reference's own sampling alone, its name telling sampler and steps."""
-    folder.get("beta_schedule", "squaredcos_cap_v2", ("squaredcos_cap_v2",))
-    sampler = SCHEDULERS[folder.get("noise_scheduler_type", "DDPM", tuple(SCHEDULERS))]
+    folder.get("beta_schedule", ("squaredcos_cap_v2",))
+    sampler = SCHEDULERS[folder.get("noise_scheduler_type", tuple(SCHEDULERS))]
     given = folder.config.get("num_inference_steps") is not None
-    steps = folder.count("num_inference_steps" if given else "num_train_timesteps", 100)
+    steps = folder.count("num_inference_steps" if given else "num_train_timesteps")
     clip = None
-    if folder.get("clip_sample", True, (True, False)):
-        clip = folder.config.get("clip_sample_range", 1.0)
-        if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < math.inf:
+    if folder.get("clip_sample", (True, False)):
+        clip = folder.get("clip_sample_range")
+        if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip <= sys.float_info.max:
             raise CheckpointError(f"{folder.file}: clip_sample_range: {clip!r} is not a number above zero")
     plan = {"sampler": sampler, "steps": steps, "spacing": "leading", "clip": clip}
     return {f"{sampler}{steps}": {**plan, "corrected": False}}
@@ -140,13 +142,19 @@ def _crop(folder: LeRobotFolder) -> tuple[int, int] | None:
             f"{folder.file}: resize_shape: {list(resize)} is not supported for pictures of {list(size)}: the "
             f"reference resizes normalised values with antialiasing"
         )
+    ratio = folder.config.get("crop_ratio", 1.0)
+    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio <= 1:
+        raise CheckpointError(f"{folder.file}: crop_ratio: {ratio!r} is not a share of a picture, above 0 up to 1")
+    if resize is not None:  # the reference then takes the crop from the ratio, whatever crop_shape says
+        crop = None if ratio == 1 else (max(1, int(size[0] * ratio)), max(1, int(size[1] * ratio)))
     if crop is not None and (crop[0] > size[0] or crop[1] > size[1]):
         raise CheckpointError(f"{folder.file}: crop_shape: {list(crop)} does not fit in pictures of {list(size)}")
     return crop
 
 
 def _check_grids(folder: LeRobotFolder, tensors: Mapping[str, Tensor], size: tuple[int, ...]) -> None:
-    """The places that keypoints are counted in are stored: they tell the size of pictures that the network knew."""
+    """The places that keypoints are counted in are stored: they tell the size of pictures that the network knew, as
+    coarsely as the ResNet sees them: a size of as many places is not told from the true one."""
     height, width = (-(-side // STRIDE) for side in size)
     rows, columns = (torch.linspace(-1, 1, side, dtype=torch.float64) for side in (height, width))
     grid = torch.stack([columns.repeat(height), rows.repeat_interleave(width)], -1)

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from auras_ros.policies.bounds import WIDTH, shown
 from auras_ros.policies.loaders.files import read_json, read_weights
 from auras_ros.policies.tensors import CheckpointError
 
@@ -30,6 +31,7 @@ class Step:
     config: Mapping[str, Any]
     state: Mapping[str, Tensor]
     file: Path  # where its state, or else it itself, stands
+    said: Path  # where it itself stands
 
 
 def read_features(config: Mapping[str, Any], key: str, file: Path) -> tuple[Feature, ...]:
@@ -45,6 +47,8 @@ def read_features(config: Mapping[str, Any], key: str, file: Path) -> tuple[Feat
         kind, shape = (told.get("type"), told.get("shape")) if isinstance(told, dict) else (None, None)
         if not isinstance(kind, str) or not isinstance(shape, list) or any(type(n) is not int or n < 1 for n in shape):
             raise CheckpointError(f"{file}: {key}: '{name}': expected type and shape, got {told!r}")
+        if max(shape, default=0) > WIDTH:
+            raise CheckpointError(f"{file}: {key}: '{name}': shape: {shown(max(shape))} is more than {WIDTH}")
         features.append(Feature(name, kind, tuple(shape)))
     return tuple(features)
 
@@ -65,5 +69,5 @@ def read_steps(file: Path) -> tuple[Step, ...]:
         if not isinstance(config, dict):
             raise CheckpointError(f"{file}: step '{name}': config: expected an object, got {config!r}")
         tensors = {} if state is None else read_weights(file.parent / state)
-        steps.append(Step(name, config, tensors, file if state is None else file.parent / state))
+        steps.append(Step(name, config, tensors, file if state is None else file.parent / state, file))
     return tuple(steps)

@@ -19,7 +19,7 @@ from auras_ros.models.vit import VitConfig
 from auras_ros.observation import Pad
 from auras_ros.policies.language import INSTRUCTION, Prompt
 from auras_ros.policies.loaders import lerobot_manifest, prompts
-from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
+from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
 from auras_ros.policies.loaders.lerobot_vla import camera_of, cameras_of, executed, joined_attention, siglip_name
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
@@ -45,9 +45,10 @@ IGNORED = {
     "gradient_checkpointing", "freeze_vision_encoder", "train_expert_only", "optimizer_grad_clip_norm",
     "scheduler_decay_steps", "scheduler_decay_lr",
 }  # fmt: skip
-STEPS = {
-    "pi0": ("pi0_new_line_processor", prompts.TOKENIZE),
-    "pi05": ("pi05_prepare_state_tokenizer_processor_step", prompts.TOKENIZE),
+LATER = {"rtc_config"}
+STEPS = {  # the state that pi0.5 spells out is normalised
+    "pi0": ("pi0_new_line_processor", prompts.TOKENIZE, NORMALIZER),
+    "pi05": (NORMALIZER, "pi05_prepare_state_tokenizer_processor_step", prompts.TOKENIZE),
 }
 PADDED = -3.0  # -1 of a picture that is 0 to 1, times 2, less 1
 MODEL = "model."  # openpi's own folders are without it
@@ -59,7 +60,7 @@ WORDS, HEAD = f"{LARGE}model.language_model.embed_tokens.weight", f"{LARGE}lm_he
 def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     """Raises CheckpointError, naming the file and the key, or the file and the tensor."""
     kind = folder.config["type"]
-    folder.known(KEYS, IGNORED)
+    folder.known(KEYS, IGNORED, LATER)
     folder.check_steps(STEPS[kind])
     prompts.check_step(folder)
     manifest = _manifest(folder, robot, kind)
@@ -76,16 +77,16 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
 
 
 def _manifest(folder: LeRobotFolder, robot: Robot, kind: str) -> dict[str, Any]:
-    folder.get("n_obs_steps", 1, (1,))
-    folder.get("rtc_config", None, (None,))
-    folder.get("min_period", 0.004, (0.004,))
-    folder.get("max_period", 4.0, (4.0,))
-    folder.get("dtype", "float32", ("float32", "bfloat16"))
+    folder.get("n_obs_steps", (1,))
+    folder.get("rtc_config", (None,))
+    folder.get("min_period", (0.004,))
+    folder.get("max_period", (4.0,))
+    folder.get("dtype", ("float32", "bfloat16"))
     side = _side(folder)
     gemmas = list(SIZES.gemmas)
-    large = SIZES.gemmas[folder.get("paligemma_variant", "gemma_2b", gemmas)]
-    small = SIZES.gemmas[folder.get("action_expert_variant", "gemma_300m", gemmas)]
-    state, actions = folder.count("max_state_dim", 32), folder.count("max_action_dim", 32)
+    large = SIZES.gemmas[folder.get("paligemma_variant", gemmas)]
+    small = SIZES.gemmas[folder.get("action_expert_variant", gemmas)]
+    state, actions = folder.count("max_state_dim"), folder.count("max_action_dim")
     if folder.state is None:
         raise CheckpointError(f"{folder.file}: input_features: a policy without a state is not supported")
     seen = [camera_of(folder, robot, each, side, Pad(PADDED)) for each in cameras_of(folder)]
@@ -104,16 +105,16 @@ def _manifest(folder: LeRobotFolder, robot: Robot, kind: str) -> dict[str, Any]:
         "flow",
         encoder={},
         network=network,
-        horizon=folder.count("chunk_size", 50),
+        horizon=folder.count("chunk_size"),
         observation=lerobot_manifest.observation(folder, robot, 1, tuple(seen)),
-        plans={"euler": {"steps": folder.count("num_inference_steps", 10)}},
+        plans={"euler": {"steps": folder.count("num_inference_steps")}},
         executed=executed(folder),
     )
 
 
 def _side(folder: LeRobotFolder) -> int:
-    height, width = folder.pair("image_resolution") or (224, 224)
-    if height != width or height % SIZES.vision.patch_px:
+    height, width = folder.pair("image_resolution") or (0, 0)
+    if not height or height != width or height % SIZES.vision.patch_px:
         patch = SIZES.vision.patch_px
         raise CheckpointError(
             f"{folder.file}: image_resolution: [{height}, {width}] is not supported; there are squares of whole "
@@ -167,7 +168,7 @@ def _is_ignored(name: str) -> bool:
 
 def _language(folder: LeRobotFolder, robot: Robot, kind: str, states: int) -> dict[str, Any]:
     """The manifest's keys of the prompt; of pi0.5 with the numbers. Raises CheckpointError."""
-    limit = folder.count("tokenizer_max_length", 48 if kind == "pi0" else 200)
+    limit = folder.count("tokenizer_max_length")
     encode = prompts.encoder(folder)
     if kind == "pi0":
         return prompts.prompt_keys(folder, robot, encode, f"{INSTRUCTION}\n", limit)

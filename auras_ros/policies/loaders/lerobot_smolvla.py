@@ -17,7 +17,7 @@ from auras_ros.models.vit import VitConfig
 from auras_ros.observation import Pad
 from auras_ros.policies.language import INSTRUCTION, TOKENIZER, read_tokenizer
 from auras_ros.policies.loaders import lerobot_manifest, prompts
-from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
+from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
 from auras_ros.policies.loaders.lerobot_vla import (
     EMPTY,
     camera_of,
@@ -56,7 +56,8 @@ IGNORED = {
     "freeze_vision_encoder", "train_expert_only", "train_state_proj", "load_vlm_weights", "prefix_length",
     "pad_language_to", "optimizer_grad_clip_norm", "scheduler_decay_steps", "scheduler_decay_lr",
 }  # fmt: skip
-STEPS = ("smolvla_new_line_processor", prompts.TOKENIZE)
+LATER = {"rtc_config"}
+STEPS = ("smolvla_new_line_processor", prompts.TOKENIZE, NORMALIZER)
 PADDED = -1.0  # 0 of a picture that is 0 to 1, times 2, less 1
 AROUND = ("<fake_token_around_image>", "<global-img>")
 VLM, EXPERT = "model.vlm_with_expert.vlm.", "model.vlm_with_expert.lm_expert."
@@ -66,7 +67,7 @@ HIDDEN_MULTIPLE = 256  # that the expert's hidden width is rounded up to
 
 def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     """Raises CheckpointError, naming the file and the key, or the file and the tensor."""
-    folder.known(KEYS, IGNORED)
+    folder.known(KEYS, IGNORED, LATER)
     folder.check_steps(STEPS)
     prompts.check_step(folder)
     manifest = _manifest(folder, robot)
@@ -82,33 +83,32 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
 
 
 def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
-    for key, default, supported in (
-        ("n_obs_steps", 1, (1,)),
-        ("rtc_config", None, (None,)),
-        ("min_period", 0.004, (0.004,)),
-        ("max_period", 4.0, (4.0,)),
-        ("adapt_to_pi_aloha", False, (False,)),
-        ("use_delta_joint_actions_aloha", False, (False,)),
-        ("use_cache", True, (True,)),
+    for key, supported in (
+        ("n_obs_steps", 1),
+        ("rtc_config", None),
+        ("min_period", 0.004),
+        ("max_period", 4.0),
+        ("adapt_to_pi_aloha", False),
+        ("use_delta_joint_actions_aloha", False),
+        ("use_cache", True),
     ):
-        folder.get(key, default, supported)
-    vlm = VLMS[folder.get("vlm_model_name", next(iter(VLMS)), list(VLMS))]
+        folder.get(key, (supported,))
+    vlm = VLMS[folder.get("vlm_model_name", list(VLMS))]
     side = vlm.vision.image_px
-    if folder.config.get("resize_imgs_with_padding", [side, side]) != [side, side]:
-        given = folder.config["resize_imgs_with_padding"]
+    if (given := folder.get("resize_imgs_with_padding")) != [side, side]:
         raise CheckpointError(
             f"{folder.file}: resize_imgs_with_padding: {given!r} is not supported; there is [{side}, {side}]"
         )
     if folder.state is None:
         raise CheckpointError(f"{folder.file}: input_features: a policy without a state is not supported")
     seen = [camera_of(folder, robot, each, side, Pad(PADDED, "end")) for each in cameras_of(folder)]
-    limit = folder.count("tokenizer_max_length", 48)
+    limit = folder.count("tokenizer_max_length")
     network = {
         "model": "smolvla",
         "vision": asdict(vlm.vision),
         **_decoders(folder, vlm),
-        "state": folder.count("max_state_dim", 32),
-        "actions": folder.count("max_action_dim", 32),
+        "state": folder.count("max_state_dim"),
+        "actions": folder.count("max_action_dim"),
         **_pictures(folder),
         **prompts.prompt_keys(folder, robot, prompts.encoder(folder), f"{INSTRUCTION}\n", limit),
     }
@@ -118,28 +118,28 @@ def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
         "flow",
         encoder={},
         network={**network, "fold": vlm.fold},
-        horizon=folder.count("chunk_size", 50),
+        horizon=folder.count("chunk_size"),
         observation=lerobot_manifest.observation(folder, robot, 1, tuple(seen)),
-        plans={"euler": {"steps": folder.count("num_steps", 10)}},
+        plans={"euler": {"steps": folder.count("num_steps")}},
         executed=executed(folder),
     )
 
 
 def _decoders(folder: LeRobotFolder, vlm: Vlm) -> dict[str, Any]:
     """Sizes of the language model as cut off, of the expert, and which of its layers see the actions."""
-    asked, share = folder.get("num_vlm_layers", 16), folder.get("expert_width_multiplier", 0.75)
+    asked, share = folder.get("num_vlm_layers"), folder.get("expert_width_multiplier")
     if type(asked) is not int or not isinstance(share, int | float) or not share > 0:
         raise CheckpointError(f"{folder.file}: num_vlm_layers {asked!r} or expert_width_multiplier {share!r}: no size")
     layers = min(asked, vlm.language.layers) if asked > 0 else vlm.language.layers
-    if folder.get("num_expert_layers", -1) not in (-1, 0, layers):
+    if folder.get("num_expert_layers") not in (-1, 0, layers):
         raise CheckpointError(
             f"{folder.file}: num_expert_layers: {folder.config['num_expert_layers']!r} is not supported; there is -1 "
             f"and {layers}, as many as the language model's"
         )
-    every = folder.get("self_attn_every_n_layers", 2)
+    every = folder.get("self_attn_every_n_layers")
     if type(every) is not int:
         raise CheckpointError(f"{folder.file}: self_attn_every_n_layers: {every!r} is not a whole number")
-    if folder.get("attention_mode", "cross_attn", ("cross_attn", "self_attn")) == "self_attn":
+    if folder.get("attention_mode", ("cross_attn", "self_attn")) == "self_attn":
         every = 1
     language, width = replace(vlm.language, layers=layers), int(vlm.language.width * share)
     expert = replace(language, width=width, hidden=expert_hidden(width), head_dim=language.size_of_head)
@@ -154,10 +154,10 @@ def expert_hidden(width: int) -> int:
 def _pictures(folder: LeRobotFolder) -> dict[str, Any]:
     """Tokens around pictures, and how many pictures are not there. Raises CheckpointError."""
     empty = sum(EMPTY.fullmatch(feature.name) is not None for feature in folder.cameras)
-    if empty != folder.get("empty_cameras", 0):
+    if empty != folder.get("empty_cameras"):
         told = folder.config.get("empty_cameras")
         raise CheckpointError(f"{folder.file}: empty_cameras: {told!r}, but input_features has {empty}")
-    if not folder.get("add_image_special_tokens", False, (False, True)):
+    if not folder.get("add_image_special_tokens", (False, True)):
         return {"around": [[], []], "empty": 0}
     prompts.encoder(folder)  # that there is one
     path = folder.path / TOKENIZER

@@ -44,7 +44,7 @@ def camera_of(folder: LeRobotFolder, robot: Robot, feature: Feature, side: int, 
 
 def executed(folder: LeRobotFolder) -> list[int]:
     """Which of the predicted actions are a chunk: as many as the library executes of one."""
-    horizon, count = folder.count("chunk_size", 50), folder.count("n_action_steps", 50)
+    horizon, count = folder.count("chunk_size"), folder.count("n_action_steps")
     if count > horizon:
         raise CheckpointError(f"{folder.file}: n_action_steps: {count} is more than chunk_size, {horizon}")
     return [0, count]

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from auras_ros.action import ChannelKind
 from auras_ros.models.action_tokens import BINS, ActionStatistics
 from auras_ros.models.hf_configs import openvla_config
 from auras_ros.models.hf_names import TensorNameError, openvla_rule
@@ -28,6 +29,9 @@ from auras_ros.policies.loaders.translated import Translated, wanted_names
 from auras_ros.policies.tensors import CheckpointError
 
 CONFIG, STATISTICS = "config.json", "dataset_statistics.json"
+BOS = 1  # Llama's, where `text_config` does not say
+KINDS = (ChannelKind.DELTA_PREVIOUS, ChannelKind.DELTA_ORIGIN, ChannelKind.VELOCITY)
+SET_POINTS = (ChannelKind.GRIPPER, ChannelKind.ABSOLUTE)
 MODULE = "prefix.model."  # where our family has the model
 ARCHITECTURES = ("no-align+fused-gelu-mlp",)
 OTHER_HEADS = ("action_head*", "noisy_action_projector*", "proprio_projector*")  # OpenVLA-OFT's, beside the same model
@@ -43,16 +47,18 @@ def translate(source: Path, robot: Robot) -> Translated:
         config = openvla_config(values)
     except ValueError as error:
         raise CheckpointError(f"{file}: {error}") from error
-    lower, upper = _range(source, values, robot)
+    found = _statistics(source, values, robot)
+    lower, upper = _range(found)
     robot.check(
         actions=len(lower), state=None if robot.state is None else len(robot.state), cameras=["image"], source=source
     )
+    _check_kinds(found, robot)
     network = {
         "dinov2": asdict(config.dinov2),
         "siglip": asdict(config.siglip),
         "language": asdict(config.language),
         "vocabulary": config.language.vocabulary - _whole(values, "pad_to_multiple_of", 64, file),
-        **prompt(source, robot).to_network(),
+        **prompt(source, robot, _whole(values["text_config"], "bos_token_id", BOS, file)).to_network(),
     }
     manifest = {
         "format": FORMAT,
@@ -149,8 +155,29 @@ def _check(source: Path, values: Mapping[str, Any], robot: Robot) -> None:
     zoom(robot)
 
 
-def _range(source: Path, values: Mapping[str, Any], robot: Robot) -> tuple[list[float], list[float]]:
-    """What -1 and 1 of each action mean; itself where it was not normalised. Raises CheckpointError."""
+def _check_kinds(found: ActionStatistics, robot: Robot) -> None:
+    """That the contract says what OpenVLA's actions are: how far to move, and a set point of the gripper, which is what
+    the statistics' mask leaves as it is. Raises CheckpointError by the channel's name."""
+    for channel, normalised in zip(robot.contract.channels, found.mask, strict=True):
+        supported = (*KINDS, ChannelKind.GRIPPER) if normalised else SET_POINTS
+        if channel.kind not in supported:
+            meaning = "how far to move" if normalised else "a set point (their mask is false: the gripper)"
+            listed = ", ".join(kind.value for kind in supported)
+            raise CheckpointError(
+                f"{robot.path}: action: channel '{channel.name}': kind '{channel.kind.value}', but by its statistics "
+                f"OpenVLA's action is {meaning}; there is {listed}"
+            )
+
+
+def _range(found: ActionStatistics) -> tuple[list[float], list[float]]:
+    """What -1 and 1 of each action mean; itself where it was not normalised."""
+    lower = [low if normalised else -1.0 for low, normalised in zip(found.q01, found.mask, strict=True)]
+    upper = [high if normalised else 1.0 for high, normalised in zip(found.q99, found.mask, strict=True)]
+    return lower, upper
+
+
+def _statistics(source: Path, values: Mapping[str, Any], robot: Robot) -> ActionStatistics:
+    """Of the data set that is chosen. Raises CheckpointError."""
     file, sets = source / CONFIG, values.get("norm_stats")
     if (source / STATISTICS).is_file():  # of the fine-tuning, and its alone
         file = source / STATISTICS
@@ -169,13 +196,12 @@ def _range(source: Path, values: Mapping[str, Any], robot: Robot) -> tuple[list[
     if not isinstance(action, dict):
         raise CheckpointError(f"{file}: {key}: action: missing")
     try:
-        found = ActionStatistics.of(action)
+        return ActionStatistics.of(action)
+    except OverflowError as error:
+        raise CheckpointError(f"{file}: {key}: action statistics: q01, q99: a number is too large: {error}") from error
     except ValueError as error:
         names = ", ".join(f"{i} is {name}" for i, name in enumerate(robot.contract.names))
         raise CheckpointError(f"{file}: {key}: {error} ({names})") from error
-    lower = [low if normalised else -1.0 for low, normalised in zip(found.q01, found.mask, strict=True)]
-    upper = [high if normalised else 1.0 for high, normalised in zip(found.q99, found.mask, strict=True)]
-    return lower, upper
 
 
 def _whole(values: Mapping[str, Any], key: str, default: int, file: Path) -> int:

@@ -30,8 +30,8 @@ def camera(source: Path, config: Mapping[str, Any], px: int, robot: Robot) -> di
     """`observation.cameras[0]` of the manifest. px: of a picture's side, as the networks take it."""
     file = source / FILE
     values = read_json(file) if file.is_file() else {}
-    _check(values, px, file)
     strategy = values.get("image_resize_strategy", config.get("image_resize_strategy", "letterbox"))
+    _check(values, px, strategy, file)
     if config.get("image_resize_strategy", strategy) != strategy:
         raise CheckpointError(
             f"{file}: image_resize_strategy: {strategy!r}, but config.json has {config['image_resize_strategy']!r}"
@@ -49,22 +49,43 @@ def camera(source: Path, config: Mapping[str, Any], px: int, robot: Robot) -> di
     return made if zoom(robot) is None else {**made, "zoom": zoom(robot)}
 
 
-def _check(values: Mapping[str, Any], px: int, file: Path) -> None:
+def _check(values: Mapping[str, Any], px: int, strategy: Any, file: Path) -> None:
     """Of preprocessor_config.json, what can be done in one way alone."""
     for key, supported in (
         ("use_fused_vision_backbone", True),
         ("interpolations", ["bicubic", "bicubic"]),
         ("input_sizes", [[3, px, px]] * 2),
         ("tvf_crop_params", [{"output_size": [px, px]}] * 2),
-        ("tvf_do_letterbox", values.get("image_resize_strategy") == "letterbox"),
+        ("tvf_do_letterbox", strategy == "letterbox"),
     ):
         if values.get(key, supported) != supported:
             raise CheckpointError(f"{file}: {key}: {values[key]!r} is not supported; there is {supported!r}")
-    for resize in values.get("tvf_resize_params", []):
-        if resize.get("interpolation", BICUBIC) != BICUBIC or resize.get("max_size") is not None:
-            raise CheckpointError(
-                f"{file}: tvf_resize_params: {resize!r} is not supported; there is bicubic, no max_size"
-            )
+    if "tvf_resize_params" in values:
+        _check_resizes(values["tvf_resize_params"], px, strategy, file)
+
+
+def _check_resizes(resizes: Any, px: int, strategy: Any, file: Path) -> None:
+    """What the processor resizes each encoder's picture to: the square, as two sides; by its shorter side, as one
+    number, where the middle is cut out; either where it is square already. Always bicubic with antialiasing."""
+    sizes: Any = {"resize-naive": [[px, px]], "resize-crop": [px, [px]]}.get(str(strategy), [[px, px], px])
+    if not isinstance(resizes, list) or len(resizes) != 2 or not all(isinstance(each, dict) for each in resizes):
+        raise CheckpointError(f"{file}: tvf_resize_params: {resizes!r} is not a list of two objects")
+    supported: dict[str, list[Any]] = {
+        "size": sizes,
+        "interpolation": [BICUBIC],
+        "antialias": [True],
+        "max_size": [None],
+    }
+    for resize in resizes:
+        for key in sorted(resize.keys() - supported.keys()):
+            raise CheckpointError(f"{file}: tvf_resize_params: key '{key}' is unknown")
+        for key, values in supported.items():
+            given = resize.get(key, values[0])
+            if not any(given == value and type(given) is type(value) for value in values):
+                there = " or ".join(map(repr, values))
+                raise CheckpointError(
+                    f"{file}: tvf_resize_params: {key}: {given!r} is not supported with {strategy!r}; there is {there}"
+                )
 
 
 def _rules(values: Mapping[str, Any], file: Path) -> list[dict[str, Any]]:

@@ -17,22 +17,31 @@ TEMPLATE = "In: What action should the robot take to {instruction}?\nOut:"
 LIMIT = 64  # tokens of a prompt, unless robot.json says otherwise: instructions of OpenVLA's data sets make 15 to 40
 
 
-def prompt(source: Path, robot: Robot) -> Prompt:
-    """The prompt to begin with. Raises CheckpointError."""
+def prompt(source: Path, robot: Robot, bos: int) -> Prompt:
+    """The prompt to begin with. bos: the id that every sentence of the language model begins with, on which it was
+    trained. Raises CheckpointError."""
     if robot.prompt is None:
         raise CheckpointError(f"{robot.path}: prompt: missing: OpenVLA must be told what to do")
     given, file = robot.openvla.get("prompt_ids"), source / TOKENIZER
     try:
         if given is None:
-            return _encoded(file, robot)
+            return _begins(_encoded(file, robot), bos, str(file))
         if not isinstance(given, list) or not given:
             raise ValueError(f"openvla: prompt_ids: {given!r} is not a list of token ids")
         ids = tuple(given)
         ids = ids if ids[-1:] == (PROMPT_END,) else (*ids, PROMPT_END)
         made = Prompt(ids, robot.prompt, TEMPLATE, True, PROMPT_END, _limit(robot, file))
         Language(made, file if file.is_file() else None).check()
+    except CheckpointError:  # which is a ValueError, and says where already
+        raise
     except ValueError as error:
         raise CheckpointError(f"{robot.path}: {error}") from error
+    return _begins(made, bos, f"{robot.path}: openvla: prompt_ids")
+
+
+def _begins(made: Prompt, bos: int, where: str) -> Prompt:
+    if made.ids[0] != bos:
+        raise CheckpointError(f"{where}: the prompt begins with id {made.ids[0]}, not with the sentence's first, {bos}")
     return made
 
 

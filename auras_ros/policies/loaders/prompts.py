@@ -17,6 +17,8 @@ from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.tensors import CheckpointError
 
 TOKENIZE = "tokenizer_processor"
+BOS = {"pi0": 2, "pi05": 2}  # by type: what PaliGemma's tokenizer begins with; SmolVLM2's adds nothing
+MOST_STATES = 1024
 SAMPLES = 32  # random states by which the table of numbers is tried
 RIGHT = {"padding_side": ("right",), "truncation": (True,), "task_key": ("task",)}
 
@@ -32,6 +34,9 @@ def encoder(folder: LeRobotFolder) -> Callable[[str], list[int]]:
         tokenizer = read_tokenizer(path)
     except PromptError as error:
         raise CheckpointError(str(error)) from error
+    bos = BOS.get(str(folder.config.get("type")))
+    if bos is not None and (begin := tokenizer.encode("a").ids[:1]) != [bos]:
+        raise CheckpointError(f"{path}: a text begins with ids {begin}, not with {bos}, the first in the training")
     return lambda text: list(tokenizer.encode(text).ids)
 
 
@@ -82,6 +87,8 @@ def spelling(
     Each is what the text grows by with it. That the whole is the sum of these parts is tried on random states, because
     a tokenizer might join a number with its neighbours. Raises CheckpointError where it does.
     """
+    if states > MOST_STATES:
+        raise CheckpointError(f"{folder.file}: max_state_dim: {states} is more than {MOST_STATES}")
     first = encode(start)
     numbers = [encode(f"{start} {number}")[len(first) :] for number in range(-1, BINS)]
     whole = encode(f"{start} 0;\nAction: ")

@@ -82,6 +82,10 @@ class Robot:
         told = self.cameras.get(feature, self.cameras.get(short, {}))
         return Camera(told.get("name", short), told.get("height", height), told.get("width", width))
 
+    def names(self, feature: str) -> bool:
+        """Whether it is said which camera of the robot is behind a feature."""
+        return "name" in self.cameras.get(feature, self.cameras.get(feature.rpartition(".")[2], {}))
+
     def check(self, *, actions: int, state: int | None, cameras: Collection[str], source: Path | str) -> None:
         """That the counts are the checkpoint's and every camera named is one of it. state: numbers of the robot's
         state, None where the policy sees none. Raises CheckpointError."""
@@ -98,6 +102,10 @@ class Robot:
         for name in sorted(self.cameras.keys() - known):
             listed = ", ".join(cameras) or "none"
             raise CheckpointError(f"{self.path}: cameras: '{name}' is none of the cameras of {source}: {listed}")
+        for feature in cameras:
+            short = feature.rpartition(".")[2]
+            if short not in cameras and {short, feature} <= self.cameras.keys():
+                raise CheckpointError(f"{self.path}: cameras: '{feature}' and '{short}' are one camera, told twice")
 
 
 def _object(raw: Any, key: str, path: Path) -> Mapping[str, Any]:

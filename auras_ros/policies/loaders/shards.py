@@ -18,6 +18,7 @@ from auras_ros.policies.loaders.files import read_json
 from auras_ros.policies.tensors import PICKLE_SUFFIXES, CheckpointError, check_file, check_finite
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SUFFIX = ".safetensors"  # what the digest of a folder covers
 
 
 class Shards(Mapping[str, Tensor]):
@@ -76,6 +77,8 @@ def _by_index(folder: Path) -> dict[str, Path]:
     for name, file in listed.items():
         if not isinstance(file, str) or Path(file).name != file or file in ("", ".", ".."):
             raise CheckpointError(f"{index}: weight_map: '{name}': {file!r} is not a file of this folder")
+        if Path(file).suffix != SUFFIX and Path(file).suffix not in PICKLE_SUFFIXES:  # those are refused as such
+            raise CheckpointError(f"{index}: weight_map: '{name}': {file!r} does not end in {SUFFIX}")
     for file in sorted(set(listed.values())):
         path = folder / file
         if not path.is_file():

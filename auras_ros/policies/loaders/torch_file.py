@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from auras_ros.policies.bounds import shown
 from auras_ros.policies.loaders.inert import InertError, Made, Name, Stored, read
 from auras_ros.policies.tensors import CheckpointError
 
@@ -34,6 +35,7 @@ STORAGES = {
 TENSOR, PARAMETER = Name("torch._utils", "_rebuild_tensor_v2"), Name("torch._utils", "_rebuild_parameter")
 PICKLE = "data.pkl"
 MOST_PICKLE_BYTES = 1 << 28
+MOST_NUMBERS, MOST_DIMENSIONS = 1 << 48, 16  # of a tensor
 
 
 class TorchFile:
@@ -45,7 +47,7 @@ class TorchFile:
             self._zip = zipfile.ZipFile(path)
         except OSError as error:
             raise CheckpointError(f"{path}: cannot be read: {error}") from error
-        except zipfile.BadZipFile as error:
+        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:  # of an unknown version, of no text
             raise CheckpointError(f"{path}: is not a zip file as torch.save writes it: {error}") from error
         try:
             self._root, self.value = self._open()
@@ -64,6 +66,18 @@ class TorchFile:
         found = {name: recipe for name, value in values.items() if (recipe := _tensor(value)) is not None}
         return LazyTensors(self, found)
 
+    @property
+    def size_bytes(self) -> int:
+        return self.path.stat().st_size
+
+    @staticmethod
+    def item_bytes(recipe: Made) -> int:
+        """Of one number; 1 where the storage is none that is known, which reading refuses."""
+        identity, kind = recipe.args[0].identity, None
+        if isinstance(identity, tuple) and len(identity) > 1 and isinstance(identity[1], Name):
+            kind = identity[1].name
+        return STORAGES[kind].itemsize if kind in STORAGES else 1
+
     def read(self, name: str, recipe: Made) -> Tensor:
         """One tensor. Raises CheckpointError by its name; floats that are not finite too."""
         try:
@@ -71,10 +85,12 @@ class TorchFile:
             kind, key, count = storage.identity[1].name, storage.identity[2], storage.identity[4]
             dtype = STORAGES[kind]
             if not isinstance(key, str) or not re.fullmatch("[0-9]+", key):
-                raise ValueError(f"storage {key!r}")
+                raise ValueError(f"storage {shown(key)}")
             numbers = (offset, count, *size, *stride)
-            if not all(type(number) is int and number >= 0 for number in numbers) or len(size) != len(stride):
-                raise ValueError(f"size {size}, stride {stride}, offset {offset} of {count}")
+            if not all(type(number) is int and 0 <= number <= MOST_NUMBERS for number in numbers):
+                raise ValueError(f"size {shown(size)}, stride {shown(stride)}, {shown(offset)} of {shown(count)}")
+            if len(size) != len(stride) or len(size) > MOST_DIMENSIONS:
+                raise ValueError(f"size {shown(size)}, stride {shown(stride)}")
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(f"{self.path}: tensor '{name}' is not one that is supported: {error}") from error
         if 0 in size:
@@ -134,9 +150,32 @@ class LazyTensors(Mapping[str, Tensor]):
         if name not in self._recipes:
             raise CheckpointError(f"{self._file.path}: tensor '{name}' is missing")
         size = self._recipes[name].args[2]
-        if not isinstance(size, tuple) or not all(type(side) is int and side >= 0 for side in size):
-            raise CheckpointError(f"{self._file.path}: tensor '{name}' is not one that is supported: size {size!r}")
+        if not isinstance(size, tuple) or not all(type(side) is int and 0 <= side <= MOST_NUMBERS for side in size):
+            raise CheckpointError(
+                f"{self._file.path}: tensor '{name}' is not one that is supported: size {shown(size)}"
+            )
         return size
+
+    def side(self, name: str, dimension: int) -> int:
+        """One number of the shape. Raises CheckpointError where the tensor has fewer dimensions."""
+        shape = self.shape(name)
+        if len(shape) <= dimension:
+            wanted = f"at least {dimension + 1} dimensions"
+            raise CheckpointError(f"{self._file.path}: tensor '{name}' has shape {list(shape)}, expected {wanted}")
+        return shape[dimension]
+
+    def check_bytes(self, names: Iterable[str]) -> None:
+        """That these tensors are not more than the file holds, before any of them is read: a file may call one storage
+        by any number of names. Raises CheckpointError."""
+        total, held = 0, self._file.size_bytes
+        for name in names:
+            if name in self._recipes:
+                total += math.prod(self.shape(name)) * self._file.item_bytes(self._recipes[name])
+                if total > held:
+                    raise CheckpointError(
+                        f"{self._file.path}: tensor '{name}': with it the tensors are more than the {held} bytes of "
+                        f"the file: several are one and the same part of it"
+                    )
 
     def __contains__(self, name: object) -> bool:
         return name in self._recipes

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from auras_ros.policies.checkpoint import Checkpoint, build
+from auras_ros.policies.loaders.ranges import check_ranges
 from auras_ros.policies.tensors import CheckpointError, converted
 
 
@@ -28,24 +29,36 @@ class Translated:
 
     def checkpoint(self, digest: str, source: Path) -> Checkpoint:
         """The policy with these weights; it has no golden sample. Raises CheckpointError, naming the source."""
+        self._check_shapes(_wanted(self.manifest, source), source)  # before memory is spent on a small file's claims
         made = build(self.manifest, digest, source)
+        check_ranges(made, source)
         self.fill(made.networks, source)
         return made
 
     def fill(self, module: nn.Module, source: Path) -> None:
         """Copy the tensors into the module, one at a time. Raises CheckpointError by the source's name."""
         wanted = module.state_dict(keep_vars=True)
+        self._check_shapes(wanted, source)
+        with torch.no_grad():
+            for name in self.tensors:
+                tensor, room = self.tensors[name], wanted[name]
+                self._check_shape(name, tensor, room, source)
+                room.copy_(converted(room, tensor, self._origin(name, source)))
+
+    def _check_shapes(self, wanted: Mapping[str, Tensor], source: Path) -> None:
+        """That there is a tensor for each that is wanted, and of its shape as far as that is known without reading."""
         if missing := sorted(wanted.keys() - self.tensors.keys()):
             raise CheckpointError(f"{self._origin(missing[0], source)} is missing")
         if unknown := sorted(self.tensors.keys() - wanted.keys()):
             raise CheckpointError(f"{self._origin(unknown[0], source)} belongs to no part of this policy")
-        with torch.no_grad():
-            for name in self.tensors:
-                tensor, room = self.tensors[name], wanted[name]
-                if tensor.shape != room.shape:
-                    got, expected = list(tensor.shape), list(room.shape)
-                    raise CheckpointError(f"{self._origin(name, source)} has shape {got}, expected {expected}")
-                room.copy_(converted(room, tensor, self._origin(name, source)))
+        if isinstance(self.tensors, dict):
+            for name, tensor in self.tensors.items():
+                self._check_shape(name, tensor, wanted[name], source)
+
+    def _check_shape(self, name: str, tensor: Tensor, wanted: Tensor, source: Path) -> None:
+        if tensor.shape != wanted.shape:
+            got, expected = list(tensor.shape), list(wanted.shape)
+            raise CheckpointError(f"{self._origin(name, source)} has shape {got}, expected {expected}")
 
     def _origin(self, name: str, source: Path) -> str:
         return self.origin.get(name, f"{source}: tensor '{name}'")
@@ -53,8 +66,13 @@ class Translated:
 
 def wanted_names(manifest: Mapping[str, Any], source: Path) -> list[str]:
     """Names of all tensors that the networks of this manifest have; no memory is spent. Raises CheckpointError."""
+    return list(_wanted(manifest, source))
+
+
+def _wanted(manifest: Mapping[str, Any], source: Path) -> dict[str, Tensor]:
+    """All tensors that the networks of this manifest have, without their memory."""
     with torch.device("meta"):
-        return list(build(manifest, "", source).networks.state_dict())
+        return build(manifest, "", source).networks.state_dict()
 
 
 def renamed(

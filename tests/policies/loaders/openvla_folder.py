@@ -113,9 +113,10 @@ def config() -> dict[str, Any]:
 def robot() -> dict[str, Any]:
     """robot.json."""
     channel = {"unit": "m", "kind": "delta_previous", "lower": -2.0, "upper": 2.0, "hold": "zero"}
+    channels = [{"name": name, **channel, **({"kind": "gripper"} if name == "gripper" else {})} for name in AXES]
     return {
         "dt_ms": 200,
-        "action": {"channels": [{"name": name, **channel} for name in AXES]},
+        "action": {"channels": channels},
         "cameras": {"image": {"name": "top", "height": HEIGHT, "width": WIDTH}},
         "prompt": TEXT,
         "unnorm_key": "bridge_orig",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,122 @@ def test_variants_that_are_not_built_are_refused_by_key(name: str, tmp_path: Pat
     (tmp_path / "robot.json").write_text(json.dumps(made.robot(policy["shape_meta"]["obs"])))
     with pytest.raises(CheckpointError, match=said):
         translate(path, Robot.load(tmp_path / "robot.json"))
+
+
+class Call:
+    """Pickles as a call of `print` with these arguments."""
+
+    def __init__(self, *args: Any) -> None:
+        self.args = args
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return print, self.args
+
+
+def _laughs() -> Any:
+    """A trillion values in forty pairs."""
+    made: Any = ("ha",)
+    for _ in range(40):
+        made = (made, made)
+    return made
+
+
+def _calls(depth: int) -> Any:
+    made: Any = Call()
+    for _ in range(depth):
+        made = Call(made)
+    return made
+
+
+ENORMOUS = 10**5000  # which Python does not even spell out
+HUGE: dict[str, tuple[Callable[[Policy, made.Weights], Any], str]] = {
+    "a record of very many": (
+        _says("_target_", Call(_laughs())),
+        "policy._target_: <(__builtin__|builtins).print> is not supported; there is text",
+    ),
+    "records in records": (_says("horizon", _calls(150)), "policy.horizon: <(__builtin__|builtins).print> is not"),
+    "a key that is enormous": (
+        lambda policy, weights: policy.update({ENORMOUS: 1}),
+        "ckpt: a key is a number of 16610 bits",
+    ),
+    "history": (_says("n_obs_steps", 10**8), "policy.n_obs_steps: 100000000 is not supported; there is 64 at most"),
+    "horizon": (_says("horizon", 4 * 10**8), "policy.horizon: 400000000 is not supported; there is 1024 at most"),
+    "steps": (
+        _says("num_train_timesteps", 10**9, "noise_scheduler"),
+        "num_train_timesteps: 1000000000 is not supported; there is 1000 at most",
+    ),
+    "channels": (
+        _says("down_dims", [1 << 62, 1 << 62]),
+        "policy.down_dims: .* is not supported; there is some whole numbers above zero, 65536 at most",
+    ),
+    "clipping": (
+        _says("clip_sample_range", ENORMOUS, "noise_scheduler"),
+        "noise_scheduler.clip_sample_range: a number of 16610 bits is not supported",
+    ),
+    "a picture's side": (
+        lambda policy, weights: policy["shape_meta"]["obs"]["image"].update(shape=[3, ENORMOUS, 40]),
+        "obs.image.shape: .* is not supported",
+    ),
+    "a scalar for the encoder's size": (
+        lambda policy, weights: weights.update({LINEAR: torch.tensor(1.0)}),
+        f"tensor '{LINEAR}' has shape \\[\\], expected at least 1 dimensions",
+    ),
+    "a row for the step's size": (
+        lambda policy, weights: (
+            policy.pop("diffusion_step_embed_dim"),
+            weights.update({"model.diffusion_step_encoder.1.weight": torch.zeros(5)}),
+        ),
+        "tensor 'model.diffusion_step_encoder.1.weight' has shape \\[5\\], expected at least 2 dimensions",
+    ),
+    **{
+        f"{key} enormous": (_says(key, ENORMOUS), f"policy.{key}: a number of 16610 bits is not supported")
+        for key in ("n_obs_steps", "horizon", "n_action_steps", "kernel_size", "n_groups")
+    },
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_what_would_take_for_ever_or_has_no_text_is_refused(name: str, tmp_path: Path) -> None:
+    change, said = HUGE[name]
+    policy = made.config()
+    weights = made.state_dict(policy)
+    change(policy, weights)
+    (tmp_path / "robot.json").write_text(json.dumps(made.robot()))
+    path = made.write(tmp_path / "made.ckpt", policy, weights)
+    with pytest.raises(CheckpointError, match=said):
+        translate(path, Robot.load(tmp_path / "robot.json"))
+
+
+def test_thousands_of_records_in_records_are_refused(tmp_path: Path) -> None:
+    """Deeper than Python's stack."""
+    call = b"cbuiltins\nprint\n"
+    deep = call * 3000 + b")R" + b"\x85R" * 2999
+    path = made.write(tmp_path / "made.ckpt", made.config(), made.state_dict(made.config()))
+    pickled = b"\x80\x02}(X\x03\x00\x00\x00cfg}X\x06\x00\x00\x00policy}X\x08\x00\x00\x00_target_" + deep
+    pickled += b"ssX\x0b\x00\x00\x00state_dicts}X\x05\x00\x00\x00model}su."
+    with zipfile.ZipFile(path) as old:
+        entries = {name: old.read(name) for name in old.namelist()}
+    with zipfile.ZipFile(path, "w") as new:
+        for name, data in entries.items():
+            new.writestr(name, pickled if name.endswith("data.pkl") else data)
+    (tmp_path / "robot.json").write_text(json.dumps(made.robot()))
+    with pytest.raises(CheckpointError, match=r"_target_: <builtins.print> is not supported; there is text"):
+        translate(path, Robot.load(tmp_path / "robot.json"))
+
+
+def test_one_storage_under_many_names_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    policy = made.config()
+    big = torch.zeros(500_000)
+    weights = {
+        name: big if name.startswith("model.") and "diffusion_step_encoder" not in name else tensor
+        for name, tensor in made.state_dict(policy).items()
+    }
+    saved = made.payload(policy, weights)
+    del saved["state_dicts"]["model"]
+    torch.save(saved, tmp_path / "made.ckpt")
+    (tmp_path / "robot.json").write_text(json.dumps(made.robot()))
+    with pytest.raises(CheckpointError, match="several are one and the same part of it"):
+        translate(tmp_path / "made.ckpt", Robot.load(tmp_path / "robot.json"))
 
 
 def test_what_is_no_such_checkpoint_is_said_so(tmp_path: Path) -> None:

@@ -149,6 +149,7 @@ BROKEN: dict[str, bytes] = {
     "a record as a member": b"\x80\x04\x8f(cbuiltins\nobject\n)R\x90.",
     "a nested tuple as a key": b"\x80\x02})" + b"\x85" * 100_000 + b"K\x01s.",
     "text that is none": b"\x80\x02X\x01\x00\x00\x00\xff.",
+    "a global whose name is a record": b"\x80\x04\x8c\x01acbuiltins\nobject\n)R\x93.",
     "longer than it is": b"\x80\x02X\xff\xff\xff\x7fa.",
 }
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from auras_ros.policies.loaders import lerobot_act, lerobot_diffusion
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.tensors import CheckpointError
 from tests.policies.loaders.lerobot_tiny import copied, edit_json, edit_tensors, tiny_backbones
@@ -49,6 +51,32 @@ def processor(
     edit: Callable[[list[dict[str, Any]]], Any], file: str = "policy_preprocessor.json"
 ) -> Callable[[Path], None]:
     return lambda folder: edit_json(folder / file, lambda values: edit(values["steps"]))
+
+
+def norm_map(part: str = "pre", **changes: Any) -> Callable[[Path], None]:
+    """Another normalisation in the processors alone; None takes the kind away."""
+    at = {"pre": 3, "post": 0}[part]
+    return processor(
+        lambda steps: steps[at]["config"].update(norm_map=_changed(steps[at]["config"]["norm_map"], changes)),
+        f"policy_{part}processor.json",
+    )
+
+
+def without_processors(folder: Path) -> None:
+    for path in folder.glob("policy_*"):
+        path.unlink()
+
+
+def mapped(**changes: Any) -> Callable[[Path], None]:
+    """Another normalisation in config.json alone."""
+    return lambda folder: edit_json(
+        folder / "config.json",
+        lambda values: values.update(normalization_mapping=_changed(values["normalization_mapping"], changes)),
+    )
+
+
+def _changed(modes: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    return {kind: mode for kind, mode in {**modes, **changes}.items() if mode is not None}
 
 
 def pickled(name: str) -> Callable[[Path], None]:
@@ -150,12 +178,12 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "statistics pickled": (pickled(NORMALIZER), f"{NORMALIZER}: is a pickle in spite of its name"),
     "statistics gone": (lambda folder: (folder / NORMALIZER).unlink(), f"{NORMALIZER}: file not found"),
     "no processors and nothing among the weights": (
-        lambda folder: [path.unlink() for path in folder.glob("policy_*")],
+        without_processors,
         "model.safetensors: tensor 'normalize_inputs.buffer_observation_images_top.mean'.* is missing",
     ),
     # processors
     "unknown normalisation": (
-        processor(lambda steps: steps[3]["config"]["norm_map"].update(STATE="LOG")),
+        lambda folder: (mapped(STATE="LOG")(folder), norm_map(STATE="LOG")(folder)),
         r"normalization of 'observation.state': 'LOG' is not known; there is IDENTITY, MIN_MAX",
     ),
     "unknown step": (
@@ -181,6 +209,74 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "the other processor gone": (
         lambda folder: (folder / "policy_preprocessor.json").unlink(),
         "policy_preprocessor.json: file not found",
+    ),
+    "the normaliser gone": (
+        processor(lambda steps: steps.pop(3)),
+        "policy_preprocessor.json: step 'normalizer_processor' is missing; expected, in this order: normalizer_proc",
+    ),
+    "the inverse gone": (
+        processor(lambda steps: steps.pop(0), "policy_postprocessor.json"),
+        "policy_postprocessor.json: step 'unnormalizer_processor' is missing",
+    ),
+    "no steps at all": (
+        lambda folder: [processor(lambda steps: steps.clear(), f"policy_{part}processor.json")(folder) for part in
+                        ("pre", "post")],
+        "policy_preprocessor.json: step 'normalizer_processor' is missing",
+    ),
+    "half precision before the network": (
+        processor(lambda steps: steps[2]["config"].update(float_dtype="float16")),
+        "policy_preprocessor.json: step 'device_processor': float_dtype: 'float16' is not supported",
+    ),
+    "a camera that is renamed to another's name": (
+        processor(lambda steps: steps[0]["config"].update(rename_map={"observation.images.rear": CAMERA})),
+        rf"rename_map: '{CAMERA}' was 'observation.images.rear' where it was trained; say which camera of this robot",
+    ),
+    "renaming that is none": (
+        processor(lambda steps: steps[0]["config"].update(rename_map=["top"])),
+        r"rename_map: \['top'\] is not names by names",
+    ),
+    "processors that normalise otherwise than config.json": (
+        norm_map("post", ACTION="IDENTITY"),
+        "json: step 'unnormalizer_processor': norm_map: ACTION is IDENTITY, but .*config.json has MIN_MAX",
+    ),
+    "processors without a kind": (
+        norm_map(STATE=None),
+        "policy_preprocessor.json: norm_map: 'STATE' is missing; where nothing is normalised it is IDENTITY",
+    ),
+    "the inverse without actions": (
+        norm_map("post", ACTION=None),
+        "policy_postprocessor.json: norm_map: 'ACTION' is missing",
+    ),
+    "config.json without a kind": (mapped(ACTION=None), "config.json: normalization_mapping: 'ACTION' is missing"),
+    "no processors and an empty mapping": (
+        lambda folder: (config(normalization_mapping={})(folder), without_processors(folder)),
+        "config.json: normalization_mapping: 'VISUAL' is missing",
+    ),
+    "a normaliser that leaves out the state": (
+        processor(lambda steps: steps[3]["config"]["features"].pop("observation.state")),
+        "step 'normalizer_processor': features: 'observation.state' is missing, though STATE is MIN_MAX",
+    ),
+    "a normaliser without features": (
+        processor(lambda steps: steps[3]["config"].pop("features")),
+        f"features: '{CAMERA}' is missing",
+    ),
+    "a normaliser that takes the state for a picture": (
+        processor(lambda steps: steps[3]["config"]["features"]["observation.state"].update(type="VISUAL")),
+        "features: 'observation.state' is .*VISUAL.*, but .*config.json has type STATE",
+    ),
+    "statistics that the digest would miss": (
+        lambda folder: (
+            renamed(NORMALIZER, "stats.dat")(folder),
+            processor(lambda steps: steps[3].update(state_file="stats.dat"))(folder),
+        ),
+        "stats.dat: tensors are read from files that end in .safetensors, which the digest covers",
+    ),
+    "a pickle of statistics": (
+        lambda folder: (
+            renamed(NORMALIZER, "stats.pt")(folder),
+            processor(lambda steps: steps[3].update(state_file="stats.pt"))(folder),
+        ),
+        "stats.pt: pickled weights can run code",
     ),
     "settings that are none": (
         processor(lambda steps: steps[3].update(config=[1])),
@@ -220,12 +316,29 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "unsupported value that cannot be compared": (config(prediction_type=["v"]), "prediction_type: .* not supported"),
     "resizing": (config(resize_shape=[36, 44]), r"resize_shape: \[36, 44\] is not supported for pictures of \[72, 8"),
     "crop too large": (config(crop_shape=[96, 80]), r"crop_shape: \[96, 80\] does not fit in pictures of \[72, 88\]"),
+    "share of a picture that is text": (config(crop_ratio="wide"), "config.json: crop_ratio: 'wide' is not a share"),
+    "share of a picture that is none": (config(crop_ratio=0), "config.json: crop_ratio: 0 is not a share"),
+    "more than a picture": (config(crop_ratio=1.5), "config.json: crop_ratio: 1.5 is not a share"),
+    "true for a share": (config(crop_ratio=True), "config.json: crop_ratio: True is not a share"),
+    "key twice": (
+        lambda folder: (folder / "config.json").write_text('{"horizon": 8, "horizon": 16}'),
+        "config.json: key 'horizon' stands there more than once",
+    ),
     "crop that is no size": (config(crop_shape="84"), "crop_shape: '84' is not"),
     "steps that are none of a number": (config(num_train_timesteps="many"), "num_train_timesteps: 'many' is not"),
     "sizes that the network refuses": (config(down_dims=[15, 32]), "down_dims: 15 is not a multiple"),
     "clipping that is no number": (
         config(clip_sample_range="wide"),
         "config.json: clip_sample_range: 'wide' is not a number above zero",
+    ),
+    "steps of the training without end": (
+        config(num_train_timesteps=10**9, num_inference_steps=10, noise_scheduler_type="DDIM"),
+        "config.json: num_train_timesteps: 1000000000 is more than 1000, the most that is supported",
+    ),
+    "clipping without end": (config(clip_sample_range=10**400), "clip_sample_range: 10+ is not a number above zero"),
+    "pictures without end": (
+        features(lambda f: f[CAMERA].update(shape=[3, 10**400, 88])),
+        rf"input_features: '{CAMERA}': shape: a number of 1329 bits is more than 65536",
     ),
     "environment state": (
         features(lambda f: f.update({"observation.environment_state": {"type": "ENV", "shape": [4]}})),
@@ -298,6 +411,9 @@ ACT_FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "unsupported activation": (config(feedforward_activation="glu"), "feedforward_activation: 'glu' is not supported"),
     "history": (config(n_obs_steps=2), "n_obs_steps: 2 is not supported; there is 1"),
     "more actions than there are": (config(n_action_steps=9), "n_action_steps: 9 is more than chunk_size, 8"),
+    "layers without end": (config(n_encoder_layers=257), "network: encoder_layers: 257 is more than 256"),
+    "a decoder without end": (config(n_decoder_layers=2000), "network: decoder_layers: 2000 is more than 256"),
+    "ensembling by text": (config(temporal_ensemble_coeff="on"), "temporal_ensemble_coeff: 'on' is neither a number"),
     "heads that do not fit": (config(n_heads=3), "width: 16 is not a multiple of 4 and of heads, 3"),
     "unknown key": (config(horizon=8), "key 'horizon' is not known here"),
     "standard deviation zero": (
@@ -313,6 +429,49 @@ def test_a_fault_of_an_act_folder_is_refused_by_name(fault: str, tmp_path: Path)
     folder = copied("lerobot_act", tmp_path)
     spoil(folder)
     with pytest.raises(CheckpointError, match=said):
+        load(folder)
+
+
+@pytest.mark.parametrize(("name", "module"), [("lerobot_diffusion", lerobot_diffusion), ("lerobot_act", lerobot_act)])
+def test_a_key_that_changes_actions_is_not_guessed(name: str, module: ModuleType, tmp_path: Path) -> None:
+    folder = copied(name, tmp_path)
+    text = (folder / "config.json").read_text()
+    later: set[str] = getattr(module, "LATER", set())
+    for key in sorted(module.KEYS | {"n_obs_steps", "normalization_mapping"}):
+        edit_json(folder / "config.json", lambda values, key=key: values.pop(key))  # type: ignore[misc]
+        if key in later:
+            load(folder)
+        else:
+            with pytest.raises(CheckpointError, match=f"config.json: key '{key}' is missing"):
+                load(folder)
+        (folder / "config.json").write_text(text)
+
+
+def test_what_changes_no_value_may_stand_anywhere(tmp_path: Path) -> None:
+    """As in folders that LeRobot's migration wrote; a camera that is renamed is the one that robot.json says."""
+    folder = copied("lerobot_diffusion", tmp_path)
+    processor(lambda steps: steps.append(steps.pop(2)))(folder)
+    processor(lambda steps: steps[0]["config"].update(rename_map={"observation.images.rear": CAMERA}))(folder)
+    edit_json(folder / "robot.json", lambda robot: robot.update(cameras={"top": {"name": "rear"}}))
+    assert [camera.name for camera in load(folder).spec.cameras] == ["rear"]
+
+
+def test_actions_that_are_not_normalised_must_be_so_in_both_files(tmp_path: Path) -> None:
+    folder = copied("lerobot_diffusion", tmp_path)
+    for spoil in (norm_map("post", ACTION="IDENTITY"), mapped(ACTION="IDENTITY")):
+        spoil(folder)
+    checkpoint = load(folder)
+    assert checkpoint.trained.lower.tolist() == [-1] * 3
+    assert checkpoint.trained.upper.tolist() == [1] * 3
+
+
+def test_the_share_of_a_resized_picture_is_the_crop(tmp_path: Path) -> None:
+    """As the reference takes it, whatever crop_shape says."""
+    folder = copied("lerobot_diffusion", tmp_path)
+    config(resize_shape=[72, 88], crop_ratio=0.9, crop_shape=[33, 65])(folder)
+    assert load(folder).spec.cameras[0].output_size == (64, 79)
+    config(crop_ratio=1.0)(folder)
+    with pytest.raises(CheckpointError, match="not the grid of 3 x 3 places that pictures of 72 x 88 have"):
         load(folder)
 
 

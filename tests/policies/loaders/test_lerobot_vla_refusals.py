@@ -6,13 +6,19 @@ Every guard is tried alone, on a folder that is sound but for it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
+from auras_ros.policies import language
+from auras_ros.policies.loaders import lerobot_pi, lerobot_smolvla
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.tensors import CheckpointError
+from tests.policies.loaders.reference import DATA
 from tests.policies.loaders.spoil_vla import (
     Spoil,
     config,
@@ -38,6 +44,19 @@ NORMALIZER = "policy_preprocessor_step_5_normalizer_processor.safetensors"
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch)
+
+
+def steps(edit: Callable[[list[dict[str, Any]]], object]) -> Spoil:
+    return text(lambda raw: edit(raw["steps"]), "policy_preprocessor.json")
+
+
+def by_statistics(folder: Path) -> None:
+    steps(lambda found: found[5]["config"]["norm_map"].update(VISUAL="MEAN_STD"))(folder)
+    text(lambda raw: raw["normalization_mapping"].update(VISUAL="MEAN_STD"))(folder)
+    mean, std = (f"observation.images.{{}}.{each}" for each in ("mean", "std"))
+    cameras = ("top", "wrist", "empty_camera_0")
+    made = {key.format(camera): torch.ones(3) for camera in cameras for key in (mean, std)}
+    tensors(lambda found: found.update(made), NORMALIZER)(folder)
 
 
 FAULTS: dict[str, tuple[str, Spoil, str]] = {
@@ -149,6 +168,23 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
         text(lambda raw: raw["steps"][3].update(registry_name="pi0_new_line_processor"), "policy_preprocessor.json"),
         "step 'pi0_new_line_processor' is not supported",
     ),
+    "pi0 without its line break": (PI0, steps(lambda found: found.pop(2)), "step 'pi0_new_line_processor' is missing"),
+    "pi0 without its tokenizer": (PI0, steps(lambda found: found.pop(3)), "step 'tokenizer_processor' is missing"),
+    "pi0.5 without its state": (
+        PI05,
+        steps(lambda found: found.pop(3)),
+        "step 'pi05_prepare_state_tokenizer_processor_step' is missing; expected, in this order: normalizer_proc",
+    ),
+    "pi0.5's state before it is normalised": (
+        PI05,
+        steps(lambda found: found.append(found.pop(2))),
+        "steps pi05_prepare_state_tokenizer_processor_step, tokenizer_processor, normalizer_processor; expected, in ",
+    ),
+    "a line break after the tokenizer": (
+        SMOL,
+        steps(lambda found: found.insert(3, found.pop(2))),
+        "steps tokenizer_processor, smolvla_new_line_processor, normalizer_processor; expected, in this order: smol",
+    ),
     "padding on the left": (
         PI0,
         tokenizing(padding_side="left"),
@@ -175,7 +211,7 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
     "too few actions": (SMOL, config(max_action_dim=3), "actions: the robot has 4, the network takes 1 to 3"),
     "pictures by statistics": (
         PI0,
-        text(lambda raw: raw["steps"][5]["config"]["norm_map"].update(VISUAL="MEAN_STD"), "policy_preprocessor.json"),
+        by_statistics,
         "'observation.images.top' is normalised by statistics; there is IDENTITY",
     ),
     "vlm": (
@@ -225,6 +261,24 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
         lambda folder: (folder / "tokenizer.json").write_text("[]"),
         "tokenizer.json: not a tokenizer",
     ),
+    "tokenizer without a beginning": (
+        PI0,
+        text(lambda raw: raw.update(post_processor=None), "tokenizer.json"),
+        r"tokenizer.json: a text begins with ids \[\d+\], not with 2",
+    ),
+    "tokenizer without a beginning, pi0.5": (
+        PI05,
+        text(lambda raw: raw.update(post_processor=None), "tokenizer.json"),
+        r"tokenizer.json: a text begins with ids \[\d+\], not with 2",
+    ),
+    "states beyond counting": (PI05, config(max_state_dim=10**9), "max_state_dim: 1000000000 is more than 1024"),
+    "steps beyond counting": (PI0, config(num_inference_steps=10**9), "steps: 1000000000 is more than 1000"),
+    "horizon beyond counting": (PI0, config(chunk_size=10**9), "horizon: 1000000000 is more than 1024"),
+    "robot's steps beyond counting": (
+        PI0,
+        robot(plans={"slow": {"steps": 10**9}}),
+        "plans: slow: steps: 1000000000 is more than 1000",
+    ),
     "tokenizer that joins numbers": (PI05, joined_digits, "the tokenizer joins numbers with what stands beside them"),
     "tokenizer of more words": (
         PI0,
@@ -232,6 +286,27 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
         r"embed_tokens.weight' has shape \[20, 32\], expected \[82, 32\]",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [(PI0, lerobot_pi), (PI05, lerobot_pi), (SMOL, lerobot_smolvla)], ids=[PI0, PI05, SMOL]
+)
+def test_a_key_that_changes_actions_is_not_guessed(name: str, module: ModuleType, tmp_path: Path) -> None:
+    folder = copied(name, tmp_path)
+    whole = (folder / "config.json").read_text()
+    for key in sorted((module.KEYS | {"n_obs_steps", "normalization_mapping"}) - module.LATER):
+        text(lambda raw, key=key: raw.pop(key))(folder)  # type: ignore[misc]
+        with pytest.raises(CheckpointError, match=f"config.json: key '{key}' is missing"):
+            load(folder)
+        (folder / "config.json").write_text(whole)
+    text(lambda raw: raw.pop("rtc_config"))(folder)
+    load(folder)
+
+
+def test_a_tokenizer_too_large_to_be_one_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "TOKENIZER_BYTES", 1000)
+    with pytest.raises(CheckpointError, match=r"tokenizer.json: \d+ bytes, expected 1000 at most"):
+        load(DATA / PI0)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

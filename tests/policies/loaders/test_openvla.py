@@ -197,6 +197,10 @@ STATISTICS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         r"bridge_orig: .*q01\[2\]: 0.1 is not below q99\[2\], 0.1 .*2 is z",
     ),
     "mask": (lambda c: c["norm_stats"]["bridge_orig"]["action"].update(mask=[1, 1, 1, 0]), "mask: .* is not a list of"),
+    "beyond a float": (
+        lambda c: c["norm_stats"]["bridge_orig"]["action"].update(q01=[-(10**400), 0.0, 0.0, 0.0]),
+        "config.json: bridge_orig: action statistics: q01, q99: a number is too large",
+    ),
     "count": (
         lambda c: c["norm_stats"]["bridge_orig"]["action"].update(q01=[0.0] * 3, q99=[1.0] * 3, mask=[True] * 3),
         r"robot.json: action: 4 channels \(x, y, z, gripper\), but .* has 3 actions",
@@ -209,6 +213,37 @@ def test_wrong_statistics_are_refused_by_name(folder: Path, fault: str) -> None:
     change, said = STATISTICS[fault]
     edit(folder, "config.json", change)
     refused(folder, said)
+
+
+# -- kinds ------------------------------------------------------------------------------------------------
+
+
+def kinds(**given: str) -> Callable[[dict[str, Any]], Any]:
+    """Other kinds of some channels, with a hold policy that each can have."""
+
+    def change(robot: dict[str, Any]) -> None:
+        for channel in robot["action"]["channels"]:
+            kind = given.get(channel["name"], channel["kind"])
+            channel.update(kind=kind, hold="zero" if kind in ("delta_previous", "velocity") else "last")
+
+    return change
+
+
+@pytest.mark.parametrize("kind", ["absolute"])
+def test_a_move_is_no_set_point(folder: Path, kind: str) -> None:
+    edit(folder, "robot.json", kinds(y=kind))
+    refused(folder, f"channel 'y': kind '{kind}', but by its statistics OpenVLA's action is how far to move")
+
+
+@pytest.mark.parametrize("kind", ["delta_previous", "delta_origin", "velocity"])
+def test_what_is_not_normalised_is_a_set_point_and_no_move(folder: Path, kind: str) -> None:
+    edit(folder, "robot.json", kinds(gripper=kind))
+    refused(folder, f"channel 'gripper': kind '{kind}', but .* a set point .*; there is gripper, absolute")
+
+
+def test_kinds_that_mean_what_the_actions_are(folder: Path) -> None:
+    edit(folder, "robot.json", kinds(x="velocity", y="delta_origin", gripper="absolute"))
+    assert load(folder).contract.channels[3].kind.value == "absolute"
 
 
 # -- configuration ----------------------------------------------------------------------------------------
@@ -241,6 +276,46 @@ CONFIGS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
         "preprocessor_config.json",
         lambda c: c.update(input_sizes=[[3, 28, 28], [3, 56, 56]]),
         "input_sizes: .*56.* is not supported",
+    ),
+    "resized to another size": (
+        "preprocessor_config.json",
+        lambda c: [each.update(size=[64, 64]) for each in c["tvf_resize_params"]],
+        r"tvf_resize_params: size: \[64, 64\] is not supported with 'resize-naive'; there is \[28, 28\]",
+    ),
+    "resized without antialiasing": (
+        "preprocessor_config.json",
+        lambda c: c["tvf_resize_params"][1].update(antialias=False),
+        "tvf_resize_params: antialias: False is not supported",
+    ),
+    "resized by an unknown key": (
+        "preprocessor_config.json",
+        lambda c: c["tvf_resize_params"][0].update(gamma=2),
+        "tvf_resize_params: key 'gamma' is unknown",
+    ),
+    "resizes that are none": (
+        "preprocessor_config.json",
+        lambda c: c.update(tvf_resize_params=7),
+        "tvf_resize_params: 7 is not a list of two objects",
+    ),
+    "a language model of no kind": (
+        "config.json",
+        lambda c: c.update(text_config={}),
+        "config.text_config.model_type: missing",
+    ),
+    "layers": (
+        "config.json",
+        lambda c: c["text_config"].update(num_hidden_layers=10**8),
+        "network: language: layers: 100000000 is more than 256",
+    ),
+    "width": (
+        "config.json",
+        lambda c: c["text_config"].update(intermediate_size=6_000_000),
+        "network: language: hidden: 6000000 is more than 65536",
+    ),
+    "camera's side": (
+        "robot.json",
+        lambda c: c["cameras"]["image"].update(height=10**400),
+        "height: a number of 1329 bits is more than 16384 pixels",
     ),
     "means": (
         "preprocessor_config.json",
@@ -305,6 +380,8 @@ def test_the_middle_is_taken_where_the_processor_does(folder: Path, made: tuple[
     """torchvision's arithmetic: the shorter side to 28, the longer to int(28 * 50 / 36), then the middle, rounded."""
     for name in ("config.json", "preprocessor_config.json"):
         edit(folder, name, lambda c: c.update(image_resize_strategy="resize-crop"))
+    refused(folder, r"tvf_resize_params: size: \[28, 28\] is not supported with 'resize-crop'; there is 28 or \[28\]")
+    edit(folder, "preprocessor_config.json", lambda c: [each.update(size=28) for each in c["tvf_resize_params"]])
     camera = load(folder).spec.cameras[0]
     assert camera.order == "resize_then_crop"
     assert camera.resize is not None
@@ -349,6 +426,17 @@ def test_without_a_tokenizer_the_ids_are_robot_jsons_and_fixed(folder: Path, che
     np.testing.assert_allclose(actions_of(loaded, 1), actions_of(checkpoint, 1), rtol=0, atol=1e-12)
     with pytest.raises(ValueError, match=r"has no tokenizer.json: it knows 'Put the Carrot on the plate' and no other"):
         loaded.language.ids("pick up the plate")
+
+
+def test_a_prompt_that_does_not_begin_as_in_the_training_is_refused(folder: Path) -> None:
+    """The published code's tokenizer puts the sentence's first token before everything."""
+    edit(folder, "tokenizer.json", lambda c: c.update(post_processor=None))
+    refused(folder, r"^[^ ]*tokenizer.json: the prompt begins with id 300, not with the sentence's first, 1$")
+    (folder / "tokenizer.json").unlink()
+    edit(folder, "robot.json", lambda c: c.update(openvla={"prompt_ids": [300, 301]}))
+    refused(folder, r"robot.json: openvla: prompt_ids: the prompt begins with id 300, not .*, 1$")
+    edit(folder, "config.json", lambda c: c["text_config"].update(bos_token_id=300))
+    assert load(folder).language is not None
 
 
 def test_ids_that_the_tokenizer_does_not_make_are_refused(folder: Path) -> None:

@@ -89,6 +89,15 @@ def test_a_fault_is_refused_by_name(fault: str, tmp_path: Path) -> None:
         load(tmp_path, values)
 
 
+def test_a_camera_that_is_told_twice_is_refused(tmp_path: Path) -> None:
+    """Which of the two is meant, nobody can say."""
+    feature = "observation.images.top"
+    robot = load(tmp_path, {**SOUND, "cameras": {"top": {"name": "a"}, feature: {"name": "b"}}})
+    with pytest.raises(CheckpointError, match=f"robot.json: cameras: '{feature}' and 'top' are one camera, told twice"):
+        robot.check(actions=1, state=2, cameras=[feature], source="config.json")
+    robot.check(actions=1, state=2, cameras=[feature, "top"], source="config.json")  # here they are two
+
+
 @pytest.mark.parametrize("text", ["{", "", "\ufeff{}"])
 def test_what_is_no_json_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"robot.json: not JSON"):

@@ -92,6 +92,10 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
         "one.safetensors: tensor 'c' is not in model.safetensors.index.json",
     ),
     "another folder": (lambda f: index(f, a="../one.safetensors"), "'a': '../one.safetensors' is not a file of this"),
+    "a shard that no digest covers": (
+        lambda f: index(f, a="one.dat"),
+        "index.json: weight_map: 'a': 'one.dat' does not end in .safetensors",
+    ),
     "no name": (lambda f: index(f, a=""), "'a': '' is not a file of this folder"),
     "no index": (
         lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": []}'),

@@ -100,6 +100,41 @@ def test_a_damaged_storage_is_refused(tmp_path: Path) -> None:
         file.tensors(file.value)["w"]
 
 
+def test_a_zip_of_another_version_or_with_names_that_are_no_text_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"w": torch.arange(12.0)})
+    sound = path.read_bytes()
+    entry_at = sound.rfind(b"PK\x01\x02")
+    for place, value in ((entry_at + 6, b"\x63"), (entry_at + 8, b"\x00\x08")):
+        data = bytearray(sound)
+        data[place : place + len(value)] = value
+        if value == b"\x00\x08":  # names are UTF-8, which this is not
+            data[entry_at + 46] = 0xFF
+        path.write_bytes(data)
+        with pytest.raises(CheckpointError, match="is not a zip file as torch"):
+            TorchFile(path)
+
+
+def test_shapes_of_too_few_dimensions_are_refused_by_the_tensors_name(tmp_path: Path) -> None:
+    with TorchFile(saved(tmp_path, {"scalar": torch.tensor(1.0), "row": torch.zeros(5)})) as file:
+        tensors = file.tensors(file.value)
+        assert tensors.side("row", 0) == 5
+        for name, dimension in (("scalar", 0), ("row", 1)):
+            with pytest.raises(CheckpointError, match=f"tensor '{name}' has shape .*, expected at least"):
+                tensors.side(name, dimension)
+
+
+def test_many_names_of_one_storage_are_refused_before_any_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big = torch.zeros(5000)
+    with TorchFile(saved(tmp_path, {f"w{i}": big for i in range(3)})) as file:
+        monkeypatch.setattr(file, "read", lambda name, recipe: pytest.fail(f"{name} was read"))
+        tensors = file.tensors(file.value)
+        tensors.check_bytes(["w0", "missing"])
+        with pytest.raises(CheckpointError, match=r"tensor 'w1': with it the tensors are more than the .* bytes"):
+            tensors.check_bytes(tensors)
+
+
 RECIPES: dict[str, tuple[tuple[Any, ...], str]] = {
     "beyond": ((0, (13,), (1,)), "reaches beyond its storage of 12 numbers"),
     "beyond by its offset": ((1, (12,), (1,)), "reaches beyond"),
@@ -108,6 +143,8 @@ RECIPES: dict[str, tuple[tuple[Any, ...], str]] = {
     "backwards": ((0, (3,), (-1,)), "is not one that is supported"),
     "before": ((-1, (3,), (1,)), "is not one that is supported"),
     "two sizes": ((0, (3, 2), (1,)), "is not one that is supported"),
+    "without a text": ((0, (10**5000,), (1,)), "is not one that is supported"),
+    "more dimensions than torch has": ((0, (1,) * 99, (1,) * 99), "is not one that is supported"),
     "no numbers": ((0, ("3",), (1,)), "is not one that is supported"),
     "no tuple": ((0, 3, 1), "is not one that is supported"),
 }

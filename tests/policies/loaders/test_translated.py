@@ -9,6 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from auras_ros.policies import checkpoint
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.loaders import translated
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
 from auras_ros.policies.tensors import CheckpointError
 from tests.policies import tiny
@@ -63,6 +66,27 @@ def test_what_does_not_fit_is_refused_by_the_sources_name(tensors: dict[str, Ten
 def test_names_of_a_manifests_networks_cost_no_memory() -> None:
     names = wanted_names(tiny.manifest(), SOURCE)
     assert names == list(tiny.checkpoint().networks.state_dict())
+
+
+def test_shapes_are_compared_before_memory_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manifest may claim networks of any size; the tensors of a small file are small."""
+    built: list[str] = []
+
+    def build(*arguments: object) -> Checkpoint:
+        built.append(torch.get_default_device().type)
+        return checkpoint.build(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(translated, "build", build)
+    tensors = dict(tiny.checkpoint().networks.state_dict())
+    Translated(tiny.manifest(), tensors).checkpoint("", SOURCE)
+    assert built == ["meta", "cpu"]
+    built.clear()
+    name = next(iter(tensors))
+    with pytest.raises(CheckpointError, match=f"folder: tensor '{name}' has shape .*, expected"):
+        Translated(tiny.manifest(), {**tensors, name: torch.ones(1)}).checkpoint("", SOURCE)
+    with pytest.raises(CheckpointError, match="folder: tensor 'more' belongs to no part"):
+        Translated(tiny.manifest(), {**tensors, "more": torch.ones(1)}).checkpoint("", SOURCE)
+    assert built == ["meta", "meta"]
 
 
 def test_renaming_leaves_nothing_over() -> None:

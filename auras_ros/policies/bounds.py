@@ -1,0 +1,79 @@
+"""How large what a manifest describes may be: one place for every family and every loader.
+
+A number in a file must not decide how long a robot's agent builds networks or how much memory it takes: what is beyond
+anything that is published is refused by its key, before it is used. That a network fits into memory is not checked
+here. Nothing here reads a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+LAYERS, WIDTH, STEPS, HORIZON, HISTORY = 256, 65_536, 1000, 1024, 64
+VOCABULARY, PROMPT = 1 << 20, 4096  # ids, and ids of one prompt
+
+# Of a network's description; whatever is not named here is a width.
+LIMITS = {
+    "layers": LAYERS,
+    "depth": LAYERS,
+    "vocabulary": VOCABULARY,
+    "first": VOCABULARY,
+    "bins": VOCABULARY,
+    "prompt_limit": PROMPT,
+}
+# Token ids, which the vocabulary bounds, and numbers that are no sizes.
+OTHERS = {"prompt", "prompt_end", "numbers", "after", "around", "rope_theta", "rope_scaling"}
+DEEPEST = 8
+
+
+def check(manifest: Mapping[str, Any]) -> None:
+    """The manifest's sizes and its plans'. What is no number is the families' to refuse. Raises ValueError by key."""
+    most("horizon", manifest["horizon"], HORIZON)
+    observation = manifest["observation"]
+    if isinstance(observation, Mapping):
+        most("observation: history", observation.get("history"), HISTORY)
+    for part in ("encoder", "network"):
+        _sizes(part, "", manifest[part], 0)
+    if isinstance(manifest["plans"], Mapping):
+        check_plans(manifest["plans"])
+
+
+def check_plans(plans: Mapping[str, Any]) -> None:
+    """Raises ValueError, naming plan and key."""
+    for name, plan in plans.items():
+        if isinstance(plan, Mapping):
+            most(f"plans: {name}: steps", plan.get("steps"), STEPS)
+
+
+def most(key: str, value: object, limit: int) -> None:
+    """Raises ValueError for a number above the limit."""
+    if isinstance(value, int | float) and value > limit:
+        raise ValueError(f"{key}: {shown(value)} is more than {limit}, the most that is supported")
+
+
+def shown(value: object) -> str:
+    """A value of a file for an error: short, whatever it is. Whole numbers of thousands of digits have no text."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length()} bits"
+    if isinstance(value, list | tuple) and len(value) <= 8 and not any(isinstance(e, list | tuple) for e in value):
+        return f"[{', '.join(map(shown, value))}]"
+    if isinstance(value, list | tuple | dict | set | frozenset):
+        return f"{type(value).__name__} of {len(value)}"
+    text = repr(value) if isinstance(value, str | bytes | int | float | None) else f"<{type(value).__name__}>"
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _sizes(owner: str, key: str, value: Any, depth: int) -> None:
+    if depth > DEEPEST:
+        raise ValueError(f"{owner}: is nested deeper than {DEEPEST}")
+    if key in OTHERS:
+        return
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            _sizes(f"{owner}: {name}", str(name), each, depth + 1)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _sizes(owner, key, each, depth + 1)
+    else:
+        most(owner, value, LIMITS.get(key, WIDTH))

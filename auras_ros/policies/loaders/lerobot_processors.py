@@ -1,0 +1,71 @@
+"""What the steps of a LeRobot processor may be: which, in what order, and that their settings agree with config.json.
+
+A step that is missing, moved or told something else would be done here as if it were not, and the network would see
+other numbers than it was trained on. Checks; reads no file and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from auras_ros.policies.loaders.lerobot_files import Feature, Step
+from auras_ros.policies.tensors import CheckpointError
+
+RENAME, DEVICE = "rename_observations_processor", "device_processor"
+HARMLESS = {RENAME, "to_batch_processor", DEVICE}  # no value is changed, wherever they stand
+
+
+def check_order(file: Path, steps: Sequence[Step], wanted: Sequence[str]) -> None:
+    """That the steps are those of `wanted`, each once, in this order, with harmless ones anywhere between. Raises
+    CheckpointError."""
+    order = ", ".join(wanted)
+    for step in steps:
+        if step.name not in {*HARMLESS, *wanted}:
+            listed = ", ".join(sorted({*HARMLESS, *wanted}))
+            raise CheckpointError(f"{file}: step '{step.name}' is not supported; there is {listed}")
+    found = [step.name for step in steps if step.name in wanted]
+    for name in wanted:
+        if name not in found:
+            raise CheckpointError(f"{file}: step '{name}' is missing; expected, in this order: {order}")
+        if found.count(name) > 1:
+            raise CheckpointError(f"{file}: step '{name}' stands there more than once")
+    if found != list(wanted):
+        raise CheckpointError(f"{file}: steps {', '.join(found)}; expected, in this order: {order}")
+
+
+def check_harmless(steps: Iterable[Step]) -> dict[str, str]:
+    """That the steps of HARMLESS change no value. Gives what they rename: feature -> its name before. Raises
+    CheckpointError."""
+    renamed: dict[str, str] = {}
+    for step in steps:
+        if step.name == DEVICE and (kind := step.config.get("float_dtype")) not in (None, "float32"):
+            raise CheckpointError(f"{step.said}: step '{step.name}': float_dtype: {kind!r} is not supported")
+        if step.name == RENAME:
+            names = step.config.get("rename_map", {})
+            if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+                raise CheckpointError(f"{step.said}: step '{step.name}': rename_map: {names!r} is not names by names")
+            renamed.update({feature: given for given, feature in names.items()})
+    return renamed
+
+
+def mode_of(feature: Feature, config: Mapping[str, Any], key: str, file: Path) -> str:
+    """The normalisation of a kind of feature, as it is written; that there is none must be written too. Raises
+    CheckpointError."""
+    modes = config.get(key)
+    if not isinstance(modes, dict) or not isinstance(modes.get(feature.kind), str):
+        raise CheckpointError(f"{file}: {key}: '{feature.kind}' is missing; where nothing is normalised it is IDENTITY")
+    return str(modes[feature.kind])
+
+
+def check_listed(feature: Feature, step: Step, mode: str, config: Path) -> None:
+    """That the step's own list has the feature, and of the kind that it has in `config`: one that it lacks, the
+    reference leaves as it is. Actions it takes in any case. Raises CheckpointError."""
+    listed = step.config.get("features")
+    told = listed.get(feature.name) if isinstance(listed, dict) else None
+    where = f"{step.said}: step '{step.name}': features"
+    if told is None and feature.kind != "ACTION" and mode != "IDENTITY":
+        raise CheckpointError(f"{where}: '{feature.name}' is missing, though {feature.kind} is {mode}")
+    if told is not None and (not isinstance(told, dict) or told.get("type") != feature.kind):
+        raise CheckpointError(f"{where}: '{feature.name}' is {told!r}, but {config} has type {feature.kind}")

@@ -1,0 +1,62 @@
+"""What the statistics of the actions say, beside what the robot's contract allows.
+
+Numbers alone do not tell a joint from its neighbour, or degrees from radians; a range that lies wholly outside its
+channel's limits does. It is refused, because every action would be cut off at the same limit. This module changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from auras_ros.action import Channel, ChannelKind
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.tensors import CheckpointError
+
+SPREAD = 3  # standard deviations about the mean: nearly all of what a policy was trained on
+ELSEWHERE = (ChannelKind.DELTA_ORIGIN,)  # limits of the set point, which the origin's state is a part of
+
+
+@dataclass(frozen=True)
+class Range:
+    """Of one channel, in its unit. lower, upper: min and max (or quantiles), or the mean less and plus SPREAD standard
+    deviations; None where the networks' numbers are actions as they are, so that there are no statistics."""
+
+    index: int
+    channel: Channel
+    lower: float | None
+    upper: float | None
+
+    def __str__(self) -> str:
+        told = "none" if self.lower is None else f"{self.lower:.6g} to {self.upper:.6g}"
+        limits = f"{self.channel.lower:.6g} to {self.channel.upper:.6g}"
+        return f"channel {self.index}, '{self.channel.name}': statistics {told}, limits {limits} {self.channel.unit}"
+
+    @property
+    def outside(self) -> bool:
+        """No part of it is within the limits."""
+        if self.lower is None or self.upper is None or self.channel.kind in ELSEWHERE:
+            return False
+        return self.upper < self.channel.lower or self.lower > self.channel.upper
+
+
+def ranges(checkpoint: Checkpoint) -> list[Range]:
+    """Of each channel, in the contract's order."""
+    trained, made = checkpoint.trained, []
+    for index, channel in enumerate(checkpoint.contract.channels):
+        center, scale = float(trained.center[index]), float(trained.scale[index])
+        spread = SPREAD * scale if trained.kind == "mean_std" else scale
+        as_it_is = trained.kind == "min_max" and (center, scale) == (0.0, 1.0)
+        made.append(Range(index, channel, *((None, None) if as_it_is else (center - spread, center + spread))))
+    return made
+
+
+def check_ranges(checkpoint: Checkpoint, source: Path) -> None:
+    """That each channel's statistics have something in common with its limits. Raises CheckpointError."""
+    for each in ranges(checkpoint):
+        if each.outside:
+            raise CheckpointError(
+                f"{source}: {each}: they have nothing in common; are robot.json's channels in the checkpoint's order, "
+                f"and in its units?"
+            )
