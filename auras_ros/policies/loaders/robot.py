@@ -116,7 +116,7 @@ def _object(raw: Any, key: str, path: Path) -> Mapping[str, Any]:
 
 def _contract(raw: Mapping[str, Any], path: Path) -> Contract:
     action = _object(raw["action"], "action", path)
-    if action.get("dt_ms", raw["dt_ms"]) != raw["dt_ms"]:
+    if "dt_ms" in action and action["dt_ms"] != raw["dt_ms"]:
         raise CheckpointError(f"{path}: action: dt_ms: {action['dt_ms']!r} is not the policy step, {raw['dt_ms']!r}")
     try:
         return Contract.from_dict({**action, "dt_ms": raw["dt_ms"]})

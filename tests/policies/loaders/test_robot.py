@@ -59,6 +59,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no actions": (lambda r: r.pop("action"), "key 'action' is missing"),
     "two steps": (lambda r: r["action"].update(dt_ms=20), "action: dt_ms: 20 is not the policy step, 50"),
     "step that is none": (lambda r: r.update(dt_ms=0), "action: contract: dt_ms"),
+    "step that is no number": (lambda r: r.update(dt_ms=float("nan")), "action: contract: dt_ms"),
     "action without channels": (lambda r: r["action"].pop("channels"), "action: contract: channels: missing"),
     "actions as a list": (lambda r: r.update(action=[CHANNEL]), "action: expected an object"),
     "channel without limits": (
