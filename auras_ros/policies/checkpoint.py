@@ -6,7 +6,6 @@ does not fit is refused by name. Loading never executes anything from the folder
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from auras_ros.policies import bounds, golden
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.families import Family, LoadedPolicy, Trained, find
 from auras_ros.policies.golden import GoldenSample
+from auras_ros.policies.json_file import read_json
 from auras_ros.policies.language import Language, PromptError, language_of
 from auras_ros.policies.tensors import CheckpointError, fill, read_tensors, sha256
 
@@ -124,11 +124,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         pickles = [p.name for p in folder.glob("*") if p.suffix in (".ckpt", ".pt", ".pth", ".pkl")]
         hint = f"; {pickles[0]} is a pickle and is refused" if pickles else ""
         raise CheckpointError(f"{path}: file not found{hint}")
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not JSON: {error}") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    manifest = read_json(path)
+    if manifest.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format is not '{FORMAT}'")
     for key in sorted(KEYS ^ (manifest.keys() - OPTIONAL)):
         raise CheckpointError(f"{path}: key '{key}' is {'missing' if key in KEYS else 'unknown'}")

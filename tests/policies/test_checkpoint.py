@@ -168,7 +168,7 @@ def test_a_fault_of_the_manifest_is_refused_by_name(folder: Path, fault: str) ->
         (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b"", "not JSON"),
-        (b"[]", "format is not"),
+        (b"[]", "expected an object, got list"),
     ],
     ids=["cut", "not UTF-8", "bottomless", "empty", "a list"],
 )

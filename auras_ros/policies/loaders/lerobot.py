@@ -17,7 +17,8 @@ from typing import Any
 from torch import Tensor
 
 from auras_ros.policies.bounds import shown
-from auras_ros.policies.loaders.files import read_json, read_weights
+from auras_ros.policies.json_file import read_json
+from auras_ros.policies.loaders.files import read_weights
 from auras_ros.policies.loaders.lerobot_files import Feature, Step, read_features, read_steps
 from auras_ros.policies.loaders.lerobot_processors import check_harmless, check_listed, check_order, mode_of
 from auras_ros.policies.loaders.normalization import Normalization, Statistics, normalization

@@ -10,7 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from auras_ros.policies.bounds import WIDTH, shown
-from auras_ros.policies.loaders.files import read_json, read_weights
+from auras_ros.policies.json_file import read_json
+from auras_ros.policies.loaders.files import read_weights
 from auras_ros.policies.tensors import CheckpointError
 
 

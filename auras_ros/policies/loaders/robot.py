@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.action import Contract, ContractError
-from auras_ros.policies.loaders.files import read_json
+from auras_ros.policies.json_file import read_json
 from auras_ros.policies.tensors import CheckpointError
 
 ROBOT = "robot.json"

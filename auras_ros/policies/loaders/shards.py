@@ -14,7 +14,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from auras_ros.policies.loaders.files import read_json
+from auras_ros.policies.json_file import read_json
 from auras_ros.policies.tensors import PICKLE_SUFFIXES, CheckpointError, check_file, check_finite
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
