@@ -167,11 +167,6 @@ class Trials:
             above_low=above[1], above_high=above[2], staleness_ms=stale_ms, hold_share=played.holds / played.steps,
         )  # fmt: skip
 
-    def seq_success(self, seeds: Sequence[int]) -> float:
-        """Share of these seeds that seq solves; they were played."""
-        won = self._record.played[SEQ].success
-        return sum(won[seed] for seed in seeds) / len(seeds)
-
     def won(self, name: str) -> list[bool]:
         """Of each seed that this plan, or `seq`, was played on, in their order."""
         played = self._record.played.get(name)

@@ -18,6 +18,7 @@ from auras_ros.policies.tensors import CheckpointError
 ROBOT = "robot.json"
 REQUIRED = {"dt_ms", "action"}
 OPTIONAL = {"name", "state", "cameras", "prompt", "plans", "unnorm_key", "openvla"}
+TEXT_BYTES = 16384  # the most that the agent lets `prompt_limit_bytes` allow
 CAMERA_KEYS = {"name", "height", "width"}
 PAGE = "docs/checkpoints.md"
 
@@ -155,6 +156,14 @@ def _plans(raw: Any, path: Path) -> Mapping[str, Mapping[str, Any]]:
 
 def _text(raw: Mapping[str, Any], key: str, path: Path) -> str | None:
     value = raw.get(key)
-    if value is not None and (not isinstance(value, str) or not value):
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value:
         raise CheckpointError(f"{path}: {key}: expected text, got {value!r}")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:  # half a character, which JSON can write and UTF-8 cannot
+        raise CheckpointError(f"{path}: {key}: no text: {error}") from error
+    if size > TEXT_BYTES:
+        raise CheckpointError(f"{path}: {key}: {size} bytes, expected {TEXT_BYTES} at most")
     return value

@@ -75,6 +75,8 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "camera without a name": (lambda r: r["cameras"]["top"].update(name=""), "cameras: top: name: '' is not a name"),
     "half a size": (lambda r: r["cameras"]["top"].pop("width"), "cameras: top: height and width are given in pairs"),
     "size that is none": (lambda r: r["cameras"]["top"].update(width=0), "cameras: top: width: 0 is not a size"),
+    "prompt without end": (lambda r: r.update(prompt="é" * 8193), "prompt: 16386 bytes, expected 16384 at most"),
+    "half a character": (lambda r: r.update(prompt="push \ud800"), "prompt: no text"),
     "prompt that is no text": (lambda r: r.update(prompt=["push"]), "prompt: expected text"),
     "plans as a list": (lambda r: r.update(plans=["quick"]), "plans: expected an object"),
     "plan that is no object": (lambda r: r.update(plans={"quick": 3}), "plans: quick: expected an object"),
