@@ -14,6 +14,7 @@ from auras_ros.clock import MonotonicClock
 
 BEAT_NS = 20_000_000
 LEAST_LIMIT_NS = 1_000_000_000
+LATE_BEATS = 2
 WARM_UPS = 5  # a frame may take this many times what it took at warm-up, where that is more
 
 
@@ -24,7 +25,8 @@ def frame_limit_ns(warm_up_ns: int) -> int:
 
 class HangWatch:
     """Counts how long the same frame has been under way, by its own beats: a process that was stopped as a whole, or a
-    machine that stood still, is no hung frame."""
+    machine that stood still, is no hung frame. A beat that comes late counts as two, however late it is: such a gap is
+    the actuator's to act on, which takes a silent heart for a lost agent."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[int, int]] = {}  # strand -> (when its frame began, how long it was seen since)
@@ -32,7 +34,7 @@ class HangWatch:
 
     def look(self, under_way: dict[str, int], limit_ns: int, now_ns: int) -> str:
         """The strand whose frame has been under way for too long; empty if there is none."""
-        passed_ns = 0 if self._last_ns is None else min(now_ns - self._last_ns, 5 * BEAT_NS)
+        passed_ns = 0 if self._last_ns is None else min(now_ns - self._last_ns, LATE_BEATS * BEAT_NS)
         self._last_ns = now_ns
         seen: dict[str, tuple[int, int]] = {}
         for strand, began_ns in under_way.items():

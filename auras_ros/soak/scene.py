@@ -101,20 +101,24 @@ class Scene:
 
     def kill(self, name: str) -> int:
         """SIGKILL; the time just before, monotonic ns."""
-        self._killed.add(name)
-        process, at_ns = self._supervisor.processes[name], self.now_ns()
-        process.send_signal(signal.SIGKILL)
+        process, at_ns = self._supervisor.processes.get(name), self.now_ns()
+        if process is not None:  # that it has ended by itself is a violation already
+            self._killed.add(name)
+            process.send_signal(signal.SIGKILL)
         return at_ns
 
     @contextmanager
     def stopped(self, name: str) -> Iterator[int]:
-        """SIGSTOP for a block, SIGCONT after it, whatever happens in it; gives the time just before."""
-        process, at_ns = self._supervisor.processes[name], self.now_ns()
-        process.send_signal(signal.SIGSTOP)
+        """SIGSTOP for a block, SIGCONT after it, whatever happens in it; gives the time just before. Of a process that
+        has ended by itself there is nothing to stop: that is a violation of its own."""
+        process, at_ns = self._supervisor.processes.get(name), self.now_ns()
+        if process is not None:
+            process.send_signal(signal.SIGSTOP)
         try:
             yield at_ns
         finally:
-            process.send_signal(signal.SIGCONT)
+            if process is not None:
+                process.send_signal(signal.SIGCONT)
 
     # -- what is heard ------------------------------------------------------------------------------------
 

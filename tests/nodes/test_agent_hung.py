@@ -244,6 +244,11 @@ def test_a_process_that_was_stopped_as_a_whole_is_not_hung(pause_ns: int) -> Non
     assert look([(BEAT_NS, 5), (pause_ns, 5), (BEAT_NS, 5)], 1000 * MS) == ""
 
 
+def test_a_process_that_is_stopped_again_and_again_within_a_frame_is_not_hung() -> None:
+    broken_up: list[tuple[int, int | None]] = [(BEAT_NS, 5), (150 * MS, 5)] * 15
+    assert look(broken_up, frame_limit_ns(10 * MS)) == ""
+
+
 def test_the_limit_is_below_a_second_unless_the_policy_is_slow() -> None:
     assert frame_limit_ns(10 * MS) + 4 * BEAT_NS <= 1000 * MS
     assert frame_limit_ns(1000 * MS) == 5000 * MS
