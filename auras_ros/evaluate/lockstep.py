@@ -44,7 +44,11 @@ def play(
     if isinstance(timing, Charged):
         plan = timing.paced(plan)
     executor = make_executor(
-        policy, plan, lambda request: seats.noise(policy.noise_shape, request), VirtualClock(start_ns)
+        policy,
+        plan,
+        lambda request: seats.noise(policy.noise_shape, request),
+        VirtualClock(start_ns),
+        contract=checkpoint.contract,
     )
     try:
         timing.play(executor, seats, start_ns, watch)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from auras_ros.clock import Clock
 from auras_ros.device import Device, Mark
+from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.frame_stages import FrameStages, Lanes
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise, Origin
@@ -46,8 +47,10 @@ class AurasStrand:
         ledger: Ledger,
         clock: Clock,
         device: Device,
+        continuity: Continuity,
         cores: Sequence[int] | None = None,
     ) -> None:
+        self._continuity = continuity
         self._policy, self._plan, self._noise = policy, plan, noise
         self._ledger, self._clock, self._device = ledger, clock, device
         self._lanes = Lanes(device, plan, cores)
@@ -89,6 +92,15 @@ class AurasStrand:
         if self._seen is None:  # forgotten as stale: no row may go on without a context
             self._rows = [None] * len(self._rows)
         self._admit(now_ns)
+        self._guide(now_ns)
+
+    def _guide(self, now_ns: int) -> None:
+        """Every request of this frame generates from one context, and so goes on from the chunk in force as seen from
+        there. The oldest ends in this frame; the next ones stand where it does, frame after frame."""
+        self._continuity.began(self._epoch, now_ns)
+        if self._plan.guide != "none" and self._seen is not None:
+            assert self._stages is not None
+            self._stages.aim(self._continuity.aim(self._seen, now_ns))
 
     def _drop_stale(self, newest: Origin) -> None:
         """Requests that waited while there was nothing to see: half of one would be of a minute ago, half of now. What
@@ -153,6 +165,7 @@ class AurasStrand:
                 perceived_ns=self._perceived_ns,
                 generated_ns=self._generated_ns,
             )
+        self._continuity.ended(emission, now_ns)
         self._rows = [*self._rows[1:], None]
         self._stages.slab.roll()
         return emission

@@ -34,11 +34,21 @@ class PublicContext:
         """Contexts of observations that are older are valid no more."""
         self._seen = [seen if seen is None or seen.mono_ns >= before_ns else None for seen in self._seen]
 
-    def take(self, other: PublicContext, rows: Tensor) -> None:
-        """Go on as these environments of another context stand."""
+    def take(self, other: PublicContext, rows: Tensor, environments: int) -> None:
+        """Go on as these of the `environments` of another context stand."""
         for mine, theirs in zip(self.slots, other.slots, strict=True):
-            store(mine, tuple(part[rows] for part in theirs))
+            store(mine, tuple(of_environments(part, rows, environments) for part in theirs))
         self._seen = [None if seen is None else seen.keep(rows) for seen in other._seen]
+
+
+def of_environments(part: Tensor, rows: Tensor, environments: int) -> Tensor:
+    """These environments of what perception hands on. Between its blocks an environment may have several rows, one
+    after the other: a picture each of its history and its cameras. Raises ValueError where it cannot be told apart."""
+    each, rest = divmod(len(part), environments)
+    if rest or not each:
+        raise ValueError(f"perception hands on {len(part)} rows for {environments} environments: whose are they?")
+    kept: Tensor = part.unflatten(0, (environments, each))[rows].flatten(0, 1)
+    return kept
 
 
 def as_tuple(value: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:

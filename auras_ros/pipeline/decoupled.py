@@ -13,6 +13,7 @@ from torch import Tensor
 from auras_ros.clock import Clock
 from auras_ros.device import Device
 from auras_ros.pipeline.context import PublicContext, store
+from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.generation import Admitted, WholeGeneration
 from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise, Origin
 from auras_ros.policies.policy import Policy
@@ -90,7 +91,7 @@ class PerceiveStrand:
             return
         self._allocate(inputs[0][rows], inputs[1][rows])
         assert self._shared.context is not None
-        self._shared.context.take(old, rows)
+        self._shared.context.take(old, rows, len(inputs[0]))
         self._seen = None if self._seen is None else self._seen.keep(rows)
 
 
@@ -100,8 +101,16 @@ class GenerateStrand:
     name = "generate"
 
     def __init__(
-        self, policy: Policy, shared: Shared, noise: Noise, ledger: Ledger, clock: Clock, device: Device
+        self,
+        policy: Policy,
+        shared: Shared,
+        noise: Noise,
+        ledger: Ledger,
+        clock: Clock,
+        device: Device,
+        continuity: Continuity,
     ) -> None:
+        self._continuity = continuity
         self._policy, self._shared, self._noise = policy, shared, noise
         self._ledger, self._clock, self._device = ledger, clock, device
         self._lane = device.lane(self.name)
@@ -115,6 +124,7 @@ class GenerateStrand:
         self._frame, self._latched_ns = self._ledger.count_frame(), now_ns
         self._began_ns = self._generated_ns = now_ns
         epoch, self._request = self._ledger.epoch, None
+        self._continuity.began(epoch, now_ns)
         with self._shared.lock:
             newest = self._shared.newest(epoch)
             number = self._ledger.admit(newest, now_ns, epoch)
@@ -126,10 +136,10 @@ class GenerateStrand:
                 self._generation = self._captured(torch.zeros_like(slot))
             self._generation.context.copy_(slot)
             self._request = Admitted(number, epoch, newest)
-        self._generation.begin(self._noise(number))
+        self._generation.begin(self._noise(number), self._continuity.aim(newest, now_ns))
 
     def _captured(self, context: Tensor) -> WholeGeneration:
-        return WholeGeneration(self._policy, self._device, self._lane, context)
+        return WholeGeneration(self._policy, self._device, self._lane, context, self._continuity.guide)
 
     def run(self) -> None:
         if self._request is not None:
@@ -140,8 +150,13 @@ class GenerateStrand:
 
     def end(self, now_ns: int) -> Emission | None:
         request, self._request = self._request, None
-        if request is None or request.epoch != self._ledger.epoch:
-            return None
+        emission = None
+        if request is not None and request.epoch == self._ledger.epoch:
+            emission = self._emission(request)
+        self._continuity.ended(emission, now_ns)
+        return emission
+
+    def _emission(self, request: Admitted) -> Emission:
         assert self._generation is not None
         return Emission(
             actions=self._generation.finish(),

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from auras_ros.device import Device, Mark, Stage
 from auras_ros.pipeline.context import PublicContext, store
+from auras_ros.pipeline.continuity import Aim
 from auras_ros.pipeline.merged import MergedSlab
 from auras_ros.pipeline.perception import Block, perception_stages, run_blocks
 from auras_ros.pipeline.plan import Plan
@@ -91,6 +92,11 @@ class FrameStages:
     def latch(self, images: Tensor, state: Tensor) -> None:
         store(self.inputs, (images, state))
 
+    def aim(self, aim: Aim | None) -> None:
+        """What this frame's requests go on from (a guided plan)."""
+        assert isinstance(self.slab, Slab)
+        self.slab.steps.aim(aim)
+
     def launch_perception(self, frame: int) -> Sequence[Mark]:
         return [lane.launch(s[frame % 2]) for lane, s in zip(self._lanes.perception, self._perceive, strict=True)]
 
@@ -118,7 +124,7 @@ class FrameStages:
         images, state = (part[rows] for part in self.inputs)
         kept = FrameStages(self._policy, self._plan, self._device, self._lanes, images, state, self._groups)
         for new, old in zip(kept._between, self._between, strict=True):
-            new.take(old, rows)
+            new.take(old, rows, len(self.inputs[0]))
         kept.slab.take(self.slab, rows)  # type: ignore[arg-type]  # of the same policy, so of the same kind
         kept._unprimed = self._unprimed
         return kept
@@ -128,7 +134,7 @@ def make_slab(policy: Policy, plan: Plan, like: Tensor) -> Slab | MergedSlab:
     """Where requests are generated side by side: each with its own steps, or merged. `like`: one context."""
     if isinstance(policy, CausalPolicy):
         return MergedSlab(policy, plan, like)
-    return Slab(policy, plan.pp_generation, plan.alpha, plan.batched, like)
+    return Slab(policy, plan.pp_generation, plan.alpha, plan.batched, like, plan.guide)
 
 
 def _names(stem: str, count: int) -> list[str]:

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from auras_ros.device import Device, Lane, Stage
 from auras_ros.pipeline.context import store
+from auras_ros.pipeline.continuity import Aim
+from auras_ros.pipeline.guided import make_steps
 from auras_ros.pipeline.request import Origin
 from auras_ros.policies.policy import CausalPolicy, Policy
 
@@ -31,12 +33,13 @@ class Admitted(NamedTuple):
 class WholeGeneration:
     """`context` [E, ...] is of a fixed address: what stands there when the stage runs is generated from."""
 
-    def __init__(self, policy: Policy, device: Device, lane: Lane, context: Tensor) -> None:
+    def __init__(self, policy: Policy, device: Device, lane: Lane, context: Tensor, guide: str = "none") -> None:
         self._policy, self.context = policy, context
         batch = len(context)
         noise = torch.zeros((batch, *policy.noise_shape), device=context.device)
         start = policy.begin(noise)
         self._state = start._make(part.clone() for part in start)
+        self._steps = make_steps(policy, guide, 1, batch, context.device)
         self.stage: Stage = device.capture("generation", self._body(), lane)
 
     def _body(self) -> Callable[[], None]:
@@ -48,12 +51,13 @@ class WholeGeneration:
 
         def run() -> None:
             for index in indices:
-                store(self._state, policy.step(self._state, self.context, index))
+                store(self._state, self._steps.step(self._state, self.context, index))
 
         return run
 
-    def begin(self, noise: Tensor) -> None:
-        """A new request. noise [E, *noise_shape]."""
+    def begin(self, noise: Tensor, aim: Aim | None = None) -> None:
+        """A new request. noise [E, *noise_shape]. aim: what its chunk goes on from."""
+        self._steps.aim(aim)
         store(self._state, self._policy.begin(noise.to(self.context.device)))
 
     def finish(self) -> Tensor:
@@ -64,3 +68,4 @@ class WholeGeneration:
         """Go on as these environments of another one stand."""
         self.context.copy_(other.context[rows])
         store(self._state, tuple(part[rows] for part in other._state))
+        self._steps.take(other._steps, rows)

@@ -58,7 +58,7 @@ class Pipeline:
         def noise(request: int) -> Tensor:
             return noise_tape(policy.noise_shape, seed, request)[None]
 
-        self.executor: Executor = make_executor(policy, plan, noise, clock, device, cores)
+        self.executor: Executor = make_executor(policy, plan, noise, clock, device, cores, checkpoint.contract)
         self._identity = Identity(host, session, str(plan), f"{checkpoint.name}@{checkpoint.digest[:12]}")
         self._seed, self._clock, self._device, self._cores = seed, clock, device, cores
 

@@ -11,14 +11,17 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from auras_ros.action import Contract
 from auras_ros.clock import Clock
 from auras_ros.device import Device, make_device, occupy
 from auras_ros.pipeline.auras import AurasStrand
+from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.decoupled import GenerateStrand, PerceiveStrand, Shared
 from auras_ros.pipeline.perception import check_stages
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
 from auras_ros.pipeline.request import Latched, Ledger, Noise, Origin, Strand
 from auras_ros.pipeline.whole import WholeStrand
+from auras_ros.policies.guidance import GuidablePolicy
 from auras_ros.policies.policy import CausalPolicy
 from auras_ros.policies.policy import Policy as Policy  # for those who hand policies on
 
@@ -41,8 +44,16 @@ class Executor:
     """The strands of one plan. Who drives them is another matter: threads (`live`) or virtual time (lockstep)."""
 
     def __init__(
-        self, policy: Policy, plan: Plan, strands: Sequence[_Keeping], ledger: Ledger, clock: Clock, device: Device
+        self,
+        policy: Policy,
+        plan: Plan,
+        strands: Sequence[_Keeping],
+        ledger: Ledger,
+        clock: Clock,
+        device: Device,
+        continuity: Continuity,
     ) -> None:
+        self.continuity = continuity
         self.policy, self.plan, self.clock = policy, plan, clock
         self.strands: tuple[Strand, ...] = tuple(strands)
         self.ledger = ledger
@@ -112,6 +123,7 @@ class Executor:
         """Go on with these environments alone, int64 [E'] (lockstep); the noise must follow."""
         for strand in self._keeping:
             strand.keep(rows)
+        self.continuity.keep(rows)
 
     def close(self) -> None:
         """End the device's lanes."""
@@ -132,6 +144,8 @@ def check_plan(policy: Policy, plan: Plan) -> None:
         if getattr(plan, name) != default and not causal:
             given = getattr(plan, name)
             raise PlanError(f"plan: {name}: {given!r} has no meaning for a policy that is not autoregressive")
+    if plan.guide != "none" and not isinstance(policy, GuidablePolicy):
+        raise PlanError(f"plan: guide: {plan.guide!r} has no meaning for a policy that does not denoise its chunk")
     if not plan.batched and causal:
         raise PlanError("plan: batched: false has no meaning for an autoregressive policy: its requests are merged")
 
@@ -143,23 +157,25 @@ def make_executor(
     clock: Clock,
     device: Device | None = None,
     cores: Sequence[int] | None = None,
+    contract: Contract | None = None,
 ) -> Executor:
     """The executor of a plan, on the CPU if no device is given. cores: those of lanes with a thread of their own; the
-    strands' threads are their driver's. Raises PlanError.
+    strands' threads are their driver's. contract: what the policy's channels mean, for a guided plan. Raises PlanError.
     """
     check_plan(policy, plan)
     where = device or make_device("cpu")
     ledger = Ledger(round(plan.frame_period_ms * 1e6) if plan.mode == "par" else 0)
+    continuity = Continuity(plan.guide, contract)
     strands: list[_Keeping]
     if plan.mode == "auras":
-        strands = [AurasStrand(policy, plan, noise, ledger, clock, where, cores)]
+        strands = [AurasStrand(policy, plan, noise, ledger, clock, where, continuity, cores)]
     elif plan.mode == "dec":
         shared = Shared()
         strands = [
             PerceiveStrand(policy, shared, ledger, where),
-            GenerateStrand(policy, shared, noise, ledger, clock, where),
+            GenerateStrand(policy, shared, noise, ledger, clock, where, continuity),
         ]
     else:
         names = ["frame"] if plan.mode == "seq" else [f"worker{i}" for i in range(plan.workers)]
-        strands = [WholeStrand(name, policy, noise, ledger, clock, where) for name in names]
-    return Executor(policy, plan, strands, ledger, clock, where)
+        strands = [WholeStrand(name, policy, noise, ledger, clock, where, continuity) for name in names]
+    return Executor(policy, plan, strands, ledger, clock, where, continuity)

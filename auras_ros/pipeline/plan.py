@@ -14,6 +14,7 @@ MODES = ("seq", "dec", "par", "auras")
 MERGES = ("step", "frame")
 EMITS = ("own", "newest")
 REUSES = ("none", "exact", "approximate")
+GUIDES = ("none", "inpaint", "rtc")
 MAX_STAGES = 64
 
 
@@ -33,7 +34,8 @@ class Plan:
     autoregressive policy (`pipeline.merged`): merge, one forward for each token that a stage has left, or one for the
     whole frame; emit, all tokens as they stand at a request's end (newest), or those that it took on its way (own, as
     in the paper); reuse, of the frame before's keys and values, those up to what changed (exact), or all but of what
-    changed (approximate).
+    changed (approximate). guide: how a chunk goes on from the one in force (`policies.guidance`), for policies that
+    denoise and one request at a time, or one frame.
     """
 
     generation: str = "quick"
@@ -48,9 +50,11 @@ class Plan:
     merge: str = "step"
     emit: str = "newest"
     reuse: str = "none"
+    guide: str = "none"
 
     def __post_init__(self) -> None:
-        for name, known in (("mode", MODES), ("merge", MERGES), ("emit", EMITS), ("reuse", REUSES)):
+        choices = {"mode": MODES, "merge": MERGES, "emit": EMITS, "reuse": REUSES, "guide": GUIDES}
+        for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise PlanError(f"plan: {name}: must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if not isinstance(self.generation, str) or not self.generation or set(self.generation) & set(",= "):
@@ -68,6 +72,11 @@ class Plan:
                 raise PlanError(
                     f"plan: {name}: {getattr(self, name)!r} has no meaning in mode {self.mode}, only {mode}"
                 )
+
+        if self.mode == "par" and self.guide != "none":
+            raise PlanError(
+                "plan: guide: has no meaning in mode par: a request begins before the chunk in force is there"
+            )
 
     def _whole(self, name: str, low: int, high: int) -> None:
         value = getattr(self, name)
@@ -105,7 +114,9 @@ class Plan:
     def as_mode(self, mode: str, workers: int = 1) -> Plan:
         """The same generation and frame period in another mode, without what only this mode knows."""
         kept = {name: _DEFAULTS[name] for name, only in _ONLY.items() if only != mode}
-        changes: dict[str, Any] = {"mode": mode, **kept, **({"workers": workers} if mode == "par" else {})}
+        if mode == "par":
+            kept |= {"workers": workers, "guide": "none"}
+        changes: dict[str, Any] = {"mode": mode, **kept}
         return replace(self, **changes)
 
     @property

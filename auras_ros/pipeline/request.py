@@ -71,6 +71,10 @@ class Emission:
     def origin(self) -> Origin:
         return self.contexts[-1]
 
+    def keep(self, rows: Tensor) -> Emission:
+        """Only the environments of these rows, int64 [E']."""
+        return replace(self, actions=self.actions[rows], contexts=tuple(seen.keep(rows) for seen in self.contexts))
+
 
 class Noise(Protocol):
     """The noise tape of a request for all environments, [E, *noise_shape] (design rule 7)."""

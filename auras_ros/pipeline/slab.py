@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.pipeline.context import store
+from auras_ros.pipeline.guided import make_steps
 from auras_ros.pipeline.plan import stage_steps
 from auras_ros.policies.policy import Policy, State
 
@@ -29,7 +30,9 @@ class _Micro(NamedTuple):
 class Slab:
     """`rows` requests of `batch` environments each; `like` is one context, [batch, ...]."""
 
-    def __init__(self, policy: Policy, rows: int, alpha: float, batched: bool, like: Tensor) -> None:
+    def __init__(
+        self, policy: Policy, rows: int, alpha: float, batched: bool, like: Tensor, guide: str = "none"
+    ) -> None:
         self.policy, self.rows, self.alpha, self.batched = policy, rows, alpha, batched
         self.batch, self.device = len(like), like.device
         noise = torch.zeros((self.batch, *policy.noise_shape), device=self.device)
@@ -37,6 +40,7 @@ class Slab:
         self.state = start._make(
             torch.zeros((rows, *part.shape), dtype=part.dtype, device=self.device) for part in start
         )
+        self.steps = make_steps(policy, guide, rows, self.batch, self.device)
         # A frame's requests all generate from one context. Of one environment, every row is a view of the same memory.
         self._own = like.new_zeros((1 if self.batch == 1 else rows, *like.shape))
         self.context = self._own.expand(rows, *like.shape)
@@ -88,13 +92,13 @@ class Slab:
             if micro is None:
                 continue
             if micro.gathered is None:
-                store(micro.state, self.policy.step(micro.state, micro.context, micro.step))
+                store(micro.state, self.steps.step(micro.state, micro.context, micro.step))
             else:
                 self._gathered(micro.gathered, micro.step)
 
     def _gathered(self, rows: Tensor, index: Tensor) -> None:
         state = self.state._make(part.index_select(0, rows).flatten(0, 1) for part in self.state)
-        new = self.policy.step(state, self.context[: len(rows)].flatten(0, 1), index)  # any rows: they are equal
+        new = self.steps.step(state, self.context[: len(rows)].flatten(0, 1), index)  # any rows: they are equal
         for target, before, after in zip(self.state, state, new, strict=True):
             if after is not before:  # the tape is read only
                 target.index_copy_(0, rows, after.unflatten(0, (len(rows), self.batch)))
@@ -122,3 +126,4 @@ class Slab:
         """Go on as these environments of another slab stand."""
         store(self.state, tuple(part[:, environments] for part in other.state))
         self.fetch(other.context[0, environments])
+        self.steps.take(other.steps, environments)

@@ -12,6 +12,7 @@ from torch import Tensor
 from auras_ros.clock import Clock
 from auras_ros.device import Device, Lane
 from auras_ros.pipeline.context import store
+from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.generation import Admitted, WholeGeneration
 from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise
 from auras_ros.policies.policy import Policy
@@ -20,13 +21,15 @@ from auras_ros.policies.policy import Policy
 class WholeStages:
     """Perception and generation of one request as two captured stages, with their fixed addresses."""
 
-    def __init__(self, policy: Policy, device: Device, lane: Lane, images: Tensor, state: Tensor) -> None:
+    def __init__(
+        self, policy: Policy, device: Device, lane: Lane, images: Tensor, state: Tensor, guide: str = "none"
+    ) -> None:
         self._policy = policy
         self.inputs = (images.to(device.tensors, copy=True), state.to(device.tensors, copy=True))
         with torch.no_grad():
             context = policy.perceive(*self.inputs).clone()
         self.perception = device.capture("perception", self._perceive, lane)
-        self.generation = WholeGeneration(policy, device, lane, context)
+        self.generation = WholeGeneration(policy, device, lane, context, guide)
 
     def _perceive(self) -> None:
         self.generation.context.copy_(self._policy.perceive(*self.inputs))
@@ -35,8 +38,17 @@ class WholeStages:
 class WholeStrand:
     """See the module's docstring."""
 
-    def __init__(self, name: str, policy: Policy, noise: Noise, ledger: Ledger, clock: Clock, device: Device) -> None:
-        self.name = name
+    def __init__(
+        self,
+        name: str,
+        policy: Policy,
+        noise: Noise,
+        ledger: Ledger,
+        clock: Clock,
+        device: Device,
+        continuity: Continuity,
+    ) -> None:
+        self.name, self._continuity = name, continuity
         self._policy, self._noise = policy, noise
         self._ledger, self._clock, self._device = ledger, clock, device
         self._lane = device.lane(name)
@@ -50,14 +62,18 @@ class WholeStrand:
         if seen is None:
             raise ValueError("a request needs an observation")
         if self._stages is None:
-            self._stages = WholeStages(self._policy, self._device, self._lane, seen.images, seen.state)
+            self._stages = self._captured(seen.images, seen.state)
         epoch = self._ledger.epoch
+        self._continuity.began(epoch, now_ns)
         self._frame, self._latched_ns = self._ledger.count_frame(), now_ns
         number = self._ledger.admit(seen.origin, now_ns, epoch)
         self._request = None if number is None else Admitted(number, epoch, seen.origin)
         if number is not None:
             store(self._stages.inputs, (seen.images, seen.state))
-            self._stages.generation.begin(self._noise(number))
+            self._stages.generation.begin(self._noise(number), self._continuity.aim(seen.origin, now_ns))
+
+    def _captured(self, images: Tensor, state: Tensor) -> WholeStages:
+        return WholeStages(self._policy, self._device, self._lane, images, state, self._continuity.guide)
 
     def run(self) -> None:
         stages = self._stages
@@ -73,8 +89,13 @@ class WholeStrand:
 
     def end(self, now_ns: int) -> Emission | None:
         request, self._request = self._request, None
-        if request is None or request.epoch != self._ledger.epoch:
-            return None
+        emission = None
+        if request is not None and request.epoch == self._ledger.epoch:
+            emission = self._emission(request)
+        self._continuity.ended(emission, now_ns)
+        return emission
+
+    def _emission(self, request: Admitted) -> Emission:
         assert self._stages is not None
         return Emission(
             actions=self._stages.generation.finish(),
@@ -93,6 +114,6 @@ class WholeStrand:
         old = self._stages
         if old is None:
             return
-        self._stages = WholeStages(self._policy, self._device, self._lane, old.inputs[0][rows], old.inputs[1][rows])
+        self._stages = self._captured(old.inputs[0][rows], old.inputs[1][rows])
         self._stages.generation.take(old.generation, rows)
         self._request = None if self._request is None else self._request.keep(rows)

@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
+from auras_ros.policies.guidance import FlowTime
+
 SamplerName = Literal["ddim", "ddpm"]
 Prediction = Literal["sample", "epsilon"]
 Spacing = Literal["linspace", "leading"]
@@ -93,20 +95,38 @@ class Sampler(nn.Module):
         """How many noise draws one request needs: the start, and one a step but the last for DDPM."""
         return self.steps if self.name == "ddpm" else 1
 
-    def step(self, noisy: Tensor, predicted: Tensor, noise: Tensor | None, index: Tensor) -> Tensor:
-        """One step for rows [B, H, A]; `index` int64 [B] says at which step each row stands."""
+    def clean(self, noisy: Tensor, predicted: Tensor, index: Tensor) -> Tensor:
+        """The clean actions [B, H, A] that a prediction means, clipped."""
         shape = (-1, 1, 1)
         clean = predicted
         if self.prediction == "epsilon":
             clean = self.clean_of_noisy[index].view(shape) * noisy
             clean = clean - self.clean_of_epsilon[index].view(shape) * predicted
-        clean = clean.clamp(-self.clip, self.clip)
+        return clean.clamp(-self.clip, self.clip)
+
+    def step(
+        self, noisy: Tensor, predicted: Tensor, noise: Tensor | None, index: Tensor, shift: Tensor | None = None
+    ) -> Tensor:
+        """One step for rows [B, H, A]; `index` int64 [B] says at which step each row stands. shift [B, H, A]: the clean
+        actions are expected so much further, and the noise in the sample is what is left then."""
+        shape = (-1, 1, 1)
+        clean = self.clean(noisy, predicted, index)
+        if shift is not None:
+            moved = (clean + shift).clamp(-self.clip, self.clip)
+            apart = 1 if self.prediction == "sample" else -1 / self.clean_of_epsilon[index].view(shape)
+            predicted, clean = predicted + apart * (moved - clean), moved
         out = self.to_clean[index].view(shape) * clean
         if self._direct:
             out = out + self.to_predicted[index].view(shape) * predicted
         if not self._direct or self.prediction == "sample":
             out = out + self.to_noisy[index].view(shape) * noisy
         return out if noise is None else out + self.to_noise[index].view(shape) * noise
+
+    def flow_time(self, index: Tensor) -> FlowTime:
+        """noisy = signal * clean + noise * epsilon, divided by signal + noise, lies on a straight path."""
+        ratio = self.clean_of_epsilon[index]  # noise / signal
+        signal = 1 / self.clean_of_noisy[index]
+        return FlowTime(1 / (1 + ratio), signal * (1 + ratio))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Sampler:
         """Follow the module that holds this to its device, but never to its precision: half would spoil the tables."""

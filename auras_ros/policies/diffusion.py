@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from auras_ros.policies.denoising import DenoisingState, Sampler
+from auras_ros.policies.guidance import FlowTime, undone
 from auras_ros.policies.perception import PerceptionBlock, context_of, cut
 
 
@@ -92,16 +93,40 @@ class DiffusionPolicy(nn.Module):
 
     @torch.no_grad()
     def step(self, state: DenoisingState, context: Tensor, index: Tensor) -> DenoisingState:
-        predicted = self.network(state.sample, self.sampler.timesteps[index], context)
+        return self.advance(state, self.predict(state, context, index), index)
+
+    def predict(self, state: DenoisingState, context: Tensor, index: Tensor) -> Tensor:
+        """The network's prediction [B, H, A] (`policies.guidance`)."""
+        predicted: Tensor = self.network(state.sample, self.sampler.timesteps[index], context)
+        return predicted
+
+    def clean(self, state: DenoisingState, predicted: Tensor, index: Tensor) -> Tensor:
+        return self.sampler.clean(state.sample, predicted, index)
+
+    def flow_time(self, index: Tensor) -> FlowTime:
+        return self.sampler.flow_time(index)
+
+    def advance(
+        self, state: DenoisingState, predicted: Tensor, index: Tensor, shift: Tensor | None = None
+    ) -> DenoisingState:
         noise = None
         if self.sampler.name == "ddpm":  # the last step's draw has weight 0; any row of the tape does
             row = index.clamp(max=state.tape.shape[1] - 1).view(-1, 1, 1, 1)
             noise = state.tape.gather(1, row.expand(-1, 1, *state.tape.shape[2:]))[:, 0]
-        return DenoisingState(self.sampler.step(state.sample, predicted, noise, index), state.tape)
+        return DenoisingState(self.sampler.step(state.sample, predicted, noise, index, shift), state.tape)
 
     def finish(self, state: DenoisingState) -> Tensor:
         share = (state.sample[:, self._chunk].double() + 1) / 2
         return self._lower + share * (self._upper - self._lower)
+
+    def place(self, values: Tensor, normalise: bool = True) -> Tensor:
+        """`finish` undone: [B, horizon, channels] -> [B, H, A], zero where the chunk has nothing."""
+        values = values.to(self._lower.device)
+        if normalise:
+            values = undone(values, (self._lower + self._upper) / 2, (self._upper - self._lower) / 2)
+        placed = torch.zeros((len(values), *self.noise_shape[1:]), device=values.device)
+        placed[:, self._chunk] = values.float()
+        return placed
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DiffusionPolicy:
         """The bounds follow the networks to their device, and stay float64."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.flow_prefix import FlowPrefix
+from auras_ros.policies.guidance import FlowTime, undone
 from auras_ros.policies.perception import Body, PerceptionBlock
 
 STEPS = 10  # as pi0 is run
@@ -87,12 +88,41 @@ class FlowMatchingPolicy(nn.Module):
     @torch.no_grad()
     def step(self, state: FlowState, context: Tensor, index: Tensor) -> FlowState:
         """One Euler step of each row from its own time 1 - index / steps."""
-        time = 1 - index.double() / self.steps
-        velocity = self.prefix.model.velocity(state.sample, time, context)
-        return FlowState(state.sample - velocity / self.steps)
+        return self.advance(state, self.predict(state, context, index), index)
+
+    def predict(self, state: FlowState, context: Tensor, index: Tensor) -> Tensor:
+        """The velocity [B, horizon, actions], noise - data (`policies.guidance`)."""
+        velocity: Tensor = self.prefix.model.velocity(state.sample, self._time(index), context)
+        return velocity
+
+    def clean(self, state: FlowState, predicted: Tensor, index: Tensor) -> Tensor:
+        return state.sample - self._time(index).to(predicted.dtype)[:, None, None] * predicted
+
+    def advance(self, state: FlowState, predicted: Tensor, index: Tensor, shift: Tensor | None = None) -> FlowState:
+        if shift is not None:
+            predicted = predicted - shift / self._time(index).to(predicted.dtype)[:, None, None]
+        return FlowState(state.sample - predicted / self.steps)
+
+    def flow_time(self, index: Tensor) -> FlowTime:
+        time = 1 - self._time(index).float()
+        return FlowTime(time, torch.ones_like(time))
+
+    def _time(self, index: Tensor) -> Tensor:
+        """float64 [B]: 1 is noise."""
+        return 1 - index.double() / self.steps
 
     def finish(self, state: FlowState) -> Tensor:
         return self._center + self._scale * state.sample[:, self._chunk, : len(self._center)].double()
+
+    def place(self, values: Tensor, normalise: bool = True) -> Tensor:
+        """`finish` undone: [B, horizon, channels] -> [B, H, actions], zero where the chunk has nothing: the network's
+        further channels are nobody's."""
+        values = values.to(self._center.device)
+        if normalise:
+            values = undone(values, self._center, self._scale)
+        placed = torch.zeros((len(values), *self.noise_shape), device=values.device)
+        placed[:, self._chunk, : len(self._center)] = values.float()
+        return placed
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FlowMatchingPolicy:
         """The normalisation follows the networks to their device, and stays float64."""

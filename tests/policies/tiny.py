@@ -95,6 +95,25 @@ def policy(sampler: str = "ddim", steps: int = 4, horizon: int = 8) -> Diffusion
     return DiffusionPolicy(encoder, network, make_sampler(sampler, steps), horizon, *bounds).eval()  # type: ignore[arg-type]
 
 
+class _InDouble(torch.nn.Module):
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.module = module.double()
+
+    def forward(self, *given: torch.Tensor) -> torch.Tensor:
+        wide = (part.double() if part.is_floating_point() else part for part in given)
+        out: torch.Tensor = self.module(*wide)
+        return out.float()
+
+
+def exact_policy(steps: int) -> DiffusionPolicy:
+    """As `policy`, with a denoiser that computes in float64: a batch rounds otherwise than a single row does, and
+    random weights make much of it."""
+    made = policy(steps=steps)
+    made.network = _InDouble(made.network)
+    return made.eval()
+
+
 def observed(batch: int, seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
     """Random images [batch, 2, 1, 3, SIDE, SIDE] and states [batch, 2, 2] for `policy`."""
     random = torch.Generator().manual_seed(seed)
