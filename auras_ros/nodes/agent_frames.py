@@ -155,7 +155,10 @@ class Frames:
         observation = self._inputs.latch(now_ns)
         if observation is None or self._actuator.silent():
             return None
-        return self._tracks[number].pipeline.latched(observation)
+        pipeline = self._tracks[number].pipeline
+        if not self._actuator.executes(pipeline.session):
+            pipeline.not_executed()
+        return pipeline.latched(observation)
 
     def _emit(self, number: int, emission: Emission) -> None:
         track = self._tracks[number]

@@ -6,6 +6,8 @@ Both are topics of small texts that are not trusted: what is no sign of life, or
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
+from typing import Any
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.diagnostics import Level, QosWatch, Report
@@ -27,6 +29,7 @@ class ActuatorWatch:
         self._monotonic = MonotonicClock()
         self._since_ns = self._monotonic.now_ns()
         self._heard_ns: int | None = None
+        self._follows = ""  # the agent's session whose chunks it executes now
         self._unreadable = 0
         self._said = False
         topic = f"{name}/state"
@@ -39,17 +42,23 @@ class ActuatorWatch:
 
     def _on_state(self, message: String) -> None:
         try:
-            sent_ns = _sent_ns(message.data)
+            fields = read_json(message.data, "actuator state")
+            sent_ns = _sent_ns(fields)
         except MessageError as error:
             self._unreadable += 1
             self._node.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
             return
         self._heard_ns = min(sent_ns, self._monotonic.now_ns())  # a latched state of a dead actuator is old
+        self._follows = str(fields.get("session")) if fields.get("state") == "armed" else ""
 
     def silent(self) -> bool:
         """From any thread."""
         heard_ns = self._heard_ns
         return heard_ns is None or self._monotonic.now_ns() - heard_ns > self._timeout_ns
+
+    def executes(self, session: str) -> bool:
+        """Whether it executes chunks of this session, as far as it was heard; from any thread."""
+        return bool(session) and self._follows == session and not self.silent()
 
     def lost(self) -> bool:
         """Silent, and not only because it is about to be found. Says so in the log when that changes."""
@@ -72,9 +81,8 @@ class ActuatorWatch:
         return Report(Level.OK, "the actuator watches", values)
 
 
-def _sent_ns(text: str) -> int:
+def _sent_ns(fields: Mapping[str, Any]) -> int:
     """When an actuator says that it spoke. Raises MessageError."""
-    fields = read_json(text, "actuator state")
     try:
         return int(fields["mono_ns"])
     except KeyError:

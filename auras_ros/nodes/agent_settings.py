@@ -26,6 +26,9 @@ class Settings:
         "newest", "auras, tokens: all as they stand at the end (newest), or those taken on the way (own)"
     )
     reuse: str = parameter("none", "auras, tokens: keys and values kept of the frame before: none, exact, approximate")
+    guide: str = parameter(
+        "none", "seq, dec, auras, denoising: a chunk goes on from the one in force: none, inpaint, rtc"
+    )
     workers: int = parameter(1, "par: requests at a time", 1, MAX_STAGES)
     seed: int = parameter(0, "seed of the noise", 0, 2**31 - 1)
     actuator: str = parameter("actuator", "name of the actuator node; no chunk is published while it is silent")
@@ -62,6 +65,7 @@ class Settings:
             merge=self.merge,
             emit=self.emit,
             reuse=self.reuse,
+            guide=self.guide,
             workers=self.workers,
         )
         if not self.fallback_plan:

@@ -93,6 +93,14 @@ class Pipeline:
         if self._device is not None:  # frames run on streams of their own: wait until the copy is there
             torch.zeros(1, device=self._device.tensors).item()
 
+    @property
+    def session(self) -> str:
+        return self._identity.session
+
+    def not_executed(self) -> None:
+        """What was published is not what the robot does now: the next chunk goes on from nothing (a guided plan)."""
+        self.executor.continuity.cut()
+
     def latched(self, observation: Observation) -> Latched:
         return to_latched(observation, self.checkpoint)
 

@@ -101,11 +101,13 @@ class Robot:
         self.joints_topic = node.create_publisher(JointState, "joint_states", sensor)
         self.images = self.joints = True
         self.actuator_topic: Any = None
+        self.actuator_says: dict[str, Any] = {}
         self._pixels = np.full((96, 96, 3), 200, np.uint8)
         self._node = node
         self._loop = Loop(period_s, self._step)
 
     def play_actuator(self, name: str = "actuator") -> None:
+        """A sign of life, and whatever `actuator_says` beside it."""
         self.actuator_topic = self._node.create_publisher(String, f"{name}/state", LATCHED)
 
     def image(self, **changes: Any) -> Image:
@@ -120,7 +122,7 @@ class Robot:
 
     def _step(self) -> None:
         if self.actuator_topic is not None:
-            self.actuator_topic.publish(json_message({"mono_ns": time.monotonic_ns()}))
+            self.actuator_topic.publish(json_message({"mono_ns": time.monotonic_ns(), **self.actuator_says}))
         if self.joints:
             self.joints_topic.publish(self.joint_states())
         if self.images:

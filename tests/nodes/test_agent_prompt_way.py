@@ -164,7 +164,7 @@ class Robot:
 @pytest.fixture
 def start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Robot]]:
     monkeypatch.setattr(agent_policy, "Inputs", lambda node, spec, settings, qos: Inputs(folder))
-    quiet = SimpleNamespace(silent=lambda: False, close=lambda: None)
+    quiet = SimpleNamespace(silent=lambda: False, executes=lambda session: True, close=lambda: None)
     monkeypatch.setattr(agent_policy, "ActuatorWatch", lambda node, name, timeout_ms, qos: quiet)
     made: list[Robot] = []
 
