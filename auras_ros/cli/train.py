@@ -13,6 +13,7 @@ example
   auras train pusht --out my_policy                     about 100 minutes on one core (figures: docs/pusht-policy.md)
   auras train pusht --out checkpoints/pusht --evaluate quick   only count successes, 200 seeded episodes
   auras train pusht-tokens --work my_policy.work --out my_tokens   the autoregressive one, of the same demonstrations
+  auras train pusht --work my_policy.work --out my_160 --denoising-steps 160   the same with another number of steps
   auras train pusht --smoke --out try                   a minute: tests the machinery, learns nothing
   auras run config/pusht.yaml                           then set `checkpoint: ./my_policy` for agent and actuator
 """
@@ -32,11 +33,22 @@ def run(argv: list[str]) -> int:
         "--episodes", type=int, help="evaluation episodes in seq, seeds 0, 1, ... (200; with --smoke 2)"
     )
     parser.add_argument("--evaluate", metavar="PLAN", help="train nothing: evaluate this plan of the checkpoint OUT")
+    parser.add_argument(
+        "--denoising-steps",
+        type=int,
+        default=100,
+        help="pusht: noise levels that it is trained with, and steps of its DDPM plan (100, as the one that ships)",
+    )
     parser.add_argument("--smoke", action="store_true", help="tiny amounts of everything")
     options = parser.parse_args(argv)
     episodes = options.episodes if options.episodes is not None else (2 if options.smoke else 200)
     if options.seed < 0 or episodes < 1:
         parser.error("--seed must not be negative and --episodes must be at least 1")
+    more = {}
+    if options.denoising_steps != 100:
+        if options.policy != "pusht" or not 8 <= options.denoising_steps <= 1000:
+            parser.error("--denoising-steps must be a whole number in [8, 1000], for pusht alone")
+        more = {"noise_levels": options.denoising_steps}
     from auras_ros.train.pusht import evaluate, make_policy
     from auras_ros.train.pusht_stages import Schedule
 
@@ -48,7 +60,7 @@ def run(argv: list[str]) -> int:
         return 0
     work = options.work or options.out.with_name(options.out.name + ".work")
     schedule = Schedule.smoke() if options.smoke else Schedule()
-    record = make_policy(options.policy, options.out, work, options.seed, schedule, episodes, progress.say)
+    record = make_policy(options.policy, options.out, work, options.seed, schedule, episodes, progress.say, **more)
     progress.done()
     for name, result in record["success"].items():
         _print(name, result)

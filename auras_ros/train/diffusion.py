@@ -114,17 +114,24 @@ class Windows:
 
 
 def train_denoiser(
-    network: ConditionalUnet1d, windows: Windows, steps: int, peak: float, curve: Curve, progress: Progress
+    network: ConditionalUnet1d,
+    windows: Windows,
+    steps: int,
+    peak: float,
+    curve: Curve,
+    progress: Progress,
+    noise_levels: int = TRAINING_STEPS,
 ) -> ConditionalUnet1d:
-    """Predict clean actions from noisy ones; returns the exponential moving average of the weights."""
+    """Predict clean actions from noisy ones; returns the exponential moving average of the weights. noise_levels: from
+    so many; it is what a checkpoint calls `training_steps`."""
     average = copy.deepcopy(network)
-    alphas = squared_cosine_alphas()
+    alphas = squared_cosine_alphas(noise_levels)
     optimizer = torch.optim.AdamW(network.parameters(), lr=peak, weight_decay=1e-5)
     smooth = 0.0
     for step in range(steps):
         cosine_rate(optimizer, peak, step, steps, warmup=100)
         condition, clean = windows.batch(BATCH)
-        timestep = torch.randint(0, TRAINING_STEPS, (len(clean),))
+        timestep = torch.randint(0, noise_levels, (len(clean),))
         noisy = add_noise(clean, torch.randn_like(clean), timestep, alphas)
         loss = F.mse_loss(network(noisy, timestep, condition), clean)
         optimizer.zero_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ class Export:
     network: Mapping[str, Any]
     horizon: int
     plans: Mapping[str, Mapping[str, Any]]
+    more: Mapping[str, Any] = field(default_factory=dict)  # the manifest's optional keys
 
 
 def write_checkpoint(folder: Path, name: str, encoder: KeypointEncoder, network: ConditionalUnet1d) -> None:
@@ -73,6 +74,7 @@ def write(folder: Path, name: str, export: Export, parts: Mapping[str, nn.Module
         export.plans,
         export.encoder,
         export.network,
+        export.more,
     )
     world = PushTWorld()
     world.reset(GOLDEN_SEED)

@@ -20,6 +20,7 @@ from auras_ros.evaluate.statistics import wilson
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.policies.checkpoint import load
+from auras_ros.policies.denoising import TRAINING_STEPS
 from auras_ros.sim.pusht import SUCCESS_COVERAGE
 from auras_ros.train import tokens
 from auras_ros.train.diffusion import HORIZON
@@ -41,20 +42,32 @@ class Finished:
 
 
 def train(
-    work: Path, seed: int, schedule: Schedule, progress: Progress
+    work: Path, seed: int, schedule: Schedule, progress: Progress, noise_levels: int = TRAINING_STEPS
 ) -> tuple[KeypointEncoder, ConditionalUnet1d, Curve]:
-    """Run (or resume) every stage; returns encoder, denoiser (averaged weights) and the training curve."""
+    """Run (or resume) every stage; returns encoder, denoiser (averaged weights) and the training curve.
+
+    For another number of noise levels than the policy that ships has, its denoiser is trained further with those."""
     run = Stages(work, seed, schedule, progress)
     data, encoder = run.seen()
     start, steps = work / "denoiser.safetensors", schedule.denoiser_more_steps
-    return encoder, run.denoiser(data, encoder, "denoiser-more", steps, start), run.curve
+    network = run.denoiser(data, encoder, "denoiser-more", steps, start)
+    if noise_levels != TRAINING_STEPS:
+        start, steps = work / "denoiser-more.safetensors", schedule.denoiser_other_steps
+        network = run.denoiser(data, encoder, f"denoiser-{noise_levels}", steps, start, noise_levels)
+    return encoder, network, run.curve
 
 
-def train_diffusion(work: Path, seed: int, schedule: Schedule, progress: Progress) -> Finished:
-    """The diffusion policy that ships."""
-    encoder, network, curve = train(work, seed, schedule, progress)
-    export = Export("diffusion", encoder.sizes, network.sizes, HORIZON, PLANS)
-    return Finished("pusht", export, {"encoder": encoder, "network": network}, curve)
+def train_diffusion(
+    work: Path, seed: int, schedule: Schedule, progress: Progress, noise_levels: int = TRAINING_STEPS
+) -> Finished:
+    """The diffusion policy that ships; or one whose DDPM plan has another number of steps (Auras figure 10)."""
+    encoder, network, curve = train(work, seed, schedule, progress, noise_levels)
+    name, plans, more = "pusht", PLANS, {}
+    if noise_levels != TRAINING_STEPS:
+        name, more = f"pusht-{noise_levels}", {"training_steps": noise_levels}
+        plans = {"quick": PLANS["quick"], f"ddpm{noise_levels}": {"sampler": "ddpm", "steps": noise_levels}}
+    export = Export("diffusion", encoder.sizes, network.sizes, HORIZON, plans, more)
+    return Finished(name, export, {"encoder": encoder, "network": network}, curve)
 
 
 def train_tokens(work: Path, seed: int, schedule: Schedule, progress: Progress) -> Finished:
@@ -66,21 +79,29 @@ def train_tokens(work: Path, seed: int, schedule: Schedule, progress: Progress) 
     return Finished("pusht-tokens", export, dict(policy.named_children()), run.curve)
 
 
-POLICIES: Mapping[str, Callable[[Path, int, Schedule, Progress], Finished]] = {
+POLICIES: Mapping[str, Callable[..., Finished]] = {
     "pusht": train_diffusion,
     "pusht-tokens": train_tokens,
 }
 
 
 def make_policy(
-    name: str, out: Path, work: Path, seed: int, schedule: Schedule, episodes: int, progress: Progress
+    name: str,
+    out: Path,
+    work: Path,
+    seed: int,
+    schedule: Schedule,
+    episodes: int,
+    progress: Progress,
+    **more: int,
 ) -> dict[str, Any]:
     """Train a policy of POLICIES, write its checkpoint to `out`, evaluate it in seq; returns the record beside it.
+    more: what its own training takes.
 
     A checkpoint that is already there is replaced once the new one is whole; its evaluation follows.
     Every plan is evaluated on the seeds 0 to `episodes` - 1, which no demonstration used (theirs start at 100,000).
     """
-    trained = POLICIES[name](work, seed, schedule, progress)
+    trained = POLICIES[name](work, seed, schedule, progress, **more)
     fresh = out.with_name(out.name + ".partial")
     write(fresh, trained.name, trained.export, trained.parts)
     if out.exists():

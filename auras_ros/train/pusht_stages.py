@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.policies.autoregressive import AutoregressivePolicy
-from auras_ros.policies.denoising import make_sampler
+from auras_ros.policies.denoising import TRAINING_STEPS, make_sampler
 from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
 from auras_ros.policies.families import FAMILIES, Trained
 from auras_ros.policies.observation_tokens import ObservationTokens
@@ -50,10 +50,11 @@ class Schedule:
     denoiser_steps: int = 3000
     denoiser_more_steps: int = 16_000
     decoder_steps: int = 10_000
+    denoiser_other_steps: int = 4000  # for another number of noise levels
 
     @classmethod
     def smoke(cls) -> Schedule:
-        return cls(6, 3, 3, 1.0, 4, 2, 4, 4, 4)
+        return cls(6, 3, 3, 1.0, 4, 2, 4, 4, 4, 4)
 
 
 class Stages:
@@ -110,7 +111,13 @@ class Stages:
         return encoder.eval()
 
     def denoiser(
-        self, data: Demonstrations, encoder: KeypointEncoder, name: str, steps: int, start: Path | None
+        self,
+        data: Demonstrations,
+        encoder: KeypointEncoder,
+        name: str,
+        steps: int,
+        start: Path | None,
+        noise_levels: int = TRAINING_STEPS,
     ) -> ConditionalUnet1d:
         torch.manual_seed(self.seed + 1)
         network, path = ConditionalUnet1d(2, CONDITION), self.work / f"{name}.safetensors"
@@ -118,9 +125,9 @@ class Stages:
             network.load_state_dict(load_file(start))
         if not path.exists():
             self.curve.stage(name)
-            self._finish(
-                train_denoiser(network, Windows.of(encoder, data), steps, 1e-3, self.curve, self.progress), path
-            )
+            windows = Windows.of(encoder, data)
+            trained = train_denoiser(network, windows, steps, 1e-3, self.curve, self.progress, noise_levels)
+            self._finish(trained, path)
         network.load_state_dict(load_file(path))
         return network.eval()
 

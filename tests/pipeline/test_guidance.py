@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from auras_ros.action import ActionStream, Channel, ChannelKind, Chunk, Contract, HoldPolicy, Interpolation, Provenance
 from auras_ros.clock import VirtualClock
+from auras_ros.device import make_device
 from auras_ros.pipeline.continuity import REMEMBERED_FRAMES, Aim, Continuity, weights
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
@@ -227,15 +228,17 @@ TOOK_NS = 150 * MS  # a frame: two of the new chunk's steps are over when it is 
 class Guided:
     """The tiny policy in a mode, driven by hand: one observation a frame, each frame takes TOOK_NS."""
 
-    def __init__(self, text: str, seeds: tuple[int, ...] = (3, 8)) -> None:
+    def __init__(self, text: str, seeds: tuple[int, ...] = (3, 8), device: str = "cpu") -> None:
         policy = tiny.exact_policy(6)
+        where = make_device(device)
+        policy.to(where.tensors)
         self.seeds = list(seeds)
         contract = tiny.checkpoint().contract
 
         def noise(request: int) -> torch.Tensor:
             return torch.stack([noise_tape(policy.noise_shape, seed, request) for seed in self.seeds])
 
-        self.run: Executor = make_executor(policy, Plan.parse(text), noise, VirtualClock(), contract=contract)
+        self.run: Executor = make_executor(policy, Plan.parse(text), noise, VirtualClock(), where, contract=contract)
         self.environments = torch.arange(len(seeds))
         self.frame = 0
 
@@ -298,6 +301,17 @@ def test_environments_stay_apart_and_some_may_go(mode: str) -> None:
     assert len(rows) > 4
     for (emission, row), expected in zip(rows, alone.play(filling + 5), strict=True):
         torch.testing.assert_close(emission.actions[row], expected.actions[0], rtol=0, atol=0.05)  # px of 512
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("guide", ["inpaint", "rtc"])
+@pytest.mark.parametrize("mode", MODES)
+def test_captured_on_a_gpu_it_goes_on_as_on_the_cpu(mode: str, guide: str) -> None:
+    frames = 10
+    here, there = (Guided(f"quick,{mode},guide={guide}", device=device).play(frames) for device in ("cpu", "cuda"))
+    assert len(here) == len(there) > 2
+    for one, other in zip(here[:3], there[:3], strict=True):
+        torch.testing.assert_close(one.actions, other.actions, rtol=0, atol=1.0)  # px of 512
 
 
 @pytest.mark.parametrize("mode", MODES)

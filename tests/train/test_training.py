@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from auras_ros.evaluate.lockstep import run_episodes
@@ -158,6 +159,23 @@ def test_from_training_to_an_evaluated_checkpoint(
     written = json.loads((tmp_path / "pusht" / "training.json").read_text())
     assert written["success"] == record["success"]
     assert (tmp_path / "pusht" / "curve.png").is_file()
+
+
+def test_another_number_of_denoising_steps_is_trained_further_and_says_so(
+    tmp_path: Path, collected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pusht, "run_episodes", partial(run_episodes, max_steps=3))
+    work, said = tmp_path / "work", list[str]()
+    record = make_policy("pusht", tmp_path / "out", work, 0, TINY, 1, said.append, noise_levels=12)
+    checkpoint = load(tmp_path / "out")
+    assert checkpoint.name == "pusht-12"
+    assert checkpoint.plans["ddpm12"] == {"sampler": "ddpm", "steps": 12}
+    policy = checkpoint.policy("ddpm12")
+    assert policy.steps == 12
+    assert torch.equal(policy.sampler.timesteps, torch.arange(11, -1, -1))  # of 12 levels and not of 100
+    assert set(record["success"]) == {"quick", "ddpm12"}
+    before, after = (load_file(work / f"{name}.safetensors") for name in ("denoiser-more", "denoiser-12"))
+    assert any(not torch.equal(before[name], after[name]) for name in before)
 
 
 def test_the_driver_replans_after_its_share_of_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
