@@ -52,6 +52,7 @@ SIM = ["gym-pusht>=0.1.6", "gymnasium>=1.0"]
 PLOT = ["matplotlib>=3.7"]
 TRANSFORMERS = ["transformers>=5.23; python_version >= '3.11'"]
 TUNE = ["optuna>=4.0"]
+OFFLOAD = ["accelerate>=1.0"]  # weights beyond the device's memory; brings huggingface-hub
 LANGUAGE = ["tokenizers>=0.20"]  # other prompts than a checkpoint's own; 8 MB, brings huggingface-hub
 TEST = [
     "pytest>=8",
@@ -64,6 +65,7 @@ TEST = [
     "wheel",
     "diffusers>=0.30",  # the samplers are compared with its schedulers; 8 MB in all, brings no torch
     *TUNE,
+    *OFFLOAD,
     *LANGUAGE,
     "pillow>=10",  # OpenVLA's processor resizes with it; ours is compared with it
     *TRANSFORMERS,  # Llama, the vision transformers and LLaVA are compared with it; brings no torch
@@ -94,7 +96,6 @@ setup(
         "numpy",
         "opencv-python",  # never beside opencv-python-headless: both own cv2
         "x-transformers",
-        "accelerate",
         "cuda-python; sys_platform == 'linux'",
         # The wire where rclpy is not installed. Pinned, because the raw-CDR path uses private
         # structures of libddsc. There is no wheel for aarch64 nor for Python 3.10: rclpy serves there.
@@ -107,6 +108,7 @@ setup(
         "sim": SIM,
         "plot": PLOT,
         "tune": TUNE,
+        "offload": OFFLOAD,
         "language": LANGUAGE,
         "transformers": TRANSFORMERS,
         "demo": SIM + PLOT,

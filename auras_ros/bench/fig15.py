@@ -1,8 +1,9 @@
 """`auras bench fig15`: auras over seq with the number of action tokens (Auras figure 15, autoregressive).
 
 Images change with every frame, and no key or value is kept from one frame to the next. seq decodes with a KV cache, as
-anybody would; auras has one request for each token, merged into one forward. Both perceive in the same way. Rounds of
-both are interleaved in random order on one thread; ratios are of medians.
+anybody would; auras has one request for each token, merged into one forward. Both perceive in the same way. It is
+checked first that both give the same tokens; rounds of both are interleaved in random order on one thread; ratios are
+of medians. On a GPU weights are bfloat16, as such policies are run there.
 
 Then, apart from the figure, a camera that stands still beside one that moves: auras with and without the keys and
 values of the frame before (plan: reuse=exact). Perception is done for both cameras all the same.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -21,13 +22,16 @@ from typing import Any
 import torch
 
 from auras_ros.bench.feed import Feed
+from auras_ros.bench.figures.policies import drawn
+from auras_ros.bench.figures.rounds import check_same, room_as_run
 from auras_ros.bench.pipeline_options import listed
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.evaluate.report import Report
 from auras_ros.models.action_tokens import Rt2Tokens
-from auras_ros.models.presets import RT2S
-from auras_ros.models.rt2 import build_rt2
+from auras_ros.models.openvla import OpenVlaConfig, build_openvla
+from auras_ros.models.presets import OPENVLAS, RT2S
+from auras_ros.models.rt2 import Rt2Config, build_rt2
 from auras_ros.pipeline.plan import MAX_STAGES, Plan
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.diffusion import Architecture
@@ -36,31 +40,47 @@ from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids
 TOKENS = (1, 2, 4, 7, 14, 28, 56)
 PREFIXES = (64, 256)
 HEADLINE = {7, 28}
+MODELS: Mapping[str, Rt2Config | OpenVlaConfig] = {**RT2S, **OPENVLAS}
 REUSE_TOKENS = 7
 PAPER = "proportional to the number of tokens (section 6.5; figure 15 has no numbers in the text)"
 Progress = Callable[[str], None]
 
 
-def vision_language_policy(model: str, prefix: int, tokens: int, cameras: int = 1) -> AutoregressivePolicy:
-    """An RT-2 of `models.presets` with random weights: `prefix` embeddings in all, most of them patches of one
-    picture a camera, as square as they come, and one action of `tokens` channels. Raises ValueError."""
+def vision_language_policy(
+    model: str,
+    prefix: int,
+    tokens: int,
+    cameras: int = 1,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> AutoregressivePolicy:
+    """An RT-2 or OpenVLA of `models.presets` with random weights: `prefix` embeddings in all, most of them patches of
+    one picture a camera, as square as they come, and one action of `tokens` channels. Raises ValueError."""
     side = int(((prefix - 1) // cameras) ** 0.5)
-    if model not in RT2S or side < 1 or tokens < 1:
-        raise ValueError(f"model '{model}', prefix {prefix}, tokens {tokens}: there is {', '.join(RT2S)}")
-    config = RT2S[model]
-    px = side * config.vision.patch_px
-    config = replace(config, vision=replace(config.vision, image_px=px))
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        network = build_rt2(config)
+    if model not in MODELS or side < 1 or tokens < 1:
+        raise ValueError(f"model '{model}', prefix {prefix}, tokens {tokens}: there is {', '.join(MODELS)}")
+    config = MODELS[model]
+    with drawn(torch.device(device), dtype):
+        if isinstance(config, OpenVlaConfig):
+            px = side * config.dinov2.patch_px
+            dinov2, siglip = (replace(each, image_px=px) for each in (config.dinov2, config.siglip))
+            network, channels = build_openvla(replace(config, dinov2=dinov2, siglip=siglip)), 6
+        else:
+            px = side * config.vision.patch_px
+            network, channels = build_rt2(replace(config, vision=replace(config.vision, image_px=px))), 3
     vocabulary = config.language.vocabulary
     before, after = random_ids(1, vocabulary, 1), random_ids(prefix - cameras * side * side - 1, vocabulary, 2)
-    shape = Architecture(model, cameras, (px, px), history=1, state=0, horizon=1, actions=tokens)
+    shape = Architecture(model, cameras, (px, px), 1, 0, 1, tokens, channels)
     codec = Rt2Tokens([-1.0] * tokens, [1.0] * tokens, first=vocabulary - 256)
     policy = AutoregressivePolicy(
         VisionLanguagePrefix(network, before, after, cameras), network.language, codec, 1, tokens, shape
     )
     return policy.eval().requires_grad_(False)
+
+
+def _policy(options: argparse.Namespace, prefix: int, tokens: int, cameras: int = 1) -> AutoregressivePolicy:
+    where = room_as_run(options.device)
+    return vision_language_policy(options.model, prefix, tokens, cameras, where["device"], where["dtype"])
 
 
 def run(argv: list[str], progress: Progress) -> Report:
@@ -81,8 +101,9 @@ def run(argv: list[str], progress: Progress) -> Report:
 
 def _compare(prefix: int, tokens: int, options: argparse.Namespace, report: Report, progress: Progress) -> None:
     """seq against auras with a stage for each token."""
-    bench = Bench(vision_language_policy(options.model, prefix, tokens), options.device, options.seed, most=1)
+    bench = Bench(_policy(options, prefix, tokens), options.device, options.seed, most=1)
     plans = Plan(), Plan(mode="auras", pp_generation=tokens)
+    check_same(bench, *plans)
     ratio = _measure(bench, plans, f"prefix {prefix}, {tokens} tokens", options, report, progress)
     if ratio is not None:
         report.rows[-1] |= {"compared": "auras over seq", "prefix": prefix, "tokens": tokens}
@@ -93,7 +114,7 @@ def _compare(prefix: int, tokens: int, options: argparse.Namespace, report: Repo
 
 def _compare_reuse(prefix: int, options: argparse.Namespace, report: Report, progress: Progress) -> None:
     """auras without and with the static camera's keys and values, which come first in the prefix."""
-    policy = vision_language_policy(options.model, prefix, REUSE_TOKENS, cameras=2)
+    policy = _policy(options, prefix, REUSE_TOKENS, cameras=2)
     bench = Bench(policy, options.device, options.seed, most=1)
     bench.feed = one_still(policy, options.seed)
     plan = Plan(mode="auras", pp_generation=REUSE_TOKENS)
@@ -141,7 +162,8 @@ def _measure(
     ratios = [second / first for first, second in zip(base, other, strict=True)]
     ratio = median(other) / median(base)
     spread = {"ratio": ratio, "low": min(ratios), "high": max(ratios), "rounds": len(ratios)}
-    names = {"model": options.model, "base": str(plans[0]), "other": str(plans[1])}
+    dtype = str(next(bench.policy.parameters()).dtype).removeprefix("torch.")
+    names = {"model": options.model, "dtype": dtype, "base": str(plans[0]), "other": str(plans[1])}
     report.rows.append({**names, "base_per_s": median(base), "other_per_s": median(other), **spread})
     return ratio
 
@@ -164,7 +186,7 @@ def _line(row: dict[str, Any]) -> str:
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="auras bench fig15", description=__doc__)
-    parser.add_argument("--model", choices=list(RT2S), default="rt2-small", help="sizes of the networks (rt2-small)")
+    parser.add_argument("--model", choices=list(MODELS), default="rt2-small", help="sizes of the networks (rt2-small)")
     parser.add_argument("--prefix", type=listed(int), default=list(PREFIXES), help="embeddings before them (64,256)")
     parser.add_argument("--tokens", type=listed(int), default=list(TOKENS), help="action tokens (1,2,4,7,14,28,56)")
     parser.add_argument("--rounds", type=int, default=5, help="of both modes, for each number of tokens (5)")

@@ -13,6 +13,7 @@ from typing import get_args
 import torch
 from torch import Tensor
 
+from auras_ros.action import Contract
 from auras_ros.bench.feed import DIFFERENT, Feed, random_feed
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import Spans, make_device
@@ -42,6 +43,7 @@ class Setup:
     policy: LoadedPolicy
     plan: Plan
     feed: Feed
+    contract: Contract | None = None  # a checkpoint's, which a guided plan needs
 
 
 def from_registry(name: str, plan: Plan, seed: int) -> Setup:
@@ -59,7 +61,7 @@ def from_checkpoint(folder: Path, plan: Plan, seed: int) -> Setup:
     checkpoint = load(folder)
     random = torch.Generator().manual_seed(seed)
     feed = Feed([_example(checkpoint, random) for _ in range(DIFFERENT)])
-    return Setup(checkpoint.name, checkpoint.policy(plan.generation), plan, feed)
+    return Setup(checkpoint.name, checkpoint.policy(plan.generation), plan, feed, checkpoint.contract)
 
 
 def _example(checkpoint: Checkpoint, random: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -113,7 +115,7 @@ def record(setup: Setup, device: str, seconds: float, seed: int, threads: int) -
         return noise_tape(policy.noise_shape, seed, request)[None]
 
     torch.set_num_threads(threads)
-    executor = make_executor(policy, setup.plan, recording.noise(noise), clock, where)
+    executor = make_executor(policy, setup.plan, recording.noise(noise), clock, where, contract=setup.contract)
     try:
         executor.warm_up(setup.feed(0))
         spans.clear()

@@ -22,7 +22,8 @@ SHOWN = 10  # frames
 NS_PER_MS = 1e6
 WIDTH_INCHES, DPI = 16.0, 100
 ROW_INCHES, FRAME_INCHES = 0.3, 1.8  # a lane or a request; title, axes and their labels
-PERCEPTION, GENERATION = "#33415c", "#7aa6c2"
+PERCEPTION, GENERATION, COPY = "#33415c", "#7aa6c2", "#b9a27a"
+KINDS = {"perception": PERCEPTION, "copy": COPY}
 CYCLE = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2")
 GREY, LINE = "#5b6472", "#c3c9d3"
 HALF = 0.36
@@ -80,7 +81,7 @@ def _ms(at_ns: int, start: int) -> float:
 def _draw_lanes(axes: Axes, spans: Sequence[Span], lanes: Sequence[str], start: int, whole_ms: float) -> None:
     for span in spans:
         low, width = _ms(span.start_ns, start), _ms(span.end_ns, span.start_ns)
-        colour = PERCEPTION if span.stage.startswith("perception") else GENERATION
+        colour = next((each for kind, each in KINDS.items() if span.stage.startswith(kind)), GENERATION)
         edge = 0.6 if width * 100 > THIN * whole_ms else 0.0  # an edge would hide a thin one
         axes.barh(lanes.index(span.lane), width, 2 * HALF, low, color=colour, edgecolor="white", lw=edge)
     axes.set_yticks(range(len(lanes)), lanes, fontsize=11)
@@ -127,5 +128,6 @@ def _legend() -> list[Patch]:
     return [
         Patch(color=PERCEPTION, label="perception"),
         Patch(color=GENERATION, label="generation, all requests of the frame"),
+        Patch(color=COPY, label="copies from and to the host"),
         Patch(color=CYCLE[0], label="generation stages of one request (a colour a request); dot: its chunk"),
     ]

@@ -23,7 +23,9 @@ BENCHES = {
     "fig15": "auras over seq with the number of action tokens, autoregressive",
     "fig16": "rate of TinyVLA, a language model that encodes, over the stages, with either fetch_offset",
     "startup": "time to the first chunk, what making it ready costs, and memory of each worker",
+    "seams": "jumps and success where one chunk follows another, for each way of joining them, under injected latency",
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
+    "peers": "LeRobot's DiffusionPolicy and transformers' generate beside seq and auras, on the same weights",
 }
 IN_FIGURES = {"fig3", "fig5", "fig10", "fig11", "fig12", "fig13", "fig14", "startup"}  # where their modules are
 EXAMPLE = """

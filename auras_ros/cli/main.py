@@ -73,7 +73,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _remedy(package: str) -> str:
     simulator = ("gym_pusht", "gymnasium", "pymunk", "pygame", "shapely")
-    extra = {**dict.fromkeys(simulator, "sim"), "matplotlib": "plot", "optuna": "tune"}.get(package)
+    extra = {**dict.fromkeys(simulator, "sim"), "matplotlib": "plot", "optuna": "tune", "accelerate": "offload"}.get(
+        package
+    )
     name = {"yaml": "pyyaml", "cv2": "opencv-python"}.get(package, package)
     return f"pip install 'auras_ros[{extra}]'" if extra else f"pip install {name}"
 

@@ -4,5 +4,23 @@ from auras_ros.device.cores import checked, occupy
 from auras_ros.device.lane import Device, DeviceError, Lane, Mark, Stage
 from auras_ros.device.make import make_device
 from auras_ros.device.spans import Span, Spans
+from auras_ros.device.staging import Download, Upload
+from auras_ros.device.uncaptured import Reasons, cannot_capture, in_words
 
-__all__ = ["Device", "DeviceError", "Lane", "Mark", "Span", "Spans", "Stage", "checked", "make_device", "occupy"]
+__all__ = [
+    "Device",
+    "DeviceError",
+    "Download",
+    "Lane",
+    "Mark",
+    "Reasons",
+    "Span",
+    "Spans",
+    "Stage",
+    "Upload",
+    "cannot_capture",
+    "checked",
+    "in_words",
+    "make_device",
+    "occupy",
+]

@@ -11,6 +11,7 @@ from auras_ros.device.failure import Failure, Failures
 from auras_ros.device.lane import DeviceError, Lane, Mark, Stage, own_lane, refuse_if_closed
 from auras_ros.device.plain import PlainStage, plain
 from auras_ros.device.spans import Spans
+from auras_ros.device.uncaptured import Reasons
 from auras_ros.device.worker import WorkerLane
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class CpuDevice:
         self._tensors = torch.device("cpu")
         self._spans, self._failures = spans, Failures()
         self._lanes: list[InlineLane | WorkerLane] = []
+        self.uncaptured: dict[str, Reasons] = {}
         self._closed = False
 
     @property
@@ -97,7 +99,7 @@ class CpuDevice:
         return made
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
-        return PlainStage(name, body, own_lane(name, lane, self._lanes))
+        return PlainStage(name, body, own_lane(name, lane, self._lanes), self.uncaptured)
 
     def close(self) -> None:
         """Ends the lanes' threads once they have run what was launched; a second call does nothing."""

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 from auras_ros.clock import MonotonicClock
 from auras_ros.device.cuda_lane import CudaLane, CudaStage
 from auras_ros.device.cuda_time import HostScale
+from auras_ros.device.failure import Failures
 from auras_ros.device.lane import DeviceError, Lane, Stage, own_lane, refuse_if_closed
 from auras_ros.device.spans import Spans
+from auras_ros.device.uncaptured import Reasons, listening
 
 if TYPE_CHECKING:
     import torch
@@ -51,6 +53,8 @@ class CudaDevice:
         self._spans = spans
         self._scale = None if spans is None else HostScale(self._tensors, MonotonicClock())
         self._lanes: list[CudaLane] = []
+        self._failures = Failures()
+        self.uncaptured: dict[str, Reasons] = {}
         self._closed = False
 
     @property
@@ -68,11 +72,12 @@ class CudaDevice:
         `threads` are the host's and change nothing here, so that an executor asks every device for the same lanes."""
         refuse_if_closed(name, self._closed)
         stream = self._torch.cuda.Stream(self._tensors) if stream is None else stream
-        self._lanes.append(CudaLane(name, stream, self._spans, self._scale))
+        self._lanes.append(CudaLane(name, stream, self._failures, self._spans, self._scale))
         return self._lanes[-1]
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
-        """Warm `body` up and capture it on the lane's stream; it runs `WARM_UP_RUNS` times on the buffers' values.
+        """Warm `body` up and capture it on the lane's stream; it runs `WARM_UP_RUNS` times on the buffers' values. One
+        that says that it cannot be captured runs once, and at every launch.
 
         Raises DeviceError, naming the stage, if it fails or does what a graph cannot hold (waiting for the GPU,
         reading a value back). Before torch 2.12 a failed capture leaves the allocator's books wrong: start afresh.
@@ -87,30 +92,39 @@ class CudaDevice:
             lane.collect(wait=False)
 
     def close(self) -> None:
-        """Wait for what was launched and write its spans; a second call does nothing."""
+        """Wait for what was launched and write its spans; a second call does nothing. Raises DeviceError if a stage
+        that is not captured failed and nobody waited for it."""
         lanes, self._lanes, self._closed = self._lanes, [], True
         for lane in lanes:
             lane.close()
+        self._failures.raise_unseen()
 
     def _capture(self, name: str, body: Callable[[], None], own: CudaLane) -> CudaStage:
         try:
-            self._warm_up(body, own)
+            said = self._warm_up(body, own)
         except Exception as error:
             raise DeviceError(f"stage {name!r} failed in its warm-up on {self._tensors}: {error}") from error
+        if said:
+            self.uncaptured[name] = said
+            return CudaStage(name, self._torch.no_grad()(body), own, captured=False)
         reasons: list[Exception] = []  # ending a broken capture raises an error of its own, which says less
         try:
-            return CudaStage(name, self._graph(body, own, reasons), own)
+            return CudaStage(name, self._graph(body, own, reasons).replay, own)
         except Exception as error:
             own.renew_pool()  # the failed capture's pool is in an unknown state
             raise DeviceError(f"stage {name!r} cannot be captured: {(reasons or [error])[0]}") from error
 
-    def _warm_up(self, body: Callable[[], None], lane: CudaLane) -> None:
+    def _warm_up(self, body: Callable[[], None], lane: CudaLane) -> Reasons:
+        """What the body says against being captured; nothing, as a rule."""
         cuda = self._torch.cuda
         lane.stream.wait_stream(cuda.current_stream(self._tensors))
-        with cuda.stream(lane.stream), self._torch.no_grad():
+        with cuda.stream(lane.stream), self._torch.no_grad(), listening() as said:
             for _ in range(WARM_UP_RUNS):
                 body()
+                if said:
+                    break
         lane.stream.synchronize()
+        return tuple(said)
 
     def _graph(self, body: Callable[[], None], lane: CudaLane, reasons: list[Exception]) -> torch.cuda.CUDAGraph:
         """`thread_local`: what other threads do on the GPU meanwhile does not spoil the capture."""

@@ -1,16 +1,18 @@
 """One CUDA stream: it replays the graphs that were captured for it, and knows when each replay was over.
 
 The host only puts work in order and goes on; the GPU waits for events. A lane reuses a ring of events, so a frame
-makes none.
+makes none. A stage that cannot be captured is run on the stream by the launching thread, operation by operation: what
+it allocates belongs to the stream, so that order on it is all that its memory needs.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from auras_ros.device.cuda_time import Anchor, HostScale
+from auras_ros.device.failure import Failure, Failures
 from auras_ros.device.lane import DeviceError, Lane, Mark, Stage
 from auras_ros.device.spans import Spans
 
@@ -21,12 +23,13 @@ DEPTH = 64  # launches whose events a lane keeps; one more waits for the oldest
 
 
 class CudaStage:
-    """A captured graph, bound to the lane whose stream (and so whose partition and pool) it was captured on."""
+    """A captured graph, bound to the lane whose stream (and so whose partition and pool) it was captured on; or a body
+    that is run instead. `play` puts it on the current stream."""
 
-    __slots__ = ("graph", "lane", "name")
+    __slots__ = ("captured", "lane", "name", "play")
 
-    def __init__(self, name: str, graph: torch.cuda.CUDAGraph, lane: Lane) -> None:
-        self.name, self.graph, self.lane = name, graph, lane
+    def __init__(self, name: str, play: Callable[[], None], lane: Lane, captured: bool = True) -> None:
+        self.name, self.play, self.lane, self.captured = name, play, lane, captured
 
 
 class Slot:
@@ -46,16 +49,20 @@ class Slot:
 
 
 class CudaMark:
-    """The completion of launch `number`. A slot is used again only once its launch is over, so an old mark is done."""
+    """The completion of launch `number`. A slot is used again only once its launch is over, so an old mark is done.
+    failure: what an uncaptured stage raised while it was put on the stream; a replay can raise nothing."""
 
-    __slots__ = ("number", "slot")
+    __slots__ = ("_failures", "failure", "number", "slot")
 
-    def __init__(self, slot: Slot) -> None:
+    def __init__(self, slot: Slot, failures: Failures, failure: Failure | None) -> None:
         self.slot, self.number = slot, slot.number
+        self._failures, self.failure = failures, failure
 
     def wait(self) -> None:
         if self.slot.number == self.number:
             self.slot.end.synchronize()
+        if self.failure is not None:
+            self._failures.raise_again(self.failure)
 
     def done(self) -> bool:
         return self.slot.number != self.number or bool(self.slot.end.query())
@@ -64,10 +71,12 @@ class CudaMark:
 class CudaLane:
     """See the module. `scale` is there when spans are wanted."""
 
-    def __init__(self, name: str, stream: torch.cuda.Stream, spans: Spans | None, scale: HostScale | None) -> None:
+    def __init__(
+        self, name: str, stream: torch.cuda.Stream, failures: Failures, spans: Spans | None, scale: HostScale | None
+    ) -> None:
         import torch
 
-        self.name, self.stream = name, stream
+        self.name, self.stream, self._failures = name, stream, failures
         self._cuda = torch.cuda
         self._spans, self._scale = spans, scale
         self._slots = [Slot(timed=scale is not None) for _ in range(DEPTH)]
@@ -89,16 +98,16 @@ class CudaLane:
                 raise DeviceError(f"stage {stage.name!r}: lane {self.name!r} is closed")
             slot = self._slots[self._launched % DEPTH]
             self._retire(slot, wait=True)
-            self._come_after(after)
+            failed = self._come_after(after)
             slot.anchor = None if self._scale is None else self._scale.anchor()
             with self._cuda.stream(self.stream):
                 if slot.begin is not None:
                     slot.begin.record(self.stream)
-                stage.graph.replay()
+                failure = self._play(stage) if failed is None else self._failures.note(stage.name, failed.error)
                 slot.end.record(self.stream)
             slot.stage, slot.number, slot.open = stage.name, self._launched, True
             self._launched += 1
-            return CudaMark(slot)
+            return CudaMark(slot, self._failures, failure)
 
     def collect(self, wait: bool) -> None:
         """Write the spans of launches that are over, oldest first; with `wait`, of all."""
@@ -111,9 +120,20 @@ class CudaLane:
             self._closed = True
         self.collect(wait=True)
 
-    def _come_after(self, after: Sequence[Mark]) -> None:
+    def _play(self, stage: CudaStage) -> Failure | None:
+        if stage.captured:
+            stage.play()
+            return None
+        try:
+            stage.play()
+        except Exception as error:  # noqa: BLE001  (raised again where the mark is waited for)
+            return self._failures.note(stage.name, error)
+        return None
+
+    def _come_after(self, after: Sequence[Mark]) -> Failure | None:
         """Let the stream wait for the marks, and for what the calling thread has put on its own stream so far:
-        inputs are copied there, and torch's streams do not wait for one another by themselves."""
+        inputs are copied there, and torch's streams do not wait for one another by themselves. The first failure among
+        the marks: what comes after one does not run."""
         current = self._cuda.current_stream(self.stream.device)
         if current != self.stream:
             self._caller.record(current)
@@ -123,6 +143,7 @@ class CudaLane:
                 raise DeviceError(f"lane {self.name!r}: a CUDA launch cannot come after a {type(mark).__name__}")
             if mark.slot.number == mark.number:
                 self.stream.wait_event(mark.slot.end)
+        return next((mark.failure for mark in after if isinstance(mark, CudaMark) and mark.failure is not None), None)
 
     def _retire(self, slot: Slot, wait: bool) -> None:
         """Under the lock. Write the slot's span if its launch is over, or once it is."""

@@ -9,13 +9,17 @@ What every device promises:
   `Device.tensors` that are made outside it and live as long as it does. What else it allocates is gone when it ends.
 - A stage that raises does not stop its lane. Who waits for its mark gets the exception; so does who waits for a
   launch that came `after` it, which then does not run. A failure that nobody waited for is raised by `close`.
+- A body that says so (`uncaptured.cannot_capture`) is run afresh at every launch instead of being captured: with the
+  same lane, marks and results, but on a GPU the launching thread is kept until all of it is put in order.
 - Marks stay true for ever. A lane holds a bounded number of launches; one more waits for the oldest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from auras_ros.device.uncaptured import Reasons
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +47,11 @@ class Stage(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def captured(self) -> bool:
+        """False where the body has said that it cannot be; on a CPU that is known once it has run."""
+        ...
+
 
 class Lane(Protocol):
     """One stream or thread."""
@@ -61,6 +70,11 @@ class Device(Protocol):
     @property
     def tensors(self) -> torch.device:
         """Where the stages' buffers live."""
+        ...
+
+    @property
+    def uncaptured(self) -> Mapping[str, Reasons]:
+        """The stages that are not captured, by name, and why not (`Stage.captured`)."""
         ...
 
     def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:

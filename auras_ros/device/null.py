@@ -14,6 +14,7 @@ from auras_ros.device.failure import Failure, Failures
 from auras_ros.device.lane import DeviceError, Lane, Mark, Stage, own_lane, refuse_if_closed
 from auras_ros.device.plain import PlainStage, plain
 from auras_ros.device.spans import Spans
+from auras_ros.device.uncaptured import Reasons
 
 if TYPE_CHECKING:
     import torch
@@ -78,6 +79,7 @@ class NullDevice:
         self._tensors = torch.device("cpu")
         self.clock, self.spans, self.failures = clock, spans, Failures()
         self.lanes: list[NullLane] = []
+        self.uncaptured: dict[str, Reasons] = {}
         self._durations_ns = durations_ns
         self._closed = False
 
@@ -93,7 +95,7 @@ class NullDevice:
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
         self.duration_ns(name)
-        return PlainStage(name, body, own_lane(name, lane, self.lanes))
+        return PlainStage(name, body, own_lane(name, lane, self.lanes), self.uncaptured)
 
     def duration_ns(self, stage: str) -> int:
         """Raises DeviceError, naming the stage, if it has none or a negative one."""

@@ -7,23 +7,39 @@ from collections.abc import Callable
 
 from auras_ros.device.lane import DeviceError, Lane, Stage
 from auras_ros.device.spans import Spans
+from auras_ros.device.uncaptured import Reasons, listening
 
 
 class PlainStage:
-    """`body` under its name. It never runs at capture, so the buffers are as they were."""
+    """`body` under its name. It never runs at capture, so the buffers are as they were; what it says of itself is
+    known after its first run, and is left in `uncaptured`, its device's."""
 
-    __slots__ = ("_no_grad", "body", "lane", "name")
+    __slots__ = ("_no_grad", "_run_before", "_uncaptured", "body", "captured", "lane", "name")
 
-    def __init__(self, name: str, body: Callable[[], None], lane: Lane) -> None:
+    def __init__(
+        self, name: str, body: Callable[[], None], lane: Lane, uncaptured: dict[str, Reasons] | None = None
+    ) -> None:
         from torch import no_grad
 
         self.name, self.body, self.lane = name, body, lane
+        self.captured, self._run_before = True, False
+        self._uncaptured = {} if uncaptured is None else uncaptured
         self._no_grad = no_grad
 
     def run(self) -> None:
         """Autograd is switched per thread: without this a worker's stage would record what the inline one does not."""
         with self._no_grad():
+            if self._run_before:
+                self.body()
+            else:
+                self._first_run()
+
+    def _first_run(self) -> None:
+        with listening() as reasons:
             self.body()
+        self._run_before = True
+        if reasons:
+            self.captured, self._uncaptured[self.name] = False, tuple(reasons)
 
     def run_timed(self, spans: Spans | None) -> None:
         """Run, and write the span, also that of a run that raises."""

@@ -1,14 +1,17 @@
 """The charged clock (design rule 12): the world moves on while the executor computes, for as long as that takes.
 
-Durations are given, so that a run is the same on every machine. The order at one instant is fixed: the observation
-comes, finished frames end, frames begin (those that take no time end at once), the world acts. So a chunk that is
-there at a tick is used in it, and a frame sees the observation of the very instant at which it begins.
+Durations are given, or drawn around what is given from a seed, so that a run is the same on every machine. The order
+at one instant is fixed: the observation comes, finished frames end, frames begin (those that take no time end at once),
+the world acts. So a chunk that is there at a tick is used in it, and a frame sees the observation of the very instant
+at which it begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from auras_ros.evaluate.seats import Seats
 from auras_ros.evaluate.turn import Watch, step
@@ -33,9 +36,16 @@ DURATIONS = {
 
 @dataclass(frozen=True)
 class Charged:
-    """durations_ns: duration key -> how long a frame of that strand takes (par: a whole request)."""
+    """durations_ns: duration key -> how long a frame of that strand takes (par: a whole request).
+
+    jitter: each frame takes 1 - jitter to 1 + jitter of that, drawn evenly; whatever was planned with the given
+    duration is then as often wrong as right. The draws follow from `seed` and the strand's place alone: every plan with
+    the same strands meets the same ones.
+    """
 
     durations_ns: Mapping[str, int]
+    jitter: float = 0.0
+    seed: int = 0
 
     name = "charged"
 
@@ -43,6 +53,8 @@ class Charged:
         for key, duration_ns in self.durations_ns.items():
             if duration_ns < 0:
                 raise ValueError(f"durations: {key}: must not be negative, got {duration_ns} ns")
+        if not 0 <= self.jitter <= 1:
+            raise ValueError(f"jitter: must be in [0, 1], got {self.jitter}")
 
     def paced(self, plan: Plan) -> Plan:
         """The plan with par's requests evenly spaced over its workers, if it says nothing itself."""
@@ -55,7 +67,8 @@ class Charged:
         mode = executor.plan.mode
         period_ns = 0 if mode == "par" else round(executor.plan.frame_period_ms * 1e6)
         runners = [
-            _Runner(strand, FrameClock(period_ns), self._duration_ns(mode, strand.name)) for strand in executor.strands
+            _Runner(strand, FrameClock(period_ns), self._drawn_ns(self._duration_ns(mode, strand.name), place))
+            for place, strand in enumerate(executor.strands)
         ]
         tick_ns = now_ns
         while len(seats):
@@ -70,6 +83,13 @@ class Charged:
             wakes = [tick_ns, now_ns + executor.ledger.closed_ns(now_ns)]
             wakes += [runner.soonest_ns(now_ns) for runner in runners]
             now_ns = min(at_ns for at_ns in wakes if at_ns > now_ns)
+
+    def _drawn_ns(self, duration_ns: int, place: int) -> Iterator[int]:
+        """How long each of a strand's frames takes, one after another, without end."""
+        random = np.random.default_rng((self.seed, place))
+        while True:
+            share = 1.0 + random.uniform(-self.jitter, self.jitter) if self.jitter else 1
+            yield round(duration_ns * share)
 
     def _duration_ns(self, mode: str, strand: str) -> int:
         key = duration_key(mode, strand)
@@ -88,10 +108,10 @@ def _settle(runners: Sequence[_Runner], seats: Seats, now_ns: int) -> None:
 
 
 class _Runner:
-    """One strand in virtual time: idle, or in a frame that ends at `_ends_ns`."""
+    """One strand in virtual time: idle, or in a frame that ends at `_ends_ns`. durations_ns: of its frames, in turn."""
 
-    def __init__(self, strand: Strand, frames: FrameClock, duration_ns: int) -> None:
-        self._strand, self._frames, self._duration_ns = strand, frames, duration_ns
+    def __init__(self, strand: Strand, frames: FrameClock, durations_ns: Iterator[int]) -> None:
+        self._strand, self._frames, self._durations_ns = strand, frames, durations_ns
         self._emits = strand.name != "perceive"
         self._ends_ns: int | None = None
 
@@ -120,6 +140,6 @@ class _Runner:
         self._frames.started(now_ns)
         self._strand.begin(seen, now_ns)
         self._strand.run()
-        self._ends_ns = now_ns + self._duration_ns
+        self._ends_ns = now_ns + next(self._durations_ns)
         seats.frames += int(self._emits)
         return True

@@ -97,7 +97,7 @@ class _Run:
         def noise(request: int) -> torch.Tensor:
             return noise_tape(policy.noise_shape, NOISE_SEED, request)[None]
 
-        self.executor: Executor = make_executor(policy, plan, noise, MonotonicClock())
+        self.executor: Executor = make_executor(policy, plan, noise, MonotonicClock(), contract=checkpoint.contract)
         self._newest = _random(checkpoint)
         self.executor.warm_up(self._newest)
         self._timed = [_Timed(strand) for strand in self.executor.strands]

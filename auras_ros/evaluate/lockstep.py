@@ -15,6 +15,7 @@ from auras_ros.clock import VirtualClock
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.outcome import Episode, Outcome
 from auras_ros.evaluate.paused import Paused
+from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.seats import Seats
 from auras_ros.evaluate.turn import Timing, Watch
@@ -33,14 +34,16 @@ def play(
     timing: Timing,
     plain: bool = False,
     watch: Watch = lambda seats: None,
+    seams: Seams | None = None,
 ) -> Outcome:
-    """All seeds as one batch, to the end of the last. plain: chunks run from index 0 whenever they come.
+    """All seeds as one batch, to the end of the last. plain: chunks run from index 0 whenever they come. seams: where
+    the seams of all commands are counted.
 
     Raises LockstepError, PlanError, CheckpointError, and ValueError for settings that cannot be used.
     """
     torch.set_num_threads(1)  # small networks: threads that wait for one another cost far more than they bring
     start_ns = checkpoint.contract.dt_ns
-    policy, seats = checkpoint.policy(plan.generation), Seats(checkpoint, task, list(seeds), plain, start_ns)
+    policy, seats = checkpoint.policy(plan.generation), Seats(checkpoint, task, list(seeds), plain, start_ns, seams)
     if isinstance(timing, Charged):
         plan = timing.paced(plan)
     executor = make_executor(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from auras_ros.action import ActionStream, Chunk
+from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ActionStream, Chunk, Command, Contract
 from auras_ros.action.verdict import Refusal, Rejected
 from auras_ros.evaluate.outcome import Episode
+from auras_ros.evaluate.seams import Seams, SeamWatch
 from auras_ros.observation import Assembler, Fault, Observation
 from auras_ros.pipeline.load import Checkpoint
 from auras_ros.sim.pusht import CONTROL_DT_MS, PushTWorld
@@ -27,22 +28,48 @@ class Task:
     """What is played. drift_px: how far the tee moves each control step; success_coverage: None is the table's own
     default for that drift. waits: the table stands still until the first chunk, as the live one does; otherwise time
     runs from the start, and a schedule's first frames cost steps.
+
+    seam, blend_ms, ensemble_decay: how a chunk follows another, as `action.ActionStream` has them. ticks_per_step: of
+    the actuator in a control step. The table takes the command of the tick at which its step begins, as it takes the
+    newest one when it is played over topics; those between are published and reach no step. They matter to whoever
+    watches commands, and to what goes by ticks: a blend, and a limit on the rate.
     """
 
     drift_px: float = 0.0
     max_steps: int = 300
     success_coverage: float | None = None
     waits: bool = False
+    seam: str = "switch"
+    blend_ms: float = 0.0
+    ensemble_decay: float = DEFAULT_ENSEMBLE_DECAY
+    ticks_per_step: int = 1
 
     def world(self) -> PushTWorld:
         return PushTWorld(self.drift_px, self.success_coverage)
 
+    def stream(self, contract: Contract, max_age_ms: float) -> ActionStream:
+        """Raises ContractError, naming what it cannot be, and ValueError for ticks that do not fill a step."""
+        if self.ticks_per_step < 1 or contract.dt_ns % self.ticks_per_step:
+            raise ValueError(f"ticks_per_step: {self.ticks_per_step} do not fill a step of {contract.dt_ms:g} ms")
+        tick_ns, decay = contract.dt_ns // self.ticks_per_step, self.ensemble_decay
+        return ActionStream(
+            contract, tick_ns, self.blend_ms, max_chunk_age_ms=max_age_ms, seam=self.seam, ensemble_decay=decay
+        )
+
 
 class Seat:
-    """See the module's docstring. plain: a chunk runs from its index 0 whenever it comes (par, as in the paper)."""
+    """See the module's docstring. plain: a chunk runs from its index 0 whenever it comes (par, as in the paper). seams:
+    where this seat's seams are counted, if anybody wants to know."""
 
     def __init__(
-        self, checkpoint: Checkpoint, task: Task, seed: int, plain: bool, world: PushTWorld, now_ns: int
+        self,
+        checkpoint: Checkpoint,
+        task: Task,
+        seed: int,
+        plain: bool,
+        world: PushTWorld,
+        now_ns: int,
+        seams: Seams | None = None,
     ) -> None:
         contract = checkpoint.contract
         require(contract.names == NAMES, f"the world's channels are {NAMES}, the policy's {contract.names}")
@@ -51,7 +78,10 @@ class Seat:
         self.seed, self._task, self._plain, self._world = seed, task, plain, world
         self._dt_ns = contract.dt_ns
         self._assembler = Assembler(checkpoint.spec, dt_ms, dt_ms, 0.0)
-        self._stream = ActionStream(contract, contract.dt_ns, max_chunk_age_ms=checkpoint.horizon * dt_ms)
+        self._stream = task.stream(contract, checkpoint.horizon * dt_ms)
+        span_ns, tick_ns = checkpoint.horizon * contract.dt_ns, self._stream.tick_ns
+        self._watch = None if seams is None else SeamWatch(contract, tick_ns, span_ns, seams)
+        self._next_tick_ns = now_ns
         world.reset(seed)
         require(self._stream.arm(now_ns, world.agent).ok, "arming refused")
         self.episode = Episode(seed, False, 0, 0.0)
@@ -81,9 +111,12 @@ class Seat:
         """Take a chunk for the steps from now on. One that is too late is counted, anything else is an error."""
         if self._plain:  # the stamp keeps saying which observation it is; alignment goes by the monotonic origin
             chunk = replace(chunk, provenance=replace(chunk.provenance, origin_mono_ns=now_ns))
+        self._tick_before(now_ns)
         verdict = self._stream.offer(chunk, now_ns)
         late = isinstance(verdict, Rejected) and verdict.reason in LATE
         require(verdict.ok or late, f"chunk refused: {verdict.detail}")
+        if self._watch is not None and verdict.ok:
+            self._watch.offered(chunk, now_ns)
         self._started = True
         self.episode = replace(self.episode, chunks=self.episode.chunks + 1, refused=self.episode.refused + int(late))
 
@@ -92,8 +125,8 @@ class Seat:
 
         Returns how many control steps old the observation behind the action is, None where no chunk was in force.
         """
-        command = self._stream.tick(now_ns)
-        require(command.publish, "no command")
+        self._tick_before(now_ns)
+        command = self._command(now_ns)
         if not self._started:
             return None
         outcome = self._world.step(command.values)
@@ -109,6 +142,20 @@ class Seat:
         if command.provenance is None:
             return None
         return (now_ns - command.provenance.origin_stamp_ns) // self._dt_ns
+
+    def _tick_before(self, now_ns: int) -> None:
+        """The ticks that were due before now. Nothing but offers and steps of the world comes between them, and both
+        call this first; so they may be made up here, at the times that were theirs."""
+        while self._next_tick_ns < now_ns:
+            self._command(self._next_tick_ns)
+
+    def _command(self, now_ns: int) -> Command:
+        command = self._stream.tick(now_ns)
+        require(command.publish, "no command")
+        self._next_tick_ns = now_ns + self._stream.tick_ns
+        if self._watch is not None:
+            self._watch.ticked(command, now_ns)
+        return command
 
 
 def require(condition: bool, text: str) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.evaluate.outcome import Episode, Outcome
+from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.seat import LockstepError, Seat, Task
 from auras_ros.pipeline.load import Checkpoint, noise_tape, to_latched
 from auras_ros.pipeline.request import Emission, Identity, Latched, to_chunk
@@ -24,15 +25,24 @@ _IDENTITY = Identity()
 
 
 class Seats:
-    """One seat a seed; those that are done leave. frames: the executor's so far, without those of perception alone."""
+    """One seat a seed; those that are done leave. frames: the executor's so far, without those of perception alone.
+    seams: where all seats' seams are counted, if anybody wants to know."""
 
-    def __init__(self, checkpoint: Checkpoint, task: Task, seeds: Sequence[int], plain: bool, start_ns: int) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        task: Task,
+        seeds: Sequence[int],
+        plain: bool,
+        start_ns: int,
+        seams: Seams | None = None,
+    ) -> None:
         if not 1 <= task.max_steps <= REQUESTS_PER_EPISODE:
             raise ValueError(f"max_steps must be in [1, {REQUESTS_PER_EPISODE}], got {task.max_steps}")
         self._checkpoint, self.task = checkpoint, task
         self.dt_ns = checkpoint.contract.dt_ns
         self._reach_ns = checkpoint.spec.history * max(self.dt_ns, checkpoint.spec.dt_ns)
-        self._live = [Seat(checkpoint, task, seed, plain, task.world(), start_ns) for seed in seeds]
+        self._live = [Seat(checkpoint, task, seed, plain, task.world(), start_ns, seams) for seed in seeds]
         self._count = len(self._live)
         self._finished: list[Episode] = []
         self._outcome = Outcome()

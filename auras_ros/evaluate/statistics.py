@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 Z_95 = 1.959963984540054
 
@@ -41,6 +41,14 @@ def paired_difference(both: int, first: int, second: int, neither: int, z: float
     above = _joined(p_high - p, q - q_low, phi)
     difference = (first - second) / trials
     return difference, max(-1.0, difference - below), min(1.0, difference + above)
+
+
+def paired_by_seed(first: Mapping[int, bool], second: Mapping[int, bool]) -> tuple[float, float, float]:
+    """The same from successes by seed, on the seeds of `first`. Raises KeyError for a seed that `second` lacks."""
+    table = {(mine, its): 0 for mine in (True, False) for its in (True, False)}
+    for seed, won in first.items():
+        table[won, second[seed]] += 1
+    return paired_difference(table[True, True], table[True, False], table[False, True], table[False, False])
 
 
 def _correlation(both: int, first: int, second: int, neither: int) -> float:

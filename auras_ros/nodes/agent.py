@@ -15,6 +15,7 @@ import uuid
 from typing import Any, NoReturn
 
 from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.agent_footprint import footprint, in_a_line
 from auras_ros.nodes.agent_frames import Frames
 from auras_ros.nodes.agent_heart import frame_limit_ns
 from auras_ros.nodes.agent_load import REFUSALS, Loading
@@ -113,9 +114,9 @@ class Agent(LifecycleNode):
         return SUCCESS
 
     def _configure(self, settings: Settings) -> None:
-        self.status.session = session = uuid.uuid4().hex[:12]
+        self.status.session, began_ns = uuid.uuid4().hex[:12], self._monotonic.now_ns()
         self.get_logger().info(f"loading {settings.checkpoint}, plan '{settings.plans()[0]}'")
-        loading, said = Loading(settings, session), ""
+        loading, said = Loading(settings, self.status.session), ""
         while not loading.wait(LOOK_S):
             if loading.progress != said:
                 said = loading.progress
@@ -126,7 +127,15 @@ class Agent(LifecycleNode):
         self.status.configured = self._configured
         executors = [pipeline.executor for pipeline in self._configured.pipelines]
         self._limit_ns = frame_limit_ns(max(each.frame_ns * len(each.strands) for each in executors))
-        self.get_logger().info(f"golden sample replayed, ready as session {session}")
+        self.get_logger().info(f"golden sample replayed, ready as session {self.status.session}")
+        self._say_what_it_takes((self._monotonic.now_ns() - began_ns) / 1e6)
+
+    def _say_what_it_takes(self, configure_ms: float) -> None:
+        assert self._configured is not None
+        self.status.footprint = values = footprint(self._configured.pipelines, configure_ms)
+        self.get_logger().info(in_a_line(values))
+        if said := values.get("uncaptured"):
+            self.get_logger().warning(f"stages that are run and not captured, frames take longer: {said}")
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         began_ns = self._monotonic.now_ns()

@@ -54,7 +54,7 @@ class Loading:
         plans, cores = settings.plans(), settings.core_numbers()
         first = load_pipeline(
             resources.checkpoint(settings.checkpoint), plans[0], settings.seed, clock, host_id(), self._session,
-            settings.threads, self._say, cores, settings.device,
+            settings.threads, self._say, cores, settings.device, settings.offload(),
         )  # fmt: skip
         if first.checkpoint.language is not None:
             self._say("tokenizer")

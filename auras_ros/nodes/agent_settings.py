@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from auras_ros.nodes.parameters import ParameterError, parameter
+from auras_ros.pipeline.load import Offload
 from auras_ros.pipeline.plan import MAX_STAGES, Plan, PlanError
 
 
@@ -48,6 +50,10 @@ class Settings:
     sync_tolerance_ms: float = parameter(50.0, "how far the cameras' newest stamps may lie apart", 0.0, 10000.0)
     compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
     device: str = parameter("cpu", "where the policy runs: cpu, cuda, or auto for cuda where there is one")
+    max_memory_mb: float = parameter(
+        0.0, "device memory that the weights may take, MB; the rest is brought in when it runs; 0: all", 0.0, 1e7
+    )
+    offload_folder: str = parameter("", "where the rest of the weights is kept; empty: in host memory")
     threads: int = parameter(1, "intra-op threads of each strand", 1, 64)
     cores: str = parameter("", "cores that the strands run on, such as 2,3; empty: any")
 
@@ -81,3 +87,12 @@ class Settings:
             return [int(part) for part in self.cores.split(",")] if self.cores.strip() else None
         except ValueError:
             raise ParameterError(f"agent: cores: expected core numbers such as 2,3, got {self.cores!r}") from None
+
+    def offload(self) -> Offload | None:
+        """Raises ParameterError, or DeviceError by name."""
+        folder = Path(self.offload_folder).expanduser() if self.offload_folder else None
+        if self.max_memory_mb == 0:
+            if folder is not None:
+                raise ParameterError("agent: offload_folder: without max_memory_mb all weights are on the device")
+            return None
+        return Offload(self.max_memory_mb, folder)

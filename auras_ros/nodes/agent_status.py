@@ -21,6 +21,7 @@ class Status:
         self.lifecycle, self._doing, self._wrong = "unconfigured", "", False
         self.configured: Configured | None = None
         self.activate_ms: float | None = None
+        self.footprint: dict[str, object] = {}  # of what is configured
         self._frames: Frames | None = None
         self._health: FramesHealth | None = None
 
@@ -77,6 +78,7 @@ class Status:
             return Report(Level.ERROR if self._wrong else Level.OK, self._doing or self.lifecycle, values)
         verified = self.configured.pipelines[0].checkpoint.verified
         values["golden_sample"] = "replayed" if verified else "none"
+        values |= self.footprint
         text = self._doing or self.lifecycle
         return Report(Level.OK, text, values) if verified else Report(Level.WARN, f"{text}; {UNVERIFIED}", values)
 

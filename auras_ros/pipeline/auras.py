@@ -137,9 +137,12 @@ class AurasStrand:
         self._perceived_ns = self._clock.now_ns()
         if offset == 0 and any(self._rows):
             generated = stages.launch_generation(self._frame, perceived[-1:])
+        left = [stages.launch_leaving(generated)] if self._rows[0] is not None else []
         for mark in (*perceived, *generated):
             mark.wait()
         self._generated_ns = self._clock.now_ns()
+        for mark in left:
+            mark.wait()
         self._note(began_ns if offset < 0 else self._perceived_ns)
 
     def _note(self, began_ns: int) -> None:
@@ -155,7 +158,7 @@ class AurasStrand:
         done, emission = self._rows[0], None
         if done is not None and self._epoch == self._ledger.epoch:
             emission = Emission(
-                actions=self._stages.slab.finish(),
+                actions=self._stages.finished(),
                 request=done.number,
                 frame=self._frame,
                 epoch=self._epoch,
@@ -174,6 +177,8 @@ class AurasStrand:
         """Go on with these environments alone (lockstep)."""
         if self._stages is not None:
             self._stages = self._stages.keep(rows)
+            if self._rows[0] is not None:  # between run and end it may be done: out of the rows that stay, once more
+                self._stages.launch_leaving(()).wait()
         self._perceiving = [_keep(seen, rows) for seen in self._perceiving]
         self._seen = _keep(self._seen, rows)
         for request in self._rows:

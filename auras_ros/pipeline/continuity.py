@@ -86,7 +86,8 @@ class Continuity:
         if overlap == 0 or not np.isfinite(values).all():
             return None
         arrival_ns = now_ns + max(self._durations_ns)
-        frozen = max(0, -(-(arrival_ns - origin.mono_ns) // self._dt_ns))
+        # An actuator that ticks more often than dt is in the middle of that action when the chunk comes.
+        frozen = max(0, -(-(arrival_ns - origin.mono_ns) // self._dt_ns)) + 1
         weight = np.broadcast_to(weights(frozen, overlap, values.shape[1])[None, :, None], values.shape).copy()
         if self._relative.any():
             self._refer(values, weight, newest.origin, origin)

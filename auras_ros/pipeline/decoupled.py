@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.clock import Clock
-from auras_ros.device import Device
+from auras_ros.device import Device, Upload
 from auras_ros.pipeline.context import PublicContext, store
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.generation import Admitted, WholeGeneration
@@ -40,7 +40,7 @@ class PerceiveStrand:
 
     def __init__(self, policy: Policy, shared: Shared, ledger: Ledger, device: Device) -> None:
         self._policy, self._shared, self._ledger, self._device = policy, shared, ledger, device
-        self._lane = device.lane(self.name)
+        self._lane, self._copies = device.lane(self.name), device.lane(f"{self.name} copies")
         self._inputs: tuple[Tensor, ...] | None = None
         self._seen: Origin | None = None
         self._epoch = 0
@@ -56,7 +56,7 @@ class PerceiveStrand:
             self._allocate(seen.images, seen.state)
         assert self._inputs is not None
         self._epoch, self._seen = self._ledger.epoch, seen.origin
-        store(self._inputs, (seen.images, seen.state))
+        self._arrived = self._arriving.send((seen.images, seen.state))
 
     def _allocate(self, images: Tensor, state: Tensor) -> None:
         where = self._device.tensors
@@ -71,10 +71,11 @@ class PerceiveStrand:
             self._device.capture("perception", lambda slot=slot: body(slot), self._lane)  # type: ignore[misc]
             for slot in (0, 1)
         ]
+        self._arriving = Upload("copy in", self._device, self._copies, inputs)
         self._shared.context = context
 
     def run(self) -> None:
-        self._lane.launch(self._stages[(self._shared.version + 1) % 2]).wait()
+        self._lane.launch(self._stages[(self._shared.version + 1) % 2], (self._arrived,)).wait()
 
     def end(self, now_ns: int) -> Emission | None:
         assert self._shared.context is not None
@@ -89,6 +90,7 @@ class PerceiveStrand:
         old, inputs = self._shared.context, self._inputs
         if old is None or inputs is None:
             return
+        self._arrived.wait()
         self._allocate(inputs[0][rows], inputs[1][rows])
         assert self._shared.context is not None
         self._shared.context.take(old, rows, len(inputs[0]))
@@ -113,7 +115,7 @@ class GenerateStrand:
         self._continuity = continuity
         self._policy, self._shared, self._noise = policy, shared, noise
         self._ledger, self._clock, self._device = ledger, clock, device
-        self._lane = device.lane(self.name)
+        self._lane, self._copies = device.lane(self.name), device.lane(f"{self.name} copies")
         self._request: Admitted | None = None
         self._generation: WholeGeneration | None = None
 
@@ -139,14 +141,20 @@ class GenerateStrand:
         self._generation.begin(self._noise(number), self._continuity.aim(newest, now_ns))
 
     def _captured(self, context: Tensor) -> WholeGeneration:
-        return WholeGeneration(self._policy, self._device, self._lane, context, self._continuity.guide)
+        guide = self._continuity.guide
+        return WholeGeneration(self._policy, self._device, self._lane, context, self._copies, guide)
 
     def run(self) -> None:
         if self._request is not None:
             assert self._generation is not None
             self._began_ns = self._clock.now_ns()
-            self._lane.launch(self._generation.stage).wait()
-        self._generated_ns = self._clock.now_ns()
+            generated = self._lane.launch(self._generation.stage)
+            left = self._generation.launch_leaving((generated,))
+            generated.wait()
+            self._generated_ns = self._clock.now_ns()
+            left.wait()
+        else:
+            self._generated_ns = self._clock.now_ns()
 
     def end(self, now_ns: int) -> Emission | None:
         request, self._request = self._request, None
@@ -159,7 +167,7 @@ class GenerateStrand:
     def _emission(self, request: Admitted) -> Emission:
         assert self._generation is not None
         return Emission(
-            actions=self._generation.finish(),
+            actions=self._generation.finished(),
             request=request.number,
             frame=self._frame,
             epoch=request.epoch,
@@ -177,4 +185,6 @@ class GenerateStrand:
             return
         self._generation = self._captured(old.context[rows])
         self._generation.take(old, rows)
-        self._request = None if self._request is None else self._request.keep(rows)
+        if self._request is not None:
+            self._request = self._request.keep(rows)
+            self._generation.launch_leaving(()).wait()  # between run and end: out of the rows that stay, once more

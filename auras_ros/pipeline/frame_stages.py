@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from auras_ros.device import Device, Mark, Stage
+from auras_ros.device import Device, Download, Mark, Stage, Upload
 from auras_ros.pipeline.context import PublicContext, store
 from auras_ros.pipeline.continuity import Aim
 from auras_ros.pipeline.merged import MergedSlab
@@ -22,7 +22,8 @@ from auras_ros.policies.policy import CausalPolicy, Policy
 
 
 class Lanes:
-    """One lane a perception stage; one for generation, or one a row where rows are not batched.
+    """One lane a perception stage; one for generation, or one a row where rows are not batched; one for copies from
+    and to the host.
 
     Perception has a thread of its own only where it runs beside something: fetch_offset -1, or several stages.
     """
@@ -31,6 +32,7 @@ class Lanes:
         beside = plan.fetch_offset < 0 or plan.pp_perception > 1
         chosen, threads = (cores or None, 1) if beside else (None, None)
         self.perception = [device.lane(name, chosen, threads) for name in _names("perception", plan.pp_perception)]
+        self.copies = device.lane("frame copies")
         self.generation = [device.lane(n) for n in _names("generation", 1 if plan.batched else plan.pp_generation)]
 
 
@@ -68,6 +70,9 @@ class FrameStages:
 
     def _capture(self) -> None:
         device, lanes = self._device, self._lanes
+        self._arriving = Upload("copy in", device, lanes.copies, self.inputs)
+        self._arrived: Mark | None = None
+        self._leaving = Download("copy out", device, lanes.copies, self.slab.finish, self.slab.finish())
         self._perceive: list[tuple[Stage, ...]] = []  # by stage, then by the parity of the frame
         for j, lane in enumerate(lanes.perception):
             bodies = [self._perception_body(j, parity) for parity in (0, 1)]
@@ -90,7 +95,8 @@ class FrameStages:
         return lambda: self.slab.fetch(self.public.slots[slot][0])
 
     def latch(self, images: Tensor, state: Tensor) -> None:
-        store(self.inputs, (images, state))
+        """Launch the copy of what this frame perceives; the tensors are the caller's again."""
+        self._arrived = self._arriving.send((images, state))
 
     def aim(self, aim: Aim | None) -> None:
         """What this frame's requests go on from (a guided plan)."""
@@ -98,7 +104,11 @@ class FrameStages:
         self.slab.steps.aim(aim)
 
     def launch_perception(self, frame: int) -> Sequence[Mark]:
-        return [lane.launch(s[frame % 2]) for lane, s in zip(self._lanes.perception, self._perceive, strict=True)]
+        marks: list[Mark] = []
+        for j, (lane, stages) in enumerate(zip(self._lanes.perception, self._perceive, strict=True)):
+            after = (self._arrived,) if j == 0 and self._arrived is not None else ()
+            marks.append(lane.launch(stages[frame % 2], after))
+        return marks
 
     def launch_generation(self, frame: int, after: Sequence[Mark]) -> Sequence[Mark]:
         """Fetch the context that this frame generates from, then advance every row."""
@@ -108,6 +118,14 @@ class FrameStages:
         if self._prime is not None and self._unprimed:
             fetched, self._unprimed = lanes[0].launch(self._prime, (fetched,)), False
         return [lane.launch(s, (fetched,)) for lane, s in zip(lanes, stages, strict=True)]
+
+    def launch_leaving(self, after: Sequence[Mark]) -> Mark:
+        """Make the oldest row's actions and copy them to the host."""
+        return self._leaving.launch(after)
+
+    def finished(self) -> Tensor:
+        """The actions that left last, float64 [E, horizon, channels], on the host."""
+        return self._leaving.take()
 
     def clear(self) -> None:
         """A new epoch: what was perceived and generated before counts no more."""
@@ -121,6 +139,8 @@ class FrameStages:
 
     def keep(self, rows: Tensor) -> FrameStages:
         """The same state for these environments alone."""
+        if self._arrived is not None:
+            self._arrived.wait()
         images, state = (part[rows] for part in self.inputs)
         kept = FrameStages(self._policy, self._plan, self._device, self._lanes, images, state, self._groups)
         for new, old in zip(kept._between, self._between, strict=True):

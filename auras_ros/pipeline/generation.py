@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from auras_ros.device import Device, Lane, Stage
+from auras_ros.device import Device, Download, Lane, Mark, Stage
 from auras_ros.pipeline.context import store
 from auras_ros.pipeline.continuity import Aim
 from auras_ros.pipeline.guided import make_steps
@@ -33,7 +33,10 @@ class Admitted(NamedTuple):
 class WholeGeneration:
     """`context` [E, ...] is of a fixed address: what stands there when the stage runs is generated from."""
 
-    def __init__(self, policy: Policy, device: Device, lane: Lane, context: Tensor, guide: str = "none") -> None:
+    def __init__(
+        self, policy: Policy, device: Device, lane: Lane, context: Tensor, copies: Lane, guide: str = "none"
+    ) -> None:
+        """copies: the lane on which finished actions go to the host."""
         self._policy, self.context = policy, context
         batch = len(context)
         noise = torch.zeros((batch, *policy.noise_shape), device=context.device)
@@ -41,6 +44,7 @@ class WholeGeneration:
         self._state = start._make(part.clone() for part in start)
         self._steps = make_steps(policy, guide, 1, batch, context.device)
         self.stage: Stage = device.capture("generation", self._body(), lane)
+        self._leaving = Download("copy out", device, copies, self._finish, self._finish())
 
     def _body(self) -> Callable[[], None]:
         policy, batch = self._policy, len(self.context)
@@ -60,9 +64,16 @@ class WholeGeneration:
         self._steps.aim(aim)
         store(self._state, self._policy.begin(noise.to(self.context.device)))
 
-    def finish(self) -> Tensor:
-        """Actions, float64 [E, horizon, channels], on the host."""
-        return self._policy.finish(self._state).cpu()
+    def _finish(self) -> Tensor:
+        return self._policy.finish(self._state)
+
+    def launch_leaving(self, after: Sequence[Mark]) -> Mark:
+        """Make the actions and copy them to the host."""
+        return self._leaving.launch(after)
+
+    def finished(self) -> Tensor:
+        """The actions that left last, float64 [E, horizon, channels], on the host."""
+        return self._leaving.take()
 
     def take(self, other: WholeGeneration, rows: Tensor) -> None:
         """Go on as these environments of another one stand."""

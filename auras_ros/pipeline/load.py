@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,11 @@ from torch import Tensor
 
 from auras_ros.action import Chunk
 from auras_ros.clock import Clock
-from auras_ros.device import Device, make_device
+from auras_ros.device import Device, Reasons, in_words, make_device
+from auras_ros.device.memory import device_bytes
 from auras_ros.observation import Observation
 from auras_ros.pipeline.modes import Executor, check_plan, make_executor
+from auras_ros.pipeline.offloaded import Offload, Placed, place_policy
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.pipeline.request import Emission, Identity, Latched, Origin, to_chunk
 from auras_ros.policies.checkpoint import Checkpoint
@@ -26,9 +28,11 @@ from auras_ros.policies.tensors import CheckpointError
 __all__ = [
     "Checkpoint",
     "CheckpointError",
+    "Offload",
     "Pipeline",
     "PlanError",
     "check_plan",
+    "in_words",
     "load",
     "load_pipeline",
     "noise_tape",
@@ -49,11 +53,11 @@ class Pipeline:
         session: str = "",
         device: Device | None = None,
         cores: Sequence[int] | None = None,
+        offload: Offload | None = None,
     ) -> None:
         self.checkpoint, self.plan = checkpoint, plan
         self._policy = policy = checkpoint.policy(plan.generation)
-        if device is not None:
-            policy.to(device.tensors)
+        self.placed = Placed(0) if device is None else place_policy(policy, device.tensors, offload)
 
         def noise(request: int) -> Tensor:
             return noise_tape(policy.noise_shape, seed, request)[None]
@@ -61,12 +65,24 @@ class Pipeline:
         self.executor: Executor = make_executor(policy, plan, noise, clock, device, cores, checkpoint.contract)
         self._identity = Identity(host, session, str(plan), f"{checkpoint.name}@{checkpoint.digest[:12]}")
         self._seed, self._clock, self._device, self._cores = seed, clock, device, cores
+        self._offload = offload
 
     def beside(self, plan: Plan) -> Pipeline:
         """The same policy, noise, identity and kind of device under another plan; not warmed up. Raises PlanError."""
         device = None if self._device is None else make_device(self._device.tensors.type)
         host, session = self._identity.host, self._identity.session
-        return Pipeline(self.checkpoint, plan, self._seed, self._clock, host, session, device, self._cores)
+        return Pipeline(
+            self.checkpoint, plan, self._seed, self._clock, host, session, device, self._cores, self._offload
+        )
+
+    @property
+    def uncaptured(self) -> Mapping[str, Reasons]:
+        """Stages that are not captured, and why not; after `warm_up`. None where no device was given."""
+        return {} if self._device is None else self._device.uncaptured
+
+    def device_bytes(self) -> tuple[int, int]:
+        """(in tensors, taken from the driver) of the device's memory by this process; zeros on a CPU."""
+        return (0, 0) if self._device is None else device_bytes(self._device.tensors)
 
     def warm_up(self) -> None:
         """Discarded frames on random values; then refuse a plan whose chunks would come too late (design rule 9)."""
@@ -119,16 +135,18 @@ def load_pipeline(
     progress: Callable[[str], None] = lambda step: None,
     cores: Sequence[int] | None = None,
     device: str = "cpu",
+    offload: Offload | None = None,
 ) -> Pipeline:
     """Load, check (golden sample included) and warm up. Raises CheckpointError, PlanError or DeviceError by name.
 
-    `progress` is told which step begins. cores: see `make_executor`. device: cpu, cuda or auto.
+    `progress` is told which step begins. cores: see `make_executor`. device: cpu, cuda or auto. offload: None leaves
+    no weights out.
     """
     torch.set_num_threads(threads)
     progress("loading")
     checkpoint = load(folder)
     progress("warm-up")
-    pipeline = Pipeline(checkpoint, plan, seed, clock, host, session, make_device(device), cores)
+    pipeline = Pipeline(checkpoint, plan, seed, clock, host, session, make_device(device), cores, offload)
     pipeline.warm_up()
     return pipeline
 

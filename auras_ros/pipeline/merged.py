@@ -150,9 +150,9 @@ class MergedSlab:
         store((self.tokens[-1],), self.policy.begin(noise.to(self.context.device)))
 
     def finish(self) -> Tensor:
-        """Actions of the oldest row, float64 [batch, horizon, channels], on the host."""
+        """Actions of the oldest row, float64 [batch, horizon, channels], where the tokens lie."""
         done = self.public if self._newest and not self._plain else self.tokens[0]
-        return self.policy.finish(self._start._make([done])).cpu()
+        return self.policy.finish(self._start._make([done]))
 
     def roll(self) -> None:
         """The boundary: every request moves up by one row. Row by row, because the copies overlap."""

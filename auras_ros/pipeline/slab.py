@@ -113,8 +113,8 @@ class Slab:
         store(tuple(part[-1] for part in self.state), self.policy.begin(noise.to(self.device)))
 
     def finish(self) -> Tensor:
-        """Actions of the oldest row, float64 [batch, horizon, channels], on the host."""
-        return self.policy.finish(self.state._make(part[0] for part in self.state)).cpu()
+        """Actions of the oldest row, float64 [batch, horizon, channels], where the slab lies."""
+        return self.policy.finish(self.state._make(part[0] for part in self.state))
 
     def roll(self) -> None:
         """The boundary: every request moves up by one row. Row by row, because the copies overlap."""

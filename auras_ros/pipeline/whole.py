@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.clock import Clock
-from auras_ros.device import Device, Lane
-from auras_ros.pipeline.context import store
+from auras_ros.device import Device, Lane, Upload
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.generation import Admitted, WholeGeneration
 from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise
@@ -22,14 +21,22 @@ class WholeStages:
     """Perception and generation of one request as two captured stages, with their fixed addresses."""
 
     def __init__(
-        self, policy: Policy, device: Device, lane: Lane, images: Tensor, state: Tensor, guide: str = "none"
+        self,
+        policy: Policy,
+        device: Device,
+        lanes: tuple[Lane, Lane],
+        images: Tensor,
+        state: Tensor,
+        guide: str = "none",
     ) -> None:
-        self._policy = policy
+        """lanes: for the two stages, and for copies from and to the host."""
+        self._policy, (lane, copies) = policy, lanes
         self.inputs = (images.to(device.tensors, copy=True), state.to(device.tensors, copy=True))
         with torch.no_grad():
             context = policy.perceive(*self.inputs).clone()
         self.perception = device.capture("perception", self._perceive, lane)
-        self.generation = WholeGeneration(policy, device, lane, context, guide)
+        self.generation = WholeGeneration(policy, device, lane, context, copies, guide)
+        self.arriving = Upload("copy in", device, copies, self.inputs)
 
     def _perceive(self) -> None:
         self.generation.context.copy_(self._policy.perceive(*self.inputs))
@@ -51,7 +58,7 @@ class WholeStrand:
         self.name, self._continuity = name, continuity
         self._policy, self._noise = policy, noise
         self._ledger, self._clock, self._device = ledger, clock, device
-        self._lane = device.lane(name)
+        self._lane, self._copies = device.lane(name), device.lane(f"{name} copies")
         self._stages: WholeStages | None = None
         self._request: Admitted | None = None
 
@@ -69,11 +76,12 @@ class WholeStrand:
         number = self._ledger.admit(seen.origin, now_ns, epoch)
         self._request = None if number is None else Admitted(number, epoch, seen.origin)
         if number is not None:
-            store(self._stages.inputs, (seen.images, seen.state))
+            self._arrived = self._stages.arriving.send((seen.images, seen.state))
             self._stages.generation.begin(self._noise(number), self._continuity.aim(seen.origin, now_ns))
 
     def _captured(self, images: Tensor, state: Tensor) -> WholeStages:
-        return WholeStages(self._policy, self._device, self._lane, images, state, self._continuity.guide)
+        lanes = (self._lane, self._copies)
+        return WholeStages(self._policy, self._device, lanes, images, state, self._continuity.guide)
 
     def run(self) -> None:
         stages = self._stages
@@ -81,11 +89,14 @@ class WholeStrand:
         self._perceived_ns = self._generated_ns = self._clock.now_ns()
         if self._request is None:
             return  # a bubble: another worker took the observation
-        perceived = self._lane.launch(stages.perception)
+        perceived = self._lane.launch(stages.perception, (self._arrived,))
         perceived.wait()
         self._perceived_ns = self._clock.now_ns()
-        self._lane.launch(stages.generation.stage).wait()
+        generated = self._lane.launch(stages.generation.stage)
+        left = stages.generation.launch_leaving((generated,))
+        generated.wait()
         self._generated_ns = self._clock.now_ns()
+        left.wait()
 
     def end(self, now_ns: int) -> Emission | None:
         request, self._request = self._request, None
@@ -98,7 +109,7 @@ class WholeStrand:
     def _emission(self, request: Admitted) -> Emission:
         assert self._stages is not None
         return Emission(
-            actions=self._stages.generation.finish(),
+            actions=self._stages.generation.finished(),
             request=request.number,
             frame=self._frame,
             epoch=request.epoch,
@@ -114,6 +125,10 @@ class WholeStrand:
         old = self._stages
         if old is None:
             return
+        if self._request is not None:
+            self._arrived.wait()
         self._stages = self._captured(old.inputs[0][rows], old.inputs[1][rows])
         self._stages.generation.take(old.generation, rows)
-        self._request = None if self._request is None else self._request.keep(rows)
+        if self._request is not None:
+            self._request = self._request.keep(rows)
+            self._stages.generation.launch_leaving(()).wait()  # between run and end: of the rows that stay, once more

@@ -18,6 +18,7 @@ class VisionLanguagePrefix(nn.Module):
     """Images [B, history, cameras, channels, px, px] -> [B, before + cameras * patches + after, width].
 
     Cameras follow one another as the observation names them. The robot's state is not looked at. ids: int64 [P].
+    Pictures are taken in float32, as observations are, and seen in the type of the networks.
     """
 
     before: Tensor
@@ -52,12 +53,15 @@ class VisionLanguagePrefix(nn.Module):
         self.after.copy_(after[None])
 
     def forward(self, images: Tensor, state: Tensor) -> Tensor:
-        return self._joined(self.model.see(_newest(images)), state)[0]
+        return self._joined(self.model.see(self._newest(images)), state)[0]
 
     def blocks(self) -> list[tuple[str, Body]]:
         """As `forward`; the state goes along for its batch size alone."""
         inner = [(name, beside(block)) for name, block in self.model.blocks()]
-        return [("newest", lambda images, state: (_newest(images), state)), *inner, ("prompt", self._joined)]
+        return [("newest", lambda images, state: (self._newest(images), state)), *inner, ("prompt", self._joined)]
+
+    def _newest(self, images: Tensor) -> Tensor:
+        return images[:, -1].flatten(0, 1).to(next(self.parameters()).dtype)
 
     def _joined(self, seen: Tensor, state: Tensor) -> tuple[Tensor]:
         """Patches of all pictures [B * cameras, patches, width] -> the whole prefix."""
@@ -98,10 +102,6 @@ class PaddedPrefix(VisionLanguagePrefix):
         seen = (every < self.first) | (every >= end)
         mask = seen[None] | (every[None] == slots[:, None])
         return torch.where(slots >= end, slots - self.gap, slots), mask[None]
-
-
-def _newest(images: Tensor) -> Tensor:
-    return images[:, -1].flatten(0, 1)
 
 
 def beside(block: Body) -> Body:

@@ -58,11 +58,21 @@ def test_one_camera_stands_still_and_the_other_does_not() -> None:
     assert policy.perceive(one.images, one.state).shape[1] == sum(policy.segments) == 12
 
 
-def test_the_prefix_is_as_long_as_it_says() -> None:
+@pytest.mark.parametrize("model", ["rt2-tiny", "openvla-tiny"])
+def test_the_prefix_is_as_long_as_it_says(model: str) -> None:
     for prefix in (6, 12, 64):
-        policy = vision_language_policy("rt2-tiny", prefix, 2)
+        policy = vision_language_policy(model, prefix, 2)
         images, state = policy.example(3, torch.Generator().manual_seed(0))
         assert policy.perceive(images, state).shape[:2] == (3, prefix)
+
+
+def test_modes_that_give_other_tokens_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(bench: Bench, *plans: Plan) -> None:
+        raise RuntimeError("they differ")
+
+    monkeypatch.setattr(fig15, "check_same", refuse)
+    with pytest.raises(RuntimeError, match="they differ"):
+        fig15.run(["--model", "openvla-tiny", "--prefix=6", "--tokens=2", "--rounds=1", "--device=cpu"], print)
 
 
 @pytest.mark.parametrize(

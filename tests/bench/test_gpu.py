@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from auras_ros.bench import gpu
-from auras_ros.bench.gpu import Part, PartError
+from auras_ros.bench import gpu, gpu_parts, gpu_process
+from auras_ros.bench.gpu_parts import Part
+from auras_ros.bench.gpu_process import PartError, PartSkippedError
 from auras_ros.evaluate.report import Report
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,19 +57,23 @@ def test_an_unknown_part_is_answered_with_the_known_ones(capsys: pytest.CaptureF
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Parts that write a JSON, or fail; the list says which ran."""
+    """Parts that write a JSON, or end otherwise; the list says which ran."""
     names: list[str] = []
 
     def part(name: str) -> Part:
         def run(path: Path) -> None:
             names.append(name)
-            if name == "bad":
+            if name == "bad" or (name == "tests" and "broken" in names):
                 raise PartError("it went wrong")
-            Report(name, summary={"auras_over_seq": 2.5, "n": 7}).write(path)
+            if name == "absent":
+                raise PartSkippedError("wheels are not installed")
+            if name != "silent":
+                Report(name, summary={"auras_over_seq": 2.5, "n": 7}).write(path)
 
-        return Part(f"the {name} part", run)
+        return Part(f"the {name} part", run, shown=("*_over_*",))
 
-    monkeypatch.setattr(gpu, "PARTS", {name: part(name) for name in ("good", "bad", "other")})
+    every = ("good", "bad", "absent", "silent", "tests", "other")
+    monkeypatch.setattr(gpu, "PARTS", {name: part(name) for name in every})
     monkeypatch.setattr(gpu, "GROUPS", {"both": ["good", "other"]})
     monkeypatch.setattr(gpu, "require_cuda", lambda: None)
     return names
@@ -84,7 +89,7 @@ def test_a_part_whose_json_is_there_is_not_run_again_unless_forced(
     assert gpu.main(["both", "--force", *where]) == 0
     assert ran == ["good", "other", "good", "other"]
     assert json.loads((tmp_path / "deep" / "out" / "good.json").read_text())["name"] == "good"
-    last = capsys.readouterr().out.splitlines()[-2:]
+    last = capsys.readouterr().out.splitlines()[-3:]
     assert last[0].split() == ["good", "auras_over_seq", "2.5"]
 
 
@@ -92,10 +97,40 @@ def test_a_part_that_fails_does_not_stop_the_others_and_is_not_kept(
     ran: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "bad.json").write_text("an old one")
-    assert gpu.main(["bad", "other", "--force", "--out", str(tmp_path)]) == 1
-    assert ran == ["bad", "other"]
+    assert gpu.main(["bad", "silent", "other", "--force", "--out", str(tmp_path)]) == 1
+    assert ran == ["bad", "silent", "other"]
     assert not (tmp_path / "bad.json").exists()
-    assert "FAILED: it went wrong" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "FAILED: it went wrong" in said
+    assert "FAILED: no JSON" in said
+
+
+def test_a_part_that_cannot_be_run_here_is_skipped_by_name_and_is_no_failure(
+    ran: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert gpu.main(["absent", "other", "--out", str(tmp_path)]) == 0
+    assert ran == ["absent", "other"]
+    assert "absent            skipped: wheels are not installed" in capsys.readouterr().out
+
+
+def test_where_the_tests_fail_no_bench_is_run(
+    ran: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran.append("broken")
+    assert gpu.main(["both", "tests", "--out", str(tmp_path)]) == 1
+    assert ran == ["broken", "tests"]  # first, wherever it was named
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["tests             FAILED: it went wrong", gpu.UNTESTED]
+    assert lines[-4:-2] == [f"{name:18}not run: the tests failed" for name in ("good", "other")]
+
+
+def test_the_table_says_whether_the_tests_have_passed_here(
+    ran: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert gpu.main(["good", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == gpu.UNTESTED
+    assert gpu.main(["tests", "good", "--out", str(tmp_path)]) == 0
+    assert gpu.UNTESTED not in capsys.readouterr().out
 
 
 def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
@@ -105,7 +140,7 @@ def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         with pytest.raises(PartError, match="not done within 1 s"):
-            gpu.call(["sh", "-c", f"(echo alive; exec sleep 300) >'{pipe}' & wait"], 1.0)
+            gpu_process.call(["sh", "-c", f"(echo alive; exec sleep 300) >'{pipe}' & wait"], 1.0)
         assert os.read(reader, 100) == b"alive\n"
         assert select.select([reader], [], [], 30.0)[0] == [reader], "the child lives"
         assert os.read(reader, 100) == b""
@@ -114,15 +149,15 @@ def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
 
 
 def test_a_commands_status_is_its_own() -> None:
-    assert gpu.call([sys.executable, "-c", "raise SystemExit(3)"], 60.0) == 3
+    assert gpu_process.call([sys.executable, "-c", "raise SystemExit(3)"], 60.0) == 3
 
 
 def test_pytests_results_become_rows(tmp_path: Path) -> None:
     path = tmp_path / "results.xml"
     with pytest.raises(PartError, match="no results"):
-        gpu.read_results(path)
+        gpu_parts.read_results(path)
     path.write_text(JUNIT)
-    report = gpu.read_results(path)
+    report = gpu_parts.read_results(path)
     assert report.summary == {"passed": 1, "failed": 2, "skipped": 1}
     assert [row["outcome"] for row in report.rows] == ["passed", "failed", "skipped", "failed"]
     assert report.rows[0] == {"test": "tests.a::one", "outcome": "passed", "seconds": 0.5}
@@ -139,16 +174,10 @@ def test_the_tests_part_takes_the_files_with_gpu_tests_and_no_pass_without_one(
         Path(path).write_text('<testsuite><testcase classname="t" name="n" time="0"><skipped/></testcase></testsuite>')
         return 0
 
-    monkeypatch.setattr(gpu, "call", call)
+    monkeypatch.setattr(gpu_parts, "call", call)
     with pytest.raises(PartError, match="0 passed"):
-        gpu.gpu_tests(tmp_path / "tests.json")
+        gpu_parts.gpu_tests(tmp_path / "tests.json")
     files = [Path(word).name for word in asked[0] if word.endswith(".py")]
     assert "test_cuda_gpu.py" in files
     assert "test_wire.py" not in files
     assert not (tmp_path / "tests.json").exists()
-
-
-def test_every_bench_part_stays_inside_its_limit_and_names_what_exists() -> None:
-    assert gpu.LIMIT_S < 480
-    assert set(gpu.GROUPS["all"]) == set(gpu.PARTS)
-    assert set(gpu.GROUPS["pipeline"]) <= set(gpu.PARTS)

@@ -93,7 +93,7 @@ def test_warm_up_leaves_no_request_in_a_short_trace(tiny: str, tmp_path: Path) -
 def _check_lanes(events: dict[str, list[dict[str, Any]]]) -> None:
     """Every row has a name, and stages on a lane run one after another."""
     names = {event["tid"]: event["args"]["name"] for event in events["M"] if event["name"] == "thread_name"}
-    assert set(names.values()) == {"frames", "perception", "generation"}
+    assert set(names.values()) == {"frames", "perception", "generation", "frame copies"}
     for lane in {event["tid"] for event in events["X"]}:
         assert lane in names
         spans = sorted((e["ts"], e["ts"] + e["dur"]) for e in events["X"] if e["tid"] == lane)
@@ -111,10 +111,10 @@ def _check_requests(events: dict[str, list[dict[str, Any]]]) -> None:
 @pytest.mark.parametrize(
     ("plan", "lanes"),
     [
-        ("ddim4", {"frame"}),
-        ("ddim4,mode=dec", {"perceive", "generate"}),
-        ("ddim4,mode=par,workers=2", {"worker0", "worker1"}),
-        ("ddim4,mode=auras,pp_generation=2,fetch_offset=-1", {"perception", "generation"}),
+        ("ddim4", {"frame", "frame copies"}),
+        ("ddim4,mode=dec", {"perceive", "perceive copies", "generate", "generate copies"}),
+        ("ddim4,mode=par,workers=2", {"worker0", "worker0 copies", "worker1", "worker1 copies"}),
+        ("ddim4,mode=auras,pp_generation=2,fetch_offset=-1", {"perception", "generation", "frame copies"}),
     ],
 )
 def test_every_mode_leaves_its_lanes(tiny: str, tmp_path: Path, plan: str, lanes: set[str]) -> None:

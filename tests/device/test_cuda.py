@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auras_ros.clock import VirtualClock
-from auras_ros.device import DeviceError, Lane, Mark, Spans
+from auras_ros.device import DeviceError, Lane, Mark, Spans, cannot_capture
 from auras_ros.device import cuda as cuda_module
 from auras_ros.device import cuda_lane as cuda_lane_module
 from auras_ros.device.cpu import CpuDevice
@@ -42,30 +42,38 @@ def step(gpu: Gpu, device: CudaDevice, lane: Lane, log: list[str], name: str) ->
 
 
 PROGRAMS = st.lists(
-    st.tuples(st.integers(0, 2), st.lists(st.integers(0, 30), max_size=3), st.integers(0, 9), st.booleans()),
+    st.tuples(
+        st.integers(0, 2), st.lists(st.integers(0, 30), max_size=3), st.integers(0, 9), st.booleans(), st.booleans()
+    ),
     min_size=1,
     max_size=30,
 )
 
 
 def run_program(device: CudaDevice | CpuDevice, program: list[Any], gpu: Gpu | None) -> list[int]:
-    """Every launch folds the caller's latest input, and the results of what it came after, into its lane's value."""
+    """Every launch folds the caller's latest input, and the results of what it came after, into its lane's value. Some
+    stages cannot be captured."""
     lanes = [device.lane(str(number)) for number in range(3)]
     values, results, inputs = [1, 2, 3], [0] * len(program), [0] * len(program)
 
     def put(run: Any) -> None:
         run() if gpu is None else gpu.kernel(run)
 
+    def body(number: int, lane: int, earlier: list[int], eager: bool) -> None:
+        if eager:
+            cannot_capture("asked for")
+        put(partial(work, number, lane, earlier))
+
     def work(number: int, lane: int, earlier: list[int]) -> None:
         values[lane] = values[lane] * 7 + inputs[number] + sum(results[index] for index in earlier)
         results[number] = values[lane]
 
-    earlier = [[index for index in after if index < number] for number, (_, after, _, _) in enumerate(program)]
-    bodies = [partial(put, partial(work, number, step[0], earlier[number])) for number, step in enumerate(program)]
+    earlier = [[index for index in after if index < number] for number, (_, after, *_) in enumerate(program)]
+    bodies = [partial(body, number, step[0], earlier[number], step[4]) for number, step in enumerate(program)]
     stages = [device.capture(str(n), body, lanes[program[n][0]]) for n, body in enumerate(bodies)]
     values[:], results[:] = [1, 2, 3], [0] * len(program)  # what the warm-ups did
     marks: list[Mark] = []
-    for number, (lane, _, value, waits) in enumerate(program):
+    for number, (lane, _, value, waits, _) in enumerate(program):
         put(partial(inputs.__setitem__, number, value))
         marks.append(lanes[lane].launch(stages[number], [marks[index] for index in earlier[number]]))
         if waits:
@@ -367,3 +375,90 @@ def test_the_closest_of_several_readings_counts(monkeypatch: pytest.MonkeyPatch)
     anchor = HostScale(torch.device("cuda", 0), clock).anchor()
     assert anchor.error_ns == 5
     assert anchor.host_ns == 10**12 + 5 * MS + 5
+
+
+# -- stages that are not captured ------------------------------------------------------------------------
+
+
+def test_a_body_that_says_so_is_run_on_its_lanes_stream_at_every_launch_and_never_captured(gpu: Gpu) -> None:
+    device = CudaDevice()
+    lane, calls = device.lane("lane"), list[tuple[bool, Any, bool]]()
+
+    def body() -> None:
+        cannot_capture("it waits")
+        cannot_capture("it reads back")
+        calls.append((gpu.capturing is None, gpu.current, torch.is_grad_enabled()))
+
+    stage = device.capture("look", body, lane)
+    assert not stage.captured
+    assert device.uncaptured == {"look": ("it waits", "it reads back")}
+    assert gpu.captures == []
+    assert len(calls) == 1  # what is said once is believed
+    for _ in range(2):
+        lane.launch(stage).wait()
+    assert calls == [(True, lane.stream, False)] * 3
+    assert gpu.current is gpu.default
+    assert device.capture("think", lambda: None, lane).captured
+    device.close()
+
+
+def test_what_an_uncaptured_stage_raises_reaches_who_waits_and_what_comes_after_it_does_not_run(gpu: Gpu) -> None:
+    device, log, fails = CudaDevice(), list[str](), list[bool]()
+    one, two = device.lane("one"), device.lane("two")
+
+    def body() -> None:
+        cannot_capture("it is moody")
+        if fails:
+            raise MemoryError("no room")
+        gpu.kernel(lambda: log.append("moody"))
+
+    moody = device.capture("moody", body, one)
+    after = step(gpu, device, two, log, "after")
+    fails.append(True)
+    failed = one.launch(moody)
+    second = after(failed)
+    for mark in (second, failed, failed):
+        with pytest.raises(MemoryError, match="no room"):
+            mark.wait()
+    assert failed.done()
+    assert log == []
+    fails.clear()
+    after(one.launch(moody)).wait()  # the lane goes on
+    assert log == ["moody", "after"]
+    device.close()
+
+
+def test_an_old_mark_of_a_failure_still_fails(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its slot stands for a later launch by then."""
+    monkeypatch.setattr(cuda_lane_module, "DEPTH", 1)
+    device, fails = CudaDevice(), list[bool]()
+    lane = device.lane("lane")
+
+    def body() -> None:
+        cannot_capture("it is moody")
+        if fails:
+            raise MemoryError("no room")
+
+    moody = device.capture("moody", body, lane)
+    fails.append(True)
+    failed = lane.launch(moody)
+    fails.clear()
+    lane.launch(moody).wait()
+    with pytest.raises(MemoryError, match="no room"):
+        failed.wait()
+
+
+def test_closing_tells_of_an_uncaptured_stages_failure_that_nobody_waited_for(gpu: Gpu) -> None:
+    device, fails = CudaDevice(), list[bool]()
+    lane = device.lane("lane")
+
+    def body() -> None:
+        cannot_capture("it is moody")
+        if fails:
+            raise MemoryError("no room")
+
+    moody = device.capture("moody", body, lane)
+    fails.append(True)
+    lane.launch(moody)
+    with pytest.raises(DeviceError, match="nobody waited for failed stages: 'moody'"):
+        device.close()

@@ -7,13 +7,15 @@ its lane, or runs what came after it; a stage on a lane that it was not captured
 from __future__ import annotations
 
 import gc
+import threading
 import tracemalloc
 from itertools import pairwise
 
 import pytest
 import torch
 
-from auras_ros.device import DeviceError, Mark
+from auras_ros.device import DeviceError, Mark, cannot_capture, in_words
+from auras_ros.device.uncaptured import listening
 from tests.device.conftest import Rig
 
 HOST = ["inline", "worker", "null"]  # stages are host code, so a test can look into them
@@ -233,3 +235,39 @@ def test_a_thousand_launches_grow_no_memory(rig: Rig) -> None:
         tracemalloc.stop()
     assert value[0] == 1 + 2 * 620
     assert after - before < 2_000, f"{after - before} bytes over 1000 launches"
+
+
+@everywhere
+def test_a_stage_says_whether_it_is_captured(rig: Rig) -> None:
+    """On a host that is known once it has run."""
+    total = torch.zeros(1, device=rig.device.tensors)
+
+    def body() -> None:
+        cannot_capture("it moves house")
+        total.add_(1)
+
+    lane = rig.lane("lane")
+    moves, stays = rig.device.capture("moves", body, lane), rig.device.capture("stays", lambda: None, lane)
+    total.zero_()
+    for _ in range(2):
+        for stage in (moves, stays):
+            lane.launch(stage).wait()
+    assert total.item() == 2
+    assert (moves.captured, stays.captured) == (False, True)
+    assert rig.device.uncaptured == {"moves": ("it moves house",)}
+
+
+def test_what_is_said_outside_of_a_stage_is_not_heard_and_threads_hear_their_own() -> None:
+    cannot_capture("nobody listens")
+    with listening() as heard:
+        other = threading.Thread(target=cannot_capture, args=("another thread",))
+        other.start()
+        other.join()
+        with listening() as inner:
+            cannot_capture("inner")
+        cannot_capture("outer")
+        cannot_capture("outer")
+    assert list(heard) == ["outer"]
+    assert list(inner) == ["inner"]
+    assert in_words({"one": ("a", "b", "c"), "two": ("a",)}) == "one: a, and 2 more; two: a"
+    assert in_words({}) == ""

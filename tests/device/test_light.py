@@ -8,7 +8,7 @@ from pathlib import Path
 
 import auras_ros.device
 
-HEAVY = ("torch", "numpy", "cuda", "triton", "rclpy", "cyclonedds")
+HEAVY = ("torch", "numpy", "accelerate", "cuda", "triton", "rclpy", "cyclonedds")
 FILES = sorted(Path(auras_ros.device.__file__).parent.glob("*.py"))
 
 

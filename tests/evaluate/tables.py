@@ -177,7 +177,7 @@ class Script:
     bad_row: tuple[int, int, float] | None = None  # step, channel, value
 
     def install(self, monkeypatch: pytest.MonkeyPatch, batch: int) -> Script:
-        def make(policy: Any, plan: Plan, noise: Any, clock: Clock) -> Scripted:
+        def make(policy: Any, plan: Plan, noise: Any, clock: Clock, contract: Any) -> Scripted:
             self.frames.clear()
             self.executors.append(Scripted(self, plan, noise, clock, batch))
             return self.executors[-1]

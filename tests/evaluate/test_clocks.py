@@ -190,6 +190,56 @@ def test_an_observation_kept_over_a_tick_loses_the_episodes_that_ended_in_it(mon
     np.testing.assert_array_equal(reference, [tables.take()[5].agents[2]])
 
 
+def test_with_jitter_each_frame_lasts_within_its_share_and_a_seed_draws_the_same_for_every_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lasted = []
+    for seed, period_ms in ((0, 0.0), (0, 300.0), (1, 0.0)):
+        timing = Charged({"seq": 200 * MS}, 0.5, seed)
+        _, script, _ = run(monkeypatch, Plan(frame_period_ms=period_ms), timing, 60)
+        lasted.append([frame.ended_ns - frame.began_ns for frame in script.frames if frame.ended_ns >= 0])
+    one, grid, other = lasted
+    assert len(grid) >= 15
+    assert grid[:15] == one[:15]
+    assert other[:15] != one[:15]
+    assert 100 * MS <= min(one) < 140 * MS
+    assert 260 * MS < max(one) <= 300 * MS
+    assert 170 * MS < np.mean(one) < 230 * MS
+
+
+def test_workers_draw_each_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    timing = Charged({"par": 200 * MS}, 0.5)
+    _, script, _ = run(monkeypatch, Plan(mode="par", workers=2), timing, 20)
+    lasted = {
+        name: [f.ended_ns - f.began_ns for f in script.frames if f.strand == name and f.ended_ns >= 0]
+        for name in ("worker0", "worker1")
+    }
+    assert set(lasted["worker0"]).isdisjoint(lasted["worker1"])
+
+
+@pytest.mark.parametrize("plan", ["quick", "quick,frame_period_ms=400", "quick,mode=par,workers=2"])
+def test_a_latency_other_than_expected_changes_when_a_chunk_is_used_and_not_which_of_its_actions(
+    monkeypatch: pytest.MonkeyPatch, plan: str
+) -> None:
+    """Frames of 20 to 380 ms, none of them expected: every action is that of the very step in which it is executed,
+    counted from what its chunk saw."""
+    timing = Charged({"seq": 200 * MS, "par": 200 * MS}, 0.9, 3)
+    _, script, world = run(monkeypatch, Plan.parse(plan), timing, 60)
+    saw = [(frame.seen.origin.mono_ns - START) // DT for frame in script.frames]
+    used = [(step, at) for step, at in enumerate(indices(world, script.frames)) if at is not None]
+    assert all(index == step - saw[k] for step, (k, index) in used)
+    first = {k: step - saw[k] for step, (k, _) in reversed(used)}
+    assert len(set(first.values())) >= 3  # chunks were begun at several of their actions
+    ends = {k: -(-(frame.ended_ns - START) // DT) for k, frame in enumerate(script.frames) if frame.ended_ns >= 0}
+    assert all(saw[k] + index >= ends[k] for k, index in first.items())
+
+
+@pytest.mark.parametrize("jitter", [-0.1, 1.1, float("nan")])
+def test_a_jitter_that_cannot_be_is_refused(jitter: float) -> None:
+    with pytest.raises(ValueError, match="jitter: must be in"):
+        Charged({"seq": 1}, jitter)
+
+
 def test_durations_are_needed_and_never_negative() -> None:
     assert (duration_key("par", "worker1"), duration_key("dec", "generate")) == ("par", "dec/generate")
     with pytest.raises(ValueError, match="durations: seq: must not be negative, got -1 ns"):

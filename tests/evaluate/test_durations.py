@@ -63,7 +63,7 @@ def test_a_strand_that_fails_ends_the_measurement(monkeypatch: pytest.MonkeyPatc
     def broken(*arguments: Any) -> Any:
         raise RuntimeError("no such step")
 
-    monkeypatch.setattr(DiffusionPolicy, "step", broken)
+    monkeypatch.setattr(DiffusionPolicy, "predict", broken)
     try:
         with pytest.raises(RuntimeError, match="durations: seq: a strand ended"):
             measured.round("seq", 3)
@@ -99,3 +99,9 @@ def test_the_first_frame_of_each_round_is_discarded() -> None:
 
 def test_a_given_duration_says_that_it_was_not_measured() -> None:
     assert Duration(0.3).n == 0
+
+
+def test_a_guided_plan_is_timed_too() -> None:
+    found = measure_durations(tiny_checkpoint(), {"seq": Plan.parse("quick,guide=rtc")}, rounds=1, frames=3)
+    assert found["seq"].n >= 3
+    assert found["seq"].seconds > 0

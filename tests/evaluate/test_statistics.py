@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.evaluate.statistics import Z_95, mean, paired_difference, quantile, wilson
+from auras_ros.evaluate.statistics import Z_95, mean, paired_by_seed, paired_difference, quantile, wilson
 
 
 @pytest.mark.parametrize(
@@ -129,3 +129,11 @@ def test_a_quantile_is_the_least_value_that_reaches_its_share(values: list[int],
     assert found is not None
     assert sum(value <= found for value in values) >= share * len(values)
     assert sum(value < found for value in values) < share * len(values)
+
+
+def test_seeds_are_paired_by_their_number() -> None:
+    """Both at 5; only the first at 1 and 2; only the second at 9; seed 7 has no part in it."""
+    first, second = {1: True, 2: True, 5: True, 9: False}, {9: True, 7: True, 5: True, 2: False, 1: False}
+    assert paired_by_seed(first, second) == paired_difference(1, 2, 1, 0)
+    with pytest.raises(KeyError, match="7"):
+        paired_by_seed(second, first)

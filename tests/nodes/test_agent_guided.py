@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class Heard:
         agent.watch.until(lambda: len(self.chunks) >= count + CHUNKS, "chunks")
         found = []
         chunks = self.chunks[count + 1 :]  # the first was begun before
-        for (old, before), (new, after) in zip(chunks, chunks[1:], strict=False):
+        for (old, before), (new, after) in pairwise(chunks):
             moved = math.ceil((new["origin_mono_ns"] - old["origin_mono_ns"]) / DT_NS)
             if moved < len(before):
                 found.append(float(np.abs(before[moved] - after[0]).max()))

@@ -78,6 +78,11 @@ def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, n
         (["max_age_ms:=0.5"], ("plan: 'quick'", "max_age_ms is 0.5", "ms old")),
         (["fallback_plan:=quick,mode=warp"], ("fallback_plan: mode", "warp")),
         (["prompt_limit_bytes:=0"], ("agent: prompt_limit_bytes", "[1, 16384]")),
+        (["max_memory_mb:=-1.0"], ("agent: max_memory_mb", "[0.0, ")),
+        (["max_memory_mb:=1.0"], ("max_memory_mb", "on a CPU", "offload_folder must be given")),
+        (["offload_folder:=/tmp"], ("agent: offload_folder", "without max_memory_mb")),
+        (["max_memory_mb:=1.0", "offload_folder:=/no/such/folder"], ("offload_folder", "/no/such/folder is no folder")),
+        (["max_memory_mb:=0.001", "offload_folder:=/tmp"], ("max_memory_mb: 0.001", "MB are needed", "'network.")),
     ],
     ids=str,
 )

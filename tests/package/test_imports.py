@@ -79,6 +79,7 @@ def test_every_room_has_a_contract() -> None:
         ("pipeline", "auras_ros.nodes"),
         ("pipeline", "cyclonedds"),
         ("policies", "cuda"),
+        ("pipeline", "accelerate"),
         ("evaluate", "rclpy"),
         ("kernels", "auras_ros.models"),
         ("sim", "auras_ros.ros"),

@@ -116,7 +116,7 @@ def timed(plan: Plan, durations_ms: dict[str, int]) -> list[int]:
 
 def test_rule_02_offset_0_waits_for_perception_and_offset_minus_1_runs_beside_it() -> None:
     """Rule 2: perception 3 ms and generation 5 make 8 ms in sequence and 5 side by side, once the pipeline is full."""
-    durations_ms = {"perception": 3, "fetch": 0, "generation": 5}
+    durations_ms = {"copy in": 0, "perception": 3, "fetch": 0, "generation": 5, "copy out": 0}
     plan = Plan(mode="auras", pp_generation=2)
     assert timed(plan, durations_ms) == [8] * 6
     beside = Plan(mode="auras", pp_generation=2, fetch_offset=-1)

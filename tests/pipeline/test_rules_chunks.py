@@ -126,7 +126,7 @@ def test_rule_08_an_emission_says_when_each_part_was(
 ) -> None:
     """Rule 8: a frame every 10 ms; perception takes 3 ms and generation 5, one after the other or side by side."""
     clock = VirtualClock()
-    device = NullDevice(clock, {"perception": 3 * MS, "fetch": 0, "generation": 5 * MS})
+    device = NullDevice(clock, {"copy in": 0, "perception": 3 * MS, "fetch": 0, "generation": 5 * MS, "copy out": 0})
     executor = make_executor(RecordingPolicy(4), plan, RecordingNoise(4, [0]), clock, device)
     [strand] = executor.strands
     for frame in range(frames):

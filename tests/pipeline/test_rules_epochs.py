@@ -226,7 +226,7 @@ def test_rule_11_throughput_is_chunks_per_second(plan: Plan, generation_ms: int,
     """
     clock = VirtualClock()
     durations = dict.fromkeys(("perception", "perception0", "perception1"), 2 * MS)
-    device = NullDevice(clock, {**durations, "fetch": 0, "generation": generation_ms * MS})
+    device = NullDevice(clock, {**durations, "copy in": 0, "fetch": 0, "generation": generation_ms * MS, "copy out": 0})
     executor = make_executor(RecordingPolicy(6), plan, RecordingNoise(6, [0]), clock, device)
     meter = Meter(1, Length(chunks=10, seconds=0.0), clock.now_ns)
     [strand] = executor.strands

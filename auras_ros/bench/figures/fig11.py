@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from auras_ros.bench.figures.policies import build, is_causal, names
-from auras_ros.bench.figures.rounds import add_options, check_options, figures, kind_of, measure, room
+from auras_ros.bench.figures.rounds import add_options, check_options, figures, kind_of, measure, room_as_run
 from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
 from auras_ros.bench.figures.stream import complete, saturate, spread_percent
 from auras_ros.bench.pipeline import SWITCH_S
@@ -62,7 +62,7 @@ def run(argv: list[str], progress: Progress) -> Report:
 def _measure(name: str, options: argparse.Namespace, report: Report, progress: Progress) -> None:
     """Rates, then spreads, then completion times; all on the same warm executors."""
     progress(f"{name}: building")
-    built = build(name, steps=options.steps, **room(options.device))
+    built = build(name, steps=options.steps, **room_as_run(options.device))
     seq, auras = _plans(name, built.policy, options)
     most = CAUSAL_WORKERS if is_causal(name) else options.workers[-1]
     counts = [count for count in options.workers if count <= max(most, options.jct_workers)]

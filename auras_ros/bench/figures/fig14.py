@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from auras_ros.bench.figures.policies import build, is_causal, names
-from auras_ros.bench.figures.rounds import add_options, check_options, figures, kind_of, measure, room
+from auras_ros.bench.figures.rounds import add_options, check_options, figures, kind_of, measure, room_as_run
 from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, picture, whiskers, with_paper
 from auras_ros.bench.pipeline_options import listed
 from auras_ros.bench.pipeline_rate import Bench
@@ -31,7 +31,7 @@ DEFAULTS = {"cuda": ("dp-plus", "openvla-7b"), "cpu": ("dp-small", "openvla-smal
 CPU_SCALES = (-4, -2, 0, 2)
 STAGES = 10  # of generation, diffusion
 NOTE = (
-    "float32, scaled by width; ResNet's layers have at least 16 channels, so that a small one shrinks less than asked "
+    "scaled by width; ResNet's layers have at least 16 channels, so that a small one shrinks less than asked "
     "for: the row's millions of parameters are what was measured"
 )
 Progress = Callable[[str], None]
@@ -77,7 +77,7 @@ def _measure(
         perception=perception,
         generation=generation,
         tokens=options.tokens,
-        **room(options.device),
+        **room_as_run(options.device),
     )
     seq, auras = _plans(name, built.policy, options)
     try:

@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from auras_ros.bench.feed import random_feed
 from auras_ros.bench.figures.policies import build, is_causal, names
-from auras_ros.bench.figures.rounds import kind_of, room
+from auras_ros.bench.figures.rounds import kind_of, room_as_run
 from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, picture, with_paper
 from auras_ros.bench.pipeline_options import listed
 from auras_ros.bench.pipeline_rate import Bench
@@ -49,20 +49,18 @@ def run(argv: list[str], progress: Progress) -> Report:
     torch.set_num_threads(1)
     report = Report("fig3", more={"note": NOTE})
     try:
-        progress("what the device can")
-        peak = peak_flops(device, options.size or SIZES[device.type])
-        report.summary["peak_gflop_per_s"] = peak / 1e9
+        peaks: dict[torch.dtype, float] = {}
         for name in options.policy:
-            _measure(name, peak, options, report, progress)
+            _measure(name, peaks, options, report, progress)
     except KeyboardInterrupt:
         report.more["interrupted"] = "interrupted: what was finished counts"
     return finish("fig3", report)
 
 
 @torch.no_grad()
-def peak_flops(device: torch.device, size: int, rounds: int = 7) -> float:
-    """Floating point operations per second of a float32 product of two square matrices: the median of some."""
-    one = torch.randn(size, size, device=device)
+def peak_flops(device: torch.device, size: int, rounds: int = 7, dtype: torch.dtype = torch.float32) -> float:
+    """Floating point operations per second of a product of two square matrices of this type: the median of some."""
+    one = torch.randn(size, size, device=device, dtype=dtype)
     took_s = []
     for _ in range(rounds + 1):
         _wait(device)
@@ -78,11 +76,20 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _measure(name: str, peak: float, options: argparse.Namespace, report: Report, progress: Progress) -> None:
-    """A row for each phase of a request."""
+def _measure(
+    name: str, peaks: dict[torch.dtype, float], options: argparse.Namespace, report: Report, progress: Progress
+) -> None:
+    """A row for each phase of a request. peaks: what the device can, by type."""
     progress(f"{name}: building, counting")
-    built = build(name, steps=options.steps, **room(options.device))
+    built = build(name, steps=options.steps, **room_as_run(options.device))
     bench = Bench(built.policy, options.device, options.seed, most=1)
+    if built.dtype not in peaks:
+        progress("what the device can")
+        size = options.size or SIZES[bench.device.type]
+        peaks[built.dtype] = peak_flops(bench.device, size, dtype=built.dtype)
+        in_its_type = "" if built.dtype == torch.float32 else f"_{str(built.dtype).removeprefix('torch.')}"
+        report.summary[f"peak_gflop_per_s{in_its_type}"] = peaks[built.dtype] / 1e9
+    peak = peaks[built.dtype]
     try:
         counted = dict(zip(("perception", "generation"), operations(built.policy, bench), strict=True))
         progress(f"{name}: timing {options.requests} requests")

@@ -19,6 +19,7 @@ from auras_ros import resources
 from auras_ros.evaluate.lockstep import grouped
 from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.seat import Task
+from auras_ros.evaluate.seats import REQUESTS_PER_EPISODE
 from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, parse_plan
 from auras_ros.evaluate.statistics import wilson
 from auras_ros.evaluate.tuner.record import Record
@@ -44,11 +45,16 @@ class Point:
 
 def add_options(parser: argparse.ArgumentParser, plan: str, sim: str = "pusht-drift") -> None:
     """What every played figure takes."""
+    parser.add_argument("--clock", default=",".join(CLOCKS), help="paused, charged, or both with a comma (both)")
+    parser.add_argument("--frame-steps", type=int, default=4, help="control steps of a frame, paused clock (4)")
+    add_play_options(parser, plan, sim)
+
+
+def add_play_options(parser: argparse.ArgumentParser, plan: str, sim: str = "pusht-drift") -> None:
+    """What is played, on whatever clock."""
     parser.add_argument("--checkpoint", default="pusht", help="folder, or the name of one that ships (pusht)")
     parser.add_argument("--plan", default=plan, help=f"what all plans share ({plan})")
     parser.add_argument("--sim", default=sim, help=f"{' or '.join(SIMS)} ({sim})")
-    parser.add_argument("--clock", default=",".join(CLOCKS), help="paused, charged, or both with a comma (both)")
-    parser.add_argument("--frame-steps", type=int, default=4, help="control steps of a frame, paused clock (4)")
     parser.add_argument("--episodes", type=int, default=100, help="seeds of each plan on each clock (100); 0: none")
     parser.add_argument("--seed", type=int, default=0, help="of the first episode (0)")
     parser.add_argument("--max-steps", type=int, default=300, help="control steps of an episode (300)")
@@ -76,7 +82,10 @@ class Game:
         self._trials = self._opened()
 
     def run(self) -> bool:
-        """Time all, then play all, some seeds at a time; False if it was interrupted. What is there stays."""
+        """Time all, then play all, some seeds at a time; False if it was interrupted. What is there stays. Neither
+        where there are no episodes and the rates of an architecture are asked for: those are not of this policy."""
+        if not self._seeds and getattr(self._options, "policy", None):
+            return True
         try:
             self._timer.time([point.plan for point in self.points])
             for group in grouped(self._seeds, self._options.batch):
@@ -158,14 +167,23 @@ class Game:
 
 def _checked(options: argparse.Namespace) -> None:
     """Raises SettingsError, naming the option."""
-    if options.sim not in SIMS:
-        raise SettingsError(f"sim: no {options.sim!r}; there is {', '.join(SIMS)}")
     clocks = options.clock.split(",")
     if len(set(clocks)) < len(clocks) or any(clock not in CLOCKS for clock in clocks):
         raise SettingsError(f"clock: expected {' or '.join(CLOCKS)}, each once, got {options.clock}")
-    for name, least in {"frame_steps": 1, "episodes": 0, "seed": 0, "max_steps": 1, "batch": 1}.items():
+    if options.frame_steps < 1:
+        raise SettingsError(f"frame_steps: must be at least 1, got {options.frame_steps}")
+    check_play(options)
+
+
+def check_play(options: argparse.Namespace, episodes: int = 0) -> None:
+    """The options of `add_play_options`, with at least so many episodes. Raises SettingsError, naming the option."""
+    if options.sim not in SIMS:
+        raise SettingsError(f"sim: no {options.sim!r}; there is {', '.join(SIMS)}")
+    for name, least in {"episodes": episodes, "seed": 0, "max_steps": 1, "batch": 1}.items():
         if getattr(options, name) < least:
             raise SettingsError(f"{name}: must be at least {least}, got {getattr(options, name)}")
+    if options.max_steps > REQUESTS_PER_EPISODE:
+        raise SettingsError(f"max_steps: must be at most {REQUESTS_PER_EPISODE}, got {options.max_steps}")
     if options.work and not options.work.parent.is_dir():  # now, and not after an hour
         raise SettingsError(f"work: no folder {options.work.parent}")
 

@@ -8,7 +8,8 @@ read, in less memory; `Built.shared` says so. Only modules far larger than any c
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,10 +48,11 @@ class Built:
     perception_million: float
     generation_million: float
     shared: bool = False
+    dtype: torch.dtype = torch.float32
 
     def fields(self) -> dict[str, Any]:
         millions = {"perception_million": self.perception_million, "generation_million": self.generation_million}
-        return {**millions, "shared_layers": self.shared}
+        return {**millions, "shared_layers": self.shared, "dtype": str(self.dtype).removeprefix("torch.")}
 
 
 def names() -> list[str]:
@@ -71,14 +73,15 @@ def build(
     tokens: int = TOKENS,
     free: int = 2**62,
     device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
 ) -> Built:
     """With random weights. steps: of denoising; tokens: of a chunk (autoregressive). perception, generation: exponents
-    of two. device: where a vision-language model is built, the others are on the CPU; free: bytes that there is room
-    for there. Raises ValueError, naming what cannot be."""
+    of two. device, dtype: where and as what a policy that writes tokens is built, the others are on the CPU in float32;
+    free: bytes that there is room for there. Raises ValueError, naming what cannot be."""
     if is_causal(name):
         named: VlaConfig = RT2S[name] if name in RT2S else OPENVLAS[name]
         config = scaled(named, perception, generation)
-        return _vision_language(name, config, tokens, free, torch.device(device))
+        return _vision_language(name, config, tokens, free, torch.device(device), dtype)
     if name in TINYVLAS and not perception and not generation:
         return _counted(make_tinyvla(name, seed=0))
     if name not in architectures.RECIPES:
@@ -162,14 +165,15 @@ def _llama(config: LlamaConfig, exponent: int) -> LlamaConfig:
     )
 
 
-def _vision_language(name: str, config: VlaConfig, tokens: int, free: int, device: torch.device) -> Built:
+def _vision_language(
+    name: str, config: VlaConfig, tokens: int, free: int, device: torch.device, dtype: torch.dtype
+) -> Built:
     with torch.device("meta"):
         sized = _network(config)
     seeing = _million(sized.vision) + _million(sized.projector)  # type: ignore[arg-type]
     writing = _million(sized.language)
-    shared = 4e6 * (seeing + writing) > KEPT * free
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), device:
-        torch.manual_seed(0)
+    shared = 1e6 * dtype.itemsize * (seeing + writing) > KEPT * free
+    with drawn(device, dtype):
         network = _sharing(config) if shared else _network(config)
     vocabulary, one = config.language.vocabulary, config.dinov2 if isinstance(config, OpenVlaConfig) else config.vision
     channels = 6 if isinstance(config, OpenVlaConfig) else 3
@@ -177,7 +181,21 @@ def _vision_language(name: str, config: VlaConfig, tokens: int, free: int, devic
     prefix = VisionLanguagePrefix(network, random_ids(1, vocabulary, 1), random_ids(PROMPT, vocabulary, 2), 1)
     codec = Rt2Tokens([-1.0] * tokens, [1.0] * tokens, first=vocabulary - 256)
     policy = AutoregressivePolicy(prefix, network.language, codec, 1, tokens, shape)
-    return Built(policy.eval().requires_grad_(False), seeing, writing, shared)
+    return Built(policy.eval().requires_grad_(False), seeing, writing, shared, dtype)
+
+
+@contextmanager
+def drawn(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
+    """Networks that are made meanwhile have their weights drawn there and of that type at once: a host takes a minute
+    for 7 B of them, and twice the memory where they are rounded afterwards. The caller's random state is left alone."""
+    before = torch.get_default_dtype()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), device:
+        torch.manual_seed(0)
+        torch.set_default_dtype(dtype)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
 
 
 def _network(config: VlaConfig) -> VisionLanguage:

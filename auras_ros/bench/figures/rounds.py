@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +34,8 @@ from auras_ros.policies.policy import CausalPolicy
 Progress = Callable[[str], None]
 Rates = Mapping[Variant, Sequence[float]]
 CLEAR = 1e-3  # standard deviations of a token's scores: below, rounding decides which token wins
+CLEAR_BFLOAT16 = 0.1  # the same with 8 binary digits, rounded in each layer on the way
+TYPES = {"cpu": torch.float32, "cuda": torch.bfloat16}  # as token-writing policies are published and run on GPUs
 MEMORY = Path("/proc/meminfo")
 
 
@@ -75,6 +76,11 @@ def room(device: str) -> dict[str, Any]:
     return {"device": kind, "free": free[0] if free else 2**62}
 
 
+def room_as_run(device: str) -> dict[str, Any]:
+    """The same, and of the type that such policies are run in there."""
+    return {**room(device), "dtype": TYPES[kind_of(device)]}
+
+
 def measure(bench: Bench, name: str, plans: Sequence[Plan], options: argparse.Namespace, progress: Progress) -> Rates:
     """The first plan is checked against the second, then all are compared. Raises RuntimeError where they differ."""
     if len(plans) > 1:
@@ -106,18 +112,20 @@ def check_same(bench: Bench, seq: Plan, auras: Plan) -> None:
         if emission is None:
             raise RuntimeError(f"{plan}: no chunk after {frames} frames")
         chunks.append(emission.actions)
-    differ = int((chunks[0] != chunks[1]).sum())
-    if differ and _clearest(bench, seen) > CLEAR:
-        raise RuntimeError(f"{auras}: {differ} of {chunks[0].numel()} numbers of a chunk differ from {seq}")
+    differs = (chunks[0] != chunks[1]).flatten()
+    if differs.any() and _clear(bench, seen, int(differs.nonzero()[0])):
+        raise RuntimeError(f"{auras}: {int(differs.sum())} of {differs.numel()} numbers of a chunk differ from {seq}")
 
 
-def _clearest(bench: Bench, seen: Latched) -> float:
-    """How clearly the least clear token of this observation's chunk wins; endless where the policy cannot tell."""
+def _clear(bench: Bench, seen: Latched, token: int) -> bool:
+    """Whether all tokens of the observation's chunk up to this one win by more than rounding; what follows another
+    token may be anything, and two tokens may mean one action. So where the policy cannot tell."""
     policy = bench.policy
     if not isinstance(policy, AutoregressivePolicy):
-        return math.inf
+        return True
     context = policy.perceive(seen.images.to(bench.device), seen.state.to(bench.device))
-    return float(policy.margins(context).min())
+    rounded = CLEAR if next(policy.parameters()).dtype == torch.float32 else CLEAR_BFLOAT16
+    return float(policy.margins(context)[0, : token + 1].min()) > rounded
 
 
 def figures(rates: Rates, plan: Plan, seq: Plan) -> dict[str, Any]:
@@ -152,7 +160,7 @@ def rates_of(
     if options.policy is None or "interrupted" in report.more:
         return
     check_options(parser, options)
-    built = build(options.policy, steps=options.steps, **room(options.device))
+    built = build(options.policy, steps=options.steps, **room_as_run(options.device))
     base = Plan("quick" if is_causal(options.policy) else f"ddpm{options.steps}", "auras")
     points, seq = stages(built.policy, base), base.as_mode("seq")
     try:

@@ -5,16 +5,15 @@ The paper counts as startup what the pipeline adds before its first output: fill
 request (autoregressive). Here that is the time from the first observation to the first chunk of an executor that is
 warm, for every mode. Beside it what comes before: making the executor, capturing its stages (a GPU's graphs) and
 warming up. Memory is what an executor holds beside the weights: its tensors, and on a GPU what torch has reserved for
-graphs. Random weights and observations.
+graphs. With --max-memory-mb weights beyond that are brought in when they run, and stages with such weights are named.
+Random weights and observations.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,22 +21,24 @@ from typing import Any
 import torch
 
 from auras_ros.bench.feed import random_feed
+from auras_ros.bench.figures.held import Capturing, growth
 from auras_ros.bench.figures.policies import build, is_causal, names
-from auras_ros.bench.figures.rounds import kind_of, room
+from auras_ros.bench.figures.rounds import kind_of, room, room_as_run
 from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
 from auras_ros.bench.figures.stream import saturate
 from auras_ros.bench.pipeline_options import listed
 from auras_ros.clock import MonotonicClock
-from auras_ros.device import Device, Lane, Stage, make_device
+from auras_ros.device import DeviceError, in_words, make_device
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.modes import check_plan, family_offset, make_executor
+from auras_ros.pipeline.offloaded import Offload, place_policy
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.policies.families import LoadedPolicy
 from auras_ros.policies.noise import noise_tape
 
 DEFAULTS = {"cuda": ("dp", "dp-plus", "openvla-7b", "llava-1.5-7b"), "cpu": ("dp-small", "rt2-small")}
 LIMIT_S = 300.0
-KIB = 1024
+KIB, MB = 1024, 1e6
 Progress = Callable[[str], None]
 
 
@@ -60,11 +61,15 @@ def _measure(name: str, options: argparse.Namespace, report: Report, progress: P
     """One row a plan. Every executor stays until the end: what it holds is not another's leavings."""
     progress(f"{name}: building")
     began_s = time.monotonic()
-    built = build(name, steps=options.steps, **room(options.device))
+    where_built = room_as_run(options.device)
+    if options.offload:  # from host memory
+        where_built |= room("cpu")
+    built = build(name, steps=options.steps, **where_built)
     device = make_device(options.device).tensors
-    built.policy.to(device)
+    placed = place_policy(built.policy, device, options.offload)
     made_s = time.monotonic() - began_s
-    where = {"policy": name, "device": device.type, **built.fields(), "weights_s": made_s}
+    weights = {"weights_s": made_s, "weights_mb": placed.resident / MB, "offloaded_mb": placed.offloaded / MB}
+    where = {"policy": name, "device": device.type, **built.fields(), **weights}
     policy, kept = built.policy, []
     try:
         for plan in _plans(name, policy, options):
@@ -88,31 +93,6 @@ def _plans(name: str, policy: Any, options: argparse.Namespace) -> list[Plan]:
     return [auras.as_mode("seq"), auras.as_mode("dec"), *pars, auras]
 
 
-class Capturing:
-    """A device that notes how long its captures take."""
-
-    def __init__(self, inner: Device) -> None:
-        self._inner = inner
-        self.stages, self.capture_s = 0, 0.0
-
-    @property
-    def tensors(self) -> torch.device:
-        return self._inner.tensors
-
-    def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
-        return self._inner.lane(name, cores, threads)
-
-    def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
-        began_s = time.monotonic()
-        try:
-            return self._inner.capture(name, body, lane)
-        finally:
-            self.stages, self.capture_s = self.stages + 1, self.capture_s + time.monotonic() - began_s
-
-    def close(self) -> None:
-        self._inner.close()
-
-
 def ready(policy: LoadedPolicy, plan: Plan, device: torch.device, seed: int) -> tuple[Any, dict[str, Any]]:
     """A warm executor, and what making it took and what it holds. The caller closes it."""
 
@@ -120,41 +100,15 @@ def ready(policy: LoadedPolicy, plan: Plan, device: torch.device, seed: int) -> 
         return noise_tape(policy.noise_shape, seed, request)[None]
 
     where = Capturing(make_device(device.type))
-    with _growth(device) as grown:
+    with growth(device) as grown:
         began_s = time.monotonic()
         executor = make_executor(policy, plan, noise, MonotonicClock(), where)
         executor.warm_up(random_feed(policy, seed, different=1)(0))
         ready_s = time.monotonic() - began_s
     executor.ledger.interval_ns = 0
     costs = {"ready_ms": 1e3 * ready_s, "captures": where.stages, "capture_ms": 1e3 * where.capture_s}
-    return executor, {**costs, "frame_ms": executor.frame_ns / 1e6, **grown}
-
-
-@contextmanager
-def _growth(device: torch.device) -> Iterator[dict[str, int]]:
-    """Filled at the end: bytes of tensors that were not there before, and of the GPU's memory that torch has taken."""
-    found: dict[str, int] = {}
-    tensors, reserved = tensor_bytes(), _reserved(device)
-    yield found
-    found |= {"tensor_bytes": tensor_bytes() - tensors, "reserved_bytes": _reserved(device) - reserved}
-
-
-def tensor_bytes() -> int:
-    """Of every tensor that lives in this process, each storage once."""
-    gc.collect()
-    kept = {}
-    for each in gc.get_objects():
-        if issubclass(type(each), torch.Tensor) and not each.is_meta:
-            storage = each.untyped_storage()
-            kept[storage.device.type, storage.data_ptr()] = storage.nbytes()
-    return sum(kept.values())
-
-
-def _reserved(device: torch.device) -> int:
-    if device.type != "cuda":
-        return 0
-    torch.cuda.synchronize(device)
-    return int(torch.cuda.memory_reserved(device))
+    said = {"uncaptured": in_words(where.uncaptured)}
+    return executor, {**costs, **said, "frame_ms": executor.frame_ns / 1e6, **grown}
 
 
 def first_chunks(executor: Any, policy: LoadedPolicy, repeats: int, seed: int) -> dict[str, Any]:
@@ -196,6 +150,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, default=3, help="par's larger count (3)")
     parser.add_argument("--repeats", type=int, default=5, help="first chunks of each plan (5)")
     parser.add_argument("--seed", type=int, default=0, help="of observations and noise (0)")
+    parser.add_argument("--max-memory-mb", type=float, default=0.0, help="of the device for weights, MB (0: all)")
+    parser.add_argument("--offload-folder", type=Path, help="where the rest is kept (in host memory)")
     return parser
 
 
@@ -210,14 +166,17 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     try:
         Plan("quick", "auras", pp_generation=options.pp_generation)
         Plan("quick", "par", workers=options.workers)
-    except PlanError as error:
+        given = options.max_memory_mb or options.offload_folder
+        options.offload = Offload(options.max_memory_mb, options.offload_folder) if given else None
+    except (PlanError, DeviceError) as error:
         parser.error(str(error))
 
 
 def table(report: Report) -> str:
     columns = ("plan", "policy", "first chunk ms", "least to most", "frame ms", "ready ms", "captures", "of it ms")
     lines = aligned([(*columns, "tensors KiB", "reserved KiB"), *map(_cells, report.rows)])
-    return with_paper("startup", report, lines)
+    run = {f"not captured, {row['plan']}: {row['uncaptured']}" for row in report.rows if row["uncaptured"]}
+    return with_paper("startup", report, [*lines, *sorted(run)])
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:

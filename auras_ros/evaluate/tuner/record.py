@@ -14,6 +14,7 @@ from typing import Any
 
 from auras_ros.evaluate.durations import Duration
 from auras_ros.evaluate.outcome import Outcome
+from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.settings import SettingsError
 
 FORMAT = "auras-tune/1"
@@ -34,7 +35,8 @@ class Timed:
 
 @dataclass
 class Played:
-    """Episodes of one plan by seed: success, and sums over all of them. charged_s: the frame that they were charged."""
+    """Episodes of one plan by seed: success, and sums over all of them. charged_s: the frame that they were charged.
+    seams: what their commands did where chunks changed; empty where nobody counted."""
 
     charged_s: float
     success: dict[int, bool] = field(default_factory=dict)
@@ -42,6 +44,7 @@ class Played:
     holds: int = 0
     acted: int = 0
     staleness_steps: int = 0
+    seams: Seams = field(default_factory=Seams)
 
     def add(self, outcome: Outcome) -> None:
         self.success |= {episode.seed: episode.success for episode in outcome.episodes}
@@ -104,11 +107,14 @@ class Record:
 def _packed(played: Played) -> dict[str, Any]:
     seeds = sorted(played.success)
     bits = "".join("01"[played.success[seed]] for seed in seeds)
-    rest = {name: value for name, value in vars(played).items() if name != "success"}
-    return {"seeds": " ".join(map(str, seeds)), "success": bits, **rest}
+    rest = {name: value for name, value in vars(played).items() if name not in ("success", "seams")}
+    seams = {"seams": played.seams.to_dict()} if played.seams.count else {}
+    return {"seeds": " ".join(map(str, seeds)), "success": bits, **rest, **seams}
 
 
 def _unpacked(raw: Mapping[str, Any]) -> Played:
     seeds = [int(word) for word in raw["seeds"].split()]
     success = {seed: bit == "1" for seed, bit in zip(seeds, raw["success"], strict=True)}
-    return Played(**{name: value for name, value in raw.items() if name not in ("seeds", "success")}, success=success)
+    rest = {name: value for name, value in raw.items() if name not in ("seeds", "success", "seams")}
+    seams = Seams.from_dict(raw["seams"]) if "seams" in raw else Seams()
+    return Played(**rest, success=success, seams=seams)

@@ -17,7 +17,7 @@ from auras_ros.evaluate.lockstep import grouped, play
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.seats import Seats
-from auras_ros.evaluate.statistics import paired_difference, wilson
+from auras_ros.evaluate.statistics import paired_by_seed, wilson
 from auras_ros.evaluate.tuner.record import Played, Record, Timed
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.turn import Timing
@@ -157,10 +157,7 @@ class Trials:
         seeds = sorted(played.success)
         wins = sum(played.success.values())
         low, high = wilson(wins, len(seeds))
-        table = {(mine, its): 0 for mine in (True, False) for its in (True, False)}
-        for seed in seeds:
-            table[played.success[seed], seq.success[seed]] += 1
-        above = paired_difference(table[True, True], table[True, False], table[False, True], table[False, False])
+        above = paired_by_seed(played.success, seq.success)
         stale_ms = played.staleness_steps / played.acted * self.checkpoint.contract.dt_ms if played.acted else None
         return replace(
             made, episodes=len(seeds), success=wins / len(seeds), low=low, high=high, above_seq=above[0],

@@ -227,7 +227,7 @@ def test_with_no_episodes_the_rates_of_an_architecture_stand_alone(world: World,
         assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
         assert row["rounds"] == 2
     assert report["summary"]["rate_tiny_alpha_1"] == rates[1]["rate_hz"]
-    assert {row["success"] for row in report["rows"] if row["measure"] == "played"} == {None}
+    assert rates == report["rows"]  # of Push-T nothing is timed either: on a GPU's machine that is another minute
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_what_there_is_no_memory_for_is_left_out_by_name(tiny: str, monkeypatch:
 
 def test_layers_are_shared_where_memory_would_not_hold_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The row says so; the sizes are those of the whole network."""
-    monkeypatch.setattr(fig14, "room", lambda device: {"device": "cpu", "free": 10**6})
+    monkeypatch.setattr(fig14, "room_as_run", lambda device: {"device": "cpu", "free": 10**6})
     argv = ["--policy=rt2-tiny", "--perception=0", "--generation=2", "--tokens=2", *QUICK]
     report = fig14.run(argv, lambda text: None)
     assert [row["shared_layers"] for row in report.rows] == [False, True]
@@ -166,12 +166,37 @@ def test_tokens_that_differ_are_refused_unless_rounding_decides(monkeypatch: pyt
         return (right(self, *args, **rest) + 300) % 512  # type: ignore[arg-type]
 
     monkeypatch.setattr(AutoregressivePolicy, "refresh", other)
-    monkeypatch.setattr(AutoregressivePolicy, "margins", lambda self, context: torch.tensor([[0.5, 0.2]]))
+    margins = torch.tensor([[0.5, 0.2, 1e-5]])  # the last is behind the first that differs: it decides nothing
+    monkeypatch.setattr(AutoregressivePolicy, "margins", lambda self, context: margins)
     with pytest.raises(RuntimeError, match="numbers of a chunk differ from quick"):
         rounds.check_same(bench, *plans)
-    monkeypatch.setattr(AutoregressivePolicy, "margins", lambda self, context: torch.tensor([[0.5, 1e-5]]))
+    margins[0, 0] = 1e-5
     rounds.check_same(bench, *plans)
     bench.close()
+
+
+def test_networks_of_another_type_are_drawn_so_and_run_so() -> None:
+    before, state = torch.get_default_dtype(), torch.get_rng_state()
+    built = build("openvla-tiny", tokens=3, dtype=torch.bfloat16)
+    assert torch.get_default_dtype() == before
+    assert torch.equal(torch.get_rng_state(), state)
+    assert {each.dtype for each in built.policy.parameters()} == {torch.bfloat16}
+    assert built.fields()["dtype"] == "bfloat16"
+    assert build("dp-small", steps=2, dtype=torch.bfloat16).dtype == torch.float32
+    bench = Bench(built.policy, "cpu", 0, most=1)
+    plans = Plan(), Plan(mode="auras", pp_generation=3, fetch_offset=-1)
+    rounds.check_same(bench, *plans)
+    assert bench.rate(Variant(plans[1]), Length(1, 0.0)) > 0
+    bench.close()
+
+
+def test_half_the_bytes_are_shared_half_as_soon() -> None:
+    bytes_ = 1e6 * sum(getattr(build("rt2-tiny"), f"{part}_million") for part in ("perception", "generation"))
+    free = round(3 * bytes_ / policies.KEPT)  # room for three bytes each
+    assert [build("rt2-tiny", free=free, dtype=dtype).shared for dtype in (torch.float32, torch.bfloat16)] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from auras_ros.bench.figures import fig3, startup
+from auras_ros.bench.figures.held import Capturing, tensor_bytes
 from auras_ros.bench.figures.policies import build
-from auras_ros.bench.figures.startup import Capturing, first_chunks, ready, tensor_bytes
+from auras_ros.bench.figures.startup import first_chunks, ready
 from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.cli import main as cli
 from auras_ros.device import make_device
@@ -112,6 +113,40 @@ def test_the_startup_report_has_every_mode(tiny: str, tmp_path: Path) -> None:
     assert said == [154.0, 218.0, 40.0, 67.0]
 
 
+def test_rows_say_which_stages_are_not_captured_and_how_many_weights_are_there(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = make_policy(tiny, seed=0, steps=4)
+    mb = sum(each.numel() * each.element_size() for each in policy.parameters()) / 1e6
+    path = tmp_path / "s.json"
+    asked = ["--max-memory-mb", f"{mb * 0.9}", "--offload-folder", str(tmp_path)]
+    assert cli.main(["bench", "startup", "--policy", tiny, *QUICK, *asked, "--json", str(path)]) == 0
+    rows = json.loads(path.read_text())["rows"]
+    assert all(row["weights_mb"] <= mb * 0.9 for row in rows)
+    assert all(row["offloaded_mb"] > 0 for row in rows)
+    assert all(row["uncaptured"].startswith("perception: the weights of 'encoder.") for row in rows)
+    assert "not captured, ddpm4: perception: the weights of 'encoder." in capsys.readouterr().out
+    assert cli.main(["bench", "startup", "--policy", tiny, *QUICK, "--json", str(path)]) == 0
+    assert {row["uncaptured"] for row in json.loads(path.read_text())["rows"]} == {""}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--max-memory-mb", "-1"], "max_memory_mb: must be above 0 MB"),
+        (["--offload-folder", "/tmp"], "max_memory_mb: must be above 0 MB, got 0"),
+        (["--max-memory-mb", "1", "--offload-folder", "/no/such"], "offload_folder: /no/such is no folder"),
+    ],
+)
+def test_weights_that_cannot_be_offloaded_so_are_refused_by_name(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["bench", "startup", "--policy", "dp-small", *QUICK, *options])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 # -- figure 3 -----------------------------------------------------------------------------------------
 
 
@@ -168,7 +203,7 @@ def test_tokens_cost_prefill_and_decoding() -> None:
 def test_utilisation_is_operations_over_time_over_what_the_device_can(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fig3, "peak_flops", lambda device, size: 1e9)
+    monkeypatch.setattr(fig3, "peak_flops", lambda device, size, dtype: 1e9)
     monkeypatch.setattr(fig3, "operations", lambda policy, bench: (2_000_000, 30_000_000))
     monkeypatch.setattr(fig3, "phases", lambda bench, plan, requests: {"perception": 0.01, "generation": 0.05})
     path, picture = tmp_path / "3.json", tmp_path / "3.png"

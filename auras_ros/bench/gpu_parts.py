@@ -1,0 +1,177 @@
+"""The parts of `make gpu`: the GPU's tests first, then the benches at the papers' sizes.
+
+Each part is one command of under eight minutes. `seconds` is an estimate for one H200, reckoned and not measured: of a
+bench's windows (plans x rounds x the longer of --seconds and four chunks), of captures (three warm-up runs and one
+capture of each stage at 10 us a kernel), and of drawing the weights (on the GPU where they are 7 B: a host takes a
+minute). Chunks are reckoned at 50 TFLOP/s in float32, 600 in bfloat16, and 4 TB/s of weights read.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from auras_ros.bench.gpu_process import LIMIT_S, ROOT, PartError, PartSkippedError, call
+from auras_ros.evaluate.report import Report
+
+CLI = (sys.executable, "-m", "auras_ros.cli.main")
+LEROBOT_PYTHON = "LEROBOT_PYTHON"  # a variable: the interpreter of LeRobot's own environment
+
+
+@dataclass(frozen=True)
+class Part:
+    """text: what it does. run(json): does it within LIMIT_S and leaves the JSON there, raises PartError, or
+    PartSkippedError where something that it needs is not there. shown: which keys of the summary stand in the table, as
+    patterns. command: what `auras` is given, for the parts that are benches."""
+
+    text: str
+    run: Callable[[Path], None]
+    seconds: int = 60
+    shown: tuple[str, ...] = ("*",)
+    command: tuple[str, ...] = ()
+
+    def figures(self, summary: Mapping[str, float]) -> dict[str, float]:
+        return {key: value for key, value in summary.items() if any(fnmatchcase(key, each) for each in self.shown)}
+
+
+def bench(
+    text: str, seconds: int, shown: str, *command: str, needs: str = "", more: Callable[[], list[str]] = list
+) -> Part:
+    """`auras bench COMMAND`. shown: patterns with blanks between them. needs: a package without which it is skipped;
+    more: further options, which may raise PartSkippedError."""
+
+    def run(path: Path) -> None:
+        if needs and importlib.util.find_spec(needs) is None:
+            raise PartSkippedError(f"{needs} is not installed")
+        code = call([*CLI, "bench", *command, *more(), "--json", str(path)], LIMIT_S)
+        if code != 0:
+            raise PartError(f"auras bench {command[0]} ended with status {code}")
+
+    return Part(text, run, seconds, tuple(shown.split()), command)
+
+
+def gpu_tests(path: Path) -> None:
+    """pytest -m gpu over the files that hold such tests, so that the others' imports are not needed."""
+    files = [str(file) for file in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.gpu" in file.read_text("utf-8")]
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.xml"
+        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", f"--junitxml={results}", *files]
+        code = call(command, LIMIT_S)
+        report = read_results(results)
+    if code != 0 or not report.summary["passed"]:
+        raise PartError(f"pytest ended with status {code}, {report.summary['passed']:.0f} passed")
+    report.write(path)
+
+
+def read_results(path: Path) -> Report:
+    """One row a test from pytest's JUnit file; summary passed, failed, skipped. Raises PartError without a file."""
+    if not path.is_file():
+        raise PartError("pytest left no results")
+    report = Report("gpu-tests", summary={"passed": 0, "failed": 0, "skipped": 0})
+    for case in ElementTree.parse(path).iter("testcase"):
+        kinds = {child.tag for child in case}
+        outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        test = f"{case.get('classname')}::{case.get('name')}"
+        report.rows.append({"test": test, "outcome": outcome, "seconds": float(case.get("time", 0))})
+        report.summary[outcome] += 1
+    return report
+
+
+def lerobots_python() -> list[str]:
+    """Raises PartSkippedError where nobody has named it."""
+    if not os.environ.get(LEROBOT_PYTHON):
+        raise PartSkippedError(f"{LEROBOT_PYTHON} is not set; `auras bench peers --setup DIR` makes one")
+    return ["--lerobot-python", os.environ[LEROBOT_PYTHON]]
+
+
+_SIM = "gym_pusht"  # figures 12 and 13 import it with what plays, also where nothing is played
+_CUDA = ("--device", "cuda")
+_SIZES = (*_CUDA, "--minutes", "2.5", "--seconds", "0.5")
+_ROUNDS = (*_CUDA, "--minutes", "4", "--rounds", "5")
+_RATES = (*_ROUNDS, "--episodes", "0")
+_TOKENS = ("--tokens", "1,2,4,7,14,28,56", "--rounds", "5", "--seconds", "20", *_CUDA)
+_MODES = "auras_over_seq auras_over_par auras_over_dec par_workers"
+_FIG11 = "auras_over_seq best_par_over_seq auras_over_best_par best_par_workers spread_percent_auras"
+_STARTUP = "first_chunk_ms_* worker_reserved_kib_*"
+
+PARTS: dict[str, Part] = {
+    "tests": Part("the tests marked gpu", gpu_tests, 120, ("passed", "failed", "skipped")),
+    # DP: 13,000 kernels a chunk of 100 steps, of some 40 ms; trial forms, then 10 rounds within 2.5 min; memory
+    "pipeline-dp": bench("four modes, DP, 100 steps", 330, _MODES, "pipeline", "--policy", "dp", *_SIZES),
+    "pipeline-dp-plus": bench(
+        "four modes, DP-plus, 100 steps", 300, _MODES, "pipeline", "--policy", "dp-plus", "--steady", "0", *_SIZES
+    ),
+    "pipeline-dp-cnn": bench(
+        "four modes, DP-CNN, 40 steps", 300, _MODES,
+        "pipeline", "--policy", "dp-cnn", "--steps", "40", "--steady", "0", *_SIZES,
+    ),
+    # TinyVLA's 1.3 B are drawn on the host: 20 s; 10 requests of each policy, one counted
+    "fig3": bench("how far phases fill the GPU", 100, "utilisation_*", "fig3", *_CUDA),
+    # 7 plans x 5 rounds x 0.6 s, 16 workers captured, 40 outputs of each plan and stream
+    "fig11-dp": bench("par without control, DP", 110, _FIG11, "fig11", "--policy", "dp", *_ROUNDS),
+    "fig11-dp-plus": bench("the same, DP-plus", 130, _FIG11, "fig11", "--policy", "dp-plus", *_ROUNDS),
+    # 14 GB drawn; 4 plans x 5 rounds x 0.6 s; a chunk of seq some 35 ms
+    "fig11-openvla": bench("the same, OpenVLA-7B", 80, _FIG11, "fig11", "--policy", "openvla-7b", *_ROUNDS),
+    "fig11-rt2": bench("the same, RT-2 (LLaVA-1.5-7B)", 80, _FIG11, "fig11", "--policy", "llava-1.5-7b", *_ROUNDS),
+    # 13, 10 and 7 plans x 5 rounds x 0.6 s and their captures
+    "fig12-dp": bench("rates over stages, DP", 110, "speedup_*", "fig12", "--policy", "dp", *_RATES, needs=_SIM),
+    "fig12-openvla": bench(
+        "rates over stages, OpenVLA-7B", 90, "speedup_*",
+        "fig12", "--policy", "openvla-7b", "--pp-generation", "1,2,3,5,7", *_RATES, needs=_SIM,
+    ),
+    "fig13-dp": bench("rates over skew, DP", 80, "rate_*", "fig13", "--policy", "dp", *_RATES, needs=_SIM),
+    # 9 sizes each; DP-plus to 1.4 B, drawn on the host; OpenVLA to 107 B (layers shared): 0.4 s a chunk of seq there
+    "fig14-dp-plus": bench("module sizes, DP-plus", 180, "least_* most_*", "fig14", "--policy", "dp-plus", *_ROUNDS),
+    "fig14-openvla": bench("module sizes, OpenVLA", 200, "least_* most_*", "fig14", "--policy", "openvla-7b", *_ROUNDS),
+    # 8 policies drawn; at 56 tokens a chunk of seq takes 0.25 s, and 36,000 kernels are captured
+    "fig15-openvla": bench(
+        "action tokens, OpenVLA-7B, 256 patches", 170, "*_over_*",
+        "fig15", "--model", "openvla-7b", "--prefix", "281", *_TOKENS,
+    ),
+    "fig15-rt2": bench(
+        "action tokens, RT-2 (LLaVA-1.5-7B), 576 patches", 180, "*_over_*",
+        "fig15", "--model", "llava-1.5-7b", "--prefix", "601", *_TOKENS,
+    ),
+    # 31 plans x 5 rounds x 0.6 s each, and their captures; float32: perception of the largest takes 60 ms
+    **{
+        f"fig16-{size}": bench(
+            f"TinyVLA-{size.upper()} over stages", seconds, "seq_per_s_* best_over_seq_*",
+            "fig16", "--models", f"tinyvla-{size}", *_ROUNDS,
+        )
+        for size, seconds in (("400m", 160), ("700m", 180), ("1.3b", 220))
+    },
+    # five executors of each policy, five first chunks of each
+    "startup-dp": bench("first chunk and memory, DP", 90, _STARTUP, "startup", "--policy", "dp,dp-plus", *_CUDA),
+    "startup-vla": bench(
+        "first chunk and memory, OpenVLA and RT-2", 130, _STARTUP,
+        "startup", "--policy", "openvla-7b,llava-1.5-7b", *_CUDA,
+    ),
+    # lockstep on the host: jumps and success do not depend on the GPU
+    "seams": bench(
+        "joining chunks under 200 ms of latency, on the CPU", 300, "success_*",
+        "seams", "--latency-ms", "200", "--join", "switch,blend-200,inpaint", "--episodes", "4", needs=_SIM,
+    ),
+    # 28 GB in float32; three contenders x 5 rounds x 1 s
+    "peers-generate": bench(
+        "transformers' generate, OpenVLA's shape", 150, "*_over_*",
+        "peers", "--only", "transformers", "--rounds", "5", "--minutes", "3", *_CUDA, needs="transformers",
+    ),
+    # compiling the U-Net may take minutes
+    "peers-lerobot": bench(
+        "LeRobot's DiffusionPolicy", 400, "*_over_*",
+        "peers", "--only", "lerobot", "--rounds", "5", "--minutes", "2", "--limit", "300", *_CUDA, more=lerobots_python,
+    ),
+}  # fmt: skip
+_FAMILIES = dict.fromkeys(name.partition("-")[0] for name in PARTS if "-" in name)
+GROUPS = {
+    **{family: [name for name in PARTS if name.startswith(f"{family}-")] for family in _FAMILIES},
+    "figures": [name for name in PARTS if name.startswith("fig")],
+    "all": list(PARTS),
+}

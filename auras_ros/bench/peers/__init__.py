@@ -1,0 +1,5 @@
+"""`auras bench peers`: other libraries beside ours, on the same random weights and in one run."""
+
+from auras_ros.bench.peers.command import draw, run, table
+
+__all__ = ["draw", "run", "table"]

@@ -1,0 +1,117 @@
+"""`auras bench peers`: LeRobot's DiffusionPolicy and transformers' `generate` beside our seq and auras.
+
+Each is compared on the same random weights, after it was checked that all compute the same; a rate is that of whole
+requests (observation in, chunk out) with an observation always at hand, on one thread each, in interleaved rounds.
+LeRobot runs in an environment of its own, which --setup makes with pip or --lerobot-python names; transformers is an
+extra of ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+from pathlib import Path
+
+import torch
+
+from auras_ros.bench.figures.rounds import kind_of
+from auras_ros.bench.peers import environment, generate, lerobot
+from auras_ros.bench.peers.contest import Progress
+from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES
+from auras_ros.bench.peers.show import draw, table
+from auras_ros.evaluate.report import Report
+from auras_ros.pipeline.plan import MAX_STAGES, PlanError
+
+__all__ = ["draw", "run", "table"]
+
+PARTS = (lerobot.PART, generate.PART)
+LIMIT_S = 1800.0  # compiling the published U-Net takes minutes on a slow machine
+EXAMPLE = """
+examples
+  auras bench peers --setup out/lerobot                 make LeRobot's environment (once), then run both parts
+  auras bench peers --lerobot-python PATH --only lerobot
+  auras bench peers --only transformers --rounds 3
+"""
+
+
+def run(argv: list[str], progress: Progress) -> Report:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    _check(parser, options)
+    torch.set_num_threads(1)
+    report = Report("peers")
+    refused: dict[str, str] = {}
+    try:
+        python = _python(parser, options, progress) if lerobot.PART in options.only else None
+        if why := _why_not(options, python, refused):
+            parser.error(why)
+        if refused:
+            report.more["not_run"] = refused
+        if python is not None:
+            lerobot.measure(python, options, report, progress)
+        if generate.PART in options.only and generate.PART not in refused:
+            generate.measure(options, report, progress)
+    except KeyboardInterrupt:
+        report.more["interrupted"] = "interrupted: whole rounds count"
+    except (lerobot.PeerUnusableError, environment.SetupError, PlanError) as error:
+        parser.error(str(error))
+    return report
+
+
+def _python(parser: argparse.ArgumentParser, options: argparse.Namespace, progress: Progress) -> Path | None:
+    """Of LeRobot's environment; None where none was named."""
+    if options.setup is not None:
+        return environment.setup(options.setup, progress)
+    python: Path | None = options.lerobot_python
+    if python is not None and not (python.is_file() and os.access(python, os.X_OK)):
+        parser.error(f"--lerobot-python: {python} is not a program")
+    return python
+
+
+def _why_not(options: argparse.Namespace, python: Path | None, refused: dict[str, str]) -> str | None:
+    """Fills in which parts cannot be run, and says so where none is left or it was asked for by name."""
+    if lerobot.PART in options.only and python is None:
+        refused[lerobot.PART] = "it needs --setup DIR, which makes an environment for it, or --lerobot-python PATH"
+    if generate.PART in options.only and importlib.util.find_spec(generate.PART) is None:
+        refused[generate.PART] = "the package is not there: pip install 'auras_ros[transformers]'"
+    if len(refused) < len(options.only):
+        return None
+    return "; ".join(f"{part}: {why}" for part, why in refused.items())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="auras bench peers",
+        description=__doc__,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--setup", type=Path, metavar="DIR", help="LeRobot's environment: made here unless it is there")
+    where.add_argument("--lerobot-python", type=Path, metavar="PATH", help="the Python of one that is there")
+    parser.add_argument("--only", choices=PARTS, help="one part (both)")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
+    parser.add_argument("--shape", choices=list(SHAPES), help="published on a GPU, small on a CPU")
+    parser.add_argument("--sampler", default="ddpm100", choices=list(SAMPLERS), help="LeRobot's (ddpm100)")
+    parser.add_argument("--pp-generation", type=int, default=10, help="auras' stages of denoising (10)")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="LeRobot's eager policy alone")
+    parser.add_argument("--rounds", type=int, default=10, help="of all contenders, interleaved (10)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="begin no round later, each part (10)")
+    parser.add_argument("--chunks", type=int, default=3, help="least chunks in a window (3)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="least length of a window (1)")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help=f"s that LeRobot's answer may take ({LIMIT_S:g})")
+    parser.add_argument("--seed", type=int, default=0, help="of weights, observations, noise and the order (0)")
+    return parser
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Ends the process with status 2 for numbers that cannot be."""
+    for name, least in {"rounds": 1, "chunks": 1, "seed": 0, "pp_generation": 1}.items():
+        if getattr(options, name) < least:
+            parser.error(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(options, name)}")
+    if options.pp_generation > MAX_STAGES:
+        parser.error(f"--pp-generation: a plan has 1 to {MAX_STAGES} stages, got {options.pp_generation}")
+    options.only = (options.only,) if options.only else PARTS
+    shape = options.shape or ("published" if kind_of(options.device) == "cuda" else "small")
+    options.shape = dict.fromkeys(PARTS, shape)

@@ -1,0 +1,135 @@
+"""Chunks per second of several contenders, ours and others', in interleaved rounds of one run.
+
+Each is asked for its rate in a window of its own, one after another, in a new random order every round; nothing runs
+at the same time. A ratio is taken within a round, so that what slows the machine slows both. What a chunk is, and that
+all contenders compute the same one, is settled before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from auras_ros.bench.pipeline_rate import Bench, Length
+from auras_ros.bench.pipeline_variants import Variant
+from auras_ros.pipeline.modes import Executor
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Latched
+
+PERCENTILES = (10, 50, 90)
+WINDOW_S = 600.0  # the longest one: a published policy on one core
+Progress = Callable[[str], None]
+Rates = Mapping[str, Sequence[float]]
+
+
+class UnequalError(RuntimeError):
+    """What was to be compared does not compute the same."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """rate: chunks per second in one window with an observation always at hand, warm-up left out; None where this
+    contender cannot run here, and `why` says so. fields: what its row says beside the figures, the largest difference
+    of its outputs among them."""
+
+    name: str
+    rate: Callable[[Length], float] | None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    why: str | None = None
+
+
+def ours(bench: Bench, plan: Plan, fields: Mapping[str, Any]) -> Contender:
+    """seq or auras of a policy of ours, on one thread."""
+    return Contender(plan.mode, lambda length: bench.rate(Variant(plan), length), {"plan": str(plan), **fields})
+
+
+def chunk_of(executor: Executor, seen: Latched) -> Tensor:
+    """Request 0 of an executor of one strand, when the observation stands still until it is done: actions
+    [1, chunk, channels], on the host."""
+    (strand,) = executor.strands
+    executor.reset(first_request=0)
+    for _ in range(executor.plan.latency_frames + 1):
+        strand.begin(seen, seen.origin.mono_ns)
+        strand.run()
+        emission = strand.end(seen.origin.mono_ns)
+        if emission is not None:
+            return emission.actions.cpu()
+    raise RuntimeError(f"{executor.plan}: no chunk after {executor.plan.latency_frames + 1} frames")
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Convolutions without TF32, as in every peer; torch multiplies matrices in float32 unless told."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
+def rounds(
+    part: str, contenders: Sequence[Contender], options: argparse.Namespace, progress: Progress
+) -> Iterator[Rates]:
+    """After each round the rates of all rounds so far, by name. Raises RuntimeError where a window gave no rate."""
+    running = [each for each in contenders if each.rate is not None]
+    order, length = random.Random(options.seed), Length(options.chunks, options.seconds, WINDOW_S)
+    rates: dict[str, list[float]] = {each.name: [] for each in running}
+    end_s = time.monotonic() + options.minutes * 60
+    for number in range(options.rounds):
+        if number and time.monotonic() > end_s:
+            return
+        new = {}
+        for each in order.sample(running, len(running)):
+            progress(f"{part}: round {number + 1} of {options.rounds}, {each.name}")
+            assert each.rate is not None
+            new[each.name] = each.rate(length)
+            if not new[each.name]:
+                raise RuntimeError(f"{part}: {each.name}: no two chunks in {length.limit_s:g} s")
+        rates = {name: [*values, new[name]] for name, values in rates.items()}
+        yield rates
+
+
+def rows(contenders: Sequence[Contender], rates: Rates, base: str, common: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One a contender. chunks_per_s, p10, p90: over its windows, n of them; ratio: over `base` in the same rounds.
+    None where it was not measured."""
+    made = []
+    for each in contenders:
+        row = {**common, "contender": each.name, **each.fields, **dict.fromkeys(_FIGURES)}
+        if rates.get(each.name):
+            found = [*spread(rates[each.name]), len(rates[each.name])]
+            found += spread(np.divide(rates[each.name], rates[base]).tolist())
+            row |= dict(zip(_FIGURES, found, strict=True))
+        if each.why is not None:
+            row["why"] = each.why
+        made.append(row)
+    return made
+
+
+_FIGURES = ("p10", "chunks_per_s", "p90", "n", "ratio_p10", "ratio", "ratio_p90")
+
+
+def spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """10th percentile, median and 90th percentile."""
+    low, middle, high = np.percentile(values, PERCENTILES)
+    return float(low), float(middle), float(high)
+
+
+def summary(part: str, rates: Rates, pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
+    """Of each pair of contenders that ran: how many times as quick the first is, median and percentiles."""
+    found: dict[str, float] = {}
+    for over, under in pairs:
+        if rates.get(over) and rates.get(under):
+            low, middle, high = spread(np.divide(rates[over], rates[under]).tolist())
+            name = f"{part}_{over}_over_{under}".replace(" ", "_")
+            found |= {name: middle, f"{name}_p10": low, f"{name}_p90": high}
+    return found

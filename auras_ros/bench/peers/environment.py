@@ -1,0 +1,86 @@
+"""LeRobot's own environment, made with pip: never a dependency of ours.
+
+LeRobot 0.4.4 asks for a torch before 2.11. Here it gets the torch that ours runs on, so that two libraries are compared
+and not two torches: its own requirements as far as its diffusion policy imports them, then LeRobot itself without
+them. A folder that something else lies in is left alone.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+LEROBOT = "lerobot==0.4.4"  # what our loader was checked against
+REQUIREMENTS = (  # with LeRobot 0.4.4's own bounds
+    "torchvision",
+    "diffusers>=0.27.2,<0.36",
+    "huggingface-hub>=0.34.2,<0.36",
+    "accelerate>=1.10,<2",
+    "datasets>=4,<5",
+    "einops>=0.8,<0.9",
+    "draccus==0.10.0",
+    "gymnasium>=1.1.1,<2",
+    "opencv-python-headless>=4.9,<4.13",
+    "av>=15,<16",
+    "jsonlines>=4,<5",
+    "deepdiff>=7.0.1,<9",
+    "imageio>=2.34,<3",
+    "termcolor>=2.4,<4",
+    "pyserial>=3.5,<4",
+    "packaging>=24.2,<26",
+    "setuptools>=71,<81",
+    "safetensors",
+)
+DONE = "auras-peers.txt"  # what is installed, written last
+PYTHONS = ((3, 10), (3, 13))  # that LeRobot 0.4.4 and its requirements have wheels for
+LINES = 8
+Progress = Callable[[str], None]
+
+
+class SetupError(RuntimeError):
+    """An environment that cannot be made; the text says what went wrong."""
+
+
+def python_of(folder: Path) -> Path:
+    return folder / "bin" / "python"
+
+
+def commands(folder: Path) -> list[list[str]]:
+    """What `setup` runs, in order."""
+    pip = [str(python_of(folder)), "-m", "pip", "install"]
+    same = f"torch=={torch.__version__.partition('+')[0]}"
+    return [
+        [sys.executable, "-m", "venv", str(folder)],
+        [*pip, same, *REQUIREMENTS],
+        [*pip, "--no-deps", LEROBOT],
+    ]
+
+
+def setup(folder: Path, progress: Progress) -> Path:
+    """The environment's Python; made where it is not there yet, from a minute up to what the connection takes. Raises
+    SetupError."""
+    steps = commands(folder)
+    told = "\n".join(" ".join(step[1:]) for step in steps[1:]) + "\n"
+    done = folder / DONE
+    if done.is_file() and done.read_text(encoding="utf-8") == told:
+        return python_of(folder)
+    if folder.exists() and any(folder.iterdir()) and not (folder / "pyvenv.cfg").is_file():
+        raise SetupError(f"{folder}: something else lies there; name a folder that is empty or not there")
+    if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
+        raise SetupError(f"LeRobot 0.4.4 does not run on Python {sys.version_info[0]}.{sys.version_info[1]}")
+    for step in steps:
+        progress(f"{folder}: {' '.join(step[1:4])} ...")
+        _run(step)
+    done.write_text(told, encoding="utf-8")
+    return python_of(folder)
+
+
+def _run(step: list[str]) -> None:
+    done = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        last = "\n".join(f"  {line}" for line in done.stdout.splitlines()[-LINES:])
+        raise SetupError(f"{' '.join(step)}: ended with status {done.returncode}\n{last}")

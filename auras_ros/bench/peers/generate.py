@@ -1,0 +1,183 @@
+"""transformers' `generate` beside seq and auras, on OpenVLA's shape with the same random weights.
+
+Both perceive with the same encoders and write seven tokens greedily with a KV cache. Everything of transformers is as
+it comes: `generate` itself, its dynamic cache, its attention (sdpa). It runs in this process, on the tensors that ours
+has. The prefix must be the same up to rounding and the tokens the same before anything is timed; a token may differ
+only where rounding decides it. On a GPU both sides compute in full float32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+import torch
+from torch import Tensor
+
+from auras_ros import __version__
+from auras_ros.bench.feed import DIFFERENT, Feed
+from auras_ros.bench.figures.policies import Built, build
+from auras_ros.bench.figures.rounds import CLEAR, kind_of, room
+from auras_ros.bench.peers.contest import (
+    Contender,
+    Progress,
+    UnequalError,
+    chunk_of,
+    full_float32,
+    ours,
+    rounds,
+    rows,
+    summary,
+)
+from auras_ros.bench.peers.published import PublishedOpenVla
+from auras_ros.bench.pipeline_rate import Bench, Length
+from auras_ros.evaluate.report import Report
+from auras_ros.models.action_tokens import Rt2Tokens
+from auras_ros.models.llama import Llama
+from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.autoregressive import AutoregressivePolicy
+from auras_ros.policies.vision_language import VisionLanguagePrefix
+
+PART = "transformers"
+GENERATE = "generate"
+SHAPES = {"tiny": "openvla-tiny", "small": "openvla-small", "published": "openvla-7b"}
+TOKENS = 7
+CHECKED = 3  # observations whose tokens are compared
+TOLERANCE = 1e-3  # of the prefix, in its standard deviations
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Theirs and ours: the same weights, the same observations."""
+
+    theirs: PublishedOpenVla
+    bench: Bench
+    policy: AutoregressivePolicy
+    examples: Sequence[tuple[Tensor, Tensor]]
+
+
+def measure(options: argparse.Namespace, report: Report, progress: Progress) -> None:
+    """Rows and ratios go to the report, those of whole rounds when interrupted too. Raises UnequalError, and ValueError
+    for a transformers that has other networks."""
+    kind, shape = kind_of(options.device), options.shape[PART]
+    progress(f"{PART}: building {SHAPES[shape]}")
+    built = build(SHAPES[shape], tokens=TOKENS, **room(options.device))
+    common = {"part": PART, "shape": shape, "device": kind, "threads": 1, "tokens": TOKENS, **built.fields()}
+    bench = Bench(built.policy, options.device, options.seed, most=1)
+    rates: Mapping[str, Sequence[float]] = {}
+    try:
+        with full_float32():
+            contenders = _contenders(_sides(built, bench, options), progress)
+            try:
+                for so_far in rounds(PART, contenders, options, progress):
+                    rates = so_far
+            finally:
+                report.rows += rows(contenders, rates, GENERATE, common)
+                report.summary |= summary(PART, rates, [("seq", GENERATE), ("auras", GENERATE), ("auras", "seq")])
+    finally:
+        bench.close()
+
+
+def _sides(built: Built, bench: Bench, options: argparse.Namespace) -> Sides:
+    """Every id is made an action of its own, so that equal chunks are equal tokens."""
+    policy = built.policy
+    assert isinstance(policy, AutoregressivePolicy)
+    assert isinstance(policy.prefix, VisionLanguagePrefix)
+    assert isinstance(policy.decoder, Llama)
+    bound = [1.0] * TOKENS
+    codec = Rt2Tokens([-each for each in bound], bound, first=0, bins=policy.decoder.config.vocabulary)
+    policy.codec = codec.to(bench.device)
+    random = torch.Generator().manual_seed(options.seed)
+    examples = [policy.example(1, random) for _ in range(DIFFERENT)]
+    bench.feed = Feed(examples)
+    return Sides(PublishedOpenVla(policy.prefix, TOKENS), bench, policy, examples)
+
+
+def _contenders(sides: Sides, progress: Progress) -> list[Contender]:
+    """All three, after their tokens were compared."""
+    progress(f"{PART}: checking that all compute the same")
+    prefix = check_prefix(sides)
+    expected = torch.cat([their_tokens(sides.theirs, images) for images, _ in sides.examples[:CHECKED]])
+    theirs = {"torch": torch.__version__, "transformers": metadata.version(PART), "max_difference": 0.0}
+    here = {"torch": torch.__version__, "auras_ros": __version__, "max_difference": prefix}
+    contenders = [Contender(GENERATE, their_rate(sides), theirs)]
+    for plan in (Plan(), Plan(mode="auras", pp_generation=TOKENS)):
+        unlike = check_tokens(plan.mode, sides, our_chunks(sides, plan), expected)
+        contenders.append(ours(sides.bench, plan, {**here, "tokens_unlike": unlike}))
+        sides.bench.prepare(plan)
+    return contenders
+
+
+def their_tokens(theirs: PublishedOpenVla, images: Tensor) -> Tensor:
+    """Images on the host, [1, history, cameras, 6, px, px], to ids on the host, int64 [1, TOKENS]."""
+    return theirs.generate(images[:, -1, 0].to(theirs.device)).cpu()
+
+
+def their_rate(sides: Sides) -> Callable[[Length], float]:
+    """Chunks per second of requests one after another; the first of a window is not counted."""
+
+    def rate(length: Length) -> float:
+        gc.collect()
+        took: list[float] = []
+        while len(took) <= length.chunks or sum(took[1:]) < length.seconds:
+            images, _ = sides.examples[len(took) % len(sides.examples)]
+            began_s = time.perf_counter()
+            their_tokens(sides.theirs, images)
+            took.append(time.perf_counter() - began_s)
+        return (len(took) - 1) / sum(took[1:])
+
+    return rate
+
+
+# -- the same? ----------------------------------------------------------------------------------------
+
+
+def check_prefix(sides: Sides) -> float:
+    """The largest difference of the prefix, in its standard deviations. Raises UnequalError above TOLERANCE."""
+    worst = 0.0
+    for example in sides.examples[:CHECKED]:
+        images, state = (part.to(sides.bench.device) for part in example)
+        got, expected = sides.policy.perceive(images, state), sides.theirs.prefix(images[:, -1, 0])
+        if got.shape != expected.shape:
+            raise UnequalError(f"{PART}: our prefix is {list(got.shape)}, theirs {list(expected.shape)}")
+        worst = max(worst, float((got - expected).abs().max() / expected.std()))
+    if not worst <= TOLERANCE:
+        raise UnequalError(
+            f"{PART}: our prefix differs from transformers' by up to {worst:.3g} of its standard deviation, more than "
+            f"{TOLERANCE:g}: nothing is timed"
+        )
+    return worst
+
+
+def our_chunks(sides: Sides, plan: Plan) -> Tensor:
+    """Of the first observations, each standing still until its request is done: actions [CHECKED, 1, TOKENS]."""
+    executor = sides.bench.make(plan)
+    try:
+        feed = Feed(sides.examples[:CHECKED])
+        return torch.cat([chunk_of(executor, feed(at)) for at in range(1, CHECKED + 1)])
+    finally:
+        executor.close()
+
+
+def check_tokens(name: str, sides: Sides, chunks: Tensor, ids: Tensor) -> int:
+    """How many tokens are not theirs, int64 ids [CHECKED, TOKENS]: none, but for those from one on that hardly wins
+    over the second. Raises UnequalError for others."""
+    policy = sides.policy
+    expected = policy.codec.decode(ids[:, None].to(sides.bench.device)).cpu()
+    if chunks.shape != expected.shape:
+        raise UnequalError(f"{PART}: {name}: chunks are {list(chunks.shape)}, generate's {list(expected.shape)}")
+    unlike = (chunks != expected).flatten(1)
+    for row in unlike.any(1).nonzero().flatten().tolist():
+        first = int(unlike[row].int().argmax())
+        images, state = (part.to(sides.bench.device) for part in sides.examples[row])
+        margin = float(policy.margins(policy.perceive(images, state))[0, first])
+        if not margin <= CLEAR:
+            raise UnequalError(
+                f"{PART}: {name}: {int(unlike[row].sum())} of {TOKENS} tokens are not generate's (observation {row}, "
+                f"from token {first} on, which wins by {margin:.3g} standard deviations): nothing is timed"
+            )
+    return int(unlike.sum())

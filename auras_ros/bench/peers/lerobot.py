@@ -1,0 +1,241 @@
+"""LeRobot's DiffusionPolicy, eager and compiled, beside seq and auras of the same weights.
+
+The peer's process makes a policy from a seed and keeps it as LeRobot keeps a trained one; ours is what our loader reads
+in that folder. Same observations and same noise must give the same chunks in all four before anything is timed, and
+different observations different ones, or the comparison would tell nothing. On a GPU both sides compute convolutions
+in full float32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from auras_ros import __version__
+from auras_ros.bench.feed import DIFFERENT, Feed
+from auras_ros.bench.figures.rounds import kind_of
+from auras_ros.bench.peers.contest import (
+    Contender,
+    Progress,
+    UnequalError,
+    chunk_of,
+    full_float32,
+    ours,
+    rounds,
+    rows,
+    summary,
+)
+from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES, robot_of
+from auras_ros.bench.peers.process import PeerError, PeerProcess, PeerRefusedError
+from auras_ros.bench.pipeline_rate import Bench, Length
+from auras_ros.evaluate.report import Report
+from auras_ros.pipeline.load import Checkpoint, load
+from auras_ros.pipeline.modes import check_plan
+from auras_ros.pipeline.plan import Plan
+
+PART = "lerobot"
+EAGER, COMPILED = "eager", "compiled"
+CHECKED = 3  # observations whose chunks are compared
+TOLERANCE = 1e-3  # of an action's range: a hundred steps magnify rounding, a network that differs changes all of it
+APART = 10 * TOLERANCE  # least difference of two observations' chunks
+
+
+class PeerUnusableError(PeerError):
+    """The environment that was given has no LeRobot that can be used."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Theirs and ours: the same policy. where: the folder in which tensors travel."""
+
+    peer: PeerProcess
+    bench: Bench
+    checkpoint: Checkpoint
+    examples: Sequence[tuple[Tensor, Tensor]]
+    where: Path
+
+
+def measure(python: Path, options: argparse.Namespace, report: Report, progress: Progress) -> None:
+    """Rows and ratios go to the report, those of whole rounds when interrupted too. Raises PeerUnusableError (a
+    PeerError), PeerError, PlanError, and UnequalError where there is nothing to compare."""
+    kind, shape = kind_of(options.device), options.shape[PART]
+    with TemporaryDirectory() as folder, PeerProcess(PART, python, options.limit) as peer, full_float32():
+        progress(f"{PART}: {python}")
+        try:
+            versions = peer.ask("hello", "versions")["versions"]
+        except PeerError as error:
+            raise PeerUnusableError(f"{error} ({python}; --setup DIR makes an environment for it)") from error
+        made = _make(peer, Path(folder), shape, kind, options, progress)
+        sides = _sides(peer, Path(folder), options)
+        common = {"part": PART, "shape": shape, "sampler": options.sampler, "device": kind, "threads": 1}
+        common |= {"million": made["million"], "steps": made["steps"]}
+        try:
+            contenders = _contenders(sides, versions, options, progress)
+            _compare(contenders, common, options, report, progress)
+        finally:
+            sides.bench.close()
+
+
+def _make(
+    peer: PeerProcess, folder: Path, shape: str, kind: str, options: argparse.Namespace, progress: Progress
+) -> dict[str, Any]:
+    progress(f"{PART}: making the {shape} policy")
+    sizes = SHAPES[shape]
+    described = {**sizes, "config": {**sizes["config"], **SAMPLERS[options.sampler]}}
+    made = peer.ask("make", "million", "steps", folder=str(folder), shape=described, seed=options.seed, device=kind)
+    robot = robot_of(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    (folder / "robot.json").write_text(json.dumps(robot), encoding="utf-8")
+    return made
+
+
+def _sides(peer: PeerProcess, folder: Path, options: argparse.Namespace) -> Sides:
+    """Our policy from the folder that the peer has written; both see the same random observations."""
+    checkpoint = load(folder)
+    (generation,) = checkpoint.plans
+    bench = Bench(checkpoint.policy(generation), options.device, options.seed, most=1)
+    check_plan(bench.policy, _plans(checkpoint, options)[1])
+    random = torch.Generator().manual_seed(options.seed)
+    examples = [bench.policy.example(1, random) for _ in range(DIFFERENT)]
+    bench.feed = Feed(examples)
+    save_file(_joined(examples), folder / "observations.safetensors")
+    peer.ask("observe", inputs=str(folder / "observations.safetensors"))
+    return Sides(peer, bench, checkpoint, examples, folder)
+
+
+def _plans(checkpoint: Checkpoint, options: argparse.Namespace) -> tuple[Plan, Plan]:
+    """seq and auras."""
+    (generation,) = checkpoint.plans
+    return Plan(generation), Plan(generation, "auras", pp_generation=options.pp_generation)
+
+
+def _joined(examples: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
+    return {"images": torch.cat([one for one, _ in examples]), "state": torch.cat([one for _, one in examples])}
+
+
+def _contenders(
+    sides: Sides, versions: Mapping[str, str], options: argparse.Namespace, progress: Progress
+) -> list[Contender]:
+    """All four (or three), after their chunks were compared."""
+    progress(f"{PART}: checking that all compute the same")
+    here = {"torch": torch.__version__, "auras_ros": __version__}
+    expected = their_chunks(sides, compiled=False)
+    check_apart(expected, _span(sides))
+    theirs = [Contender(EAGER, their_rate(sides.peer, compiled=False), {**versions, "max_difference": 0.0})]
+    ones = []
+    for plan in _plans(sides.checkpoint, options):
+        differ = difference(plan.mode, our_chunks(sides, plan), expected, _span(sides))
+        ones.append(ours(sides.bench, plan, {**here, "max_difference": differ}))
+        sides.bench.prepare(plan)
+    if options.compile:
+        theirs.append(_compiled(sides, expected, versions, progress))
+    return [*theirs, *ones]
+
+
+def _compiled(sides: Sides, expected: Tensor, versions: Mapping[str, str], progress: Progress) -> Contender:
+    """Not measured where torch.compile does not run there; the row then says why."""
+    progress(f"{PART}: torch.compile of the U-Net (a minute or more; not counted)")
+    try:
+        told = sides.peer.ask("compile", "seconds", "mode")
+    except PeerRefusedError as error:
+        return Contender(COMPILED, None, versions, why=f"not measured: torch.compile does not run there: {error}")
+    differ = difference(COMPILED, their_chunks(sides, compiled=True), expected, _span(sides))
+    fields = {**versions, "max_difference": differ, "compile_s": told["seconds"], "compile_mode": told["mode"]}
+    return Contender(COMPILED, their_rate(sides.peer, compiled=True), fields)
+
+
+def _compare(
+    contenders: Sequence[Contender],
+    common: Mapping[str, Any],
+    options: argparse.Namespace,
+    report: Report,
+    progress: Progress,
+) -> None:
+    rates: Mapping[str, Sequence[float]] = {}
+    try:
+        for so_far in rounds(PART, contenders, options, progress):
+            rates = so_far
+    finally:
+        report.rows += rows(contenders, rates, EAGER, common)
+        pairs = [(COMPILED, EAGER), ("seq", EAGER), ("auras", EAGER), ("auras", COMPILED), ("auras", "seq")]
+        report.summary |= summary(PART, rates, [(over, under) for over, under in pairs])
+
+
+# -- chunks -------------------------------------------------------------------------------------------
+
+
+def their_chunks(sides: Sides, compiled: bool) -> Tensor:
+    """Of the first observations, all with the noise of request 0, in units of the robot: [CHECKED, chunk, channels]."""
+    inputs, outputs = (str(sides.where / f"{name}.safetensors") for name in ("inputs", "outputs"))
+    noise = sides.bench.noise(0).expand(CHECKED, -1, -1, -1).contiguous()
+    save_file({**_joined(sides.examples[:CHECKED]), "noise": noise}, inputs)
+    sides.peer.ask("outputs", inputs=inputs, outputs=outputs, compiled=compiled)
+    try:
+        return load_file(outputs)["actions"].double()
+    except (OSError, SafetensorError, KeyError) as error:
+        raise PeerError(f"{PART}: outputs: no tensor 'actions' in {outputs}: {error}") from error
+
+
+def our_chunks(sides: Sides, plan: Plan) -> Tensor:
+    """The same of a plan: each observation stands still until its request is done."""
+    executor = sides.bench.make(plan)
+    try:
+        feed = Feed(sides.examples[:CHECKED])
+        return torch.cat([chunk_of(executor, feed(at)) for at in range(1, CHECKED + 1)])
+    finally:
+        executor.close()
+
+
+def _span(sides: Sides) -> Tensor:
+    """What the range of each channel is worth, [channels]."""
+    return 2 * sides.checkpoint.trained.scale
+
+
+def difference(name: str, got: Tensor, expected: Tensor, span: Tensor) -> float:
+    """The largest one, as a share of the action's range. Raises UnequalError above TOLERANCE, and for chunks of
+    another shape or with numbers that are none."""
+    if got.shape != expected.shape:
+        raise UnequalError(f"{PART}: {name}: chunks are {list(got.shape)}, LeRobot's {list(expected.shape)}")
+    apart = (got - expected).abs() / span
+    worst = float(apart.max())
+    if not worst <= TOLERANCE:
+        row, action, channel = (int(at) for at in torch.unravel_index(apart.argmax(), apart.shape))
+        raise UnequalError(
+            f"{PART}: {name} differs from LeRobot's eager policy by up to {worst:.3g} of an action's range "
+            f"(observation {row}, action {action}, channel {channel}), more than {TOLERANCE:g}: nothing is timed"
+        )
+    return worst
+
+
+def check_apart(chunks: Tensor, span: Tensor) -> None:
+    """That different observations have different chunks. Raises UnequalError: equal ones would prove nothing."""
+    for one, other in combinations(chunks, 2):
+        least = float(((one - other).abs() / span).max())
+        if not least >= APART:
+            raise UnequalError(
+                f"{PART}: LeRobot's chunks of two observations differ by {least:.3g} of an action's range, less than "
+                f"{APART:g}: that ours are the same would prove nothing"
+            )
+
+
+def their_rate(peer: PeerProcess, compiled: bool) -> Callable[[Length], float]:
+    """Chunks per second of requests one after another, timed where they are computed."""
+
+    def rate(length: Length) -> float:
+        told = peer.ask("time", "seconds", chunks=length.chunks, seconds=length.seconds, compiled=compiled)
+        took = [float(each) for each in told["seconds"]]
+        if len(took) < length.chunks or not min(took) > 0:
+            raise PeerError(f"{PART}: time: {length.chunks} requests or more, but they took {took} s")
+        return len(took) / sum(took)
+
+    return rate

@@ -1,0 +1,141 @@
+"""A peer's process: started, asked line by line, and gone at the end whatever happened.
+
+It speaks the protocol of `lerobot_worker`: a line of JSON for each line of JSON. Every wait has an end. What it starts
+itself (torch.compile does) ends with it: it leads a process group of its own. Nothing here knows what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+WORKER = Path(__file__).with_name("lerobot_worker.py")
+SAID_LINES = 6  # of what a dead peer wrote to stderr
+SAID_BYTES = 4096
+ENDING_S = 5.0  # how long a process that has closed its output may take to say its exit status
+LOOK_S = 0.02
+# One thread, as ours; no download; and nothing of our own package on its path.
+SETTINGS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+# Not a session of its own: where the kernel shares out the processor by session, one of the two would be favoured.
+OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+LEFT_OUT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+
+
+class PeerError(RuntimeError):
+    """A peer that does not do what it is asked; the text names the peer and the request. It is of no use any more."""
+
+
+class PeerRefusedError(PeerError):
+    """A peer that has answered that it cannot; it can be asked for other things."""
+
+
+class PeerProcess:
+    """A context manager. name: for errors. limit_s: how long an answer may take. Raises PeerError."""
+
+    def __init__(self, name: str, python: Path, limit_s: float, worker: Path = WORKER) -> None:
+        self._name, self._limit_s = name, limit_s
+        self._files = ExitStack()
+        self._stderr: IO[bytes] = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        environment = {key: value for key, value in os.environ.items() if key not in LEFT_OUT} | SETTINGS
+        try:
+            self._process = subprocess.Popen(
+                [str(python), str(worker)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=environment,
+                bufsize=0,  # nothing is left to be written to one that has ended
+                **OWN_GROUP,
+            )
+        except OSError as error:
+            self._files.close()
+            raise PeerError(f"{name}: {python} cannot be started: {error.strerror}") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin = self._files.enter_context(self._process.stdin)
+        self._stdout = self._files.enter_context(self._process.stdout)
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, name=f"{name}-answers", daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> PeerProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, do: str, *needs: str, **more: Any) -> dict[str, Any]:
+        """The answer to one request, with the keys that are needed. Raises PeerRefusedError for an error that is
+        answered; PeerError for no answer in time, a process that has ended, and a line that is no such answer."""
+        try:
+            self._stdin.write((json.dumps({"do": do, **more}) + "\n").encode())
+            line = self._lines.get(timeout=self._limit_s)
+        except BrokenPipeError:
+            line = None
+        except queue.Empty:
+            raise PeerError(f"{self._name}: {do}: no answer within {self._limit_s:g} s") from None
+        if line is None:
+            raise PeerError(f"{self._name}: {do}: the process ended with {self._ended()}{self._said()}")
+        answer = _answer(line)
+        if answer is not None and "error" in answer:
+            raise PeerRefusedError(f"{self._name}: {do}: {answer['error']}")
+        if answer is None or any(key not in answer for key in needs):
+            wanted = f" with {', '.join(needs)}" if needs else ""
+            raise PeerError(f"{self._name}: {do}: not an answer{wanted}: {line[:80]!r}")
+        return answer
+
+    def close(self) -> None:
+        """End the process and all that it started: it has nothing to put in order. A second time does nothing."""
+        if self._process.returncode is None:  # not waited for yet: its number is still its own
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._reader.join(ENDING_S)
+        self._files.close()
+
+    def _read(self) -> None:
+        """A thread: every line that comes, then None."""
+        for line in self._stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _ended(self) -> str:
+        """How, without reaping it: `close` still has its children to end."""
+        end_s = time.monotonic() + ENDING_S
+        while time.monotonic() < end_s:
+            found = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            if found is not None:
+                return f"{'status' if found.si_code == os.CLD_EXITED else 'signal'} {found.si_status}"
+            time.sleep(LOOK_S)
+        return "nothing but its output closed"
+
+    def _said(self) -> str:
+        """The last lines of its stderr."""
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, size - SAID_BYTES))
+        lines = self._stderr.read().decode(errors="replace").splitlines()[-SAID_LINES:]
+        return "".join(f"\n  {line}" for line in lines)
+
+
+def _answer(line: bytes) -> dict[str, Any] | None:
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None

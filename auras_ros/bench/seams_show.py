@@ -1,0 +1,105 @@
+"""What `auras bench seams` found, as a table and as a picture. Draws what was counted, plays nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from auras_ros.bench.figures.show import aligned, picture, whiskers
+from auras_ros.evaluate.report import Report
+
+COLUMNS = (
+    "join",
+    "mode",
+    "latency ms",
+    "episodes",
+    "success",
+    "95 %",
+    "- switch",
+    "95 %",
+    "seams",
+    "jump px: max",
+    "p99",
+    "median",
+    "limited",
+    "disagree px: max",
+    "p99",
+    "median",
+    "within px: max",
+    "holds",
+    "stale ms",
+    "",
+)
+NOTE = (
+    "jump: of the published command from the tick before a seam to its first, the policy's own motion included;\n"
+    "disagree: of the two chunks for that tick; limited: seams at which a limit changed the command;\n"
+    "within: largest step where the chunk stays, where a blend and a limit go on"
+)
+PANELS = (("jump_max_px", "largest jump, px"), ("disagreement_p99_px", "disagreement, 99th percentile, px"))
+COLOURS = ("#4c4f56", "#1f77b4", "#8c6bb1", "#3d8f5f", "#d9822b", "#b5402f", "#7f7f00", "#008b8b")
+LINES = {"seq": "-", "auras": "--"}
+
+
+def table(report: Report) -> str:
+    """A line for each way of joining under each latency, a dash where there is nothing to say."""
+    rows = aligned([COLUMNS, *(_cells(row) for row in report.rows)])
+    notes = [NOTE, *(str(report.more[name]) for name in ("interrupted",) if name in report.more)]
+    return "\n".join([str(report.more["title"]), *rows, *notes])
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    compared = row["above_switch"] is not None and row["join"] != "switch"
+    return (
+        row["join"],
+        row["mode"],
+        f"{row['latency_ms']:g}",
+        str(row["episodes"]),
+        f"{row['success']:.1%}",
+        f"{row['low']:.0%} to {row['high']:.0%}",
+        f"{100 * row['above_switch']:+.1f}" if compared else "-",
+        f"{100 * row['above_low']:+.1f} to {100 * row['above_high']:+.1f}" if compared else "-",
+        str(row["seams"]),
+        *(_px(row[f"jump_{name}_px"]) for name in ("max", "p99", "median")),
+        "-" if row["limited_share"] is None else f"{row['limited_share']:.0%}",
+        *(_px(row[f"disagreement_{name}_px"]) for name in ("max", "p99", "median")),
+        _px(row["within_max_px"]),
+        f"{row['hold_share']:.1%}",
+        "-" if row["staleness_ms"] is None else f"{row['staleness_ms']:.0f}",
+        f"the agent would refuse it: {row['refused']}" if row["refused"] else "",
+    )
+
+
+def _px(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def draw(report: Report, path: Path) -> None:
+    """Jumps, disagreements and success over the latency, a line for each way of joining. Raises ValueError where
+    nothing was played."""
+    if not report.rows:
+        raise ValueError("nothing was played: there is nothing to draw")
+    names = list(dict.fromkeys(row["join"] for row in report.rows))
+    groups = list(dict.fromkeys((row["mode"], row["join"]) for row in report.rows))
+    several = len({mode for mode, _ in groups}) > 1
+    with picture(path, str(report.more["title"]), len(PANELS) + 1) as panels:
+        for mode, join in groups:
+            rows = [row for row in report.rows if (row["mode"], row["join"]) == (mode, join)]
+            style = {"color": COLOURS[names.index(join) % len(COLOURS)], "linestyle": LINES[mode]}
+            style["label"] = f"{join}, {mode}" if several else join
+            for axes, (figure, _) in zip(panels, PANELS, strict=False):
+                _line(axes, [row for row in rows if row[figure] is not None], figure, style)
+            _line(panels[-1], rows, "success", style)
+            for row in rows:
+                panels[-1].errorbar([row["latency_ms"]], [row["success"]], whiskers(row, "success"), fmt="none",
+                                    ecolor=style["color"], elinewidth=0.8, capsize=2)  # fmt: skip
+        for axes, label in zip(panels, [*(label for _, label in PANELS), "success, 95 % Wilson"], strict=True):
+            axes.set_title(label, fontsize=9)
+            axes.set_xlabel("latency of a request, ms", fontsize=8)
+            axes.set_ylim(bottom=0)
+        panels[-1].set_ylim(-0.02, 1.02)
+        panels[0].legend(fontsize=7)
+
+
+def _line(axes: Any, rows: Sequence[dict[str, Any]], figure: str, style: dict[str, str]) -> None:
+    axes.plot([row["latency_ms"] for row in rows], [row[figure] for row in rows], marker="o", markersize=3, **style)

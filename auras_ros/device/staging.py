@@ -1,0 +1,77 @@
+"""Copies between the host and fixed buffers on a device, as stages on a lane: beside what other lanes run.
+
+A GPU copies by itself only from and to page-locked memory; from any other the host waits until it is done. So the host
+writes and reads staging buffers, and a copy is a stage like any other: launched after marks, leaving a mark. On a CPU
+it is a plain copy. Nothing here knows what is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from auras_ros.device.lane import Device, Lane, Mark
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DEPTH = 2  # uploads on their way: one is written while one is copied
+
+
+def host_twin(buffer: Tensor) -> Tensor:
+    """Zeros on the host, of the buffer's shape and type; page-locked where it lies on a GPU."""
+    import torch
+
+    return torch.zeros(buffer.shape, dtype=buffer.dtype, pin_memory=buffer.is_cuda)
+
+
+class Upload:
+    """Values of the host into the buffers `into`, by stages named `name` on `lane`. One caller at a time."""
+
+    def __init__(self, name: str, device: Device, lane: Lane, into: Sequence[Tensor]) -> None:
+        self._lane = lane
+        self._staged = [[host_twin(each) for each in into] for _ in range(DEPTH)]
+        self._stages = [device.capture(name, partial(_copy, into, staged), lane) for staged in self._staged]
+        self._marks: list[Mark | None] = [None] * DEPTH
+        self._sent = 0
+
+    def send(self, values: Sequence[Tensor], after: Sequence[Mark] = ()) -> Mark:
+        """Take the values, which are the caller's again when this returns, and launch their copy. after: launches that
+        still read the buffers. Waits for the copy of the last but one; raises what that has raised."""
+        at = self._sent % DEPTH
+        copied = self._marks[at]
+        if copied is not None:
+            copied.wait()
+        for staged, value in zip(self._staged[at], values, strict=True):
+            staged.copy_(value)
+        self._marks[at] = mark = self._lane.launch(self._stages[at], after)
+        self._sent += 1
+        return mark
+
+
+class Download:
+    """What `give` makes of buffers, on the host: computed and copied by one stage. like: a tensor of its shape, type
+    and device. One caller at a time."""
+
+    def __init__(self, name: str, device: Device, lane: Lane, give: Callable[[], Tensor], like: Tensor) -> None:
+        self._lane, self._host = lane, host_twin(like)
+        self._stage = device.capture(name, lambda: _copy([self._host], [give()]), lane)
+        self._mark: Mark | None = None
+
+    def launch(self, after: Sequence[Mark] = ()) -> Mark:
+        """What was not taken of the launch before is lost; there is one buffer."""
+        self._mark = self._lane.launch(self._stage, after)
+        return self._mark
+
+    def take(self) -> Tensor:
+        """Wait for the last launch; its result, the caller's own. Raises RuntimeError without one."""
+        if self._mark is None:
+            raise RuntimeError("nothing was launched")
+        self._mark.wait()
+        return self._host.clone()
+
+
+def _copy(into: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    for target, value in zip(into, values, strict=True):
+        target.copy_(value, non_blocking=True)

@@ -1,0 +1,165 @@
+"""Every part of `make gpu`: its bench takes the options that it is given, and what it measures is in the table.
+
+Without a GPU: devices say that they are one, and nothing is measured. Guards: an option that a bench has lost; a part
+that names no bench, or a policy that there is not; a part that cannot be done in its time; a table without figures.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from auras_ros.bench import fig15, fig16, gpu_parts, pipeline_options, seams
+from auras_ros.bench.figures import fig3, fig11, fig12, fig13, fig14, rounds, startup
+from auras_ros.bench.gpu_parts import GROUPS, PARTS, Part
+from auras_ros.bench.gpu_process import LIMIT_S, PartError, PartSkippedError
+from auras_ros.cli import bench as cli_bench
+from auras_ros.evaluate.report import Report
+
+BENCHES = {name: part for name, part in PARTS.items() if part.command}
+STOPS: dict[str, list[tuple[ModuleType, str]]] = {  # what would measure
+    "fig3": [(fig3, "_measure")],
+    "fig11": [(fig11, "_measure"), (fig11, "_sum")],
+    "fig12": [(fig12, "play"), (fig12, "rates_of")],
+    "fig13": [(fig13, "play"), (fig13, "rates_of"), (fig13, "_sum")],
+    "fig14": [(fig14, "_measure")],
+    "fig15": [(fig15, "_compare"), (fig15, "_compare_reuse")],
+    "fig16": [(fig16, "_measure")],
+    "startup": [(startup, "_measure"), (startup, "_sum")],
+}
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A GPU for whoever asks what there is, and nothing that measures; the list says what would have been."""
+    names: list[str] = []
+
+    def device(name: str = "auto") -> Any:
+        return SimpleNamespace(tensors=torch.device("cuda" if name != "cpu" else name), close=lambda: None)
+
+    for module in (rounds, fig16, pipeline_options, startup):
+        monkeypatch.setattr(module, "make_device", device)
+    for stops in STOPS.values():
+        for module, name in stops:
+
+            def stop(*args: Any, name: str = name, **rest: Any) -> Any:
+                names.append(name)
+                return SimpleNamespace(policy=SimpleNamespace(steps=100))
+
+            monkeypatch.setattr(module, name, stop)
+    return names
+
+
+@pytest.mark.parametrize("name", [name for name, part in BENCHES.items() if part.command[0] in STOPS])
+def test_its_bench_takes_the_options_on_a_gpu(name: str, seen: list[str]) -> None:
+    which, *argv = BENCHES[name].command
+    module = cli_bench._module(which)
+    report = module.run(list(argv), lambda text: None)
+    assert report.name == which
+    assert set(seen) == {stop for _, stop in STOPS[which]}
+
+
+@pytest.mark.parametrize("name", GROUPS["pipeline"])
+def test_the_modes_bench_takes_the_options_on_a_gpu(name: str, seen: list[str]) -> None:
+    options = pipeline_options.parse(list(BENCHES[name].command[1:]), "")
+    assert len(options.policy) == 1
+    assert options.minutes * 60 < BENCHES[name].seconds
+
+
+def test_the_other_benches_take_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    seams._parser().parse_args(list(PARTS["seams"].command[1:]))
+    peers = pytest.importorskip("auras_ros.bench.peers.command")
+    for name in GROUPS["peers"]:
+        peers._parser().parse_args(list(BENCHES[name].command[1:]))
+
+
+def test_every_bench_is_one_of_the_command_lines() -> None:
+    assert {part.command[0] for part in BENCHES.values()} <= set(cli_bench.BENCHES)
+    asked = {"pipeline", "fig3", "fig11", "fig12", "fig13", "fig14", "fig15", "fig16", "startup", "seams", "peers"}
+    assert {part.command[0] for part in BENCHES.values()} == asked
+
+
+def test_every_part_but_the_hosts_names_the_gpu() -> None:
+    """`auto` would measure a CPU where the driver is broken."""
+    assert [name for name, part in BENCHES.items() if "cuda" not in part.command] == ["seams"]
+
+
+def test_parts_stay_inside_their_limit_and_groups_name_what_exists() -> None:
+    assert LIMIT_S < 480
+    assert all(part.seconds < 0.9 * LIMIT_S for part in PARTS.values())
+    assert next(iter(PARTS)) == "tests"
+    assert GROUPS["all"] == list(PARTS)
+    assert {name for group in GROUPS.values() for name in group} == set(PARTS)
+    assert GROUPS["fig15"] == ["fig15-openvla", "fig15-rt2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "summary"),
+    [
+        ("tests", {"passed": 3, "failed": 0, "skipped": 1}),
+        ("pipeline-dp", {"auras_over_seq": 6.0, "par_workers": 4}),
+        ("fig3", {"utilisation_dp_perception": 10.0}),
+        ("fig11-rt2", {"auras_over_seq": 2.3, "spread_percent_auras": 1.0}),
+        ("fig12-openvla", {"speedup_openvla_7b_pp_generation_7": 2.0}),
+        ("fig13-dp", {"rate_dp_alpha_1": 2.0}),
+        ("fig14-openvla", {"least_openvla_7b": 1.0, "most_openvla_7b": 3.0}),
+        ("fig15-rt2", {"auras_over_seq_7": 2.0, "reuse_over_none": 1.1}),
+        ("fig16-700m", {"best_over_seq_offset_0_tinyvla_700m": 2.0}),
+        ("startup-vla", {"first_chunk_ms_openvla_7b": 60.0, "worker_reserved_kib_openvla_7b": 1.0}),
+        ("seams", {"success_seq_200_replace": 1.0}),
+        ("peers-generate", {"transformers_auras_over_generate": 2.0}),
+    ],
+)
+def test_the_figures_that_matter_are_in_the_table(name: str, summary: dict[str, float]) -> None:
+    assert PARTS[name].figures({**summary, "n": 7.0}) == summary
+
+
+def test_a_bench_runs_as_a_process_and_leaves_its_json(tmp_path: Path) -> None:
+    part = gpu_parts.bench(
+        "tiny", 60, "auras_over_seq_7",
+        "fig15", "--model", "rt2-tiny", "--prefix", "6", "--tokens", "7", "--rounds", "1", "--device", "cpu",
+    )  # fmt: skip
+    part.run(tmp_path / "p.json")
+    summary = json.loads((tmp_path / "p.json").read_text())["summary"]
+    assert list(part.figures(summary)) == ["auras_over_seq_7"]
+    assert part.figures(summary)["auras_over_seq_7"] > 0
+
+
+def test_a_bench_that_fails_says_which_and_how(tmp_path: Path) -> None:
+    part = gpu_parts.bench("none", 60, "*", "fig15", "--model", "no-such-model")
+    with pytest.raises(PartError, match="auras bench fig15 ended with status 2"):
+        part.run(tmp_path / "p.json")
+
+
+def test_what_is_missing_is_said_and_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: Any) -> int:
+        raise AssertionError("run")
+
+    monkeypatch.setattr(gpu_parts, "call", run)
+    right: Callable[[str], Any] = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "gym_pusht" else right(name))
+    with pytest.raises(PartSkippedError, match="gym_pusht is not installed"):
+        PARTS["seams"].run(tmp_path / "p.json")
+    monkeypatch.delenv(gpu_parts.LEROBOT_PYTHON, raising=False)
+    with pytest.raises(PartSkippedError, match="LEROBOT_PYTHON is not set"):
+        PARTS["peers-lerobot"].run(tmp_path / "p.json")
+
+
+def test_lerobots_python_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(gpu_parts, "call", lambda command, limit_s: asked.append(command) or 0)
+    monkeypatch.setenv(gpu_parts.LEROBOT_PYTHON, "/there/python")
+    PARTS["peers-lerobot"].run(tmp_path / "p.json")
+    assert asked[0][asked[0].index("--lerobot-python") + 1] == "/there/python"
+
+
+def test_patterns_say_what_is_shown() -> None:
+    part = Part("x", lambda path: Report("x").write(path), shown=("a_*", "b"))
+    assert part.figures({"a_1": 1.0, "b": 2.0, "b_2": 3.0}) == {"a_1": 1.0, "b": 2.0}

@@ -1,0 +1,255 @@
+"""`auras bench peers`: its options, how rounds become figures, LeRobot's environment, the table and the picture.
+
+Guards: a ratio across rounds; contenders that always run in one order; a part that is left out without a word; a
+folder of somebody else's that pip writes into; an environment that was made half and is taken for whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from auras_ros.bench.peers import command, contest, environment
+from auras_ros.bench.peers.contest import Contender, rounds, rows, summary
+from auras_ros.bench.peers.environment import DONE, SetupError, commands, setup
+from auras_ros.bench.peers.lerobot_shapes import SHAPES, robot_of
+from auras_ros.bench.pipeline_rate import Length
+from auras_ros.cli import main as cli
+from auras_ros.evaluate.report import Report
+
+OPTIONS = argparse.Namespace(seed=0, chunks=1, seconds=0.0, rounds=6, minutes=1.0)
+
+
+def contenders(ran: list[str]) -> list[Contender]:
+    """The second is three times as quick as the first, whatever the round; every round is another machine."""
+    speed = [1.0, 2.0, 8.0, 1.0, 0.5, 4.0]
+
+    def rate(name: str, factor: float) -> Callable[[Length], float]:
+        def window(length: Length) -> float:
+            ran.append(name)
+            return factor * speed[ran.count(name) - 1]
+
+        return window
+
+    why = Contender("third", None, {"max_difference": 0.0}, why="no compiler")
+    return [Contender("first", rate("first", 1)), why, Contender("second", rate("second", 3), {"plan": "quick"})]
+
+
+def test_ratios_are_of_one_round() -> None:
+    ran: list[str] = []
+    made = contenders(ran)
+    (*_, rates) = rounds("part", made, OPTIONS, lambda text: None)
+    first, third, second = rows(made, rates, "first", {"part": "part"})
+    assert (second["ratio_p10"], second["ratio"], second["ratio_p90"]) == (3.0, 3.0, 3.0)
+    assert first["chunks_per_s"] == 1.5
+    assert first["n"] == 6
+    assert second["p10"] == pytest.approx(3 * 0.75)
+    assert second["plan"] == "quick"
+    assert third["chunks_per_s"] is None
+    assert third["why"] == "no compiler"
+    assert summary("part", rates, [("second", "first"), ("third", "first")]) == {
+        "part_second_over_first": 3.0,
+        "part_second_over_first_p10": 3.0,
+        "part_second_over_first_p90": 3.0,
+    }
+    pairs = [tuple(ran[at : at + 2]) for at in range(0, 12, 2)]
+    assert {frozenset(pair) for pair in pairs} == {frozenset({"first", "second"})}
+    assert len(set(pairs)) == 2  # both orders
+
+
+def test_rounds_end_with_the_minutes() -> None:
+    options = argparse.Namespace(**{**vars(OPTIONS), "minutes": 0.0})
+    assert len(list(rounds("part", contenders([]), options, lambda text: None))) == 1
+
+
+def test_a_window_without_a_rate() -> None:
+    slow = [Contender("slow", lambda length: 0.0)]
+    with pytest.raises(RuntimeError, match="part: slow: no two chunks in 600 s"):
+        list(rounds("part", slow, OPTIONS, lambda text: None))
+
+
+def test_full_float32_ends_as_it_began() -> None:
+    before = torch.backends.cudnn.allow_tf32
+    with contest.full_float32():
+        assert not torch.backends.cudnn.allow_tf32
+    assert torch.backends.cudnn.allow_tf32 == before
+
+
+# -- the command --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--rounds=0"], "--rounds must be at least 1, got 0"),
+        (["--pp-generation=0"], "--pp-generation must be at least 1, got 0"),
+        (["--pp-generation=65"], "--pp-generation: a plan has 1 to 64 stages, got 65"),
+        (["--only=lerobot"], "lerobot: it needs --setup DIR, which makes an environment for it, or --lerobot-python"),
+        (["--lerobot-python=/no/python"], "--lerobot-python: /no/python is not a program"),
+        (["--lerobot-python=a", "--setup=b"], "not allowed with argument"),
+        (["--only=openpi"], "invalid choice: 'openpi'"),
+        (["--sampler=ddpm7"], "invalid choice: 'ddpm7'"),
+        ([f"--lerobot-python={__file__}"], "test_peers.py is not a program"),
+    ],
+)
+def test_what_cannot_be_run(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", "peers", "--device=cpu", *argv])
+    assert said in capsys.readouterr().err
+
+
+def test_without_transformers_its_part_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: None)
+    for argv in (["--only=transformers"], []):
+        with pytest.raises(SystemExit, match="2"):
+            command.run([*argv, "--device=cpu"], print)
+        assert (
+            "transformers: the package is not there: pip install 'auras_ros[transformers]'" in capsys.readouterr().err
+        )
+
+
+def test_the_other_part_runs_and_the_table_says_which_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(command.generate, "measure", lambda *args: ran.append("transformers"))
+    report = command.run(["--device=cpu"], print)
+    assert ran == ["transformers"]
+    assert command.table(report).startswith("lerobot was not run: it needs --setup DIR")
+    monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(command.lerobot, "measure", lambda python, *args: ran.append(str(python)))
+    report = command.run([f"--lerobot-python={sys.executable}", "--device=cpu"], print)
+    assert ran == ["transformers", sys.executable]
+    assert "transformers was not run: the package is not there" in command.table(report)
+
+
+def python(tmp_path: Path, script: str) -> str:
+    """An executable that says it is a Python."""
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return f"--lerobot-python={path}"
+
+
+def test_an_environment_without_lerobot_is_a_setting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here = python(tmp_path, """read l; echo '{"error": "ModuleNotFoundError: no lerobot"}'; read l""")
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", "peers", "--only=lerobot", "--device=cpu", here])
+    said = capsys.readouterr().err
+    assert "lerobot: hello: ModuleNotFoundError: no lerobot" in said
+    assert "--setup DIR makes an environment" in said
+
+
+def test_one_that_dies_on_the_way_went_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here = python(tmp_path, """read l; echo '{"versions": {}}'; read l; echo Killed >&2; exit 3""")
+    assert cli.main(["bench", "peers", "--only=lerobot", "--device=cpu", here]) == 1
+    assert "error: lerobot: make: the process ended with status 3\n  Killed" in capsys.readouterr().err
+
+
+# -- LeRobot's environment ----------------------------------------------------------------------------
+
+
+def test_it_has_our_torch_and_lerobot_without_its_own() -> None:
+    venv, most, last = commands(Path("there"))
+    assert venv == [sys.executable, "-m", "venv", "there"]
+    assert most[:4] == ["there/bin/python", "-m", "pip", "install"]
+    assert f"torch=={torch.__version__.partition('+')[0]}" in most
+    assert last[4:] == ["--no-deps", "lerobot==0.4.4"]
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Commands that are not run, but the one that makes the folder."""
+    made: list[list[str]] = []
+
+    def run(step: list[str]) -> None:
+        made.append(step)
+        if "venv" in step:
+            Path(step[-1]).mkdir(exist_ok=True)
+            (Path(step[-1]) / "pyvenv.cfg").touch()
+
+    monkeypatch.setattr(environment, "_run", run)
+    return made
+
+
+def test_it_is_made_once(tmp_path: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "lerobot"
+    for _ in range(2):
+        assert setup(folder, lambda text: None) == folder / "bin" / "python"
+        assert ran == commands(folder)
+    monkeypatch.setattr(environment, "LEROBOT", "lerobot==0.4.5")
+    setup(folder, lambda text: None)
+    assert len(ran) == 6
+
+
+def test_half_of_one_is_gone_on_with(tmp_path: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip without a network: the next time all commands are run again."""
+    whole = environment._run
+
+    def run(step: list[str]) -> None:
+        whole(step)
+        if "--no-deps" in step and len(ran) == 3:
+            raise SetupError("no network")
+
+    monkeypatch.setattr(environment, "_run", run)
+    with pytest.raises(SetupError):
+        setup(tmp_path / "lerobot", lambda text: None)
+    assert not (tmp_path / "lerobot" / DONE).exists()
+    setup(tmp_path / "lerobot", lambda text: None)
+    assert len(ran) == 6
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, ran: list[list[str]]) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(SetupError, match="something else lies there"):
+        setup(tmp_path, lambda text: None)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", "peers", "--only=lerobot", "--device=cpu", f"--setup={tmp_path}"])
+    assert ran == []
+
+
+def test_a_command_that_fails_says_its_last_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "print('looking'); print('no such version'); raise SystemExit(3)"
+    monkeypatch.setattr(environment, "commands", lambda folder: [[sys.executable, "-c", code]])
+    with pytest.raises(SetupError, match=r"ended with status 3\n  looking\n  no such version"):
+        setup(tmp_path / "new", lambda text: None)
+
+
+def test_setup_gives_the_part_its_python(tmp_path: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(command.lerobot, "measure", lambda python, *args: given.append(python))
+    command.run([f"--setup={tmp_path / 'env'}", "--only=lerobot", "--device=cpu"], print)
+    assert given == [tmp_path / "env" / "bin" / "python"]
+
+
+# -- what is said of it -------------------------------------------------------------------------------
+
+
+def test_a_robot_for_any_configuration() -> None:
+    vectors = {"observation.state": {"shape": [3]}}
+    made = robot_of({"input_features": vectors, "output_features": {"action": {"shape": [2]}}})
+    assert [channel["name"] for channel in made["action"]["channels"]] == ["joint0", "joint1"]
+    assert made["state"] == ["joint0", "joint1", "joint2"]
+
+
+def test_the_published_shape_is_lerobots_own() -> None:
+    published = SHAPES["published"]["config"]
+    assert published["down_dims"] == [512, 1024, 2048]
+    assert (published["horizon"], published["n_action_steps"], published["n_obs_steps"]) == (16, 8, 2)
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (*_, rates) = rounds("part", contenders([]), OPTIONS, lambda text: None)
+    common = {"part": "part", "shape": "tiny", "sampler": "ddim10", "device": "cpu", "threads": 1}
+    report = Report("peers", rows(contenders([]), rates, "first", common))
+    command.draw(report, tmp_path / "peers.png")
+    assert (tmp_path / "peers.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="nothing was measured"):
+        command.draw(Report("peers"), tmp_path / "none.png")
