@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -228,6 +229,8 @@ TOOK_NS = 150 * MS  # a frame: two of the new chunk's steps are over when it is 
 class Guided:
     """The tiny policy in a mode, driven by hand: one observation a frame, each frame takes TOOK_NS."""
 
+    made: ClassVar[list[Executor]] = []
+
     def __init__(self, text: str, seeds: tuple[int, ...] = (3, 8), device: str = "cpu") -> None:
         policy = tiny.exact_policy(6)
         where = make_device(device)
@@ -239,6 +242,7 @@ class Guided:
             return torch.stack([noise_tape(policy.noise_shape, seed, request) for seed in self.seeds])
 
         self.run: Executor = make_executor(policy, Plan.parse(text), noise, VirtualClock(), where, contract=contract)
+        self.made.append(self.run)
         self.environments = torch.arange(len(seeds))
         self.frame = 0
 
@@ -261,6 +265,13 @@ class Guided:
         self.environments = self.environments[rows]
         self.seeds = [self.seeds[row] for row in rows]
         self.run.keep(torch.tensor(rows))
+
+
+@pytest.fixture(autouse=True)
+def lanes_end() -> Iterator[None]:
+    yield
+    while Guided.made:
+        Guided.made.pop().close()
 
 
 def disagreement(emissions: list[Emission], step: int) -> float:
