@@ -204,6 +204,13 @@ class Game:
         if ticks < 1 or ticks != round(ticks) or self._checkpoint.contract.dt_ns % round(ticks):
             raise SettingsError(f"rate_hz: a step of {dt_ms:g} ms must hold a whole number of ticks, not {ticks:g}")
 
+    def _jitter(self) -> str:
+        """Latencies are drawn for a batch, so that every way of joining meets the same ones in the same batches."""
+        options = self._options
+        if not options.jitter:
+            return "none"
+        return f"{options.jitter:g}, batches of {options.batch}, {options.episodes} seeds from {options.seed}"
+
     def _key(self) -> dict[str, Any]:
         options = self._options
         return {
@@ -213,5 +220,5 @@ class Game:
             "max_steps": options.max_steps,
             "rate_hz": options.rate_hz,
             "ensemble_decay": options.ensemble_decay,
-            "jitter": f"{options.jitter:g}, drawn for batches of {options.batch}" if options.jitter else "none",
+            "jitter": self._jitter(),
         }

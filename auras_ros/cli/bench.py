@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -64,6 +65,9 @@ def run(argv: list[str]) -> int:
     if options.picture:
         bench.draw(report, options.picture)
         print(f"written: {options.picture}")
+    if "failed" in report.more:
+        print(f"failed: {report.more['failed']}", file=sys.stderr)
+        return 1
     return INTERRUPTED if "interrupted" in report.more else 0
 
 

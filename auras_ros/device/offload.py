@@ -153,14 +153,15 @@ def in_file(tensors: Sequence[Tensor], folder: Path) -> list[Tensor]:
     import torch
 
     places: list[int] = []
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=PREFIX) as file:
+    with tempfile.TemporaryFile(dir=folder, prefix=PREFIX) as file:
         for each in tensors:
             file.write(bytes(-file.tell() % ALIGNED))
             places.append(file.tell())
             file.write(each.contiguous().reshape(-1).view(torch.uint8).numpy().data)
         size = file.tell()
         file.flush()
-        mapped = torch.from_file(file.name, shared=False, size=size, dtype=torch.uint8)
+        path = f"/proc/self/fd/{file.fileno()}"  # it has no other name, and leaves nothing behind if we are killed now
+        mapped = torch.from_file(path, shared=False, size=size, dtype=torch.uint8)
     return [
         mapped[at : at + each.numel() * each.element_size()].view(each.dtype).view(each.shape)
         for at, each in zip(places, tensors, strict=True)

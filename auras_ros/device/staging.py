@@ -30,22 +30,25 @@ class Upload:
     """Values of the host into the buffers `into`, by stages named `name` on `lane`. One caller at a time."""
 
     def __init__(self, name: str, device: Device, lane: Lane, into: Sequence[Tensor]) -> None:
-        self._lane = lane
+        self._name, self._lane = name, lane
         self._staged = [[host_twin(each) for each in into] for _ in range(DEPTH)]
         self._stages = [device.capture(name, partial(_copy, into, staged), lane) for staged in self._staged]
         self._marks: list[Mark | None] = [None] * DEPTH
         self._sent = 0
 
-    def send(self, values: Sequence[Tensor], after: Sequence[Mark] = ()) -> Mark:
-        """Take the values, which are the caller's again when this returns, and launch their copy. after: launches that
-        still read the buffers. Waits for the copy of the last but one; raises what that has raised."""
+    def send(self, values: Sequence[Tensor]) -> Mark:
+        """Take the values, which are the caller's again when this returns, and launch their copy; nothing may read the
+        buffers any more. Waits for the copy of the last but one, and raises what that has raised. Raises ValueError
+        for other shapes than the buffers'."""
         at = self._sent % DEPTH
         copied = self._marks[at]
         if copied is not None:
             copied.wait()
         for staged, value in zip(self._staged[at], values, strict=True):
+            if staged.shape != value.shape:
+                raise ValueError(f"stage {self._name!r}: {list(value.shape)}, expected {list(staged.shape)}")
             staged.copy_(value)
-        self._marks[at] = mark = self._lane.launch(self._stages[at], after)
+        self._marks[at] = mark = self._lane.launch(self._stages[at])
         self._sent += 1
         return mark
 

@@ -150,25 +150,26 @@ class Frames:
 
     def _latch(self, number: int, now_ns: int) -> Latched | None:
         """The newest observation, where it may be used and somebody would watch over what comes of it."""
+        pipeline = self._tracks[number].pipeline
+        if not self._actuator.executes(pipeline.session):
+            pipeline.not_executed()
         if number != self._number or self._silenced() or self._wanted != self._prompt:
             return None
         observation = self._inputs.latch(now_ns)
         if observation is None or self._actuator.silent():
             return None
-        pipeline = self._tracks[number].pipeline
-        if not self._actuator.executes(pipeline.session):
-            pipeline.not_executed()
         return pipeline.latched(observation)
 
     def _emit(self, number: int, emission: Emission) -> None:
         track = self._tracks[number]
         with self._lock:
             in_force = number == self._number and emission.epoch == track.ledger.epoch
-            if self._silenced() or not in_force or self._actuator.silent():
-                return
             prompt = self._prompt if emission.epoch >= self._prompt_from else self._prompt_before
-            if prompt is None or self._wanted != self._prompt:
+            unwanted = prompt is None or self._wanted != self._prompt
+            if self._silenced() or not in_force or self._actuator.silent() or unwanted:
+                track.pipeline.not_executed()
                 return
+            assert prompt is not None
             chunk = track.pipeline.chunk(emission)
             self._publish(replace(chunk, provenance=replace(chunk.provenance, prompt=prompt)), emission)
             step = self._judge(track, emission)

@@ -48,8 +48,9 @@ class ActuatorWatch:
             self._unreadable += 1
             self._node.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
             return
-        self._heard_ns = min(sent_ns, self._monotonic.now_ns())  # a latched state of a dead actuator is old
+        # First whom it follows, then that it was heard: who reads in between must not take the old answer for fresh.
         self._follows = str(fields.get("session")) if fields.get("state") == "armed" else ""
+        self._heard_ns = min(sent_ns, self._monotonic.now_ns())  # a latched state of a dead actuator is old
 
     def silent(self) -> bool:
         """From any thread."""

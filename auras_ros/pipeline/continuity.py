@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from auras_ros.action import ChannelKind, Contract, Interpolation
+from auras_ros.action import DEFAULT_CLIP_TOLERANCE, ChannelKind, Contract, Interpolation
 from auras_ros.pipeline.plan import PlanError
 from auras_ros.pipeline.request import Emission, Origin
 
-REMEMBERED_FRAMES = 10  # the longest of them is what the next one is taken to last (Black et al. 2025, algorithm 1)
+REMEMBERED_FRAMES = 10  # the longest of them is what the next one is taken to last (Black et al. 2025, algorithm 1),
+MOST_MEDIANS = 2  # but no longer than so many medians: one slow frame must not have old decisions executed for ten
 
 Array = NDArray[np.float64]
 
@@ -48,6 +50,9 @@ class Continuity:
             raise PlanError(f"plan: guide: {guide!r} needs the channels' contract: what an action's time and kind are")
         self._dt_ns = contract.dt_ns
         self._relative = contract.is_kind(ChannelKind.DELTA_ORIGIN)
+        bounds = np.array([[each.lower, each.upper] for each in contract.channels])
+        slack = DEFAULT_CLIP_TOLERANCE * (bounds[:, 1] - bounds[:, 0])
+        self._lower, self._upper = bounds[:, 0] - slack, bounds[:, 1] + slack
         self._linear = np.array([each.interpolation is Interpolation.LINEAR for each in contract.channels])
 
     def _forget(self) -> None:
@@ -74,18 +79,25 @@ class Continuity:
         if self._began_ns is not None:
             self._durations_ns.append(now_ns - self._began_ns)
         if emission is not None and emission.epoch == self._epoch:
-            self._newest = emission
+            self._newest = emission if self._executable(emission) else None
+
+    def _executable(self, emission: Emission) -> bool:
+        """Whether an actuator would take it: finite, and where that can be told here, within the limits."""
+        actions: Array = emission.actions.numpy()
+        within = ((actions >= self._lower) & (actions <= self._upper)) | self._relative
+        return bool(np.isfinite(actions).all() and within.all())
 
     def aim(self, origin: Origin, now_ns: int) -> Aim | None:
         """For a chunk whose index 0 is at `origin`, generated from now on; None where there is nothing to go on from:
-        no chunk of this epoch, one that is used up, or one that is not finite and that no actuator takes."""
+        no chunk of this epoch, one that is used up or that no actuator takes, or an observation that is older than the
+        chunk's (a clock was set)."""
         newest = self._newest
-        if newest is None or not self._durations_ns:
+        if newest is None or not self._durations_ns or origin.mono_ns < newest.origin.mono_ns:
             return None
         values, overlap = self._shifted(newest, origin)
-        if overlap == 0 or not np.isfinite(values).all():
+        if overlap == 0:
             return None
-        arrival_ns = now_ns + max(self._durations_ns)
+        arrival_ns = now_ns + min(max(self._durations_ns), round(MOST_MEDIANS * median(self._durations_ns)))
         # An actuator that ticks more often than dt is in the middle of that action when the chunk comes.
         frozen = max(0, -(-(arrival_ns - origin.mono_ns) // self._dt_ns)) + 1
         weight = np.broadcast_to(weights(frozen, overlap, values.shape[1])[None, :, None], values.shape).copy()
@@ -99,7 +111,7 @@ class Continuity:
         horizon = actions.shape[1]
         executed_ns = origin.mono_ns - newest.origin.mono_ns + np.arange(horizon, dtype=np.int64) * self._dt_ns
         index, part_ns = -(-executed_ns // self._dt_ns), executed_ns % self._dt_ns
-        overlap = int(np.count_nonzero((index >= 0) & (index < horizon)))
+        overlap = int(np.count_nonzero(index < horizon))
         values = np.zeros_like(actions)
         index = index[:overlap]
         values[:, :overlap] = actions[:, index]

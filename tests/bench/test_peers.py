@@ -205,8 +205,16 @@ def test_half_of_one_is_gone_on_with(tmp_path: Path, ran: list[list[str]], monke
     assert len(ran) == 6
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, ran: list[list[str]]) -> None:
-    (tmp_path / "thesis.tex").touch()
+@pytest.mark.parametrize("given", ["--limit=0", "--limit=nan", "--seconds=-1", "--minutes=inf"])
+def test_times_that_cannot_be_are_refused_by_name(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", "peers", "--only=transformers", "--device=cpu", given])
+    assert f"{given.partition('=')[0]} must be a time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("theirs", ["thesis.tex", "pyvenv.cfg"])
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, ran: list[list[str]], theirs: str) -> None:
+    (tmp_path / theirs).touch()
     with pytest.raises(SetupError, match="something else lies there"):
         setup(tmp_path, lambda text: None)
     with pytest.raises(SystemExit, match="2"):

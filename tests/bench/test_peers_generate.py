@@ -67,7 +67,7 @@ def test_every_tensor_is_where_it_belongs(sides: Sides, tokens: torch.Tensor) ->
 
 @pytest.mark.parametrize("plan", [Plan(), Plan(mode="auras", pp_generation=generate.TOKENS)], ids=["seq", "auras"])
 def test_each_mode_writes_generates_tokens(sides: Sides, tokens: torch.Tensor, plan: Plan) -> None:
-    chunks = our_chunks(sides, plan)
+    chunks = our_chunks(sides.bench, sides.examples[: generate.CHECKED], plan)
     assert check_tokens(plan.mode, sides, chunks, tokens) == 0
     for at in range(generate.TOKENS):  # each of them is looked at
         other = tokens.clone()
@@ -80,7 +80,7 @@ def test_a_token_that_hardly_wins_may_be_another(
     sides: Sides, tokens: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And so may those that follow it; one before it may not."""
-    chunks, other = our_chunks(sides, Plan()), tokens.clone()
+    chunks, other = our_chunks(sides.bench, sides.examples[: generate.CHECKED], Plan()), tokens.clone()
     other[2, 4:] = (other[2, 4:] + 1) % VOCABULARY
     margins = torch.ones(1, generate.TOKENS)
     monkeypatch.setattr(sides.policy, "margins", lambda context: margins)

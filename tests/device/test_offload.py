@@ -324,7 +324,7 @@ def test_a_folder_that_cannot_be_written_is_named(net: Net, tmp_path: Path, monk
     def refuse(*_: object, **__: object) -> object:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(offload.tempfile, "NamedTemporaryFile", refuse)
+    monkeypatch.setattr(offload.tempfile, "TemporaryFile", refuse)
     with pytest.raises(DeviceError, match=rf"offload_folder: {tmp_path}: .*Permission denied"):
         place(net, CPU, Offload(0.045, tmp_path), lambda: uses(net))
 

@@ -91,19 +91,24 @@ def test_a_staging_buffer_is_not_written_while_it_is_being_copied(rig: Rig) -> N
 
 
 @pytest.mark.parametrize("rig", ["null"], indirect=True)
-def test_copies_come_after_who_still_reads_or_writes(rig: Rig) -> None:
+def test_a_copy_out_comes_after_who_still_writes(rig: Rig) -> None:
     """In virtual time, in which every stage takes 10 ns and lanes run side by side."""
     buffer = torch.zeros(8)
     upload = Upload("in", rig.device, rig.lane("in"), [buffer])
     download = Download("out", rig.device, rig.lane("out"), lambda: buffer, buffer)
-    reading: Any = rig.stage(rig.lane("work"), "read", lambda: None)()
-    assert reading.ends_ns == 10
-    copied: Any = upload.send([torch.ones(8)], [reading])
-    assert copied.ends_ns == 20
+    copied: Any = upload.send([torch.ones(8)])
+    assert copied.ends_ns == 10
     left: Any = download.launch([copied])
-    assert left.ends_ns == 30
+    assert left.ends_ns == 20
     assert download.take().unique().tolist() == [1.0]
-    assert rig.device.clock.now_ns() == 30  # type: ignore[attr-defined]
+    assert rig.device.clock.now_ns() == 20  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("rig", ["null"], indirect=True)
+def test_values_of_another_shape_are_refused_by_the_stage_s_name(rig: Rig) -> None:
+    upload = Upload("in", rig.device, rig.lane("in"), [torch.zeros(3, 2)])
+    with pytest.raises(ValueError, match=r"stage 'in': \[1, 2\], expected \[3, 2\]"):
+        upload.send([torch.ones(1, 2)])
 
 
 def test_on_a_host_the_twin_is_ordinary_memory() -> None:

@@ -145,11 +145,11 @@ def test_the_longest_of_the_last_frames_counts_and_older_ones_do_not() -> None:
     continuity = after(emitted(0), took_ns=300 * MS)
     for _ in range(REMEMBERED_FRAMES - 1):
         continuity.began(0, 0)
-        continuity.ended(None, 50 * MS)
+        continuity.ended(None, 150 * MS)
     assert int((aimed(continuity, Origin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 4
     continuity.began(0, 0)
-    continuity.ended(None, 50 * MS)
-    assert int((aimed(continuity, Origin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 2
+    continuity.ended(None, 150 * MS)
+    assert int((aimed(continuity, Origin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 3
 
 
 # -- from what nothing goes on --------------------------------------------------------------------------
@@ -185,6 +185,38 @@ def test_nothing_goes_on_from_a_chunk_that_was_cut_off_is_used_up_or_is_not_fini
     spoilt = np.zeros((1, HORIZON, 2))
     spoilt[0, 5, 1] = np.nan
     assert after(emitted(0, spoilt)).aim(Origin(0, DT_NS), DT_NS) is None
+
+
+@pytest.mark.parametrize("value", [-1021.0, 1021.0])
+def test_nothing_goes_on_from_a_chunk_that_the_actuator_refuses(value: float) -> None:
+    """2 % of the range beyond a limit refuse a chunk: it holds, and its successors must not be led there too."""
+    beyond = np.zeros((1, HORIZON, 2))
+    beyond[0, 3, 0] = 2.0 * value
+    assert after(emitted(0, beyond)).aim(Origin(0, DT_NS), DT_NS) is None
+    beyond[0, 3, 0] = value
+    assert after(emitted(0, beyond)).aim(Origin(0, DT_NS), DT_NS) is not None  # a little beyond is clipped
+
+
+def test_a_good_chunk_before_a_refused_one_is_not_gone_on_from_either() -> None:
+    continuity = after(emitted(0))
+    continuity.ended(emitted(0, np.full((1, HORIZON, 2), 1e6)), 0)
+    assert continuity.aim(Origin(0, DT_NS), DT_NS) is None
+
+
+def test_an_observation_older_than_the_chunk_s_goes_on_from_nothing() -> None:
+    """A clock that is set forward puts the next origin before the old one."""
+    continuity = after(emitted(5 * DT_NS))
+    assert continuity.aim(Origin(0, 5 * DT_NS - 1), 6 * DT_NS) is None
+    assert continuity.aim(Origin(0, 5 * DT_NS), 6 * DT_NS) is not None
+
+
+def test_one_slow_frame_does_not_freeze_what_the_others_need_not() -> None:
+    continuity = Continuity("rtc", PLAIN)
+    for took_ns in (50 * MS, 50 * MS, 50 * MS, 700 * MS):
+        continuity.began(0, 0)
+        continuity.ended(emitted(0), took_ns)
+    continuity.began(0, 0)
+    assert int((aimed(continuity, Origin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 2  # 2 medians, and under way
 
 
 # -- plans ----------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from auras_ros.train.pusht import EXECUTE_STEPS, make_policy, train
 from auras_ros.train.pusht_stages import DRIVER_STEPS, Schedule, Stages
 from tests.policies.tiny import lively_networks
 
-TINY = Schedule(1, 1, 1, 1.0, 1, 1, 1, 1, 1)
+TINY = Schedule(1, 1, 1, 1.0, 1, 1, 1, 1, 1, 1)
 
 
 def seen(seed: int, frames: int = 12) -> Demonstrations:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import math
 import os
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import torch
 
 from auras_ros.bench.figures.rounds import kind_of
 from auras_ros.bench.peers import environment, generate, lerobot
-from auras_ros.bench.peers.contest import Progress
+from auras_ros.bench.peers.contest import Progress, UnequalError
 from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES
 from auras_ros.bench.peers.show import draw, table
 from auras_ros.evaluate.report import Report
@@ -51,12 +52,22 @@ def run(argv: list[str], progress: Progress) -> Report:
         if python is not None:
             lerobot.measure(python, options, report, progress)
         if generate.PART in options.only and generate.PART not in refused:
-            generate.measure(options, report, progress)
+            _second(options, report, progress)
     except KeyboardInterrupt:
         report.more["interrupted"] = "interrupted: whole rounds count"
     except (lerobot.PeerUnusableError, environment.SetupError, PlanError) as error:
         parser.error(str(error))
     return report
+
+
+def _second(options: argparse.Namespace, report: Report, progress: Progress) -> None:
+    """What the first part has measured is kept, whatever becomes of this one."""
+    try:
+        generate.measure(options, report, progress)
+    except (UnequalError, ValueError) as error:
+        if not report.rows:
+            raise
+        report.more["failed"] = f"{generate.PART}: {error}"
 
 
 def _python(parser: argparse.ArgumentParser, options: argparse.Namespace, progress: Progress) -> Path | None:
@@ -110,6 +121,9 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     for name, least in {"rounds": 1, "chunks": 1, "seed": 0, "pp_generation": 1}.items():
         if getattr(options, name) < least:
             parser.error(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(options, name)}")
+    for name in ("minutes", "seconds", "limit"):
+        if not 0 <= getattr(options, name) < math.inf or (name == "limit" and options.limit == 0):
+            parser.error(f"--{name} must be a time, got {getattr(options, name)}")
     if options.pp_generation > MAX_STAGES:
         parser.error(f"--pp-generation: a plan has 1 to {MAX_STAGES} stages, got {options.pp_generation}")
     options.only = (options.only,) if options.only else PARTS

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from auras_ros.bench.feed import Feed
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.pipeline.modes import Executor
@@ -64,6 +65,16 @@ def chunk_of(executor: Executor, seen: Latched) -> Tensor:
         if emission is not None:
             return emission.actions.cpu()
     raise RuntimeError(f"{executor.plan}: no chunk after {executor.plan.latency_frames + 1} frames")
+
+
+def our_chunks(bench: Bench, examples: Sequence[tuple[Tensor, Tensor]], plan: Plan) -> Tensor:
+    """A plan's chunk of each observation, which stands still until its request is done: [examples, chunk, channels]."""
+    executor = bench.make(plan)
+    try:
+        feed = Feed(list(examples))
+        return torch.cat([chunk_of(executor, feed(at)) for at in range(1, len(examples) + 1)])
+    finally:
+        executor.close()
 
 
 @contextmanager

@@ -35,6 +35,7 @@ REQUIREMENTS = (  # with LeRobot 0.4.4's own bounds
     "setuptools>=71,<81",
     "safetensors",
 )
+BEGUN = "auras-lerobot.begun"
 DONE = "auras-peers.txt"  # what is installed, written last
 PYTHONS = ((3, 10), (3, 13))  # that LeRobot 0.4.4 and its requirements have wheels for
 LINES = 8
@@ -68,10 +69,12 @@ def setup(folder: Path, progress: Progress) -> Path:
     done = folder / DONE
     if done.is_file() and done.read_text(encoding="utf-8") == told:
         return python_of(folder)
-    if folder.exists() and any(folder.iterdir()) and not (folder / "pyvenv.cfg").is_file():
+    if folder.exists() and any(folder.iterdir()) and not (folder / BEGUN).is_file():
         raise SetupError(f"{folder}: something else lies there; name a folder that is empty or not there")
     if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
         raise SetupError(f"LeRobot 0.4.4 does not run on Python {sys.version_info[0]}.{sys.version_info[1]}")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / BEGUN).write_text("LeRobot's environment, made by auras bench peers\n", encoding="utf-8")
     for step in steps:
         progress(f"{folder}: {' '.join(step[1:4])} ...")
         _run(step)

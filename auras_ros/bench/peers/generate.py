@@ -26,8 +26,8 @@ from auras_ros.bench.peers.contest import (
     Contender,
     Progress,
     UnequalError,
-    chunk_of,
     full_float32,
+    our_chunks,
     ours,
     rounds,
     rows,
@@ -106,7 +106,7 @@ def _contenders(sides: Sides, progress: Progress) -> list[Contender]:
     here = {"torch": torch.__version__, "auras_ros": __version__, "max_difference": prefix}
     contenders = [Contender(GENERATE, their_rate(sides), theirs)]
     for plan in (Plan(), Plan(mode="auras", pp_generation=TOKENS)):
-        unlike = check_tokens(plan.mode, sides, our_chunks(sides, plan), expected)
+        unlike = check_tokens(plan.mode, sides, our_chunks(sides.bench, sides.examples[:CHECKED], plan), expected)
         contenders.append(ours(sides.bench, plan, {**here, "tokens_unlike": unlike}))
         sides.bench.prepare(plan)
     return contenders
@@ -151,16 +151,6 @@ def check_prefix(sides: Sides) -> float:
             f"{TOLERANCE:g}: nothing is timed"
         )
     return worst
-
-
-def our_chunks(sides: Sides, plan: Plan) -> Tensor:
-    """Of the first observations, each standing still until its request is done: actions [CHECKED, 1, TOKENS]."""
-    executor = sides.bench.make(plan)
-    try:
-        feed = Feed(sides.examples[:CHECKED])
-        return torch.cat([chunk_of(executor, feed(at)) for at in range(1, CHECKED + 1)])
-    finally:
-        executor.close()
 
 
 def check_tokens(name: str, sides: Sides, chunks: Tensor, ids: Tensor) -> int:

@@ -29,8 +29,8 @@ from auras_ros.bench.peers.contest import (
     Contender,
     Progress,
     UnequalError,
-    chunk_of,
     full_float32,
+    our_chunks,
     ours,
     rounds,
     rows,
@@ -134,7 +134,7 @@ def _contenders(
     theirs = [Contender(EAGER, their_rate(sides.peer, compiled=False), {**versions, "max_difference": 0.0})]
     ones = []
     for plan in _plans(sides.checkpoint, options):
-        differ = difference(plan.mode, our_chunks(sides, plan), expected, _span(sides))
+        differ = difference(plan.mode, our_chunks(sides.bench, sides.examples[:CHECKED], plan), expected, _span(sides))
         ones.append(ours(sides.bench, plan, {**here, "max_difference": differ}))
         sides.bench.prepare(plan)
     if options.compile:
@@ -184,16 +184,6 @@ def their_chunks(sides: Sides, compiled: bool) -> Tensor:
         return load_file(outputs)["actions"].double()
     except (OSError, SafetensorError, KeyError) as error:
         raise PeerError(f"{PART}: outputs: no tensor 'actions' in {outputs}: {error}") from error
-
-
-def our_chunks(sides: Sides, plan: Plan) -> Tensor:
-    """The same of a plan: each observation stands still until its request is done."""
-    executor = sides.bench.make(plan)
-    try:
-        feed = Feed(sides.examples[:CHECKED])
-        return torch.cat([chunk_of(executor, feed(at)) for at in range(1, CHECKED + 1)])
-    finally:
-        executor.close()
 
 
 def _span(sides: Sides) -> Tensor:
