@@ -24,7 +24,7 @@ import torch
 from auras_ros.bench.feed import Feed
 from auras_ros.bench.figures.policies import drawn
 from auras_ros.bench.figures.rounds import check_same, room_as_run
-from auras_ros.bench.pipeline_options import listed
+from auras_ros.bench.options import add_device, check_least, listed
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.evaluate.report import Report
@@ -191,13 +191,12 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--tokens", type=listed(int), default=list(TOKENS), help="action tokens (1,2,4,7,14,28,56)")
     parser.add_argument("--rounds", type=int, default=5, help="of both modes, for each number of tokens (5)")
     parser.add_argument("--seconds", type=float, default=60.0, help="begin no further round after this long (60)")
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
+    add_device(parser)
     parser.add_argument("--seed", type=int, default=0, help="of observations and the order of rounds")
     options = parser.parse_args(argv)
     if not 1 <= min(options.tokens) <= max(options.tokens) <= MAX_STAGES:
         parser.error(f"--tokens: a plan has 1 to {MAX_STAGES} stages")
     if min(options.prefix) < 2:
         parser.error("--prefix must be at least 2")
-    if options.rounds < 1:
-        parser.error("--rounds must be at least 1")
+    check_least(parser, options, rounds=1)
     return options

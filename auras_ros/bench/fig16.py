@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from auras_ros.bench.options import add_device, add_windows, check_least, kind_of, listed
 from auras_ros.bench.pipeline import contest
 from auras_ros.bench.pipeline_checks import batched_difference, check_equal
-from auras_ros.bench.pipeline_options import listed
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.bench.pipeline_summary import ratio
 from auras_ros.bench.pipeline_variants import Variant
-from auras_ros.device import make_device
 from auras_ros.evaluate.report import Report
 from auras_ros.models.presets import QUARTER, TINYVLAS
 from auras_ros.pipeline.plan import Plan
@@ -196,22 +195,17 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     some = ",".join(MODELS)
     parser.add_argument("--models", type=listed(str), default=list(MODELS), help=f"some of {some} (all)")
     parser.add_argument("--sizes", default="auto", choices=("auto", "quarter", "paper"), help="paper's on a GPU (auto)")
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
+    add_device(parser)
     parser.add_argument("--pp-perception", type=listed(int), default=[1, 2, 3], help="stages (1,2,3)")
     parser.add_argument("--pp-generation", type=listed(int), default=[1, 2, 3, 4, 5], help="stages (1,2,3,4,5)")
     parser.add_argument("--offsets", type=listed(int), default=[0, -1], help="fetch_offset (0,-1)")
     parser.add_argument("--steps", type=int, default=INFERENCE_STEPS, help=f"DDIM steps ({INFERENCE_STEPS})")
-    parser.add_argument("--rounds", type=int, default=5, help="of all plans, for each model (5)")
-    parser.add_argument("--minutes", type=float, default=10.0, help="begin no round later than this, each model (10)")
-    parser.add_argument("--chunks", type=int, default=3, help="least chunks in a window (3)")
-    parser.add_argument("--seconds", type=float, default=0.5, help="least length of a window (0.5)")
+    add_windows(parser, "each model")
     parser.add_argument("--seed", type=int, default=0, help="of observations and the order of rounds")
     options = parser.parse_args(argv)
     if unknown := [model for model in options.models if model not in MODELS]:
         parser.error(f"--models: '{unknown[0]}' is not known; there is {some}")
-    for name, least in {"rounds": 1, "chunks": 1, "steps": 1}.items():
-        if getattr(options, name) < least:
-            parser.error(f"--{name} must be at least {least}")
+    check_least(parser, options, rounds=1, chunks=1, steps=1)
     try:
         plans_of(options)
     except ValueError as error:
@@ -219,7 +213,5 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     if max(options.pp_generation) > options.steps:
         parser.error(f"--pp-generation: {max(options.pp_generation)} stages, but there are {options.steps} steps")
     options.length = Length(options.chunks, options.seconds)
-    device = make_device(options.device)
-    options.paper_sizes = options.sizes == "paper" or (options.sizes == "auto" and device.tensors.type == "cuda")
-    device.close()
+    options.paper_sizes = options.sizes == "paper" or (options.sizes == "auto" and kind_of(options.device) == "cuda")
     return options

@@ -2,7 +2,8 @@
 
 Each part is a process of its own with a time limit and leaves one JSON; a part whose JSON is there is not run again.
 Nothing is installed and no network is needed: the interpreter that runs this runs the parts. The tests compare kernels
-and graphs with the CPU: where they fail no bench is run, and where they have not been run the table says so.
+and graphs with the CPU: where they fail no bench is run, and where they have not passed on this GPU, with these
+versions and sources, the table says so.
 
 Exit status: 0 all is there, or was skipped by name; 1 a part failed; 2 no GPU, or no such part.
 """
@@ -12,14 +13,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from auras_ros.bench.gpu_parts import GROUPS, PARTS
+from auras_ros.bench.gpu_parts import GROUPS, PARTS, SOURCES, digest
 from auras_ros.bench.gpu_process import PartError, PartSkippedError
 from auras_ros.device.cuda import require_cuda
 from auras_ros.device.lane import DeviceError
+from auras_ros.evaluate.report import hardware, versions
 
 TESTS = "tests"
+ELSEWHERE = "(of another GPU or other versions)"
 UNTESTED = "NOT TO BE TRUSTED: here the GPU's tests have not passed: make gpu PART=tests"
 
 
@@ -69,7 +74,7 @@ def run_parts(names: list[str], out: Path, force: bool) -> int:
 def run_part(name: str, out: Path, force: bool) -> dict[str, str]:
     """How it ended, where it left no JSON."""
     path = out / f"{name}.json"
-    if path.exists() and not force:
+    if path.exists() and not force and (name != TESTS or passed_here(out)):
         print(f"{name}: {path} is there (FORCE=1 runs it again)", flush=True)
         return {}
     path.unlink(missing_ok=True)
@@ -92,10 +97,27 @@ def table(names: list[str], out: Path, ended: dict[str, str]) -> str:
         if name in ended:
             lines.append(f"{name:18}{ended[name]}")
             continue
-        summary = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))["summary"]
-        shown = PARTS[name].figures(summary)
-        lines.append(f"{name:18}" + "  ".join(f"{key} {value:.3g}" for key, value in shown.items()))
-    return "\n".join(lines if (out / f"{TESTS}.json").exists() else [*lines, UNTESTED])
+        kept = _kept(out, name)
+        shown = [f"{key} {value:.3g}" for key, value in PARTS[name].figures(kept["summary"]).items()]
+        lines.append(f"{name:18}" + "  ".join(shown if _is_of_here(kept) else [ELSEWHERE, *shown]))
+    return "\n".join(lines if passed_here(out) else [*lines, UNTESTED])
+
+
+def passed_here(out: Path) -> bool:
+    """Whether the GPU's tests have passed on this GPU, with these versions and these sources."""
+    if not (out / f"{TESTS}.json").exists():
+        return False
+    kept = _kept(out, TESTS)
+    return _is_of_here(kept) and kept.get(SOURCES) == digest() and not kept["summary"].get("failed")
+
+
+def _kept(out: Path, name: str) -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
+    return kept
+
+
+def _is_of_here(kept: Mapping[str, Any]) -> bool:
+    return bool(kept["hardware"]["gpu"] == hardware()["gpu"] and kept["versions"] == versions())
 
 
 if __name__ == "__main__":

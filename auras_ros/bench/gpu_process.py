@@ -20,8 +20,14 @@ class PartSkippedError(RuntimeError):
 
 
 def call(command: list[str], limit_s: float) -> int:
-    """The command's exit status. One that takes too long is killed with all that it started, and is a PartError."""
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True)
+    """The command's exit status. One that takes too long is killed with all that it started, and is a PartError.
+
+    It has as many connections to the GPU as there can be: CUDA makes eight, and streams that share one wait for each
+    other, which would hold up par's many workers and nobody else.
+    """
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    env = {**os.environ, "PYTHONPATH": path, "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
+    process = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True)
     try:
         return process.wait(limit_s)
     except subprocess.TimeoutExpired:

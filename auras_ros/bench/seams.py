@@ -21,7 +21,7 @@ import argparse
 from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ContractError
 from auras_ros.bench.figures.played import Progress, add_play_options
 from auras_ros.bench.figures.show import key
-from auras_ros.bench.pipeline_options import listed
+from auras_ros.bench.options import listed
 from auras_ros.bench.seams_game import Game
 from auras_ros.bench.seams_show import draw, table
 from auras_ros.evaluate.report import Report

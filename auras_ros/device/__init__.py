@@ -6,8 +6,10 @@ from auras_ros.device.make import make_device
 from auras_ros.device.spans import Span, Spans
 from auras_ros.device.staging import Download, Upload
 from auras_ros.device.uncaptured import Reasons, cannot_capture, in_words
+from auras_ros.device.weights import MB
 
 __all__ = [
+    "MB",
     "Device",
     "DeviceError",
     "Download",

@@ -32,6 +32,8 @@ class Upload:
     def __init__(self, name: str, device: Device, lane: Lane, into: Sequence[Tensor]) -> None:
         self._name, self._lane = name, lane
         self._staged = [[host_twin(each) for each in into] for _ in range(DEPTH)]
+        for staged in self._staged:
+            _copy(staged, into)  # capturing runs the copy: the buffers keep what they hold
         self._stages = [device.capture(name, partial(_copy, into, staged), lane) for staged in self._staged]
         self._marks: list[Mark | None] = [None] * DEPTH
         self._sent = 0

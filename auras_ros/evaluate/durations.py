@@ -1,7 +1,9 @@
 """How long each mode's frames take on this machine: its executor, live, in its own threads, one environment.
 
 Rounds of all modes are interleaved, so that a machine that gets slower meanwhile slows all of them. Warm-up and the
-first frame of each round are discarded (design rule 10). Nothing here simulates anything.
+first frame of each round are discarded (design rule 10), and of strands that make chunks all frames without one:
+between two observations a pipeline runs frames that only move perception on, in no time to speak of. Nothing here
+simulates anything.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import torch
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.evaluate.seats import NOISE_SEED
+from auras_ros.pipeline.decoupled import PerceiveStrand
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.load import Checkpoint, noise_tape
 from auras_ros.pipeline.modes import Executor, make_executor
@@ -47,7 +50,7 @@ def measure_durations(
     """Duration key (the plan's label; for dec label/strand) -> how long a frame takes, from latching to its chunk.
 
     frames: of each strand, each round. observation_ms: how often there is a new observation; 0: always. For par a
-    frame is a whole request, beside those of the other workers. Raises RuntimeError where a strand stands still.
+    frame is a whole request, beside those of all other workers. Raises RuntimeError where a strand stands still.
     """
     torch.set_num_threads(1)
     runs = {label: _Run(checkpoint, plan, round(observation_ms * 1e6)) for label, plan in plans.items()}
@@ -63,10 +66,11 @@ def measure_durations(
 
 
 class _Timed:
-    """A strand that notes how long its frames take."""
+    """A strand that notes how long its frames take: all, or those that end with a chunk."""
 
     def __init__(self, strand: Strand) -> None:
         self._strand, self.name = strand, strand.name
+        self._makes_chunks = not isinstance(strand, PerceiveStrand)
         self.wants = strand.wants
         self.run = strand.run
         self.newest_ns: list[int] = []  # of this round
@@ -78,7 +82,8 @@ class _Timed:
 
     def end(self, now_ns: int) -> Emission | None:
         emission = self._strand.end(now_ns)
-        self.newest_ns.append(time.monotonic_ns() - self._began_ns)
+        if emission is not None or not self._makes_chunks:
+            self.newest_ns.append(time.monotonic_ns() - self._began_ns)
         return emission
 
     def settle(self) -> None:
@@ -100,6 +105,7 @@ class _Run:
         self.executor: Executor = make_executor(policy, plan, noise, MonotonicClock(), contract=checkpoint.contract)
         self._newest = _random(checkpoint)
         self.executor.warm_up(self._newest)
+        self.executor.ledger.interval_ns = 0  # par's workers are all at work, or each looks quicker than it is
         self._timed = [_Timed(strand) for strand in self.executor.strands]
         self.executor.strands = tuple(self._timed)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from auras_ros import __version__
 
-PACKAGES = ("torch", "numpy", "cyclonedds", "rosbags", "gym-pusht")
+PACKAGES = ("torch", "triton", "numpy", "cyclonedds", "rosbags", "gym-pusht")
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -49,7 +49,8 @@ class Report:
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, cores this process may use, memory, kernel, GPU if torch is loaded and sees one."""
+    """Processor, cores this process may use, memory, kernel; GPU if torch is loaded and sees one, and then how many
+    connections to it CUDA was asked for."""
     model = platform.processor() or platform.machine()
     if CPUINFO.exists():
         names = [line.split(":", 1)[1].strip() for line in CPUINFO.read_text().splitlines() if "model name" in line]
@@ -57,8 +58,11 @@ def hardware() -> dict[str, Any]:
     pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     found = {"cpu": model, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(pages * page / 2**30, 1)}
     torch = sys.modules.get("torch")
-    gpu = torch.cuda.get_device_name(0) if torch is not None and torch.cuda.is_available() else None
-    return {**found, "kernel": platform.release().split("-")[0], "gpu": gpu}
+    found |= {"kernel": platform.release().split("-")[0], "gpu": None}
+    if torch is None or not torch.cuda.is_available():
+        return found
+    connections = os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "")
+    return {**found, "gpu": torch.cuda.get_device_name(0), "cuda_device_max_connections": connections}
 
 
 def versions() -> dict[str, str]:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from auras_ros.pipeline.load import Pipeline, in_words
-
-MB = 1e6
+from auras_ros.pipeline.load import MB, Pipeline, in_words
 
 
 def uncaptured(pipelines: Sequence[Pipeline]) -> str:

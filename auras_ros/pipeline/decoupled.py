@@ -148,11 +148,7 @@ class GenerateStrand:
         if self._request is not None:
             assert self._generation is not None
             self._began_ns = self._clock.now_ns()
-            generated = self._lane.launch(self._generation.stage)
-            left = self._generation.launch_leaving((generated,))
-            generated.wait()
-            self._generated_ns = self._clock.now_ns()
-            left.wait()
+            self._generated_ns = self._generation.run(self._clock)
         else:
             self._generated_ns = self._clock.now_ns()
 
@@ -184,7 +180,6 @@ class GenerateStrand:
         if old is None:
             return
         self._generation = self._captured(old.context[rows])
-        self._generation.take(old, rows)
+        self._generation.take(old, rows, self._request is not None)
         if self._request is not None:
             self._request = self._request.keep(rows)
-            self._generation.launch_leaving(()).wait()  # between run and end: out of the rows that stay, once more

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from auras_ros.device import Device, Download, Lane, Mark, Stage
+from auras_ros.clock import Clock
+from auras_ros.device import Device, Download, Lane, Stage
 from auras_ros.pipeline.context import store
 from auras_ros.pipeline.continuity import Aim
 from auras_ros.pipeline.guided import make_steps
@@ -37,24 +38,24 @@ class WholeGeneration:
         self, policy: Policy, device: Device, lane: Lane, context: Tensor, copies: Lane, guide: str = "none"
     ) -> None:
         """copies: the lane on which finished actions go to the host."""
-        self._policy, self.context = policy, context
+        self._policy, self.context, self._lane = policy, context, lane
         batch = len(context)
         noise = torch.zeros((batch, *policy.noise_shape), device=context.device)
         start = policy.begin(noise)
         self._state = start._make(part.clone() for part in start)
         self._steps = make_steps(policy, guide, 1, batch, context.device)
-        self.stage: Stage = device.capture("generation", self._body(), lane)
+        self._stage: Stage = device.capture("generation", self._body(), lane)
         self._leaving = Download("copy out", device, copies, self._finish, self._finish())
 
     def _body(self) -> Callable[[], None]:
         policy, batch = self._policy, len(self.context)
         if isinstance(policy, CausalPolicy):  # with a KV cache, as nobody would go without
-            workspace = policy.workspace(batch, self.context.shape[1])
-            return lambda: store(self._state, policy.complete(self.context, workspace))
-        indices = [torch.full((batch,), i, device=self.context.device) for i in range(policy.steps)]
+            self._workspace = policy.workspace(batch, self.context.shape[1])
+            return lambda: store(self._state, policy.complete(self.context, self._workspace))
+        self._indices = [torch.full((batch,), i, device=self.context.device) for i in range(policy.steps)]
 
         def run() -> None:
-            for index in indices:
+            for index in self._indices:
                 store(self._state, self._steps.step(self._state, self.context, index))
 
         return run
@@ -67,16 +68,24 @@ class WholeGeneration:
     def _finish(self) -> Tensor:
         return self._policy.finish(self._state)
 
-    def launch_leaving(self, after: Sequence[Mark]) -> Mark:
-        """Make the actions and copy them to the host."""
-        return self._leaving.launch(after)
+    def run(self, clock: Clock) -> int:
+        """Every step, then the actions' way to the host; returns once they are there. When the last step ended, ns."""
+        generated = self._lane.launch(self._stage)
+        left = self._leaving.launch((generated,))
+        generated.wait()
+        ended_ns = clock.now_ns()
+        left.wait()
+        return ended_ns
 
     def finished(self) -> Tensor:
         """The actions that left last, float64 [E, horizon, channels], on the host."""
         return self._leaving.take()
 
-    def take(self, other: WholeGeneration, rows: Tensor) -> None:
-        """Go on as these environments of another one stand."""
+    def take(self, other: WholeGeneration, rows: Tensor, ran: bool) -> None:
+        """Go on as these environments of another one stand. ran: a request has run, and its actions are still to be
+        taken: those of the rows that stay leave once more."""
         self.context.copy_(other.context[rows])
         store(self._state, tuple(part[rows] for part in other._state))
         self._steps.take(other._steps, rows)
+        if ran:
+            self._leaving.launch(()).wait()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from auras_ros.action import Chunk
 from auras_ros.clock import Clock
-from auras_ros.device import Device, Reasons, in_words, make_device
+from auras_ros.device import MB, Device, Reasons, in_words, make_device
 from auras_ros.device.memory import device_bytes
 from auras_ros.observation import Observation
 from auras_ros.pipeline.modes import Executor, check_plan, make_executor
@@ -26,6 +26,7 @@ from auras_ros.policies.policy import PromptedPolicy
 from auras_ros.policies.tensors import CheckpointError
 
 __all__ = [
+    "MB",
     "Checkpoint",
     "CheckpointError",
     "Offload",

@@ -80,7 +80,8 @@ class MergedSlab:
             keys += [(False,) * kept + (True,) * (count - kept) for kept in range(1, count + 1)]
         elif self._reuse == "approximate":
             keys = list(product((True, False), repeat=count))
-        return {key: [self._body(self._positions(key))] for key in keys}
+        self._anew = {key: self._positions(key) for key in keys}
+        return {key: [self._body(anew)] for key, anew in self._anew.items()}
 
     def choose(self, context: Tensor) -> Hashable:
         """Which segments of the context that is about to be fetched differ from what the workspace holds; looks at

@@ -34,8 +34,8 @@ class WholeStages:
         self.inputs = (images.to(device.tensors, copy=True), state.to(device.tensors, copy=True))
         with torch.no_grad():
             context = policy.perceive(*self.inputs).clone()
-        self.perception = device.capture("perception", self._perceive, lane)
         self.generation = WholeGeneration(policy, device, lane, context, copies, guide)
+        self.perception = device.capture("perception", self._perceive, lane)
         self.arriving = Upload("copy in", device, copies, self.inputs)
 
     def _perceive(self) -> None:
@@ -92,11 +92,7 @@ class WholeStrand:
         perceived = self._lane.launch(stages.perception, (self._arrived,))
         perceived.wait()
         self._perceived_ns = self._clock.now_ns()
-        generated = self._lane.launch(stages.generation.stage)
-        left = stages.generation.launch_leaving((generated,))
-        generated.wait()
-        self._generated_ns = self._clock.now_ns()
-        left.wait()
+        self._generated_ns = stages.generation.run(self._clock)
 
     def end(self, now_ns: int) -> Emission | None:
         request, self._request = self._request, None
@@ -128,7 +124,6 @@ class WholeStrand:
         if self._request is not None:
             self._arrived.wait()
         self._stages = self._captured(old.inputs[0][rows], old.inputs[1][rows])
-        self._stages.generation.take(old.generation, rows)
+        self._stages.generation.take(old.generation, rows, self._request is not None)
         if self._request is not None:
             self._request = self._request.keep(rows)
-            self._stages.generation.launch_leaving(()).wait()  # between run and end: of the rows that stay, once more

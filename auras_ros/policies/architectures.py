@@ -63,7 +63,13 @@ def make_policy(name: str, *, seed: int, sampler: SamplerName = "ddpm", steps: i
     """
     if name not in RECIPES:
         raise ValueError(f"policy '{name}' is not known; there is {', '.join(RECIPES)}")
-    recipe = RECIPES[name]
+    return policy_of(RECIPES[name], seed=seed, sampler=sampler, steps=steps)
+
+
+def policy_of(
+    recipe: Recipe, *, seed: int, sampler: SamplerName = "ddpm", steps: int = TRAINING_STEPS
+) -> DiffusionPolicy:
+    """`make_policy` of any recipe."""
     shape = recipe.architecture
     training_steps = steps if sampler == "ddpm" else TRAINING_STEPS
     table = make_sampler(sampler, steps, PREDICTION, training_steps, SPACING)

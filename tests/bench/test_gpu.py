@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +70,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             if name == "absent":
                 raise PartSkippedError("wheels are not installed")
             if name != "silent":
-                Report(name, summary={"auras_over_seq": 2.5, "n": 7}).write(path)
+                summary, more = {"auras_over_seq": 2.5, "n": 7}, {gpu_parts.SOURCES: gpu_parts.digest()}
+                Report(name, summary=summary, more=more).write(path)
 
         return Part(f"the {name} part", run, shown=("*_over_*",))
 
@@ -133,6 +136,37 @@ def test_the_table_says_whether_the_tests_have_passed_here(
     assert gpu.UNTESTED not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("other", ["gpu", "version", "sources"])
+def test_tests_that_passed_elsewhere_do_not_count_and_are_run_again(
+    other: str, ran: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert gpu.main(["tests", "good", "--out", str(tmp_path)]) == 0
+    if other == "gpu":
+        monkeypatch.setattr(gpu, "hardware", lambda: {"gpu": "another"})
+    elif other == "version":
+        monkeypatch.setattr(gpu, "versions", lambda: {"torch": "9"})
+    else:
+        monkeypatch.setattr(gpu, "digest", lambda: "another")
+    assert gpu.main(["good", "--out", str(tmp_path)]) == 0
+    good, last = capsys.readouterr().out.splitlines()[-2:]
+    assert last == gpu.UNTESTED
+    assert (gpu.ELSEWHERE in good) == (other != "sources")
+    assert gpu.main(["tests", "good", "--out", str(tmp_path)]) == 0
+    assert ran == ["tests", "good", "tests"]
+
+
+def test_the_sources_digest_changes_with_any_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "auras_ros" / "deep").mkdir(parents=True)
+    monkeypatch.setattr(gpu_parts, "ROOT", tmp_path)
+    found = [gpu_parts.digest()]
+    for name, text in {"a.py": "1", "deep/b.py": "2", "a.py ": "3"}.items():
+        (tmp_path / "auras_ros" / name.strip()).write_text(text)
+        found.append(gpu_parts.digest())
+    (tmp_path / "auras_ros" / "notes.txt").write_text("no source")
+    assert len(set(found)) == 4
+    assert gpu_parts.digest() == found[-1]
+
+
 def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     """The child holds a pipe open for as long as it lives."""
     pipe = tmp_path / "pipe"
@@ -157,27 +191,78 @@ def test_pytests_results_become_rows(tmp_path: Path) -> None:
     with pytest.raises(PartError, match="no results"):
         gpu_parts.read_results(path)
     path.write_text(JUNIT)
-    report = gpu_parts.read_results(path)
-    assert report.summary == {"passed": 1, "failed": 2, "skipped": 1}
-    assert [row["outcome"] for row in report.rows] == ["passed", "failed", "skipped", "failed"]
-    assert report.rows[0] == {"test": "tests.a::one", "outcome": "passed", "seconds": 0.5}
+    rows = gpu_parts.read_results(path)
+    assert [row["outcome"] for row in rows] == ["passed", "failed", "skipped", "failed"]
+    assert rows[0] == {"test": "tests.a::one", "outcome": "passed", "seconds": 0.5}
 
 
-def test_the_tests_part_takes_the_files_with_gpu_tests_and_no_pass_without_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[list[str]] = []
+@pytest.fixture
+def pytests(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], dict[str, Any]]:
+    """pytest without a GPU: which files it was given; and, by a file's name, its status and what outcome it leaves."""
+    asked: list[str] = []
+    ends: dict[str, tuple[int, str | None]] = {"*": (0, "")}
 
     def call(command: list[str], limit_s: float) -> int:
-        asked.append(command)
+        assert 0 < limit_s <= gpu_process.LIMIT_S
         (path,) = (word.partition("=")[2] for word in command if word.startswith("--junitxml="))
-        Path(path).write_text('<testsuite><testcase classname="t" name="n" time="0"><skipped/></testcase></testsuite>')
-        return 0
+        asked.append(Path(command[-1]).name)
+        status, outcome = ends.get(asked[-1], ends["*"])
+        if outcome is not None:
+            Path(path).write_text(
+                f'<testsuite><testcase classname="t" name="n" time="0">{outcome}</testcase></testsuite>'
+            )
+        return status
 
     monkeypatch.setattr(gpu_parts, "call", call)
+    return asked, ends
+
+
+def test_the_tests_part_runs_each_file_with_gpu_tests_in_a_process_of_its_own(
+    tmp_path: Path, pytests: tuple[list[str], dict[str, Any]]
+) -> None:
+    asked, _ = pytests
+    gpu_parts.gpu_tests(tmp_path / "tests.json")
+    assert "test_cuda_gpu.py" in asked
+    assert "test_wire.py" not in asked
+    assert len(set(asked)) == len(asked) > 5
+    kept = json.loads((tmp_path / "tests.json").read_text())
+    assert kept["summary"] == {"passed": len(asked), "failed": 0, "skipped": 0}
+    assert kept[gpu_parts.SOURCES] == gpu_parts.digest()
+
+
+@pytest.mark.parametrize(
+    ("status", "leaves", "said"),
+    [
+        (1, "<failure/>", "t::n"),
+        (139, None, "tests/device/test_cuda_gpu.py: pytest left no results"),
+        (2, "", "tests/device/test_cuda_gpu.py: pytest ended with status 2"),
+    ],
+)
+def test_a_file_that_fails_is_named_and_the_others_are_run_and_kept(
+    status: int, leaves: str | None, said: str, tmp_path: Path, pytests: tuple[list[str], dict[str, Any]]
+) -> None:
+    asked, ends = pytests
+    ends["test_cuda_gpu.py"] = status, leaves
+    with pytest.raises(PartError, match=f" passed, 1 failed: {re.escape(said)}$"):
+        gpu_parts.gpu_tests(tmp_path / "tests.json")
+    kept = json.loads((tmp_path / "tests.json").read_text())
+    assert kept["summary"] == {"passed": len(asked) - 1, "failed": 1, "skipped": 0}
+    assert [row["test"] for row in kept["rows"] if row["outcome"] == "failed"] == [said]
+    assert not gpu.passed_here(tmp_path)
+
+
+def test_tests_that_were_all_skipped_have_not_passed(tmp_path: Path, pytests: tuple[list[str], dict[str, Any]]) -> None:
+    pytests[1]["*"] = 0, "<skipped/>"
     with pytest.raises(PartError, match="0 passed"):
         gpu_parts.gpu_tests(tmp_path / "tests.json")
-    files = [Path(word).name for word in asked[0] if word.endswith(".py")]
-    assert "test_cuda_gpu.py" in files
-    assert "test_wire.py" not in files
-    assert not (tmp_path / "tests.json").exists()
+
+
+def test_another_package_of_that_name_would_be_tested_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pytests: tuple[list[str], dict[str, Any]]
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PartError, match=r"tests/__init__\.py hides this repository's tests"):
+        gpu_parts.gpu_tests(tmp_path / "tests.json")
+    assert pytests[0] == []

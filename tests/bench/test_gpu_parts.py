@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 import torch
 
-from auras_ros.bench import fig15, fig16, gpu_parts, pipeline_options, seams
-from auras_ros.bench.figures import fig3, fig11, fig12, fig13, fig14, rounds, startup
+from auras_ros.bench import fig15, fig16, gpu_parts, options, pipeline_options, seams
+from auras_ros.bench.figures import fig3, fig11, fig12, fig13, fig14, startup
 from auras_ros.bench.gpu_parts import GROUPS, PARTS, Part
 from auras_ros.bench.gpu_process import LIMIT_S, PartError, PartSkippedError
 from auras_ros.cli import bench as cli_bench
 from auras_ros.evaluate.report import Report
 
+KEPT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 BENCHES = {name: part for name, part in PARTS.items() if part.command}
 STOPS: dict[str, list[tuple[ModuleType, str]]] = {  # what would measure
     "fig3": [(fig3, "_measure")],
@@ -44,7 +45,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def device(name: str = "auto") -> Any:
         return SimpleNamespace(tensors=torch.device("cuda" if name != "cpu" else name), close=lambda: None)
 
-    for module in (rounds, fig16, pipeline_options, startup):
+    for module in (options, startup):
         monkeypatch.setattr(module, "make_device", device)
     for stops in STOPS.values():
         for module, name in stops:
@@ -68,9 +69,9 @@ def test_its_bench_takes_the_options_on_a_gpu(name: str, seen: list[str]) -> Non
 
 @pytest.mark.parametrize("name", GROUPS["pipeline"])
 def test_the_modes_bench_takes_the_options_on_a_gpu(name: str, seen: list[str]) -> None:
-    options = pipeline_options.parse(list(BENCHES[name].command[1:]), "")
-    assert len(options.policy) == 1
-    assert options.minutes * 60 < BENCHES[name].seconds
+    parsed = pipeline_options.parse(list(BENCHES[name].command[1:]), "")
+    assert len(parsed.policy) == 1
+    assert parsed.minutes * 60 < BENCHES[name].seconds
 
 
 def test_the_other_benches_take_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,25 +101,19 @@ def test_parts_stay_inside_their_limit_and_groups_name_what_exists() -> None:
     assert GROUPS["fig15"] == ["fig15-openvla", "fig15-rt2"]
 
 
-@pytest.mark.parametrize(
-    ("name", "summary"),
-    [
-        ("tests", {"passed": 3, "failed": 0, "skipped": 1}),
-        ("pipeline-dp", {"auras_over_seq": 6.0, "par_workers": 4}),
-        ("fig3", {"utilisation_dp_perception": 10.0}),
-        ("fig11-rt2", {"auras_over_seq": 2.3, "spread_percent_auras": 1.0}),
-        ("fig12-openvla", {"speedup_openvla_7b_pp_generation_7": 2.0}),
-        ("fig13-dp", {"rate_dp_alpha_1": 2.0}),
-        ("fig14-openvla", {"least_openvla_7b": 1.0, "most_openvla_7b": 3.0}),
-        ("fig15-rt2", {"auras_over_seq_7": 2.0, "reuse_over_none": 1.1}),
-        ("fig16-700m", {"best_over_seq_offset_0_tinyvla_700m": 2.0}),
-        ("startup-vla", {"first_chunk_ms_openvla_7b": 60.0, "worker_reserved_kib_openvla_7b": 1.0}),
-        ("seams", {"success_seq_200_replace": 1.0}),
-        ("peers-generate", {"transformers_auras_over_generate": 2.0}),
-    ],
-)
-def test_the_figures_that_matter_are_in_the_table(name: str, summary: dict[str, float]) -> None:
-    assert PARTS[name].figures({**summary, "n": 7.0}) == summary
+@pytest.mark.parametrize("name", BENCHES)
+def test_the_figures_in_the_table_are_figures_of_its_bench(name: str) -> None:
+    """Every pattern finds some in what the same bench has left on a CPU."""
+    part = PARTS[name]
+    summary = json.loads((KEPT / f"{part.command[0]}.json").read_text(encoding="utf-8"))["summary"]
+    for pattern in part.shown:
+        assert Part("", part.run, shown=(pattern,)).figures(summary), pattern
+    assert "n" not in part.figures({**summary, "n": 7.0})
+
+
+def test_the_tests_part_shows_how_they_ended() -> None:
+    summary = {"passed": 3.0, "failed": 0.0, "skipped": 1.0}
+    assert PARTS["tests"].figures({**summary, "n": 7.0}) == summary
 
 
 def test_a_bench_runs_as_a_process_and_leaves_its_json(tmp_path: Path) -> None:

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 import torch
 
-from auras_ros.bench.peers import command, contest, environment
+from auras_ros.bench.peers import command, environment
 from auras_ros.bench.peers.contest import Contender, rounds, rows, summary
 from auras_ros.bench.peers.environment import DONE, SetupError, commands, setup
 from auras_ros.bench.peers.lerobot_shapes import SHAPES, robot_of
 from auras_ros.bench.pipeline_rate import Length
 from auras_ros.cli import main as cli
+from auras_ros.device.precision import full_float32
 from auras_ros.evaluate.report import Report
 
 OPTIONS = argparse.Namespace(seed=0, chunks=1, seconds=0.0, rounds=6, minutes=1.0)
@@ -76,7 +77,7 @@ def test_a_window_without_a_rate() -> None:
 
 def test_full_float32_ends_as_it_began() -> None:
     before = torch.backends.cudnn.allow_tf32
-    with contest.full_float32():
+    with full_float32():
         assert not torch.backends.cudnn.allow_tf32
     assert torch.backends.cudnn.allow_tf32 == before
 

@@ -5,6 +5,8 @@ Guards: a mode left out; warm-up counted; a strand that fails leaving the measur
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -54,6 +56,39 @@ def test_a_strand_waits_for_an_observation_that_is_new() -> None:
     assert len(distinct) >= 4
     assert {origin % 40_000_000 for origin in distinct} == {0}
     assert measured.result("seq")["seq"].n >= 3
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_frames_that_only_move_perception_on_do_not_count(stages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generation takes 30 ms, and of the frames between two observations, all but one do without it."""
+    predict = DiffusionPolicy.predict
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.015)  # two steps
+        return predict(*arguments)
+
+    monkeypatch.setattr(DiffusionPolicy, "predict", slow)
+    plan = Plan(mode="auras", pp_perception=stages)
+    found = measure_durations(tiny_checkpoint(), {"auras": plan}, rounds=2, frames=4, observation_ms=10.0)
+    assert found["auras"].n >= 8
+    assert found["auras"].p10_s is not None
+    assert found["auras"].p10_s >= 0.03
+
+
+def test_a_request_of_par_is_timed_beside_those_of_all_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device that does one thing at a time four requests side by side take four times as long."""
+    predict, busy = DiffusionPolicy.predict, threading.Lock()
+
+    def alone(*arguments: Any) -> Any:
+        with busy:
+            time.sleep(0.01)  # a step of two
+        return predict(*arguments)
+
+    monkeypatch.setattr(DiffusionPolicy, "predict", alone)
+    plans = {"seq": Plan(), "par": Plan(mode="par", workers=4)}
+    found = measure_durations(tiny_checkpoint(), plans, rounds=2, frames=4, observation_ms=1.0)
+    assert found["seq"].seconds >= 0.02
+    assert found["par"].seconds >= 0.06
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

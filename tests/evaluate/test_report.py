@@ -9,6 +9,7 @@ import json
 import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,7 +71,18 @@ def test_hardware_says_cores_memory_and_kernel() -> None:
     assert found["memory_gib"] > 0
     assert found["cpu"]
     assert found["kernel"]
-    assert set(found) == {"cpu", "cores", "memory_gib", "kernel", "gpu"}
+    assert set(found) - {"cuda_device_max_connections"} == {"cpu", "cores", "memory_gib", "kernel", "gpu"}
+
+
+def test_hardware_with_a_gpu_says_which_and_how_many_connections_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuda = SimpleNamespace(is_available=lambda: True, get_device_name=lambda index: f"GPU {index}")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+    found = hardware()
+    assert found["gpu"] == "GPU 0"
+    assert found["cuda_device_max_connections"] == "32"
 
 
 def test_hardware_without_cpuinfo_still_names_the_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

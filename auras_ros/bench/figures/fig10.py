@@ -1,8 +1,8 @@
 """`auras bench fig10`: the four modes side by side (Auras figure 10).
 
-The rates are those of `auras bench pipeline`, whose options it takes, and the paper's numbers stand beside them.
-Success is played by `auras eval`, which takes hours and can be played in parts: --eval joins its reports, one for each
-number of denoising steps (40, 100 and 160 in the paper):
+The rates are those of `auras bench pipeline`, whose options it takes, or of a report of it that is there already
+(--rates), and the paper's numbers stand beside them. Success is played by `auras eval`, which takes hours and can be
+played in parts: --eval joins its reports, one for each number of denoising steps (40, 100 and 160 in the paper):
 
   auras eval --sim pusht-drift --plan ddpm100,pp_generation=4,alpha=0.5 --episodes 400 --json 100.json
   auras bench fig10 --policy dp --eval 40.json,100.json,160.json
@@ -11,6 +11,7 @@ number of denoising steps (40, 100 and 160 in the paper):
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -30,6 +31,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     parser = argparse.ArgumentParser(prog="auras bench fig10", description=__doc__, add_help=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--eval", metavar="FILE,...", default="", help="reports of `auras eval --json`")
+    parser.add_argument("--rates", metavar="FILE", type=Path, help="a report of `auras bench pipeline --json`")
     options, rest = parser.parse_known_args(argv)
     if not {"-h", "--help"}.isdisjoint(rest):
         print(f"{parser.format_help()}\nand those of `auras bench pipeline`:\n")
@@ -37,13 +39,32 @@ def run(argv: list[str], progress: Progress) -> Report:
         parts = [Part.load(Path(path)) for path in options.eval.split(",") if path]
     except (OSError, SettingsError) as error:
         parser.error(f"--eval: {error}")
-    report = pipeline.run(rest, progress)
+    if options.rates is not None and rest:
+        parser.error(f"--rates measures nothing, and has no use for {rest[0]}")
+    try:
+        report = pipeline.run(rest, progress) if options.rates is None else _measured(options.rates)
+    except (OSError, ValueError) as error:
+        parser.error(f"--rates: {error}")
     report.name = "fig10"
     _sum_rates(report)
     for part in parts:
         report.rows += success_rows(part)
     _sum_success(report)
     return finish("fig10", report)
+
+
+def _measured(path: Path) -> Report:
+    """The pipeline's report of another run, which says beside it when and where that was. Raises OSError, and
+    ValueError naming the file."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        kept = Report("pipeline", list(raw["rows"]), dict(raw["summary"]))
+        if raw["name"] != kept.name or not any(row["measure"] == "rounds" for row in kept.rows):
+            raise ValueError("it has no rates of the modes")
+        kept.more["rates_of"] = {name: raw[name] for name in ("command", "date", "hardware", "versions")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a report of `auras bench pipeline`: {error}") from error
+    return kept
 
 
 def success_rows(part: Part) -> list[dict[str, Any]]:

@@ -16,13 +16,14 @@ from typing import Any
 
 import torch
 
-from auras_ros.bench.figures.policies import build, is_causal, names
-from auras_ros.bench.figures.rounds import add_options, check_options, figures, kind_of, measure, room_as_run
+from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
+from auras_ros.bench.figures.rounds import add_options, check_options, figures, measure, room_as_run
 from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
 from auras_ros.bench.figures.stream import complete, saturate, spread_percent
+from auras_ros.bench.options import kind_of, listed
 from auras_ros.bench.pipeline import SWITCH_S
-from auras_ros.bench.pipeline_options import listed
 from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.modes import check_plan, family_offset
 from auras_ros.pipeline.plan import Plan, PlanError
@@ -31,7 +32,7 @@ DEFAULTS = {"cuda": ("dp", "dp-plus", "openvla-7b", "llava-1.5-7b"), "cpu": ("dp
 WORKERS = {"cuda": (1, 2, 4, 8, 16), "cpu": (1, 2, 3, 4)}
 CAUSAL_WORKERS = 3  # the paper's most for OpenVLA and RT2
 STAGES = 8
-SLACK = 1.05  # input intervals over what is just kept up with, so that chance alone builds no queue
+SLACK = 1.05  # input intervals over what the slowest round kept up with, so that chance alone builds no queue
 JCT = {  # fields of a stream, and their columns
     "interval_ms": "every ms",
     "jct_ms": "median ms",
@@ -77,7 +78,7 @@ def _measure(name: str, options: argparse.Namespace, report: Report, progress: P
             ended_ns = saturate(bench.prepare(plan), bench.feed, options.jobs, options.limit)
             spread = {"outputs": len(ended_ns), "spread_percent": spread_percent(ended_ns)}
             report.rows.append({**where, "measure": "rate", **_named(plan), **row, **spread})
-        par, hz = pars[options.jct_workers], {plan: row["rate_hz"] for plan, row in found.items()}
+        par, hz = pars[options.jct_workers], {plan: min(rates[Variant(plan)]) for plan in found}
         inputs = [(seq, "just fit", hz[seq]), (par, "just fit", hz[par]), (par, "aligned", hz[auras])]
         for plan, kind, rate_hz in [*inputs, (auras, "aligned", hz[auras])]:
             progress(f"{name}: completion times, {plan}, {kind}")
@@ -131,8 +132,7 @@ def _sum(report: Report, name: str, jct_workers: int, first: bool) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="auras bench fig11", description=__doc__)
-    some = "; ".join(f"{','.join(which)} on {kind}" for kind, which in DEFAULTS.items())
-    parser.add_argument("--policy", type=listed(str), help=f"some of {', '.join(names())} ({some})")
+    add_choice(parser, DEFAULTS)
     parser.add_argument("--workers", type=listed(int), help="par's counts (1,2,3,4; on a GPU 1,2,4,8,16)")
     parser.add_argument("--jct-workers", type=int, default=2, help="par's count for completion times (2)")
     parser.add_argument("--pp-generation", type=int, default=STAGES, help=f"stages of denoising ({STAGES})")
@@ -146,11 +146,8 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     """Fill in what depends on the device. Ends the process with status 2 for what cannot be measured."""
     check_options(parser, options)
     kind = kind_of(options.device)
-    options.policy = list(options.policy or DEFAULTS[kind])
+    options.policy = chosen(parser, options.policy, kind, DEFAULTS)
     options.workers = sorted(set(options.workers or WORKERS[kind]))
-    for name in options.policy:
-        if name not in names():
-            parser.error(f"--policy: '{name}' is not known; there is {', '.join(names())}")
     if options.jobs < 3 or not options.limit > 0:
         parser.error("--jobs must be at least 3, and --limit above 0")
     try:
@@ -199,6 +196,7 @@ def draw(report: Report, path: Path) -> None:
             if row["mode"] in ("seq", "auras"):
                 axes[0].axhline(row["rate_hz"], color=COLOURS[row["mode"]], linestyle="--", label=row["mode"])
         axes[0].set(title="chunks per second over par's workers", xlabel="workers", ylim=(0, None))
+        axes[0].set_xticks([r["workers"] for r in pars])
         axes[0].legend(fontsize=8)
         _bars(axes[1], [(f"{r['mode']}\n{r['input']}", r["mode"], r["jct_ms"]) for r in jct], "completion, median ms")
         named = [(f"{r['mode']} {r['workers']}" if r["mode"] == "par" else r["mode"], r) for r in rates]

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from auras_ros.bench.figures.policies import build, is_causal, names
-from auras_ros.bench.figures.rounds import add_options, check_options, figures, kind_of, measure, room_as_run
+from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
+from auras_ros.bench.figures.rounds import add_options, check_options, figures, measure, room_as_run
 from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, picture, whiskers, with_paper
-from auras_ros.bench.pipeline_options import listed
+from auras_ros.bench.options import kind_of, listed
 from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.device import DeviceError
 from auras_ros.evaluate.report import Report
@@ -107,8 +107,7 @@ def _plans(name: str, policy: Any, options: argparse.Namespace) -> tuple[Plan, P
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="auras bench fig14", description=__doc__)
-    some = "; ".join(f"{','.join(which)} on {kind}" for kind, which in DEFAULTS.items())
-    parser.add_argument("--policy", type=listed(str), help=f"some of {', '.join(names())} ({some})")
+    add_choice(parser, DEFAULTS)
     scales = "exponents of two, as in =-2,0,2 (-4,-2,0,2,4; on a CPU to 2)"
     parser.add_argument("--perception", type=listed(int), metavar="K,...", help=scales)
     parser.add_argument("--generation", type=listed(int), metavar="K,...", help=scales)
@@ -123,13 +122,13 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     """Fill in what depends on the device. Ends the process with status 2 for what cannot be measured."""
     check_options(parser, options)
     kind = kind_of(options.device)
-    options.policy = list(options.policy or DEFAULTS[kind])
+    options.policy = chosen(parser, options.policy, kind, DEFAULTS)
     scales = list(SCALES if kind == "cuda" else CPU_SCALES)
     options.perception = scales if options.perception is None else options.perception
     options.generation = scales if options.generation is None else options.generation
     for name in options.policy:
-        if name not in names() or name.startswith("tinyvla"):
-            parser.error(f"--policy: '{name}' is not known or has one size alone; there is {', '.join(names())}")
+        if name.startswith("tinyvla"):
+            parser.error(f"--policy: '{name}' has one size alone")
     for exponent in (*options.perception, *options.generation):
         if not -8 <= exponent <= 8:
             parser.error(f"--perception and --generation: exponents from -8 to 8, got {exponent}")

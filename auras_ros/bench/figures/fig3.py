@@ -20,11 +20,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from auras_ros.bench.feed import random_feed
-from auras_ros.bench.figures.policies import build, is_causal, names
-from auras_ros.bench.figures.rounds import kind_of, room_as_run
+from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
+from auras_ros.bench.figures.rounds import room_as_run
 from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, picture, with_paper
-from auras_ros.bench.pipeline_options import listed
+from auras_ros.bench.options import add_device, check_least, kind_of
 from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.device.precision import full_float32
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.families import LoadedPolicy
@@ -40,18 +41,15 @@ def run(argv: list[str], progress: Progress) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
     device = torch.device(kind_of(options.device))
-    options.policy = list(options.policy or DEFAULTS[device.type])
-    for name in options.policy:
-        if name not in names():
-            parser.error(f"--policy: '{name}' is not known; there is {', '.join(names())}")
-    if options.requests < 1 or options.steps < 2:
-        parser.error("--requests must be at least 1, and --steps at least 2")
+    options.policy = chosen(parser, options.policy, device.type, DEFAULTS)
+    check_least(parser, options, requests=1, steps=2, seed=0)
     torch.set_num_threads(1)
     report = Report("fig3", more={"note": NOTE})
     try:
         peaks: dict[torch.dtype, float] = {}
-        for name in options.policy:
-            _measure(name, peaks, options, report, progress)
+        with full_float32():  # or convolutions would not be of the type of the product that they are held against
+            for name in options.policy:
+                _measure(name, peaks, options, report, progress)
     except KeyboardInterrupt:
         report.more["interrupted"] = "interrupted: what was finished counts"
     return finish("fig3", report)
@@ -146,9 +144,8 @@ def phases(bench: Bench, generation: str, requests: int) -> dict[str, float]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="auras bench fig3", description=__doc__)
-    some = "; ".join(f"{','.join(which)} on {kind}" for kind, which in DEFAULTS.items())
-    parser.add_argument("--policy", type=listed(str), help=f"some of {', '.join(names())} ({some})")
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
+    add_choice(parser, DEFAULTS)
+    add_device(parser)
     parser.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
     parser.add_argument("--requests", type=int, default=10, help="whose phases are timed (10)")
     parser.add_argument("--size", type=int, help="of the matrices that say what the device can (8192; CPU 1024)")
@@ -180,4 +177,5 @@ def draw(report: Report, path: Path) -> None:
                 at_ms += row["ms"]
             one.set(xlabel="ms", ylabel="% of the device")
             one.set_title(f"{name} on {report.rows[0]['device']}", fontsize=9)
+            one.margins(y=0.25)  # the legend has room above
             one.legend(fontsize=8)

@@ -16,7 +16,7 @@ from pathlib import Path
 from auras_ros.bench.figures.played import Point, Progress, add_options, play
 from auras_ros.bench.figures.played_show import draw_panels, lines
 from auras_ros.bench.figures.show import finish, with_paper
-from auras_ros.bench.pipeline_options import listed
+from auras_ros.bench.options import listed
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.modes import family_offset

@@ -7,8 +7,9 @@ read, in less memory; `Built.shared` says so. Only modules far larger than any c
 
 from __future__ import annotations
 
+import argparse
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from auras_ros.bench.options import listed
 from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.llama import DecoderLayer, Llama, LlamaConfig
 from auras_ros.models.openvla import OpenVlaConfig, build_openvla
@@ -24,12 +26,10 @@ from auras_ros.models.rt2 import Rt2Config, build_rt2
 from auras_ros.models.vision_language import VisionLanguage
 from auras_ros.models.vit import Vit, VitConfig
 from auras_ros.policies import architectures
-from auras_ros.policies.architectures import PREDICTION, SPACING, Recipe, make_policy
+from auras_ros.policies.architectures import Recipe, make_policy, policy_of
 from auras_ros.policies.autoregressive import AutoregressivePolicy
-from auras_ros.policies.denoising import make_sampler
 from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
 from auras_ros.policies.families import LoadedPolicy
-from auras_ros.policies.networks import build_encoder, build_network
 from auras_ros.policies.tinyvla import make_tinyvla
 from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids
 
@@ -38,6 +38,7 @@ TOKENS = 7  # of one action
 KEPT = 0.6  # of the free memory that parameters may take
 MULTIPLES = {"resnet18": 16, "keypoint": 8, "unet1d": 8}  # channels of a normalisation's group
 VlaConfig = OpenVlaConfig | Rt2Config
+Defaults = Mapping[str, Sequence[str]]  # policies for `cuda` and `cpu`
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,20 @@ class Built:
 
 def names() -> list[str]:
     return [*architectures.RECIPES, *RT2S, *OPENVLAS, *TINYVLAS]
+
+
+def add_choice(parser: argparse.ArgumentParser, defaults: Defaults) -> None:
+    """--policy: which of them a figure measures. defaults: for each kind of device."""
+    some = "; ".join(f"{','.join(which)} on {kind}" for kind, which in defaults.items())
+    parser.add_argument("--policy", type=listed(str), help=f"some of {', '.join(names())} ({some})")
+
+
+def chosen(parser: argparse.ArgumentParser, given: Sequence[str] | None, kind: str, defaults: Defaults) -> list[str]:
+    """The names of --policy. Ends the process with status 2 for one that there is not."""
+    for name in given or ():
+        if name not in names():
+            parser.error(f"--policy: '{name}' is not known; there is {', '.join(names())}")
+    return list(given or defaults[kind])
 
 
 def is_causal(name: str) -> bool:
@@ -103,16 +118,8 @@ def _million(module: nn.Module) -> float:
 
 
 def _diffusion(recipe: Recipe, perception: int, generation: int, steps: int) -> DiffusionPolicy:
-    shape = recipe.architecture
-    table = make_sampler("ddpm", steps, PREDICTION, steps, SPACING)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        encoder = build_encoder(_described(recipe.encoder, perception))
-        condition = shape.history * (shape.cameras * encoder.features + shape.state)
-        described = _described(recipe.network, generation)
-        network = build_network(described, shape.actions, condition, shape.horizon, shape.history)
-    ones = torch.ones(shape.actions, dtype=torch.float64)
-    return DiffusionPolicy(encoder, network, table, shape.horizon, -ones, ones, shape).eval().requires_grad_(False)
+    networks = _described(recipe.encoder, perception), _described(recipe.network, generation)
+    return policy_of(Recipe(recipe.architecture, *networks), seed=0, steps=steps)
 
 
 def _described(sizes: Mapping[str, Any], exponent: int) -> dict[str, Any]:

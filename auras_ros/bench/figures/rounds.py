@@ -18,12 +18,12 @@ import torch
 
 from auras_ros.bench.figures.policies import build, is_causal, names
 from auras_ros.bench.figures.show import aligned
+from auras_ros.bench.options import Options, add_device, add_windows, check_least, kind_of
 from auras_ros.bench.pipeline import contest
 from auras_ros.bench.pipeline_checks import check_equal
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.bench.pipeline_summary import ratio
 from auras_ros.bench.pipeline_variants import Variant
-from auras_ros.device import make_device
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.modes import Policy, check_plan
 from auras_ros.pipeline.plan import Plan, PlanError
@@ -39,29 +39,21 @@ TYPES = {"cpu": torch.float32, "cuda": torch.bfloat16}  # as token-writing polic
 MEMORY = Path("/proc/meminfo")
 
 
-def add_options(parser: argparse.ArgumentParser, rounds: int = 5, seconds: float = 0.5) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """What every measured figure takes."""
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
-    parser.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
-    parser.add_argument("--rounds", type=int, default=rounds, help=f"of all plans, interleaved ({rounds})")
-    parser.add_argument("--minutes", type=float, default=10.0, help="begin no round later, each comparison (10)")
-    parser.add_argument("--chunks", type=int, default=3, help="least chunks of a worker in a window (3)")
-    parser.add_argument("--seconds", type=float, default=seconds, help=f"least length of a window ({seconds:g})")
+    _add_measured(parser)
     parser.add_argument("--seed", type=int, default=0, help="of observations, noise and the order of rounds (0)")
+
+
+def _add_measured(options: Options) -> None:
+    add_device(options)
+    options.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
+    add_windows(options)
 
 
 def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Ends the process with status 2 for numbers that cannot be."""
-    for name, least in {"rounds": 1, "chunks": 1, "steps": 2, "seed": 0}.items():
-        if getattr(options, name) < least:
-            parser.error(f"--{name} must be at least {least}, got {getattr(options, name)}")
-
-
-def kind_of(device: str) -> str:
-    """`cpu` or `cuda`: what a device's name stands for here. Raises DeviceError."""
-    made = make_device(device)
-    made.close()
-    return made.tensors.type
+    check_least(parser, options, rounds=1, chunks=1, steps=2, seed=0)
 
 
 def room(device: str) -> dict[str, Any]:
@@ -142,12 +134,7 @@ def figures(rates: Rates, plan: Plan, seq: Plan) -> dict[str, Any]:
 def add_rate_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rates of an architecture with random weights, as well")
     group.add_argument("--policy", choices=names(), help="which one (none)")
-    group.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="a GPU if there is one")
-    group.add_argument("--steps", type=int, default=100, help="denoising steps (100)")
-    group.add_argument("--rounds", type=int, default=5, help="of all plans, interleaved (5)")
-    group.add_argument("--minutes", type=float, default=10.0, help="begin no round later than this (10)")
-    group.add_argument("--chunks", type=int, default=3, help="least chunks in a window (3)")
-    group.add_argument("--seconds", type=float, default=0.5, help="least length of a window (0.5)")
+    _add_measured(group)
 
 
 Stages = Callable[[Policy, Plan], Sequence[tuple[str, float, Plan]]]

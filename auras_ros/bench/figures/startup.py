@@ -22,13 +22,13 @@ import torch
 
 from auras_ros.bench.feed import random_feed
 from auras_ros.bench.figures.held import Capturing, growth
-from auras_ros.bench.figures.policies import build, is_causal, names
-from auras_ros.bench.figures.rounds import kind_of, room, room_as_run
+from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
+from auras_ros.bench.figures.rounds import room, room_as_run
 from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
 from auras_ros.bench.figures.stream import saturate
-from auras_ros.bench.pipeline_options import listed
+from auras_ros.bench.options import add_device, check_least, kind_of
 from auras_ros.clock import MonotonicClock
-from auras_ros.device import DeviceError, in_words, make_device
+from auras_ros.device import MB, DeviceError, in_words, make_device
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.modes import check_plan, family_offset, make_executor
 from auras_ros.pipeline.offloaded import Offload, place_policy
@@ -38,7 +38,7 @@ from auras_ros.policies.noise import noise_tape
 
 DEFAULTS = {"cuda": ("dp", "dp-plus", "openvla-7b", "llava-1.5-7b"), "cpu": ("dp-small", "rt2-small")}
 LIMIT_S = 300.0
-KIB, MB = 1024, 1e6
+KIB = 1024
 Progress = Callable[[str], None]
 
 
@@ -142,9 +142,8 @@ def _sum(report: Report, name: str, workers: int) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="auras bench startup", description=__doc__)
-    some = "; ".join(f"{','.join(which)} on {kind}" for kind, which in DEFAULTS.items())
-    parser.add_argument("--policy", type=listed(str), help=f"some of {', '.join(names())} ({some})")
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
+    add_choice(parser, DEFAULTS)
+    add_device(parser)
     parser.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
     parser.add_argument("--pp-generation", type=int, default=8, help="stages of denoising (8)")
     parser.add_argument("--workers", type=int, default=3, help="par's larger count (3)")
@@ -157,12 +156,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Ends the process with status 2 for what cannot be measured."""
-    options.policy = list(options.policy or DEFAULTS[kind_of(options.device)])
-    for name in options.policy:
-        if name not in names():
-            parser.error(f"--policy: '{name}' is not known; there is {', '.join(names())}")
-    if options.repeats < 1 or options.steps < options.pp_generation:
-        parser.error("--repeats must be at least 1, and --steps at least --pp-generation")
+    options.policy = chosen(parser, options.policy, kind_of(options.device), DEFAULTS)
+    check_least(parser, options, repeats=1)
+    if options.pp_generation > options.steps:
+        parser.error(f"--pp-generation: {options.pp_generation} stages for {options.steps} steps")
     try:
         Plan("quick", "auras", pp_generation=options.pp_generation)
         Plan("quick", "par", workers=options.workers)
@@ -196,4 +193,5 @@ def draw(report: Report, path: Path) -> None:
             one.bar(labels, [row["first_chunk_ms"] for row in rows], color=[COLOURS[row["mode"]] for row in rows])
             one.plot(labels, [row["frame_ms"] for row in rows], "_", color="black", markersize=18, label="one frame")
             one.set_title(f"{name} on {rows[0]['device']}", fontsize=9)
+            one.margins(y=0.25)  # the legend has room above
             one.legend(fontsize=8)

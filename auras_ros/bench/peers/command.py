@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from auras_ros.bench.figures.rounds import kind_of
+from auras_ros.bench.options import add_device, add_windows, check_least, kind_of
 from auras_ros.bench.peers import environment, generate, lerobot
 from auras_ros.bench.peers.contest import Progress, UnequalError
 from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES
@@ -102,15 +102,12 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--setup", type=Path, metavar="DIR", help="LeRobot's environment: made here unless it is there")
     where.add_argument("--lerobot-python", type=Path, metavar="PATH", help="the Python of one that is there")
     parser.add_argument("--only", choices=PARTS, help="one part (both)")
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
+    add_device(parser)
     parser.add_argument("--shape", choices=list(SHAPES), help="published on a GPU, small on a CPU")
     parser.add_argument("--sampler", default="ddpm100", choices=list(SAMPLERS), help="LeRobot's (ddpm100)")
     parser.add_argument("--pp-generation", type=int, default=10, help="auras' stages of denoising (10)")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="LeRobot's eager policy alone")
-    parser.add_argument("--rounds", type=int, default=10, help="of all contenders, interleaved (10)")
-    parser.add_argument("--minutes", type=float, default=10.0, help="begin no round later, each part (10)")
-    parser.add_argument("--chunks", type=int, default=3, help="least chunks in a window (3)")
-    parser.add_argument("--seconds", type=float, default=1.0, help="least length of a window (1)")
+    add_windows(parser, "each part", rounds=10, seconds=1.0)
     parser.add_argument("--limit", type=float, default=LIMIT_S, help=f"s that LeRobot's answer may take ({LIMIT_S:g})")
     parser.add_argument("--seed", type=int, default=0, help="of weights, observations, noise and the order (0)")
     return parser
@@ -118,9 +115,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Ends the process with status 2 for numbers that cannot be."""
-    for name, least in {"rounds": 1, "chunks": 1, "seed": 0, "pp_generation": 1}.items():
-        if getattr(options, name) < least:
-            parser.error(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(options, name)}")
+    check_least(parser, options, rounds=1, chunks=1, seed=0, pp_generation=1)
     for name in ("minutes", "seconds", "limit"):
         if not 0 <= getattr(options, name) < math.inf or (name == "limit" and options.limit == 0):
             parser.error(f"--{name} must be a time, got {getattr(options, name)}")

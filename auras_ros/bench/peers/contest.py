@@ -11,7 +11,6 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,17 +74,6 @@ def our_chunks(bench: Bench, examples: Sequence[tuple[Tensor, Tensor]], plan: Pl
         return torch.cat([chunk_of(executor, feed(at)) for at in range(1, len(examples) + 1)])
     finally:
         executor.close()
-
-
-@contextmanager
-def full_float32() -> Iterator[None]:
-    """Convolutions without TF32, as in every peer; torch multiplies matrices in float32 unless told."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
 
 
 def rounds(

@@ -21,12 +21,12 @@ from torch import Tensor
 from auras_ros import __version__
 from auras_ros.bench.feed import DIFFERENT, Feed
 from auras_ros.bench.figures.policies import Built, build
-from auras_ros.bench.figures.rounds import CLEAR, kind_of, room
+from auras_ros.bench.figures.rounds import CLEAR, room
+from auras_ros.bench.options import kind_of
 from auras_ros.bench.peers.contest import (
     Contender,
     Progress,
     UnequalError,
-    full_float32,
     our_chunks,
     ours,
     rounds,
@@ -35,6 +35,7 @@ from auras_ros.bench.peers.contest import (
 )
 from auras_ros.bench.peers.published import PublishedOpenVla
 from auras_ros.bench.pipeline_rate import Bench, Length
+from auras_ros.device.precision import full_float32
 from auras_ros.evaluate.report import Report
 from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.llama import Llama

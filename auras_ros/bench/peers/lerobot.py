@@ -24,12 +24,11 @@ from torch import Tensor
 
 from auras_ros import __version__
 from auras_ros.bench.feed import DIFFERENT, Feed
-from auras_ros.bench.figures.rounds import kind_of
+from auras_ros.bench.options import kind_of
 from auras_ros.bench.peers.contest import (
     Contender,
     Progress,
     UnequalError,
-    full_float32,
     our_chunks,
     ours,
     rounds,
@@ -39,6 +38,7 @@ from auras_ros.bench.peers.contest import (
 from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES, robot_of
 from auras_ros.bench.peers.process import PeerError, PeerProcess, PeerRefusedError
 from auras_ros.bench.pipeline_rate import Bench, Length
+from auras_ros.device.precision import full_float32
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.load import Checkpoint, load
 from auras_ros.pipeline.modes import check_plan

@@ -81,7 +81,7 @@ class Trials:
 
     def time(self, plans: Sequence[Plan]) -> None:
         """Measure those that are not known yet, a few at a time beside seq."""
-        left = [plan for plan in plans if str(plan) not in self._record.timed]
+        left = list({str(plan): plan for plan in plans if str(plan) not in self._record.timed}.values())
         for group in grouped(range(len(left)), TOGETHER):
             some = [left[i] for i in group]
             self._say(f"timing plans {group[0] + 1} to {group[-1] + 1} of {len(left)}")

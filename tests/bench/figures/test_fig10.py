@@ -104,6 +104,34 @@ def test_it_is_the_pipelines_own_measurement(tiny: str, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_rates_that_were_measured_before_are_taken_with_where_they_come_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "run", lambda argv, progress: pytest.fail("measured again"))
+    planted().write(tmp_path / "p.json")
+    assert cli.main(["bench", "fig10", "--rates", str(tmp_path / "p.json"), "--json", str(tmp_path / "10.json")]) == 0
+    before, report = (json.loads((tmp_path / name).read_text()) for name in ("p.json", "10.json"))
+    assert report["summary"]["dec_over_seq"] == 0.75
+    assert report["summary"]["auras_over_seq"] == 3.0
+    assert report["rates_of"] == {name: before[name] for name in ("command", "date", "hardware", "versions")}
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"name": "fig11", "rows": [], "summary": {}}'])
+def test_rates_of_what_is_no_report_of_the_pipeline(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "no.json").write_text(text)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", "fig10", "--rates", str(tmp_path / "no.json")])
+    assert "no.json: not a report of `auras bench pipeline`" in capsys.readouterr().err
+
+
+def test_rates_are_measured_or_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", "fig10", "--rates", str(tmp_path / "p.json"), "--rounds=2"])
+    assert "--rates measures nothing, and has no use for --rounds=2" in capsys.readouterr().err
+
+
 def test_help_and_files_that_are_no_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["bench", "fig10", "--help"])

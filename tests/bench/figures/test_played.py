@@ -104,6 +104,7 @@ def check(world: World, report: Mapping[str, Any]) -> None:
         assert row["rate_hz"] == pytest.approx(1 / interval_s)
         assert row["speedup"] == pytest.approx(world.frame_s / interval_s)
     assert {times for (name, *_), times in world.played.items() if name != "quick"} == {1}
+    assert len(set(world.timed)) == len(world.timed)
 
 
 def test_fig12_goes_over_the_stages_of_each(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

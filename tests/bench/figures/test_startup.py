@@ -253,7 +253,7 @@ def test_fig3_really_runs() -> None:
         ("startup", ["--policy=gpt"], "'gpt' is not known"),
         ("startup", ["--repeats=0"], "--repeats must be at least 1"),
         ("startup", ["--workers=0"], "workers"),
-        ("startup", ["--steps=4"], "--steps at least --pp-generation"),
+        ("startup", ["--steps=4"], "--pp-generation: 8 stages for 4 steps"),
         ("fig3", ["--policy=gpt"], "'gpt' is not known"),
         ("fig3", ["--requests=0"], "--requests must be at least 1"),
     ],

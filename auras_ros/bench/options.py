@@ -1,0 +1,51 @@
+"""Options that benches share, with their checks."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TypeVar
+
+from auras_ros.device import make_device
+
+Value = TypeVar("Value", int, float, str)
+Options = argparse.ArgumentParser | argparse._ArgumentGroup
+
+
+def listed(kind: type[Value]) -> Callable[[str], list[Value]]:
+    """An argparse type: values with commas between them."""
+
+    def parse(text: str) -> list[Value]:
+        return [kind(part) for part in text.split(",")]
+
+    return parse
+
+
+def add_device(options: Options) -> None:
+    options.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
+
+
+def add_windows(
+    options: Options, each: str = "each comparison", *, rounds: int = 5, minutes: float = 10.0, seconds: float = 0.5
+) -> None:
+    """Of contenders that are measured in interleaved rounds, a window each. each: what --minutes holds for."""
+    options.add_argument("--rounds", type=int, default=rounds, help=f"of all contenders, interleaved ({rounds})")
+    options.add_argument(
+        "--minutes", type=float, default=minutes, help=f"begin no round later than this, {each} ({minutes:g})"
+    )
+    options.add_argument("--chunks", type=int, default=3, help="least chunks of a worker in a window (3)")
+    options.add_argument("--seconds", type=float, default=seconds, help=f"least length of a window ({seconds:g})")
+
+
+def check_least(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> None:
+    """Ends the process with status 2, naming the option, for one below its least."""
+    for name, value in least.items():
+        if getattr(options, name) < value:
+            parser.error(f"--{name.replace('_', '-')} must be at least {value}, got {getattr(options, name)}")
+
+
+def kind_of(device: str) -> str:
+    """`cpu` or `cuda`: what a device's name stands for here. Raises DeviceError."""
+    made = make_device(device)
+    made.close()
+    return made.tensors.type

@@ -1,0 +1,118 @@
+"""A stage can be captured when it is asked for, and what it reads is kept by whoever made it: in every mode of every
+family.
+
+To capture a stage a GPU runs its body, at once. Its graph then holds addresses and no tensors: what only the body held
+would be freed right after the capture, and the next tensor would come to lie there. A CPU runs nothing before the
+launch, and its stage holds the body. Here it is as on a GPU.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.device import Lane, Stage
+from auras_ros.device.cpu import CpuDevice
+from auras_ros.pipeline.load import Pipeline
+from auras_ros.pipeline.plan import Plan
+from tests.pipeline.families import FORMS, checkpoint
+
+MODES = [
+    "",
+    ",mode=dec",
+    ",mode=par,workers=2",
+    ",mode=auras,pp_generation=2",
+    ",mode=auras,pp_generation=2,pp_perception=2,fetch_offset=-1",
+]
+MORE = [
+    ("tokens", ",mode=auras,pp_generation=2,merge=frame"),
+    ("tokens", ",mode=auras,pp_generation=2,reuse=exact"),
+    ("diffusion", ",mode=auras,pp_generation=2,guide=rtc"),
+    ("diffusion", ",mode=seq,guide=rtc"),
+]
+
+
+class Forgetful(CpuDevice):
+    """Runs each body once, as a capture does, and forgets it. held: what it had hold of, and in which stage."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[tuple[str, weakref.ref[Any]]] = []
+
+    def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
+        with torch.no_grad():
+            body()
+        self.held += [(name, weakref.ref(each)) for each in _held(body)]
+        return super().capture(name, _nothing, lane)
+
+    def lost(self) -> list[str]:
+        gc.collect()
+        return [name for name, each in self.held if each() is None]
+
+
+def _nothing() -> None:
+    return None
+
+
+def _held(value: Any) -> Iterator[Any]:
+    """Tensors in a function's closure, defaults and arguments, and the objects whose methods it calls."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, partial):
+        for each in (value.func, *value.args, *value.keywords.values()):
+            yield from _held(each)
+    elif isinstance(value, (list, tuple, set)):
+        for each in value:
+            yield from _held(each)
+    elif isinstance(value, dict):
+        yield from _held(list(value.values()))
+    elif hasattr(value, "__func__"):  # a bound method
+        yield value.__self__
+    elif hasattr(value, "__code__"):
+        for cell in value.__closure__ or ():
+            yield from _held(cell.cell_contents)
+        yield from _held(value.__defaults__ or ())
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        yield value
+
+
+@pytest.mark.parametrize(("kind", "changes"), [*((kind, changes) for kind in FORMS for changes in MODES), *MORE])
+def test_what_a_stage_reads_outlives_its_capture(kind: str, changes: str) -> None:
+    if kind == "act":  # one step
+        changes = changes.replace("pp_generation=2", "pp_generation=1")
+    device = Forgetful()
+    pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
+    pipeline.warm_up()
+    assert len({name for name, _ in device.held}) >= 2
+    assert device.lost() == []
+    pipeline.executor.close()
+
+
+def test_what_only_the_body_holds_is_noticed() -> None:
+    device = Forgetful()
+    lane = device.lane("lane")
+    kept, out = torch.ones(2), torch.zeros(2)
+
+    def build() -> Callable[[], None]:
+        only_here = [torch.ones(2)]
+
+        def add() -> None:
+            out.copy_(kept + only_here[0])
+
+        return add
+
+    def copy() -> None:
+        out.copy_(kept)
+
+    device.capture("good", copy, lane)
+    assert device.lost() == []
+    device.capture("bad", build(), lane)
+    assert device.lost() == ["bad"]
+    device.close()
