@@ -3,14 +3,15 @@ family.
 
 To capture a stage a GPU runs its body, at once. Its graph then holds addresses and no tensors: what only the body held
 would be freed right after the capture, and the next tensor would come to lie there. A CPU runs nothing before the
-launch, and its stage holds the body. Here it is as on a GPU.
+launch, and its stage holds the body. Here it is as on a GPU. And its tensors lie elsewhere than the host's: torch's
+`meta` tensors, of which no value can be read, stand for them.
 """
 
 from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 import torch
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.device import Lane, Stage
+from auras_ros.device import Lane, Stage, staging
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.plan import Plan
@@ -92,6 +93,39 @@ def test_what_a_stage_reads_outlives_its_capture(kind: str, changes: str) -> Non
     pipeline.warm_up()
     assert len({name for name, _ in device.held}) >= 2
     assert device.lost() == []
+    pipeline.executor.close()
+
+
+class Elsewhere(CpuDevice):
+    """Tensors without values, of which nothing can be read back; stages run when they are captured, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tensors = torch.device("meta")
+        self.captures = 0
+
+    def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
+        with torch.no_grad():
+            body()
+        self.captures += 1
+        return super().capture(name, body, lane)
+
+
+@pytest.mark.parametrize("changes", ["", ",mode=auras,pp_generation=2,pp_perception=2,fetch_offset=-1"])
+@pytest.mark.parametrize("kind", ["transformer", "tokens", "tinyvla", "pi0"])
+def test_nothing_is_read_back_or_mixed_with_the_hosts(kind: str, changes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copy(into: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
+        for target, value in zip(into, values, strict=True):
+            assert target.shape == value.shape
+            if not value.is_meta:  # there is nothing to copy to the host
+                target.copy_(value)
+
+    monkeypatch.setattr(staging, "_copy", copy)
+    monkeypatch.setattr(Plan, "check_horizon", lambda *_: None)  # such tensors are slow
+    device = Elsewhere()
+    pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
+    pipeline.warm_up()
+    assert device.captures >= 4
     pipeline.executor.close()
 
 
