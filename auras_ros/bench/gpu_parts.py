@@ -26,6 +26,7 @@ from auras_ros.bench.gpu_process import LIMIT_S, ROOT, PartError, PartSkippedErr
 from auras_ros.evaluate.report import Report
 
 CLI = (sys.executable, "-m", "auras_ros.cli.main")
+NOTHING_COLLECTED = 5  # pytest's exit status
 SOURCES = "sources"  # in what the tests leave: their digest
 LEROBOT_PYTHON = "LEROBOT_PYTHON"  # a variable: the interpreter of LeRobot's own environment
 
@@ -87,7 +88,9 @@ def _run_tests(file: Path, report: Report, limit_s: float) -> None:
         try:
             code = call(command, limit_s)
             found = read_results(results)
-            if code != 0 and not any(row["outcome"] == "failed" for row in found):
+            if code == NOTHING_COLLECTED:  # the file itself asks for a package that is not there
+                found = found or [{"test": str(file.relative_to(ROOT)), "outcome": "skipped", "seconds": 0.0}]
+            elif code != 0 and not any(row["outcome"] == "failed" for row in found):
                 raise PartError(f"pytest ended with status {code}")
         except PartError as error:
             found = [{"test": f"{file.relative_to(ROOT)}: {error}", "outcome": "failed", "seconds": 0.0}]

@@ -251,6 +251,16 @@ def test_a_file_that_fails_is_named_and_the_others_are_run_and_kept(
     assert not gpu.passed_here(tmp_path)
 
 
+def test_a_file_that_asks_for_a_package_that_is_not_there_is_skipped(
+    tmp_path: Path, pytests: tuple[list[str], dict[str, Any]]
+) -> None:
+    asked, ends = pytests
+    ends["test_x_decoder_capturable.py"] = gpu_parts.NOTHING_COLLECTED, "<skipped/>"
+    gpu_parts.gpu_tests(tmp_path / "tests.json")
+    assert json.loads((tmp_path / "tests.json").read_text())["summary"]["skipped"] == 1
+    assert len(asked) > 5
+
+
 def test_tests_that_were_all_skipped_have_not_passed(tmp_path: Path, pytests: tuple[list[str], dict[str, Any]]) -> None:
     pytests[1]["*"] = 0, "<skipped/>"
     with pytest.raises(PartError, match="0 passed"):
