@@ -24,7 +24,7 @@ from auras_ros.device.lane import DeviceError
 from auras_ros.evaluate.report import hardware, versions
 
 TESTS = "tests"
-ELSEWHERE = "(of another GPU or other versions)"
+ELSEWHERE = "(of another GPU, other versions or other sources)"
 UNTESTED = "NOT TO BE TRUSTED: here the GPU's tests have not passed: make gpu PART=tests"
 
 
@@ -87,7 +87,10 @@ def run_part(name: str, out: Path, force: bool) -> dict[str, str]:
     except PartError as error:
         print(f"{name}: {error}", file=sys.stderr, flush=True)
         return {name: f"FAILED: {error}"}
-    return {} if path.exists() else {name: "FAILED: no JSON"}
+    if not path.exists():
+        return {name: "FAILED: no JSON"}
+    path.write_text(json.dumps({**_kept(out, name), SOURCES: digest()}, indent=1) + "\n", encoding="utf-8")
+    return {}
 
 
 def table(names: list[str], out: Path, ended: dict[str, str]) -> str:
@@ -108,7 +111,7 @@ def passed_here(out: Path) -> bool:
     if not (out / f"{TESTS}.json").exists():
         return False
     kept = _kept(out, TESTS)
-    return _is_of_here(kept) and kept.get(SOURCES) == digest() and not kept["summary"].get("failed")
+    return _is_of_here(kept) and bool(kept["summary"].get("passed")) and not kept["summary"].get("failed")
 
 
 def _kept(out: Path, name: str) -> dict[str, Any]:
@@ -117,7 +120,8 @@ def _kept(out: Path, name: str) -> dict[str, Any]:
 
 
 def _is_of_here(kept: Mapping[str, Any]) -> bool:
-    return bool(kept["hardware"]["gpu"] == hardware()["gpu"] and kept["versions"] == versions())
+    same = kept["hardware"]["gpu"] == hardware()["gpu"] and kept["versions"] == versions()
+    return bool(same and kept.get(SOURCES) == digest())
 
 
 if __name__ == "__main__":

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Convolutions without TF32, which torch takes for them unless told; matrices it multiplies in float32 anyway."""
+    """Without TF32, which torch takes for convolutions unless told, and for matrices if told."""
     import torch
 
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
+    convolutions, matrices = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = convolutions.allow_tf32, matrices.allow_tf32
+    convolutions.allow_tf32 = matrices.allow_tf32 = False
     try:
         yield
     finally:
-        torch.backends.cudnn.allow_tf32 = before
+        convolutions.allow_tf32, matrices.allow_tf32 = before

@@ -26,7 +26,7 @@ from auras_ros.policies.policy import PromptedPolicy
 from auras_ros.policies.tensors import CheckpointError
 
 __all__ = [
-    "MB",
+    "MB",  # device is unknown to nodes
     "Checkpoint",
     "CheckpointError",
     "Offload",

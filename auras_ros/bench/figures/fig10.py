@@ -41,10 +41,7 @@ def run(argv: list[str], progress: Progress) -> Report:
         parser.error(f"--eval: {error}")
     if options.rates is not None and rest:
         parser.error(f"--rates measures nothing, and has no use for {rest[0]}")
-    try:
-        report = pipeline.run(rest, progress) if options.rates is None else _measured(options.rates)
-    except (OSError, ValueError) as error:
-        parser.error(f"--rates: {error}")
+    report = pipeline.run(rest, progress) if options.rates is None else _measured(parser, options.rates)
     report.name = "fig10"
     _sum_rates(report)
     for part in parts:
@@ -53,17 +50,20 @@ def run(argv: list[str], progress: Progress) -> Report:
     return finish("fig10", report)
 
 
-def _measured(path: Path) -> Report:
-    """The pipeline's report of another run, which says beside it when and where that was. Raises OSError, and
-    ValueError naming the file."""
+def _measured(parser: argparse.ArgumentParser, path: Path) -> Report:
+    """The pipeline's report of another run, which says beside it when and where that was. Ends the process with status
+    2 for a file that is none."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         kept = Report("pipeline", list(raw["rows"]), dict(raw["summary"]))
         if raw["name"] != kept.name or not any(row["measure"] == "rounds" for row in kept.rows):
             raise ValueError("it has no rates of the modes")
         kept.more["rates_of"] = {name: raw[name] for name in ("command", "date", "hardware", "versions")}
+        kept.more |= {name: raw[name] for name in ("interrupted",) if name in raw}
+    except OSError as error:
+        parser.error(f"--rates: {error}")
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not a report of `auras bench pipeline`: {error}") from error
+        parser.error(f"--rates: {path}: not a report of `auras bench pipeline`: {error}")
     return kept
 
 

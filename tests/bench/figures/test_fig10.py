@@ -108,11 +108,15 @@ def test_rates_that_were_measured_before_are_taken_with_where_they_come_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "run", lambda argv, progress: pytest.fail("measured again"))
-    planted().write(tmp_path / "p.json")
-    assert cli.main(["bench", "fig10", "--rates", str(tmp_path / "p.json"), "--json", str(tmp_path / "10.json")]) == 0
+    rates = planted()
+    rates.more["interrupted"] = "interrupted: whole rounds count"
+    rates.write(tmp_path / "p.json")
+    argv = ["bench", "fig10", "--rates", str(tmp_path / "p.json"), "--json", str(tmp_path / "10.json")]
+    assert cli.main(argv) == 130  # as it was when they were measured
     before, report = (json.loads((tmp_path / name).read_text()) for name in ("p.json", "10.json"))
     assert report["summary"]["dec_over_seq"] == 0.75
     assert report["summary"]["auras_over_seq"] == 3.0
+    assert report["interrupted"] == "interrupted: whole rounds count"
     assert report["rates_of"] == {name: before[name] for name in ("command", "date", "hardware", "versions")}
 
 
