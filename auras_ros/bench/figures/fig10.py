@@ -126,10 +126,15 @@ def draw(report: Report, path: Path) -> None:
     clocks = {row["clock"] for row in success}
     clock = HEADLINE_CLOCK if HEADLINE_CLOCK in clocks else next(iter(sorted(clocks)), "")
     with picture(path, "figure 10: success and chunks per second by mode", 2) as axes:
-        _grouped(axes[0], [(row["plan"], row["mode"], row["success"]) for row in success if row["clock"] == clock])
+        played = [row for row in success if row["clock"] == clock]
+        kinds = {row["plan"]: str(row["plan"]).partition(",")[0] for row in played}  # ddpm100; whole where two share it
+        names = kinds if len(set(kinds.values())) == len(kinds) else {plan: plan.replace(",", "\n") for plan in kinds}
+        _grouped(axes[0], [(names[row["plan"]], row["mode"], row["success"]) for row in played])
         axes[0].set_title(f"success, {clock} clock" if clock else "success: not played (--eval)", fontsize=9)
         best = {(row["policy"], row["mode"]): row["chunks_per_s"] for row in sorted(rounds, key=_rate)}
-        _grouped(axes[1], [(policy, mode, rate) for (policy, mode), rate in sorted(best.items())])
+        order = list(COLOURS)
+        rates = sorted(best.items(), key=lambda each: (each[0][0], order.index(each[0][1])))
+        _grouped(axes[1], [(policy, mode, rate) for (policy, mode), rate in rates])
         axes[1].set_title("chunks per second, each mode's best form", fontsize=9)
 
 
@@ -143,7 +148,9 @@ def _grouped(axes: Any, bars: Sequence[tuple[str, str, float]]) -> None:
     for group, mode, value in bars:
         at = groups.index(group) + (modes.index(mode) - (len(modes) - 1) / 2) * 0.8 / len(modes)
         label = mode if group == groups[0] else None
-        axes.bar([at], [value], 0.8 / len(modes), color=COLOURS[mode.partition("-")[0]], label=label)
+        plain, _, aligned_ = mode.partition("-")
+        axes.bar([at], [value], 0.8 / len(modes), color=COLOURS[plain], alpha=0.5 if aligned_ else 1.0, label=label)
     axes.set_xticks(range(len(groups)), groups)
     if bars:
+        axes.margins(y=0.3)  # the legend has room above
         axes.legend(fontsize=8)
