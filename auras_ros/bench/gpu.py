@@ -89,20 +89,22 @@ def run_part(name: str, out: Path, force: bool) -> dict[str, str]:
         return {name: f"FAILED: {error}"}
     if not path.exists():
         return {name: "FAILED: no JSON"}
-    path.write_text(json.dumps({**_kept(out, name), SOURCES: digest()}, indent=1) + "\n", encoding="utf-8")
+    whole = path.with_name(path.name + ".partial")
+    whole.write_text(json.dumps({**_kept(out, name), SOURCES: digest()}, indent=1) + "\n", encoding="utf-8")
+    whole.replace(path)
     return {}
 
 
 def table(names: list[str], out: Path, ended: dict[str, str]) -> str:
     """A line a part: its figures that matter. At the end whether they can be trusted."""
-    lines = []
+    lines, here = [], _here()
     for name in names:
         if name in ended:
             lines.append(f"{name:18}{ended[name]}")
             continue
         kept = _kept(out, name)
         shown = [f"{key} {value:.3g}" for key, value in PARTS[name].figures(kept["summary"]).items()]
-        lines.append(f"{name:18}" + "  ".join(shown if _is_of_here(kept) else [ELSEWHERE, *shown]))
+        lines.append(f"{name:18}" + "  ".join(shown if _origin(kept) == here else [ELSEWHERE, *shown]))
     return "\n".join(lines if passed_here(out) else [*lines, UNTESTED])
 
 
@@ -111,7 +113,8 @@ def passed_here(out: Path) -> bool:
     if not (out / f"{TESTS}.json").exists():
         return False
     kept = _kept(out, TESTS)
-    return _is_of_here(kept) and bool(kept["summary"].get("passed")) and not kept["summary"].get("failed")
+    passed = kept["summary"].get("passed") and not kept["summary"].get("failed")
+    return bool(passed) and _origin(kept) == _here()
 
 
 def _kept(out: Path, name: str) -> dict[str, Any]:
@@ -119,9 +122,13 @@ def _kept(out: Path, name: str) -> dict[str, Any]:
     return kept
 
 
-def _is_of_here(kept: Mapping[str, Any]) -> bool:
-    same = kept["hardware"]["gpu"] == hardware()["gpu"] and kept["versions"] == versions()
-    return bool(same and kept.get(SOURCES) == digest())
+def _origin(kept: Mapping[str, Any]) -> tuple[Any, ...]:
+    """GPU, versions and sources of a part's JSON."""
+    return kept["hardware"]["gpu"], kept["versions"], kept.get(SOURCES)
+
+
+def _here() -> tuple[Any, ...]:
+    return hardware()["gpu"], versions(), digest()
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ class _Run:
         self.executor: Executor = make_executor(policy, plan, noise, MonotonicClock(), contract=checkpoint.contract)
         self._newest = _random(checkpoint)
         self.executor.warm_up(self._newest)
-        self.executor.ledger.interval_ns = 0  # nor for its turn
+        self.executor.ledger.interval_ns = 0  # nor do par's workers wait for a turn
         self._timed = [_Timed(strand) for strand in self.executor.strands]
         self.executor.strands = tuple(self._timed)
 

@@ -75,10 +75,10 @@ def test_the_modes_bench_takes_the_options_on_a_gpu(name: str, seen: list[str]) 
 
 
 def test_the_other_benches_take_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    seams._parser().parse_args(list(PARTS["seams"].command[1:]))
+    assert seams._parser().parse_args(list(PARTS["seams"].command[1:])).latency_ms == [200.0]
     peers = pytest.importorskip("auras_ros.bench.peers.command")
     for name in GROUPS["peers"]:
-        peers._parser().parse_args(list(BENCHES[name].command[1:]))
+        assert peers._parser().parse_args(list(BENCHES[name].command[1:])).device == "cuda"
 
 
 def test_every_bench_is_one_of_the_command_lines() -> None:

@@ -76,7 +76,11 @@ def test_a_capture_survives_what_other_threads_do_on_the_gpu(device: CudaDevice)
     other.start()
     try:
         for _ in range(5):
-            device.capture("think", lambda: value.copy_(value * 2 + 1), device.lane("lane"))  # type: ignore
+            lane = device.lane("lane")
+            stage = device.capture("think", lambda: value.copy_(value * 2 + 1), lane)  # type: ignore
+            value.fill_(1)
+            lane.launch(stage).wait()
+            assert value.eq(3).all()
     finally:
         stop.set()
         other.join()

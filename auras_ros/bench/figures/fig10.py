@@ -59,7 +59,8 @@ def _measured(parser: argparse.ArgumentParser, path: Path) -> Report:
         if raw["name"] != kept.name or not any(row["measure"] == "rounds" for row in kept.rows):
             raise ValueError("it has no rates of the modes")
         kept.more["rates_of"] = {name: raw[name] for name in ("command", "date", "hardware", "versions")}
-        kept.more |= {name: raw[name] for name in ("interrupted",) if name in raw}
+        if "interrupted" in raw:
+            kept.more["interrupted"] = raw["interrupted"]
     except OSError as error:
         parser.error(f"--rates: {error}")
     except (ValueError, KeyError, TypeError) as error:
