@@ -54,8 +54,9 @@ def chunks(contract: Contract, first: list[float], step: list[float], topic: str
 
 
 def contract_of(node: str) -> Contract:
-    """What the node itself was given."""
-    return load_contract(ros.node(node)._double_parameters.values["checkpoint"].value)
+    """What the node itself was given, as soon as it has declared the parameter."""
+    given = ros.node(node)._double_parameters.values
+    return load_contract(ros.until(lambda: given.get("checkpoint"), f"{node}'s checkpoint").value)
 
 
 def state_where(condition: Callable[[dict[str, Any]], bool], what: str, topic: str = "/actuator/state") -> Any:
@@ -86,11 +87,11 @@ def drive_arm(facts: Facts) -> None:
 
     def describe(upper: float) -> None:
         joints = "".join(LIMITS.format(name, upper) for name in ("agent_x", "agent_y"))
-        ros.deliver("/robot_description", String(data=f'<robot name="table">{joints}</robot>'))
+        ros.tell("/robot_description", String(data=f'<robot name="table">{joints}</robot>'))
 
     with Feed(0.02, joint_states, heartbeat), Feed(0.1, chunks(contract_of("actuator"), [100.0, 300.0], [1.0, -1.0])):
         ros.until(lambda: "robot_description" in ros.call("/actuator/arm").message, "the refusal without one")
-        ros.deliver("/robot_description", String(data="<robot"))
+        ros.tell("/robot_description", String(data="<robot"))
         facts["unreadable"] = state_where(lambda state: state["unreadable"] == 1, "it was refused")["limits"]
         describe(400.0)
         arm()
@@ -161,12 +162,12 @@ def actuator_elsewhere(facts: Facts) -> None:
     sources = [moved(source, "/left") for source in (joint_states, heartbeat)]
     drive = chunks(contract, [100.0, 300.0], [1.0, -1.0], "/left/agent/chunk")
     with Feed(0.02, *sources), Feed(0.1, drive):
-        ros.deliver("/cell/stop", Bool(data=False))
+        ros.tell("/cell/stop", Bool(data=False))
         ros.until(lambda: ros.call("/left/hand/arm").success, "it arms")
         ros.heard("/arm_controller/commands", lambda m: read_action(m)[1].state == "armed", "a command")
-        ros.deliver("/cell/stop", Bool(data=True))
+        ros.tell("/cell/stop", Bool(data=True))
         facts["stopped"] = state_where(lambda s: s["state"] == "stopped", "stopped", "/left/hand/state")["reason"]
-        ros.deliver("/cell/stop", Bool(data=False))
+        ros.tell("/cell/stop", Bool(data=False))
         ros.until(lambda: ros.call("/left/hand/disarm").success, "it disarms")
         stranger = Node("stranger", namespace="/right", use_global_arguments=False)
         stranger.create_publisher(Float64MultiArray, "/arm_controller/commands", 10)

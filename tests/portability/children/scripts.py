@@ -130,9 +130,9 @@ def state_of_actuator(state: str, after: int) -> None:
 def emergency_stop() -> None:
     arm()
     before = len(ros.sent)
-    ros.deliver("/emergency_stop", Bool(data=True))
+    ros.tell("/emergency_stop", Bool(data=True))
     state_of_actuator("stopped", before)
-    ros.deliver("/emergency_stop", Bool(data=False))
+    ros.tell("/emergency_stop", Bool(data=False))
     ros.until(lambda: ros.call("/actuator/disarm").success, "the actuator disarms")
 
 

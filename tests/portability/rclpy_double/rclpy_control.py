@@ -18,7 +18,7 @@ from rclpy.node_graph import nodes
 from rclpy.task import Future
 from rclpy_recording import changed, refuse
 
-__all__ = ["call", "deliver", "event", "heard", "node", "report", "sent", "until"]
+__all__ = ["call", "deliver", "event", "heard", "node", "report", "sent", "tell", "until"]
 
 PATIENCE_S = 60.0
 
@@ -57,6 +57,11 @@ def deliver(topic: str, message: Any) -> int:
             refuse(f"{topic}: a {type(message).__name__} for a subscription of {each.msg_type.__name__}")
         _queue(owner, partial(each.callback, message))
     return len(found)
+
+
+def tell(topic: str, message: Any) -> None:
+    """Give a message that comes once, as a latched one is given: as soon as somebody subscribes to the topic."""
+    until(lambda: deliver(topic, message), f"a subscription of {topic}")
 
 
 def call(service: str, **fields: Any) -> Any:
