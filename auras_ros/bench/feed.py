@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.pipeline.request import Latched, Origin
-from auras_ros.policies.families import LoadedPolicy
+from auras_ros.policies.family import LoadedPolicy
 
 DIFFERENT = 8  # observations that take turns: enough that none is the one before
 

@@ -2,8 +2,9 @@
 
 Images change with every frame, and no key or value is kept from one frame to the next. seq decodes with a KV cache, as
 anybody would; auras has one request for each token, merged into one forward. Both perceive in the same way. It is
-checked first that both give the same tokens; rounds of both are interleaved in random order on one thread; ratios are
-of medians. On a GPU weights are bfloat16, as such policies are run there.
+checked first that both give the same tokens; rounds of both are interleaved in random order; ratios are of medians.
+With fetch_offset 0 both have one thread; the paper's -1 perceives beside generation, on a CPU with a second thread,
+which seq does not have. On a GPU weights are bfloat16, as such policies are run there.
 
 Then, apart from the figure, a camera that stands still beside one that moves: auras with and without the keys and
 values of the frame before (plan: reuse=exact). Perception is done for both cameras all the same.
@@ -24,7 +25,7 @@ import torch
 from auras_ros.bench.feed import Feed
 from auras_ros.bench.figures.policies import drawn
 from auras_ros.bench.figures.rounds import check_same, room_as_run
-from auras_ros.bench.options import add_device, check_least, listed
+from auras_ros.bench.options import add_device, amount, check_least, listed
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.evaluate.report import Report
@@ -102,7 +103,7 @@ def run(argv: list[str], progress: Progress) -> Report:
 def _compare(prefix: int, tokens: int, options: argparse.Namespace, report: Report, progress: Progress) -> None:
     """seq against auras with a stage for each token."""
     bench = Bench(_policy(options, prefix, tokens), options.device, options.seed, most=1)
-    plans = Plan(), Plan(mode="auras", pp_generation=tokens)
+    plans = Plan(), Plan(mode="auras", pp_generation=tokens, fetch_offset=options.fetch_offset)
     check_same(bench, *plans)
     ratio = _measure(bench, plans, f"prefix {prefix}, {tokens} tokens", options, report, progress)
     if ratio is not None:
@@ -117,7 +118,7 @@ def _compare_reuse(prefix: int, options: argparse.Namespace, report: Report, pro
     policy = _policy(options, prefix, REUSE_TOKENS, cameras=2)
     bench = Bench(policy, options.device, options.seed, most=1)
     bench.feed = one_still(policy, options.seed)
-    plan = Plan(mode="auras", pp_generation=REUSE_TOKENS)
+    plan = Plan(mode="auras", pp_generation=REUSE_TOKENS, fetch_offset=options.fetch_offset)
     plans = plan, replace(plan, reuse="exact")
     ratio = _measure(bench, plans, f"prefix {prefix}, reuse", options, report, progress)
     if ratio is not None:
@@ -190,7 +191,8 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--prefix", type=listed(int), default=list(PREFIXES), help="embeddings before them (64,256)")
     parser.add_argument("--tokens", type=listed(int), default=list(TOKENS), help="action tokens (1,2,4,7,14,28,56)")
     parser.add_argument("--rounds", type=int, default=5, help="of both modes, for each number of tokens (5)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="begin no further round after this long (60)")
+    parser.add_argument("--seconds", type=amount, default=60.0, help="begin no further round after this long (60)")
+    parser.add_argument("--fetch-offset", type=int, choices=(-1, 0), default=0, help="of auras (0); the paper's is -1")
     add_device(parser)
     parser.add_argument("--seed", type=int, default=0, help="of observations and the order of rounds")
     options = parser.parse_args(argv)

@@ -57,7 +57,7 @@ def draw(report: Report, path: Path) -> None:
     """The grids as a PNG. Raises ValueError where nothing was measured."""
     from auras_ros.bench.fig16_picture import draw_grids
 
-    draw_grids(report, path)
+    draw_grids(report, path, WANTED)
 
 
 def plans_of(options: argparse.Namespace) -> tuple[Plan, list[Plan]]:

@@ -15,7 +15,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from auras_ros.bench.fig16 import WANTED
 from auras_ros.evaluate.report import Report
 
 OFFSETS = (0, -1)
@@ -23,8 +22,8 @@ PANEL_INCHES, DPI = (4.6, 2.7), 110
 DARK = 0.6  # of the colour's range, from where text is white
 
 
-def draw_grids(report: Report, path: Path) -> None:
-    """Write the PNG. Raises ValueError where nothing was measured."""
+def draw_grids(report: Report, path: Path, wanted: float) -> None:
+    """Write the PNG. wanted: times seq, from where a plan is framed. Raises ValueError where nothing was measured."""
     rows = [row for row in report.rows if row["measure"] == "rounds" and row["mode"] == "auras"]
     models = list(dict.fromkeys(row["model"] for row in rows))
     if not rows:
@@ -38,13 +37,13 @@ def draw_grids(report: Report, path: Path) -> None:
     for line, model in zip(panels, models, strict=True):
         for axes, offset in zip(line, offsets, strict=True):
             chosen = [row for row in rows if (row["model"], row["fetch_offset"]) == (model, offset)]
-            _panel(axes, chosen, max(most, WANTED))
+            _panel(axes, chosen, max(most, wanted), wanted)
             axes.set_title(f"{chosen[0]['sizes']}, fetch_offset {offset} ({chosen[0]['device']})", fontsize=9)
     figure.suptitle("TinyVLA: chunks per second, and times seq's in the same round", fontsize=10)
     figure.savefig(path, dpi=DPI)
 
 
-def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]], most: float) -> None:
+def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]], most: float, wanted: float) -> None:
     across = sorted({row["pp_generation"] for row in rows})
     down = sorted({row["pp_perception"] for row in rows})
     values = np.full((len(down), len(across)), np.nan)
@@ -54,7 +53,7 @@ def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]], most: float) -> None:
         colour = "white" if row["over_seq"] > DARK * most else "#222222"
         text = f"{row['chunks_per_s']:.2f}\n{row['over_seq']:.2f}×"
         axes.text(x, y, text, ha="center", va="center", fontsize=8, color=colour)
-        if row["fetch_offset"] == -1 and row["over_seq"] >= WANTED:
+        if row["fetch_offset"] == -1 and row["over_seq"] >= wanted:
             axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, fill=False, edgecolor="#d9822b", lw=2.0))
     axes.imshow(values, cmap="Blues", vmin=0.0, vmax=most, aspect="auto")
     axes.set_xticks(range(len(across)), [str(count) for count in across], fontsize=8)

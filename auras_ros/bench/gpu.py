@@ -103,7 +103,7 @@ def table(names: list[str], out: Path, ended: dict[str, str]) -> str:
             lines.append(f"{name:18}{ended[name]}")
             continue
         kept = _kept(out, name)
-        shown = [f"{key} {value:.3g}" for key, value in PARTS[name].figures(kept["summary"]).items()]
+        shown = PARTS[name].judged(kept["summary"])
         lines.append(f"{name:18}" + "  ".join(shown if _origin(kept) == here else [ELSEWHERE, *shown]))
     return "\n".join(lines if passed_here(out) else [*lines, UNTESTED])
 

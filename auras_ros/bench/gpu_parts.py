@@ -17,7 +17,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from auras_ros.evaluate.report import Report
 CLI = (sys.executable, "-m", "auras_ros.cli.main")
 NOTHING_COLLECTED = 5  # pytest's exit status
 SOURCES = "sources"  # in what a part leaves: their digest
+SPREAD_PERCENT = 2.0  # standard deviation of output intervals over their mean
 LEROBOT_PYTHON = "LEROBOT_PYTHON"  # a variable: the interpreter of LeRobot's own environment
 
 
@@ -35,23 +36,46 @@ LEROBOT_PYTHON = "LEROBOT_PYTHON"  # a variable: the interpreter of LeRobot's ow
 class Part:
     """text: what it does. run(json): does it within LIMIT_S and leaves the JSON there, raises PartError, or
     PartSkippedError where something that it needs is not there. shown: which keys of the summary stand in the table, as
-    patterns. command: what `auras` is given, for the parts that are benches."""
+    patterns. command: what `auras` is given, for the parts that are benches. least, below: what the project wants of a
+    figure on a GPU, at least or less than that."""
 
     text: str
     run: Callable[[Path], None]
     seconds: int = 60
     shown: tuple[str, ...] = ("*",)
     command: tuple[str, ...] = ()
+    least: Mapping[str, float] = field(default_factory=dict)
+    below: Mapping[str, float] = field(default_factory=dict)
 
     def figures(self, summary: Mapping[str, float]) -> dict[str, float]:
         return {key: value for key, value in summary.items() if any(fnmatchcase(key, each) for each in self.shown)}
 
+    def judged(self, summary: Mapping[str, float]) -> list[str]:
+        """The figures in words, and of those of which something is wanted whether they are that."""
+        return [f"{key} {value:.3g}{self._judged(key, value)}" for key, value in self.figures(summary).items()]
+
+    def _judged(self, key: str, value: float) -> str:
+        if key in self.least:
+            return f" ({'' if value >= self.least[key] else 'MISSED: '}wanted at least {self.least[key]:g})"
+        if key in self.below:
+            return f" ({'' if value < self.below[key] else 'MISSED: '}wanted below {self.below[key]:g})"
+        return ""
+
 
 def bench(
-    text: str, seconds: int, shown: str, *command: str, needs: str = "", more: Callable[[], list[str]] = list
+    text: str,
+    seconds: int,
+    shown: str,
+    *command: str,
+    needs: str = "",
+    more: Callable[[], list[str]] = list,
+    speedup: float | None = None,
 ) -> Part:
     """`auras bench COMMAND`. shown: patterns with blanks between them. needs: a package without which it is skipped;
-    more: further options, which may raise PartSkippedError."""
+    more: further options, which may raise PartSkippedError. speedup: of auras over seq, wanted at least, with intervals
+    that spread by less than SPREAD_PERCENT."""
+    least = {} if speedup is None else {"auras_over_seq": speedup}
+    below = {} if speedup is None else {"spread_percent_auras": SPREAD_PERCENT}
 
     def run(path: Path) -> None:
         if needs and importlib.util.find_spec(needs) is None:
@@ -60,7 +84,7 @@ def bench(
         if code != 0:
             raise PartError(f"auras bench {command[0]} ended with status {code}")
 
-    return Part(text, run, seconds, tuple(shown.split()), command)
+    return Part(text, run, seconds, tuple(shown.split()), command, least, below)
 
 
 def gpu_tests(path: Path) -> None:
@@ -69,15 +93,18 @@ def gpu_tests(path: Path) -> None:
     where = importlib.machinery.PathFinder.find_spec("tests", [str(ROOT), *sys.path])
     if where is not None and where.origin is not None:
         raise PartError(f"the package at {where.origin} hides this repository's tests")
-    files = [file for file in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.gpu" in file.read_text("utf-8")]
     report = Report("gpu-tests", summary={"passed": 0, "failed": 0, "skipped": 0})
     end_s = time.monotonic() + LIMIT_S
-    for file in files:
+    for file in gpu_test_files():
         _run_tests(file, report, max(1.0, end_s - time.monotonic()))
     report.write(path)
     if report.summary["failed"] or not report.summary["passed"]:
         failed = [row["test"] for row in report.rows if row["outcome"] == "failed"]
         raise PartError(f"{report.summary['passed']:.0f} passed, {len(failed)} failed: {', '.join(failed)}")
+
+
+def gpu_test_files() -> list[Path]:
+    return [file for file in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.gpu" in file.read_text("utf-8")]
 
 
 def _run_tests(file: Path, report: Report, limit_s: float) -> None:
@@ -134,13 +161,14 @@ def lerobots_python() -> list[str]:
     return ["--lerobot-python", os.environ[LEROBOT_PYTHON]]
 
 
-_SIM = "gym_pusht"  # figures 12 and 13 import it with what plays, also where nothing is played
+_SIM = "gym_pusht"
 _CUDA = ("--device", "cuda")
 _SIZES = (*_CUDA, "--minutes", "2.5", "--seconds", "0.5")
 _ROUNDS = (*_CUDA, "--minutes", "4", "--rounds", "5")
+_TEN = ("--pp-generation", "10", *_ROUNDS)
 _RATES = (*_ROUNDS, "--episodes", "0")
-_TOKENS = ("--tokens", "1,2,4,7,14,28,56", "--rounds", "5", "--seconds", "20", *_CUDA)
-_MODES = "auras_over_seq auras_over_par auras_over_dec par_workers"
+_TOKENS = ("--fetch-offset", "-1", "--tokens", "1,2,4,7,14,28,56", "--rounds", "5", "--seconds", "20", *_CUDA)
+_MODES = "auras_over_seq auras_10_over_seq auras_over_par auras_over_dec dec_over_seq par_over_seq par_workers"
 _FIG11 = "auras_over_seq best_par_over_seq auras_over_best_par best_par_workers spread_percent_auras"
 _STARTUP = "first_chunk_ms_* worker_reserved_kib_*"
 
@@ -158,19 +186,24 @@ PARTS: dict[str, Part] = {
     ),
     # TinyVLA's 1.3 B are drawn on the host: 20 s; 10 requests of each policy, one counted
     "fig3": bench("how far phases fill the GPU", 100, "utilisation_*", "fig3", *_CUDA),
+    # what is wanted of auras on a GPU is said here: DP in ten stages, a token a stage for the others
     # 7 plans x 5 rounds x 0.6 s, 16 workers captured, 40 outputs of each plan and stream
-    "fig11-dp": bench("par without control, DP", 110, _FIG11, "fig11", "--policy", "dp", *_ROUNDS),
-    "fig11-dp-plus": bench("the same, DP-plus", 130, _FIG11, "fig11", "--policy", "dp-plus", *_ROUNDS),
+    "fig11-dp": bench("par without control, DP", 110, _FIG11, "fig11", "--policy", "dp", *_TEN, speedup=6.0),
+    "fig11-dp-plus": bench("the same, DP-plus", 130, _FIG11, "fig11", "--policy", "dp-plus", *_TEN, speedup=3.3),
     # 14 GB drawn; 4 plans x 5 rounds x 0.6 s; a chunk of seq some 35 ms
-    "fig11-openvla": bench("the same, OpenVLA-7B", 80, _FIG11, "fig11", "--policy", "openvla-7b", *_ROUNDS),
-    "fig11-rt2": bench("the same, RT-2 (LLaVA-1.5-7B)", 80, _FIG11, "fig11", "--policy", "llava-1.5-7b", *_ROUNDS),
+    "fig11-openvla": bench(
+        "the same, OpenVLA-7B", 80, _FIG11, "fig11", "--policy", "openvla-7b", *_ROUNDS, speedup=2.5
+    ),
+    "fig11-rt2": bench(
+        "the same, RT-2 (LLaVA-1.5-7B)", 80, _FIG11, "fig11", "--policy", "llava-1.5-7b", *_ROUNDS, speedup=2.3
+    ),
     # 13, 10 and 7 plans x 5 rounds x 0.6 s and their captures
-    "fig12-dp": bench("rates over stages, DP", 110, "speedup_*", "fig12", "--policy", "dp", *_RATES, needs=_SIM),
+    "fig12-dp": bench("rates over stages, DP", 110, "speedup_*", "fig12", "--policy", "dp", *_RATES),
     "fig12-openvla": bench(
         "rates over stages, OpenVLA-7B", 90, "speedup_*",
-        "fig12", "--policy", "openvla-7b", "--pp-generation", "1,2,3,5,7", *_RATES, needs=_SIM,
+        "fig12", "--policy", "openvla-7b", "--pp-generation", "1,2,3,5,7", *_RATES,
     ),
-    "fig13-dp": bench("rates over skew, DP", 80, "rate_*", "fig13", "--policy", "dp", *_RATES, needs=_SIM),
+    "fig13-dp": bench("rates over skew, DP", 80, "rate_*", "fig13", "--policy", "dp", *_RATES),
     # 9 sizes each; DP-plus to 1.4 B, drawn on the host; OpenVLA to 107 B (layers shared): 0.4 s a chunk of seq there
     "fig14-dp-plus": bench("module sizes, DP-plus", 180, "least_* most_*", "fig14", "--policy", "dp-plus", *_ROUNDS),
     "fig14-openvla": bench("module sizes, OpenVLA", 200, "least_* most_*", "fig14", "--policy", "openvla-7b", *_ROUNDS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -16,9 +17,24 @@ def listed(kind: type[Value]) -> Callable[[str], list[Value]]:
     """An argparse type: values with commas between them."""
 
     def parse(text: str) -> list[Value]:
-        return [kind(part) for part in text.split(",")]
+        try:
+            return [kind(part) for part in text.split(",")]
+        except ValueError:
+            what = "whole numbers" if kind.__name__ == "int" else "numbers"
+            raise argparse.ArgumentTypeError(f"expected {what} with commas between them, got {text!r}") from None
 
     return parse
+
+
+def amount(text: str) -> float:
+    """An argparse type: a number from 0 on. Without an end a window would last for ever, and `nan` is no end."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 on, got {text!r}")
+    return number
 
 
 def add_device(options: Options) -> None:
@@ -31,10 +47,10 @@ def add_windows(
     """Of contenders that are measured in interleaved rounds, a window each. each: what --minutes holds for."""
     options.add_argument("--rounds", type=int, default=rounds, help=f"of all contenders, interleaved ({rounds})")
     options.add_argument(
-        "--minutes", type=float, default=minutes, help=f"begin no round later than this, {each} ({minutes:g})"
+        "--minutes", type=amount, default=minutes, help=f"begin no round later than this, {each} ({minutes:g})"
     )
     options.add_argument("--chunks", type=int, default=3, help="least chunks of a worker in a window (3)")
-    options.add_argument("--seconds", type=float, default=seconds, help=f"least length of a window ({seconds:g})")
+    options.add_argument("--seconds", type=amount, default=seconds, help=f"least length of a window ({seconds:g})")
 
 
 def check_least(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> None:

@@ -25,7 +25,7 @@ from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.modes import WARM_UP_RUNS, Executor, make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission
-from auras_ros.policies.families import LoadedPolicy
+from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.noise import noise_tape
 
 END_S = 600.0  # how long a frame may take that is under way when its window ends

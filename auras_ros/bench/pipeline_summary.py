@@ -34,6 +34,10 @@ def summary(policy: str, rates: Rates, headline: int, first: bool) -> dict[str, 
     straight = [v for v in auras if v.plan.fetch_offset == 0]
     main = next(v for v in straight if v.plan.pp_generation == headline)
     pairs = {f"auras_over_{mode}": (main, by_mode[mode]) for mode in ("seq", "dec", "par")}
+    pairs |= {f"{mode}_over_seq": (by_mode[mode], by_mode["seq"]) for mode in ("dec", "par")}
+    for variant in straight:
+        if variant.plan.alpha == main.plan.alpha:
+            pairs[f"auras_{variant.plan.pp_generation}_over_seq"] = variant, by_mode["seq"]
     beside = next(v for v in auras if v.plan.fetch_offset == -1)
     pairs["auras_beside_over_seq"] = beside, by_mode["seq"]
     for variant in straight:

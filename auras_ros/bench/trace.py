@@ -26,7 +26,7 @@ from auras_ros.pipeline.request import Emission
 from auras_ros.pipeline.trace import Recording, chrome_trace
 from auras_ros.policies.architectures import make_policy
 from auras_ros.policies.denoising import SamplerName
-from auras_ros.policies.families import LoadedPolicy
+from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.noise import noise_tape
 
 __all__ = ["Plan", "Setup", "Traced", "from_checkpoint", "from_registry", "record"]

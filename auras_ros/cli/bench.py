@@ -83,7 +83,9 @@ def _check_outputs(parser: argparse.ArgumentParser, options: argparse.Namespace,
     if options.picture and not hasattr(bench, "draw"):
         parser.error(f"--picture: {options.name} draws none")
     if options.picture:
-        importlib.import_module("matplotlib")
+        kinds = importlib.import_module("matplotlib.backend_bases").FigureCanvasBase.filetypes
+        if options.picture.suffix[1:] not in kinds:
+            parser.error(f"--picture: {options.picture}: no such format; there is {', '.join(sorted(kinds))}")
 
 
 def _plain(report: Report) -> str:

@@ -87,8 +87,10 @@ def _planned(plan: Plan) -> dict[str, Any]:
 
 def parameters(config: Path, node: str) -> dict[str, Any]:
     """A node's section of a parameter file. Raises ValueError naming what is missing."""
-    data = yaml.safe_load(config.read_text(encoding="utf-8"))
     try:
+        data = yaml.safe_load(config.read_text(encoding="utf-8"))
         return dict(data[node]["ros__parameters"])
+    except yaml.YAMLError as error:
+        raise ValueError(f"{config}: {error}") from error
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{config}: {node}/ros__parameters is missing") from error

@@ -113,7 +113,7 @@ def opencv() -> Finding:
 
 def simulator() -> Finding:
     try:
-        importlib.import_module("auras_ros.sim.pusht")
+        importlib.import_module("auras_ros.sim.pusht_env")
     except (ImportError, OSError) as error:
         return note("simulator", f"Push-T is not here: {error}", "for the demo: pip install 'auras_ros[sim]'")
     return ok("simulator", f"Push-T (gym-pusht {_version('gym-pusht')})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -38,6 +39,7 @@ def run(argv: list[str]) -> int:
     if options.json and not options.json.parent.is_dir():  # now, and not after an hour
         parser.error(f"--json: no folder {options.json.parent}")
     if options.out:
+        importlib.import_module("matplotlib")  # it draws there
         options.out.mkdir(parents=True, exist_ok=True)
     part, whole = (_merged(options), True) if options.merge else _played(options, parser)
     if part is None:
@@ -71,6 +73,12 @@ def _parser() -> argparse.ArgumentParser:
         "--durations", metavar="FILE|LIST", help="an earlier --json, or seq=0.36,auras=0.08,...: do not measure"
     )
     play.add_argument(
+        "--device",
+        default="cpu",
+        choices=("cpu", "cuda"),
+        help="where durations are measured: the agent's `device` (cpu)",
+    )
+    play.add_argument(
         "--batch", type=int, metavar="N", help="episodes that are stepped together (a quarter of them, at most 64)"
     )
     parser.add_argument("--merge", nargs="+", type=Path, metavar="JSON", help="play nothing: join these parts")
@@ -94,7 +102,9 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tup
     from auras_ros.evaluate.parts import Part
     from auras_ros.evaluate.settings import SettingsError
     from auras_ros.pipeline.load import CheckpointError, PlanError, check_plan, load
+    from auras_ros.sim import pusht
 
+    pusht.check()
     try:
         settings = _settings(options)
         given = _given(options.durations, settings)
@@ -138,6 +148,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         clocks=tuple(options.clock.split(",")),
         workers=options.workers,
         frame_steps=options.frame_steps,
+        device=options.device,
     )
 
 
@@ -148,7 +159,9 @@ def _measured(checkpoint: Checkpoint, settings: Settings, say: Callable[[str], N
     if "charged" not in settings.clocks:
         return {}
     plans = {contender.plan.mode: contender.plan for contender in settings.contenders()}
-    return measure_durations(checkpoint, plans, observation_ms=checkpoint.contract.dt_ms, say=say)
+    return measure_durations(
+        checkpoint, plans, observation_ms=checkpoint.contract.dt_ms, say=say, device=settings.device
+    )
 
 
 def _given(text: str | None, settings: Settings) -> dict[str, Duration] | None:
@@ -162,10 +175,13 @@ def _given(text: str | None, settings: Settings) -> dict[str, Duration] | None:
         return None
     if "=" in text:
         return {key: Duration(seconds) for key, seconds in parse_durations(text).items()}
+    if not Path(text).is_file():
+        raise SettingsError(f"durations: no file {text}")
     try:
         report = json.loads(Path(text).read_text())
-        for name in ("plan", "workers", "checkpoint"):
-            mine, its = getattr(settings, name), report["settings"][name]
+        measured = {"device": "cpu", **report["settings"]}  # reports of before there was a choice
+        for name in ("plan", "workers", "checkpoint", "device"):
+            mine, its = getattr(settings, name), measured[name]
             if mine != its and mine != "":
                 raise SettingsError(f"durations: {text}: measured with {name} {its}, not {mine}; measure again")
         return {key: Duration(**each) for key, each in report["durations"].items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ examples
 Every plan is timed beside seq; those that miss the rate, the age or the horizon are not played. The others are played
 in lockstep on a few seeds, the better half on twice as many, up to --episodes; then the skew of the best is tuned.
 With --work the search may be interrupted (Ctrl-C shows what there is) and goes on when the same command is run again.
-Exit status: 0 found, 3 no plan is good enough, 130 interrupted.
+Exit status: 0 found, 3 no plan is good enough (or the chosen one is not on fresh seeds), 130 interrupted.
 """
 
 
@@ -39,12 +40,17 @@ def run(argv: list[str]) -> int:
         if path and not path.parent.is_dir():  # now, and not after an hour
             parser.error(f"{name}: no folder {path.parent}")
     options.out.mkdir(parents=True, exist_ok=True)
-    config = config_path(options.config) if options.config else None
+    config = None if options.config is None else config_path(options.config)
+    agents = _agent_device(config)  # also where it is not asked for: a config without an agent is refused now
+    options.device = options.device or agents
+    importlib.import_module("matplotlib")  # now, and not after an hour
     from auras_ros.evaluate.settings import SettingsError
     from auras_ros.evaluate.tuner.requirements import RequirementError
     from auras_ros.evaluate.tuner.space import SpaceError
     from auras_ros.pipeline.load import CheckpointError, PlanError, load
+    from auras_ros.sim import pusht
 
+    pusht.check()
     progress = Progress()
     checkpoint = load(resources.checkpoint(options.checkpoint))
     try:
@@ -59,7 +65,7 @@ def run(argv: list[str]) -> int:
     _show(result, search, checkpoint, options, config)
     if result.partial:
         return INTERRUPTED
-    return 0 if result.chosen else NOT_FOUND
+    return 0 if result.found else NOT_FOUND
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,6 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--checkpoint", default="pusht", help="folder, or the name of one that ships (pusht)")
     parser.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
     parser.add_argument("--plan", default="quick", help="what all plans share, e.g. ddpm100 or ddpm100,batched=false")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), help="where frames are timed (that of the agent in --config, or cpu)"
+    )
     wanted = parser.add_argument_group("what is asked for")
     wanted.add_argument("--rate", metavar="HZ|Nx", help="chunks per second at least, or 2x for twice seq's")
     wanted.add_argument(
@@ -128,13 +137,17 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     key = {
         "checkpoint": f"{checkpoint.name}@{checkpoint.digest[:12]}", "sim": options.sim, "clock": clock,
         "max_steps": options.max_steps, "seq": str(base.as_mode("seq")),
+        **({} if options.device == "cpu" else {"device": options.device}),
     }  # fmt: skip
     record = Record.open(key, options.work)
     again = options.work.with_suffix(".fresh.json") if options.work else None
     fresh = Record.open({**key, "fresh": True}, again)
 
     def trials(kept: Record) -> Trials:
-        return Trials(checkpoint, base, task, wanted, kept, options.frame_steps, options.batch, progress.say)
+        return Trials(
+            checkpoint, base, task, wanted, kept, options.frame_steps, options.batch, progress.say,
+            device=options.device,
+        )  # fmt: skip
 
     effort = Effort(options.first, options.episodes, confirm=options.confirm)
     search = Search(trials(record), trials(fresh), space, effort, options.seed)
@@ -165,28 +178,43 @@ def _show(
     print(table(result))
     if result.chosen is None:
         print("no plan was played to the end that meets what was asked for")
+    elif result.unconfirmed:
+        print(f"NOT confirmed on fresh seeds ({result.unconfirmed}): {result.chosen.plan}")
     else:
         print(f"plan: {result.chosen.plan}")
-    if config is not None and result.chosen is not None:
-        _write_config(config, result.chosen.plan, options.out / "tuned.yaml")
-    draw(result, f"{checkpoint.name}, {options.sim}: {wanted}", options.out / "tune.png")
-    print(f"written: {options.out / 'tune.png'}")
     if options.json:
-        more = {"space": search.space.to_dict(), "wanted": vars(search.requirements), "partial": result.partial}
+        more = {
+            "space": search.space.to_dict(), "wanted": vars(search.requirements), "partial": result.partial,
+            "device": options.device, "unconfirmed": result.unconfirmed,
+        }  # fmt: skip
         Report("tune", list(rows(result)), result.summary(), more).write(options.json)
         print(f"written: {options.json}")
+    if config is not None and result.found is not None:
+        _write_config(config, result.found.plan, options.device, options.out / "tuned.yaml")
+    draw(result, f"{checkpoint.name}, {options.sim}: {wanted}", options.out / "tune.png")
+    print(f"written: {options.out / 'tune.png'}")
 
 
-def _write_config(config: Path, plan: Plan, path: Path) -> None:
-    """The config with this plan in its agent. Raises ValueError where it has none."""
+def _agent_device(config: Path | None) -> str:
+    """Where the agent's policy runs: cpu or cuda; without a config the CPU. Raises ValueError where it has no agent."""
+    if config is None:
+        return "cpu"
+    import torch
+
+    from auras_ros.cli.demo_options import parameters
+
+    named = str(parameters(config, "agent").get("device", "cpu"))
+    return ("cuda" if torch.cuda.is_available() else "cpu") if named == "auto" else named
+
+
+def _write_config(config: Path, plan: Plan, device: str, path: Path) -> None:
+    """The config with this plan in its agent, on the device that it was measured on."""
     import yaml
 
     raw = yaml.safe_load(config.read_text(encoding="utf-8"))
-    agent = raw.get("agent", {}).get("ros__parameters") if isinstance(raw, dict) else None
-    if not isinstance(agent, dict):
-        raise ValueError(f"{config}: no agent with ros__parameters")
     named = {each.name: getattr(plan, each.name) for each in fields(plan)}
-    agent |= {("plan" if name == "generation" else name): value for name, value in named.items()}
+    changed = {("plan" if name == "generation" else name): value for name, value in named.items()}
+    raw["agent"]["ros__parameters"] |= {**changed, "device": device}
     text = yaml.safe_dump(raw, sort_keys=False)
     path.write_text(f"# {config.name} with the plan that auras tune chose\n{text}", encoding="utf-8")
     print(f"written: {path}")

@@ -11,6 +11,7 @@ it was captured for, so each partition has its own graphs.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 _CAPTURING = threading.Lock()  # CUDA's libraries and torch's allocator stand one capture at a time in a process
+POOLED_STREAMS = 32  # that torch hands out one after another, and then again
 WARM_UP_RUNS = 3  # lazy initialisation and autotuning must be over before a capture
 
 
@@ -69,8 +71,14 @@ class CudaDevice:
         stream: torch.cuda.Stream | None = None,
     ) -> Lane:
         """A lane on a stream of its own, or on `stream` (a partition's). Streams always run side by side: `cores` and
-        `threads` are the host's and change nothing here, so that an executor asks every device for the same lanes."""
+        `threads` are the host's and change nothing here, so that an executor asks every device for the same lanes.
+
+        Warns beyond POOLED_STREAMS lanes: torch has no more streams, and lanes that share one run one after another.
+        """
         refuse_if_closed(name, self._closed)
+        if len(self._lanes) == POOLED_STREAMS:
+            what = f"{self._tensors}: lane {name!r} is one more than the {POOLED_STREAMS} streams that torch has"
+            warnings.warn(f"{what}: it shares one, and does not run beside that lane", RuntimeWarning, stacklevel=2)
         stream = self._torch.cuda.Stream(self._tensors) if stream is None else stream
         self._lanes.append(CudaLane(name, stream, self._failures, self._spans, self._scale))
         return self._lanes[-1]

@@ -8,6 +8,7 @@ simulates anything.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -15,12 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from auras_ros.clock import MonotonicClock
 from auras_ros.evaluate.seats import NOISE_SEED
 from auras_ros.pipeline.decoupled import PerceiveStrand
 from auras_ros.pipeline.live import Live
-from auras_ros.pipeline.load import Checkpoint, noise_tape
-from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.load import Checkpoint, executor_on, noise_tape
+from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, Origin, Strand
 
@@ -46,14 +46,18 @@ def measure_durations(
     frames: int = FRAMES,
     observation_ms: float = 0.0,
     say: Say = lambda text: None,
+    device: str = "cpu",
 ) -> dict[str, Duration]:
     """Duration key (the plan's label; for dec label/strand) -> how long a frame takes, from latching to its chunk.
 
     frames: of each strand, each round. observation_ms: how often there is a new observation; 0: always. For par a
-    frame is a whole request, beside those of all other workers. Raises RuntimeError where a strand stands still.
+    frame is a whole request, beside those of all other workers. device: cpu, cuda or auto; the checkpoint stays where
+    it is. Raises DeviceError, and RuntimeError where a strand stands still.
     """
     torch.set_num_threads(1)
-    runs = {label: _Run(checkpoint, plan, _every_ns(plan, observation_ms)) for label, plan in plans.items()}
+    if device != "cpu":  # plans share weights with the checkpoint, which is played on the CPU
+        checkpoint = copy.deepcopy(checkpoint)
+    runs = {label: _Run(checkpoint, plan, _every_ns(plan, observation_ms), device) for label, plan in plans.items()}
     try:
         for number in range(rounds):
             for label, run in runs.items():
@@ -100,14 +104,14 @@ class _Timed:
 class _Run:
     """One plan's executor, warmed up once and run live in each round, on random values."""
 
-    def __init__(self, checkpoint: Checkpoint, plan: Plan, observation_ns: int) -> None:
+    def __init__(self, checkpoint: Checkpoint, plan: Plan, observation_ns: int, device: str = "cpu") -> None:
         self._observation_ns = observation_ns
         policy = checkpoint.policy(plan.generation)
 
         def noise(request: int) -> torch.Tensor:
             return noise_tape(policy.noise_shape, NOISE_SEED, request)[None]
 
-        self.executor: Executor = make_executor(policy, plan, noise, MonotonicClock(), contract=checkpoint.contract)
+        self.executor: Executor = executor_on(device, checkpoint, policy, plan, noise)
         self._newest = _random(checkpoint)
         self.executor.warm_up(self._newest)
         self.executor.ledger.interval_ns = 0  # nor do par's workers wait for a turn

@@ -12,7 +12,7 @@ from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.seats import REQUESTS_PER_EPISODE
 from auras_ros.evaluate.turn import Timing
 from auras_ros.pipeline.plan import MODES, Plan, PlanError
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht import default_coverage
 
 SIMS = {"pusht": 0.0, "pusht-drift": 0.5}  # name -> drift of the tee each control step, px
 CLOCKS = ("paused", "charged")
@@ -38,7 +38,8 @@ class Settings:
     """Raises SettingsError, naming the field.
 
     checkpoint: its name and digest. plan: of auras; the other modes take what they share of it. frame_steps: control
-    steps of a frame on the paused clock. durations_s: duration key -> seconds, for the charged clock.
+    steps of a frame on the paused clock. durations_s: duration key -> seconds, for the charged clock. device: where
+    they are measured, `cpu` or `cuda`.
     """
 
     checkpoint: str
@@ -52,6 +53,7 @@ class Settings:
     workers: int = 2
     frame_steps: int = 4
     durations_s: Mapping[str, float] = field(default_factory=dict)
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         _known("sim", (self.sim,), tuple(SIMS))
@@ -97,7 +99,7 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that `from_dict` reads."""
         raw = asdict(self)
-        raw["success_coverage"] = PushTWorld(self.drift_px).success_coverage  # for readers: the table's own
+        raw["success_coverage"] = default_coverage(self.drift_px)  # for readers: the table's own
         return {**raw, "modes": list(self.modes), "clocks": list(self.clocks), "durations_s": dict(self.durations_s)}
 
     @classmethod

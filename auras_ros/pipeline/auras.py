@@ -130,20 +130,27 @@ class AurasStrand:
         assert stages is not None
         began_ns = self._clock.now_ns()
         perceived = stages.launch_perception(self._frame)
+        public = perceived[-1]  # earlier stages work for later frames, beside generation
+        ahead = offset < 0 or stages.launches_ahead
+        if not ahead:
+            self._perceived_ns = self._waited(public)
         generated: Sequence[Mark] = ()
-        if offset < 0 and any(self._rows):  # beside perception
-            generated = stages.launch_generation(self._frame, ())
-        perceived[-1].wait()  # the public context; earlier stages work for later frames, beside generation
-        self._perceived_ns = self._clock.now_ns()
-        if offset == 0 and any(self._rows):
-            generated = stages.launch_generation(self._frame, perceived[-1:])
+        if any(self._rows):
+            generated = stages.launch_generation(self._frame, () if offset < 0 else (public,))
         left = [stages.launch_leaving(generated)] if self._rows[0] is not None else []
+        if ahead:
+            self._perceived_ns = self._waited(public)
         for mark in (*perceived, *generated):
             mark.wait()
         self._generated_ns = self._clock.now_ns()
         for mark in left:
             mark.wait()
         self._note(began_ns if offset < 0 else self._perceived_ns)
+
+    def _waited(self, mark: Mark) -> int:
+        """When what was launched is over, ns."""
+        mark.wait()
+        return self._clock.now_ns()
 
     def _note(self, began_ns: int) -> None:
         """Every request that is on its way has seen this frame's context."""

@@ -65,6 +65,13 @@ class FrameStages:
         self._capture()
 
     @property
+    def launches_ahead(self) -> bool:
+        """Whether generation can be launched while the context that it reads is perceived: the launch of one stage is
+        then hidden behind the run of another (Auras 5). Not where a launch runs in its thread, as on a CPU, and not
+        where what is launched depends on the values."""
+        return self._device.tensors.type != "cpu" and not self.slab.looks
+
+    @property
     def public(self) -> PublicContext:
         return self._between[-1]
 

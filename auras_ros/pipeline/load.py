@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from auras_ros.action import Chunk
-from auras_ros.clock import Clock
+from auras_ros.clock import Clock, MonotonicClock
 from auras_ros.device import MB, Device, Reasons, in_words, make_device
 from auras_ros.device.memory import device_bytes
 from auras_ros.observation import Observation
 from auras_ros.pipeline.modes import Executor, check_plan, make_executor
 from auras_ros.pipeline.offloaded import Offload, Placed, place_policy
 from auras_ros.pipeline.plan import Plan, PlanError
-from auras_ros.pipeline.request import Emission, Identity, Latched, Origin, to_chunk
+from auras_ros.pipeline.request import Emission, Identity, Latched, Noise, Origin, to_chunk
 from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import PromptedPolicy
@@ -33,6 +34,7 @@ __all__ = [
     "Pipeline",
     "PlanError",
     "check_plan",
+    "executor_on",
     "in_words",
     "load",
     "load_pipeline",
@@ -150,6 +152,14 @@ def load_pipeline(
     pipeline = Pipeline(checkpoint, plan, seed, clock, host, session, make_device(device), cores, offload)
     pipeline.warm_up()
     return pipeline
+
+
+def executor_on(device: str, checkpoint: Checkpoint, policy: LoadedPolicy, plan: Plan, noise: Noise) -> Executor:
+    """The executor of one of a checkpoint's policies, which is moved to `device`: cpu, cuda or auto. Raises
+    DeviceError."""
+    where = make_device(device)
+    place_policy(policy, where.tensors, None)
+    return make_executor(policy, plan, noise, MonotonicClock(), where, contract=checkpoint.contract)
 
 
 def to_latched(observation: Observation, checkpoint: Checkpoint) -> Latched:

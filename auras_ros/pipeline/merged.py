@@ -83,6 +83,11 @@ class MergedSlab:
         self._anew = {key: self._positions(key) for key in keys}
         return {key: [self._body(anew)] for key, anew in self._anew.items()}
 
+    @property
+    def looks(self) -> bool:
+        """Whether `choose` does, at the context's values."""
+        return self._reuse != "none"
+
     def choose(self, context: Tensor) -> Hashable:
         """Which segments of the context that is about to be fetched differ from what the workspace holds; looks at
         the values, so on a GPU it waits for them."""

@@ -14,7 +14,7 @@ from auras_ros.device import DeviceError
 from auras_ros.device.offload import Offload, Placed, place, placed_before
 from auras_ros.device.weights import Use
 from auras_ros.pipeline.perception import run_blocks
-from auras_ros.policies.families import LoadedPolicy
+from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.policy import BlockPolicy, CausalPolicy
 
 __all__ = ["Offload", "Placed", "place_policy", "uses"]

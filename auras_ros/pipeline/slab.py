@@ -73,6 +73,8 @@ class Slab:
         """By what `choose` says: the bodies of a frame."""
         return {None: self.bodies()}
 
+    looks = False  # whether `choose` does, at the context's values
+
     def choose(self, context: Tensor) -> Hashable:
         """Nothing is kept from frame to frame, so every frame is the same work."""
         return None

@@ -7,7 +7,7 @@ the step finds them at their fixed address. Pure functions of tensors: every met
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +16,8 @@ from auras_ros.models.act import ActConfig, ActDecoder, ActEncoder
 from auras_ros.models.resnet import ResNet18
 from auras_ros.policies import bounds
 from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.family import Trained
 from auras_ros.policies.perception import PerceptionBlock
-
-if TYPE_CHECKING:
-    from auras_ros.policies.families import Trained
 
 SIZES = {"width", "heads", "hidden", "encoder_layers", "decoder_layers", "latent", "activation", "pre_norm"}
 BACKBONE = {"type", "width", "depth", "norm"}

@@ -21,7 +21,8 @@ from auras_ros.action import Contract, ContractError
 from auras_ros.observation import ObservationSpec, SpecError
 from auras_ros.policies import bounds, golden
 from auras_ros.policies.diffusion import Architecture
-from auras_ros.policies.families import Family, LoadedPolicy, Trained, find
+from auras_ros.policies.families import find
+from auras_ros.policies.family import Family, LoadedPolicy, Trained
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.json_file import read_json
 from auras_ros.policies.language import Language, PromptError, language_of

@@ -31,6 +31,10 @@ class Architecture:
     actions: int  # channels of one action
     channels: int = 3  # of a picture
 
+    def instant(self, features: int) -> int:
+        """Numbers that describe one instant: so many features of each camera, and the state."""
+        return self.cameras * features + self.state
+
     def example(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Random (images [batch, history, cameras, channels, h, w], state [batch, history, state]), where the
         generator is."""

@@ -7,7 +7,7 @@ networks' numbers mean on the robot are the manifest's statistics. Nothing here 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -17,13 +17,11 @@ from auras_ros.models.pi0 import Pi0, Pi0Config
 from auras_ros.models.smolvla import SmolVla, SmolVlaConfig
 from auras_ros.models.vit import VitConfig
 from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.family import Trained
 from auras_ros.policies.flow import FlowMatchingPolicy
 from auras_ros.policies.flow_prefix import FlowPrefix, Pi0Prefix, Pi05Prefix, SmolVlaPrefix
 from auras_ros.policies.language import Prompt
 from auras_ros.policies.vision_language_family import check_keys, check_pictures, checked_prompt, read_config, whole
-
-if TYPE_CHECKING:
-    from auras_ros.policies.families import Trained
 
 COMMON = frozenset({"model", "vision", "language", "expert", "state", "actions", "prompt"})
 OWN: Mapping[str, frozenset[str]] = {

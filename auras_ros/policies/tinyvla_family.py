@@ -7,7 +7,7 @@ over all tokens, which a padded prompt would change. Nothing here reads a file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
@@ -15,6 +15,8 @@ from auras_ros.models.gpt_neox import GptNeoxConfig
 from auras_ros.models.tinyvla import TinyVlaConfig, build_head, build_llava_pythia
 from auras_ros.models.vit import VitConfig
 from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.diffusion_family import Diffusion
+from auras_ros.policies.family import Trained
 from auras_ros.policies.tinyvla import TinyVlaEncoder, TinyVlaPolicy
 from auras_ros.policies.vision_language_family import (
     check_keys,
@@ -24,9 +26,6 @@ from auras_ros.policies.vision_language_family import (
     split_prompt,
     whole,
 )
-
-if TYPE_CHECKING:
-    from auras_ros.policies.families import Trained
 
 HEAD = ("kernel", "groups", "step_width")
 
@@ -63,8 +62,6 @@ class TinyVla:
         return nn.ModuleDict({"encoder": seen, "network": head})
 
     def policy(self, networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any]) -> TinyVlaPolicy:
-        from auras_ros.policies.families import Diffusion  # it knows this family
-
         plain, seen = Diffusion().policy(networks, trained, settings), networks["encoder"]
         assert isinstance(seen, TinyVlaEncoder)
         parts = seen, networks["network"], plain.sampler, plain.horizon

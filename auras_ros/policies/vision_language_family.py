@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,12 +23,10 @@ from auras_ros.models.vision_language import SeeingLanguage, VisionLanguage
 from auras_ros.models.vit import VitConfig
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.family import Trained
 from auras_ros.policies.language import KEYS as PROMPT_KEYS
 from auras_ros.policies.language import Prompt
 from auras_ros.policies.vision_language import PaddedPrefix, VisionLanguagePrefix
-
-if TYPE_CHECKING:
-    from auras_ros.policies.families import Trained
 
 Config = TypeVar("Config")
 

@@ -7,7 +7,7 @@ checked when the networks are built (`models.x_check`); nothing of the library i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
@@ -15,11 +15,9 @@ from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.x_decoder import XDecoder
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.family import Trained
 from auras_ros.policies.networks import build_encoder
 from auras_ros.policies.observation_tokens import ObservationTokens
-
-if TYPE_CHECKING:
-    from auras_ros.policies.families import Trained
 
 KEYS = {"tokens", "bins", "decoder"}
 OPTIONAL = {"wrapper"}

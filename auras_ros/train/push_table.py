@@ -12,8 +12,9 @@ from itertools import pairwise
 import numpy as np
 import pymunk
 import shapely.geometry as geometry
-from gym_pusht.envs.pusht import PushTEnv
 from numpy.typing import NDArray
+
+from auras_ros.sim.pusht_env import Env
 
 Array = NDArray[np.float64]
 
@@ -57,7 +58,7 @@ class _Bench:
         self.pusher = pymunk.Body(body_type=pymunk.Body.KINEMATIC)
         self.pusher.friction = 1
         self.space.add(self.pusher, pymunk.Circle(self.pusher, PUSHER_RADIUS_PX))
-        self.tee, _ = PushTEnv.add_tee(self.space, (256, 300), 0)
+        self.tee, _ = Env.add_tee(self.space, (256, 300), 0)
 
     def place(self, pusher: Array, velocity: Array, tee: Array, angle: float) -> None:
         self.pusher.position, self.pusher.velocity = tuple(pusher), tuple(velocity)

@@ -22,7 +22,8 @@ from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.denoising import TRAINING_STEPS, make_sampler
 from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
-from auras_ros.policies.families import FAMILIES, Trained
+from auras_ros.policies.families import FAMILIES
+from auras_ros.policies.family import Trained
 from auras_ros.policies.observation_tokens import ObservationTokens
 from auras_ros.policies.policy import generate
 from auras_ros.train import tokens

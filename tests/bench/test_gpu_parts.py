@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -23,7 +26,8 @@ from auras_ros.bench.gpu_process import LIMIT_S, PartError, PartSkippedError
 from auras_ros.cli import bench as cli_bench
 from auras_ros.evaluate.report import Report
 
-KEPT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "docs" / "benchmarks"
 BENCHES = {name: part for name, part in PARTS.items() if part.command}
 STOPS: dict[str, list[tuple[ModuleType, str]]] = {  # what would measure
     "fig3": [(fig3, "_measure")],
@@ -158,3 +162,69 @@ def test_lerobots_python_is_handed_on(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_patterns_say_what_is_shown() -> None:
     part = Part("x", lambda path: Report("x").write(path), shown=("a_*", "b"))
     assert part.figures({"a_1": 1.0, "b": 2.0, "b_2": 3.0}) == {"a_1": 1.0, "b": 2.0}
+
+
+def test_the_table_says_where_a_figure_is_not_what_is_wanted() -> None:
+    part = PARTS["fig11-dp"]
+    said = part.judged({"auras_over_seq": 6.0, "spread_percent_auras": 2.0, "best_par_workers": 4.0})
+    assert said == [
+        "auras_over_seq 6 (wanted at least 6)",
+        "spread_percent_auras 2 (MISSED: wanted below 2)",
+        "best_par_workers 4",
+    ]
+    assert part.judged({"auras_over_seq": 5.99}) == ["auras_over_seq 5.99 (MISSED: wanted at least 6)"]
+
+
+@pytest.mark.parametrize("name", [name for name, part in PARTS.items() if part.least or part.below])
+def test_what_is_wanted_of_a_part_stands_in_its_table(name: str) -> None:
+    part = PARTS[name]
+    wanted = dict.fromkeys([*part.least, *part.below], 1.0)
+    assert part.figures(wanted) == wanted
+
+
+BARE = """
+import re, sys
+from importlib import metadata
+
+def closure(names):
+    found, left = set(), list(names)
+    while left:
+        name = re.sub("[-_.]+", "-", left.pop()).lower()
+        if name not in found:
+            found.add(name)
+            try:
+                wants = metadata.requires(name) or []
+            except metadata.PackageNotFoundError:
+                continue
+            left += [re.match("[A-Za-z0-9._-]+", want)[0] for want in wants if "extra ==" not in want]
+    return found
+
+here = closure(["torch", "numpy", "safetensors", "pytest"])
+owners = metadata.packages_distributions()
+absent = {name for name, of in owners.items() if not here & {re.sub("[-_.]+", "-", each).lower() for each in of}}
+absent -= {"auras_ros", "tests"}
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        return None if name.partition(".")[0] in absent else self.finder.find_spec(name, path, target)
+
+assert {"hypothesis", "yaml", "gym_pusht"} <= absent
+sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
+import pytest
+sys.exit(pytest.main(["--collect-only", "-q", "-m", "gpu", "-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
+
+
+def test_the_gpus_tests_need_no_more_than_is_promised() -> None:
+    """torch, numpy, safetensors and pytest: another import at a file's head would be a failure there, and no bench run.
+    What asks for more says so and is skipped."""
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    files = [str(file) for file in gpu_parts.gpu_test_files()]
+    ended = subprocess.run(
+        [sys.executable, "-c", BARE, *files], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "test_guided_modes.py" in ended.stdout

@@ -306,6 +306,8 @@ def test_the_summary_names_the_first_policy_twice_and_the_others_once() -> None:
     assert (first["auras_over_seq_low"], first["auras_over_seq_high"]) == (4.5, 5.5)
     assert first["par_workers"] == 3
     assert first["auras_alpha_0_5_over_seq_dp_small"] == 1.0
+    assert first["auras_8_over_seq"] == 5.0
+    assert first["auras_2_over_seq_dp_small"] == first["par_over_seq"] == 1.0
     assert other["auras_over_par_dp"] == 5.0
     assert all("_dp" in key for key in other)
     assert all(np.isfinite(value) for value in first.values())

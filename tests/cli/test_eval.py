@@ -60,7 +60,7 @@ def test_durations_are_measured_where_none_are_given(
 
     def measure(checkpoint: Any, plans: Mapping[str, Any], **options: Any) -> dict[str, Duration]:
         asked.append({label: str(plan) for label, plan in plans.items()})
-        assert options["observation_ms"] == 100
+        assert (options["observation_ms"], options["device"]) == (100, "cpu")
         return {"seq": Duration(0.21, 9, 0.2, 0.3), "auras": Duration(0.11, 9, 0.1, 0.2)}
 
     monkeypatch.setattr(durations, "measure_durations", measure)
@@ -144,6 +144,7 @@ def test_an_interrupt_before_the_first_group_is_done_writes_nothing(
         (["--seed", "-1"], "--seed must not be negative"),
         (["--durations", "seq=0.3"], "durations: dec/perceive is missing"),
         (["--durations", "fast=0.3"], "durations: no 'fast'"),
+        (["--durations", "/no/such.json"], "durations: no file /no/such.json"),
         (["--json", "no_such_folder/a.json"], "--json: no folder no_such_folder"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -206,8 +207,9 @@ def test_what_this_policy_cannot_do_is_refused_before_anything_is_played(
     [
         (["--plan", "quick,pp_generation=1"], "measured with plan quick,pp_generation=2, not quick,pp_generation=1"),
         (["--workers", "3"], "measured with workers 2, not 3"),
+        (["--device", "cuda"], "measured with device cpu, not cuda"),
     ],
-    ids=["plan", "workers"],
+    ids=["plan", "workers", "device"],
 )
 def test_durations_of_another_plan_are_refused(
     folder: Path, tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]

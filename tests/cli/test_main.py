@@ -8,11 +8,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
 from auras_ros import __version__
 from auras_ros.cli import main as cli
+from auras_ros.evaluate import durations
+from auras_ros.evaluate.tuner import trials
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = [name for name in cli.COMMANDS if (ROOT / "auras_ros" / "cli" / f"{name}.py").is_file()]
@@ -130,6 +133,44 @@ def test_a_missing_package_is_answered_with_its_pip_line(
     error = capsys.readouterr().err
     assert error.startswith(f"error: 'auras run' needs the package '{package}': {remedy}")
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["eval", "--clock=charged"],
+        ["tune"],
+        ["bench", "fig5"],
+        ["bench", "fig12"],
+        ["bench", "fig13"],
+        ["bench", "seams"],
+    ],
+    ids=" ".join,
+)
+def test_without_the_simulator_nothing_is_measured_before_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str]
+) -> None:
+    """Tables are set minutes after frames are timed."""
+
+    def measure(*_: object, **__: object) -> NoReturn:
+        pytest.fail("frames were timed")
+
+    monkeypatch.chdir(tmp_path)
+    for module in (durations, trials):
+        monkeypatch.setattr(module, "measure_durations", measure)
+    monkeypatch.setitem(sys.modules, "gym_pusht.envs.pusht", None)
+    monkeypatch.delitem(sys.modules, "auras_ros.sim.pusht_env", raising=False)
+    monkeypatch.delattr("auras_ros.sim.pusht_env", raising=False)
+    assert cli.main(words) == 2
+    needs = f"error: 'auras {words[0]}' needs the package 'gym_pusht': pip install 'auras_ros[sim]'\n"
+    assert capsys.readouterr().err.endswith(needs)
+
+
+def test_rates_of_architectures_need_no_simulator() -> None:
+    """A GPU's machine has none, and `fig12 --policy` plays nothing there."""
+    names = "auras_ros.bench.figures.fig12", "auras_ros.bench.figures.fig13"
+    code = f"import sys\nsys.modules['gym_pusht'] = None\nimport {', '.join(names)}\nprint('here')"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "here\n"
 
 
 def test_a_module_of_our_own_that_is_missing_is_a_bug(command: Command) -> None:

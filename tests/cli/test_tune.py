@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from auras_ros.cli import tune
+from auras_ros.evaluate.durations import Duration
+from auras_ros.evaluate.tuner import search, trials
 from auras_ros.nodes.agent_settings import Settings
 from auras_ros.pipeline.plan import Plan
 
@@ -20,6 +26,19 @@ TINY = [
     *("--pp-perception", "1", "--pp-generation", "1,2", "--alpha", "0.5"),
     *("--first", "1", "--episodes", "1", "--max-steps", "4", "--batch", "1"),
 ]
+
+
+@pytest.fixture
+def timed_on(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The devices on which frames were timed, which is not done."""
+    asked: set[str] = set()
+
+    def measure(checkpoint: object, plans: Mapping[str, Plan], **rest: Any) -> dict[str, Duration]:
+        asked.add(rest["device"])
+        return dict.fromkeys(plans, Duration(0.02, 3))
+
+    monkeypatch.setattr(trials, "measure_durations", measure)
+    return asked
 
 
 def test_a_tiny_search_writes_a_plan_that_the_agent_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,6 +56,7 @@ def test_a_tiny_search_writes_a_plan_that_the_agent_takes(tmp_path: Path, capsys
     assert (tmp_path / "tune.png").stat().st_size > 5000
     agent = yaml.safe_load((tmp_path / "tuned.yaml").read_text())["agent"]["ros__parameters"]
     assert Settings(**agent).plans()[0] == chosen
+    assert agent["device"] == "cpu"  # where it was timed
     kept = work.read_text()
     assert tune.run(arguments) == 0
     assert work.read_text() == kept  # nothing was measured again
@@ -55,6 +75,7 @@ def test_a_tiny_search_writes_a_plan_that_the_agent_takes(tmp_path: Path, capsys
         (["--first", "9", "--episodes", "4"], "first: must be in \\[1, episodes = 4\\]"),
         (["--trials", "0"], "trials at least 1"),
         (["--work", "no/such/folder/work.json"], "--work: no folder"),
+        (["--device", "tpu"], "--device: invalid choice: 'tpu'"),
     ],
 )
 def test_bad_settings_are_refused_at_once(
@@ -67,6 +88,71 @@ def test_bad_settings_are_refused_at_once(
     assert re.search(named, capsys.readouterr().err)
 
 
-def test_status_3_where_no_plan_is_good_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_3_where_no_plan_is_good_enough(
+    tmp_path: Path, timed_on: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert tune.run([*TINY, "--rate", "1000x", "--out", str(tmp_path)]) == tune.NOT_FOUND
     assert "no plan was played to the end that meets" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "agent/ros__parameters is missing"), ("agent: 3", "agent/ros__p"), ("agent: [", "while parsing a flow node")],
+)
+def test_a_config_that_can_hold_no_plan_is_refused_before_the_search(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search.Search, "run", lambda *_: pytest.fail("searched"))
+    config = tmp_path / "mine.yaml"
+    config.write_text(text)
+    with pytest.raises(ValueError, match=f"(?s)mine.yaml: .*{said}"):
+        tune.run([*TINY, "--out", str(tmp_path), "--config", str(config)])
+
+
+def test_without_matplotlib_nothing_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search.Search, "run", lambda *_: pytest.fail("searched"))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ModuleNotFoundError, match="matplotlib"):
+        tune.run([*TINY, "--out", str(tmp_path)])
+
+
+def test_status_3_and_no_config_where_the_chosen_plan_does_not_hold_on_fresh_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timed_on: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was lucky in the search; what came of that is kept."""
+    luck = iter(["", *["success 0.0%, wanted 80.0%"] * 9])
+    monkeypatch.setattr(search.Search, "_wanting", lambda *_: next(luck))
+    report = tmp_path / "tune.json"
+    files = ["--out", str(tmp_path), "--json", str(report), "--config", "pusht"]
+    assert tune.run([*TINY, *files, "--confirm", "1"]) == tune.NOT_FOUND
+    said = capsys.readouterr().out
+    assert "NOT confirmed on fresh seeds (success 0.0%, wanted 80.0%): quick,mode=auras" in said
+    assert "\nplan: " not in said
+    assert not (tmp_path / "tuned.yaml").exists()
+    made = json.loads(report.read_text())
+    assert made["unconfirmed"] == "success 0.0%, wanted 80.0%"
+    assert made["summary"]["confirmed"] == 0.0
+
+
+def test_frames_are_timed_where_it_is_said_and_other_records_are_not_gone_on_from(
+    tmp_path: Path, timed_on: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ["--out", str(tmp_path), "--work", str(tmp_path / "work.json"), "--config", "pusht"]
+    assert tune.run([*TINY, *files, "--device", "cuda"]) == 0
+    assert timed_on == {"cuda"}
+    assert yaml.safe_load((tmp_path / "tuned.yaml").read_text())["agent"]["ros__parameters"]["device"] == "cuda"
+    with pytest.raises(SystemExit):
+        tune.run([*TINY, *files])
+    assert "was made with device cuda" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("device", "timed"), [("cpu", "cpu"), ("cuda", "cuda"), ("auto", "cuda" if torch.cuda.is_available() else "cpu")]
+)
+def test_frames_are_timed_where_the_config_s_agent_runs(
+    device: str, timed: str, tmp_path: Path, timed_on: set[str]
+) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text(f"agent: {{ros__parameters: {{device: {device}}}}}")
+    assert tune.run([*TINY, "--out", str(tmp_path), "--config", str(config)]) == 0
+    assert timed_on == {timed}

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from auras_ros.device import Spans
-from auras_ros.device.cuda import CudaDevice
+from auras_ros.device.cuda import POOLED_STREAMS, CudaDevice
 
 pytestmark = pytest.mark.gpu
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ def device(spans: Spans) -> Iterator[CudaDevice]:
 READS_BACK = """
 import torch
 from auras_ros.device import DeviceError
-from auras_ros.device.cuda import CudaDevice
+from auras_ros.device.cuda import POOLED_STREAMS, CudaDevice
 
 device = CudaDevice()
 value, lane, before = torch.ones(4, device=device.tensors), device.lane("lane"), torch.cuda.current_stream()
@@ -138,3 +138,11 @@ def test_a_thousand_launches_take_no_gpu_memory(device: CudaDevice) -> None:
         mark = lane.launch(stage)
     mark.wait()
     assert (torch.cuda.memory_allocated(), torch.cuda.memory_reserved()) == before
+
+
+def test_a_lane_that_shares_a_stream_is_no_secret(device: CudaDevice) -> None:
+    """torch hands out 32 streams, then the same ones again: two lanes of one run one after another."""
+    lanes = [device.lane(f"lane{i}") for i in range(POOLED_STREAMS)]
+    with pytest.warns(RuntimeWarning, match=f"lane 'more' is one more than the {POOLED_STREAMS} streams"):
+        device.lane("more")
+    assert len({lane.stream.cuda_stream for lane in lanes}) == POOLED_STREAMS  # type: ignore[attr-defined]

@@ -13,9 +13,11 @@ import pytest
 
 from auras_ros.evaluate import durations
 from auras_ros.evaluate.durations import Duration, measure_durations
+from auras_ros.pipeline import load
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.diffusion import DiffusionPolicy
 from tests.evaluate.tables import tiny_checkpoint
+from tests.pipeline.elsewhere import Elsewhere, values_stay_behind
 
 
 def test_every_strand_of_every_mode_is_timed() -> None:
@@ -142,3 +144,21 @@ def test_a_guided_plan_is_timed_too() -> None:
     found = measure_durations(tiny_checkpoint(), {"seq": Plan.parse("quick,guide=rtc")}, rounds=1, frames=3)
     assert found["seq"].n >= 3
     assert found["seq"].seconds > 0
+
+
+def test_on_another_device_the_checkpoint_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights are played on the CPU afterwards, and all plans share them."""
+    asked: list[str] = []
+
+    def device(name: str) -> Elsewhere:
+        asked.append(name)
+        return Elsewhere()
+
+    monkeypatch.setattr(load, "make_device", device)
+    values_stay_behind(monkeypatch)
+    checkpoint = tiny_checkpoint()
+    plans = {"seq": Plan(), "auras": Plan(mode="auras", pp_generation=2)}
+    found = measure_durations(checkpoint, plans, rounds=1, frames=2, device="cuda")
+    assert asked == ["cuda", "cuda"]
+    assert set(found) == set(plans)
+    assert {each.device.type for each in checkpoint.policy("quick").parameters()} == {"cpu"}

@@ -14,7 +14,7 @@ from auras_ros.pipeline.load import Checkpoint, Pipeline
 from auras_ros.pipeline.offloaded import uses
 from auras_ros.pipeline.request import Latched, Origin
 from auras_ros.policies.checkpoint import build
-from auras_ros.policies.families import LoadedPolicy
+from auras_ros.policies.family import LoadedPolicy
 from tests.policies import flow_checkpoints, tiny, vision_language_checkpoints
 
 X_TRANSFORMERS: dict[str, Any] = {

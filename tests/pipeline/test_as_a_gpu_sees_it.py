@@ -19,10 +19,11 @@ import pytest
 import torch
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.device import Lane, Stage, staging
+from auras_ros.device import Lane, Mark, Stage
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.plan import Plan
+from tests.pipeline.elsewhere import Elsewhere, values_stay_behind
 from tests.pipeline.families import FORMS, checkpoint
 
 MODES = [
@@ -96,34 +97,74 @@ def test_what_a_stage_reads_outlives_its_capture(kind: str, changes: str) -> Non
     pipeline.executor.close()
 
 
-class Elsewhere(CpuDevice):
-    """Tensors without values, of which nothing can be read back."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._tensors = torch.device("meta")
-        self.captures = 0
-
-    def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
-        self.captures += 1
-        return super().capture(name, body, lane)
-
-
 @pytest.mark.parametrize("changes", ["", ",mode=auras,pp_generation=2,pp_perception=2,fetch_offset=-1"])
 @pytest.mark.parametrize("kind", ["transformer", "tokens", "tinyvla", "pi0"])
 def test_nothing_is_read_back_or_mixed_with_the_hosts(kind: str, changes: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def copy(into: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
-        for target, value in zip(into, values, strict=True):
-            assert target.shape == value.shape
-            if not value.is_meta:  # there is nothing to copy to the host
-                target.copy_(value)
-
-    monkeypatch.setattr(staging, "_copy", copy)
-    monkeypatch.setattr(Plan, "check_horizon", lambda *_: None)  # such tensors are slow
+    values_stay_behind(monkeypatch)
     device = Elsewhere()
     pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
     pipeline.warm_up()
     assert device.captures >= 4
+    pipeline.executor.close()
+
+
+class Noted:
+    """A mark of `Ordered`: says when it was waited for, by the host and not by a stage that comes after."""
+
+    def __init__(self, mark: Mark, name: str, order: list[str]) -> None:
+        self.mark, self._name, self._order = mark, name, order
+
+    def wait(self) -> None:
+        self._order.append(f"wait for {self._name}")
+        self.mark.wait()
+
+    def done(self) -> bool:
+        return self.mark.done()
+
+
+class Ordered(Elsewhere):
+    """order: launches, and waits of the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[str] = []
+
+    def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
+        lane = super().lane(name)
+        launch = lane.launch
+
+        def noted(stage: Stage, after: Sequence[Mark] = ()) -> Mark:
+            self.order.append(stage.name)
+            return Noted(launch(stage, [getattr(mark, "mark", mark) for mark in after]), stage.name, self.order)
+
+        lane.launch = noted  # type: ignore[method-assign]
+        return lane
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "ahead"),
+    [
+        ("diffusion", ",mode=auras,pp_generation=2", True),
+        ("tokens", ",mode=auras,pp_generation=2", True),
+        ("tokens", ",mode=auras,pp_generation=2,fetch_offset=-1", True),
+        ("tokens", ",mode=auras,pp_generation=2,reuse=exact", False),
+    ],
+)
+def test_generation_is_launched_while_its_context_is_perceived(
+    kind: str, changes: str, ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its launch is hidden behind perception's run (Auras 5), unless which graph is launched depends on the values."""
+    values_stay_behind(monkeypatch)
+    device = Ordered()
+    pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
+    if not ahead:
+        monkeypatch.setattr(torch, "equal", lambda *_: False)  # there are no values
+    pipeline.warm_up()
+    order = [name for name in device.order if name in ("perception", "fetch", "wait for perception")]
+    frames = "|".join(order).split("perception|fetch" if ahead else "perception|wait for perception|fetch")
+    assert len(frames) > 3
+    rest = [each.strip("|") for each in frames[2:]]
+    assert all("fetch" not in each for each in rest), order
     pipeline.executor.close()
 
 

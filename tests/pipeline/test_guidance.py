@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +14,10 @@ from hypothesis import strategies as st
 
 from auras_ros.action import ActionStream, Channel, ChannelKind, Chunk, Contract, HoldPolicy, Interpolation, Provenance
 from auras_ros.clock import VirtualClock
-from auras_ros.device import make_device
 from auras_ros.pipeline.continuity import REMEMBERED_FRAMES, Aim, Continuity, weights
-from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
-from auras_ros.pipeline.request import Emission, Latched, Origin
-from auras_ros.policies.noise import noise_tape
+from auras_ros.pipeline.request import Emission, Origin
 from tests.pipeline.recording import RecordingPolicy
 from tests.policies import tiny, tiny_autoregressive
 
@@ -241,145 +237,6 @@ def test_the_guide_is_kept_in_other_modes_but_not_in_par() -> None:
     plan = Plan.parse("quick,mode=auras,pp_generation=2,guide=rtc")
     assert plan.as_mode("seq").guide == "rtc"
     assert plan.as_mode("par", 2).guide == "none"
-
-
-# -- modes ----------------------------------------------------------------------------------------------
-
-MODES = (
-    "mode=seq",
-    "mode=dec",
-    "mode=auras",
-    "mode=auras,pp_generation=4",
-    "mode=auras,pp_generation=3,alpha=0.5",
-    "mode=auras,pp_generation=4,fetch_offset=-1,pp_perception=2",
-    "mode=auras,pp_generation=2,batched=false",
-)
-LOOK_NS = 2 * DT_NS  # between observations
-TOOK_NS = 150 * MS  # a frame: two of the new chunk's steps are over when it is there
-
-
-class Guided:
-    """The tiny policy in a mode, driven by hand: one observation a frame, each frame takes TOOK_NS."""
-
-    made: ClassVar[list[Executor]] = []
-
-    def __init__(self, text: str, seeds: tuple[int, ...] = (3, 8), device: str = "cpu") -> None:
-        policy = tiny.exact_policy(6)
-        where = make_device(device)
-        policy.to(where.tensors)
-        self.seeds = list(seeds)
-        contract = tiny.checkpoint().contract
-
-        def noise(request: int) -> torch.Tensor:
-            return torch.stack([noise_tape(policy.noise_shape, seed, request) for seed in self.seeds])
-
-        self.run: Executor = make_executor(policy, Plan.parse(text), noise, VirtualClock(), where, contract=contract)
-        self.made.append(self.run)
-        self.environments = torch.arange(len(seeds))
-        self.frame = 0
-
-    def play(self, frames: int) -> list[Emission]:
-        emissions: list[Emission] = []
-        for _ in range(frames):
-            now_ns = self.frame * LOOK_NS
-            images, state = tiny.observed(3, self.frame + 1)
-            rows = self.environments
-            look = Latched(images[rows], state[rows], Origin(now_ns, now_ns))
-            for strand in self.run.strands:
-                strand.begin(look, now_ns)
-                strand.run()
-                emission = strand.end(now_ns + TOOK_NS)
-                emissions += [] if emission is None else [emission]
-            self.frame += 1
-        return emissions
-
-    def keep(self, rows: list[int]) -> None:
-        self.environments = self.environments[rows]
-        self.seeds = [self.seeds[row] for row in rows]
-        self.run.keep(torch.tensor(rows))
-
-
-@pytest.fixture(autouse=True)
-def lanes_end() -> Iterator[None]:
-    yield
-    while Guided.made:
-        Guided.made.pop().close()
-
-
-def disagreement(emissions: list[Emission], step: int) -> float:
-    """Root mean square, over neighbours, of how far a chunk is from the one before at its own step."""
-    apart = []
-    for old, new in pairwise(emissions):
-        moved = (new.origin.mono_ns - old.origin.mono_ns) // DT_NS
-        apart.append((new.actions[:, step] - old.actions[:, step + moved]).square().mean().item())
-    return math.sqrt(sum(apart) / len(apart))
-
-
-@pytest.mark.parametrize("guide", ["inpaint", "rtc"])
-@pytest.mark.parametrize("mode", MODES)
-def test_a_chunk_goes_on_from_the_one_before(mode: str, guide: str) -> None:
-    """What is over when it comes is the old one's; and right after that it is nearer to it than an unguided one. (By
-    gradient only where a network has learned how actions follow one another; this one has random weights.)"""
-    guided = Guided(f"quick,{mode},guide={guide}").play(12)
-    free = Guided(f"quick,{mode}").play(12)
-    assert len(guided) == len(free) > 3
-    assert torch.equal(guided[0].actions, free[0].actions)  # there was nothing to go on from
-    late = 0 if "fetch_offset=-1" not in mode else LOOK_NS * 2 // DT_NS  # the context is two frames older
-    frozen = math.ceil(TOOK_NS / DT_NS) + 1 + late
-    for step in range(min(frozen, HORIZON - LOOK_NS // DT_NS)):
-        assert disagreement(guided, step) < 1e-3 < disagreement(free, step)
-    if guide == "inpaint" and frozen < HORIZON - LOOK_NS // DT_NS:
-        assert disagreement(guided, frozen) < 0.8 * disagreement(free, frozen)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_environments_stay_apart_and_some_may_go(mode: str) -> None:
-    """Each row of a batch as if it were alone, before and after the others have left (lockstep)."""
-    batch, alone = (Guided(f"quick,{mode},guide=inpaint", seeds) for seeds in ((3, 8, 5), (5,)))
-    alone.environments = torch.tensor([2])
-    filling = batch.run.plan.latency_frames
-    before = batch.play(filling + 2)
-    batch.keep([2, 0])
-    rows = [(each, 2) for each in before] + [(each, 0) for each in batch.play(3)]
-    assert len(rows) > 4
-    for (emission, row), expected in zip(rows, alone.play(filling + 5), strict=True):
-        torch.testing.assert_close(emission.actions[row], expected.actions[0], rtol=0, atol=0.5)  # px of 512
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("guide", ["inpaint", "rtc"])
-@pytest.mark.parametrize("mode", MODES)
-def test_captured_on_a_gpu_it_goes_on_as_on_the_cpu(mode: str, guide: str) -> None:
-    frames = 10
-    here, there = (Guided(f"quick,{mode},guide={guide}", device=device).play(frames) for device in ("cpu", "cuda"))
-    assert len(here) == len(there) > 2
-    for one, other in zip(here[:3], there[:3], strict=True):
-        torch.testing.assert_close(one.actions, other.actions, rtol=0, atol=1.0)  # px of 512
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_new_epoch_goes_on_from_nothing(mode: str) -> None:
-    old, new = Guided(f"quick,{mode},guide=rtc"), Guided(f"quick,{mode},guide=rtc")
-    old.play(7)
-    old.run.reset(first_request=0)
-    new.frame = old.frame
-    for one, other in zip(old.play(8), new.play(8), strict=True):
-        assert torch.equal(one.actions, other.actions)
-
-
-def test_a_chunk_that_was_cut_off_is_not_gone_on_from() -> None:
-    guided, free = Guided("quick,guide=rtc"), Guided("quick")
-    for each in (guided, free):
-        each.play(3)
-    guided.run.continuity.cut()
-    assert torch.equal(guided.play(1)[0].actions, free.play(1)[0].actions)
-
-
-def test_a_latency_that_was_too_short_leaves_no_jump_where_nothing_held_it() -> None:
-    """The estimate ends the freezing, nothing else: what comes later than it said is still held, only less."""
-    guided, free = Guided("quick,guide=inpaint").play(12), Guided("quick").play(12)
-    late = math.ceil(TOOK_NS / DT_NS) + 2  # the actuator has executed one step more than the estimate
-    assert disagreement(guided, late) < disagreement(free, late)
 
 
 def test_the_kept_emission_is_of_the_environments_that_stay() -> None:

@@ -14,6 +14,7 @@ import torch
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import make_device
+from auras_ros.evaluate.durations import measure_durations
 from auras_ros.pipeline.load import Offload, Pipeline
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.families import FORMS, actions, checkpoint, least_mb
@@ -63,3 +64,15 @@ def test_offloaded_weights_give_on_a_gpu_what_all_give_on_the_cpu(kind: str, fol
     assert pipeline.uncaptured.keys() == {"perception", "generation"}
     for each in (reference, pipeline):
         each.executor.close()
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_frames_are_timed_there_and_the_checkpoint_stays_on_the_cpu(device: str) -> None:
+    """`auras tune --device cuda` plays on the CPU what it has timed on the GPU."""
+    mine = checkpoint("transformer")
+    plans = {mode: Plan.parse(FORMS["transformer"][0] + mode) for mode in MODES}
+    found = measure_durations(mine, plans, rounds=2, frames=3, device=device)
+    assert {name.partition("/")[0] for name in found} == set(MODES)
+    assert all(duration.n >= 6 and duration.seconds > 0 for duration in found.values())
+    policy = mine.policy(FORMS["transformer"][0])
+    assert {each.device.type for each in policy.parameters()} == {"cpu"}

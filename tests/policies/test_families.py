@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from auras_ros.policies.diffusion import Architecture
-from auras_ros.policies.families import FAMILIES, Trained
+from auras_ros.policies.families import FAMILIES
+from auras_ros.policies.family import Trained
 
 SHAPE = Architecture("tiny", 1, (24, 24), 1, 2, 4, 2)
 ENCODER = {"features": 6, "widths": [8, 8, 8], "maps": 4, "targets": 2}

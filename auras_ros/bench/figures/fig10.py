@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from auras_ros.bench import pipeline
-from auras_ros.bench.figures.show import COLOURS, aligned, finish, picture, with_paper
+from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
 from auras_ros.evaluate.parts import Part
 from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.settings import SettingsError
@@ -77,12 +77,12 @@ def success_rows(part: Part) -> list[dict[str, Any]]:
 
 
 def _sum_rates(report: Report) -> None:
-    """Of the first policy: dec and par over seq, by their medians."""
-    rows = [row for row in report.rows if row["measure"] == "rounds"]
-    first = {row["mode"]: row for row in rows if row["policy"] == rows[0]["policy"]}
-    for mode in ("dec", "par"):
-        if mode in first and "seq" in first:
-            report.summary[f"{mode}_over_seq"] = first[mode]["chunks_per_s"] / first["seq"]["chunks_per_s"]
+    """Means over the policies of the ratios, beside the paper's over models and GPUs."""
+    policies = {key(row["policy"]) for row in report.rows if row["measure"] == "rounds"}
+    for name in ("auras_over_seq", "auras_over_dec", "auras_over_par", "dec_over_seq", "par_over_seq"):
+        known = [report.summary[f"{name}_{policy}"] for policy in policies if f"{name}_{policy}" in report.summary]
+        if known:
+            report.summary[f"mean_{name}"] = fmean(known)
 
 
 def _sum_success(report: Report) -> None:

@@ -20,7 +20,7 @@ from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causa
 from auras_ros.bench.figures.rounds import add_options, check_options, figures, measure, room_as_run
 from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
 from auras_ros.bench.figures.stream import complete, saturate, spread_percent
-from auras_ros.bench.options import kind_of, listed
+from auras_ros.bench.options import amount, kind_of, listed
 from auras_ros.bench.pipeline import SWITCH_S
 from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.bench.pipeline_variants import Variant
@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jct-workers", type=int, default=2, help="par's count for completion times (2)")
     parser.add_argument("--pp-generation", type=int, default=STAGES, help=f"stages of denoising ({STAGES})")
     parser.add_argument("--jobs", type=int, default=40, help="requests of each stream, outputs of each spread (40)")
-    parser.add_argument("--limit", type=float, default=60.0, help="longest that one stream may take, s (60)")
+    parser.add_argument("--limit", type=amount, default=60.0, help="longest that one stream may take, s (60)")
     add_options(parser)
     return parser
 

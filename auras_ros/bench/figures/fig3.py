@@ -28,7 +28,7 @@ from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.device.precision import full_float32
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import Plan
-from auras_ros.policies.families import LoadedPolicy
+from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.policy import CausalPolicy
 
 DEFAULTS = {"cuda": ("dp", "openvla-7b", "tinyvla-1.3b"), "cpu": ("dp-small", "rt2-small", "tinyvla-small")}

@@ -27,6 +27,7 @@ from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.tuner.trials import SEQ, Trials
 from auras_ros.pipeline.load import Checkpoint, CheckpointError, PlanError, check_plan, load
 from auras_ros.pipeline.plan import Plan
+from auras_ros.sim import pusht
 
 Progress = Callable[[str], None]
 Kind = tuple[str, bool]  # clock, plain
@@ -71,6 +72,8 @@ class Game:
         """points: which plans, of this checkpoint and what they share."""
         torch.set_num_threads(1)
         _checked(options)
+        if options.episodes:
+            pusht.check()
         self.checkpoint, self.base = load(resources.checkpoint(options.checkpoint)), parse_plan(options.plan)
         self.policy = self.checkpoint.policy(self.base.generation)
         self.points = list(points(self.checkpoint, self.base))

@@ -29,7 +29,7 @@ from auras_ros.policies import architectures
 from auras_ros.policies.architectures import Recipe, make_policy, policy_of
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
-from auras_ros.policies.families import LoadedPolicy
+from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.tinyvla import make_tinyvla
 from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids
 

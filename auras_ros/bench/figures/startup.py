@@ -33,7 +33,7 @@ from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.modes import check_plan, family_offset, make_executor
 from auras_ros.pipeline.offloaded import Offload, place_policy
 from auras_ros.pipeline.plan import Plan, PlanError
-from auras_ros.policies.families import LoadedPolicy
+from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.noise import noise_tape
 
 DEFAULTS = {"cuda": ("dp", "dp-plus", "openvla-7b", "llava-1.5-7b"), "cpu": ("dp-small", "rt2-small")}

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import math
 import os
 from pathlib import Path
 
 import torch
 
-from auras_ros.bench.options import add_device, add_windows, check_least, kind_of
+from auras_ros.bench.options import add_device, add_windows, amount, check_least, kind_of
 from auras_ros.bench.peers import environment, generate, lerobot
 from auras_ros.bench.peers.contest import Progress, UnequalError
 from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES
@@ -108,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pp-generation", type=int, default=10, help="auras' stages of denoising (10)")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="LeRobot's eager policy alone")
     add_windows(parser, "each part", rounds=10, seconds=1.0)
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help=f"s that LeRobot's answer may take ({LIMIT_S:g})")
+    parser.add_argument("--limit", type=amount, default=LIMIT_S, help=f"s that LeRobot's answer may take ({LIMIT_S:g})")
     parser.add_argument("--seed", type=int, default=0, help="of weights, observations, noise and the order (0)")
     return parser
 
@@ -116,9 +115,8 @@ def _parser() -> argparse.ArgumentParser:
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Ends the process with status 2 for numbers that cannot be."""
     check_least(parser, options, rounds=1, chunks=1, seed=0, pp_generation=1)
-    for name in ("minutes", "seconds", "limit"):
-        if not 0 <= getattr(options, name) < math.inf or (name == "limit" and options.limit == 0):
-            parser.error(f"--{name} must be a time, got {getattr(options, name)}")
+    if not options.limit > 0:
+        parser.error("--limit must be above 0")
     if options.pp_generation > MAX_STAGES:
         parser.error(f"--pp-generation: a plan has 1 to {MAX_STAGES} stages, got {options.pp_generation}")
     options.only = (options.only,) if options.only else PARTS

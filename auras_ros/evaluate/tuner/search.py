@@ -3,7 +3,7 @@
 1. Every plan of the grid is timed; what misses the rate, the age or the horizon is not played. 2. The others are
 played on a few seeds, the better half on twice as many, and so on (successive halving): a plan that fails early costs
 little. 3. The best one's skew. 4. The chosen plan and seq once more on seeds that the search has never seen: the best
-of many is lucky on the seeds that made it the best.
+of many is lucky on the seeds that made it the best. A plan that does not hold there is not found.
 """
 
 from __future__ import annotations
@@ -49,12 +49,18 @@ class Effort:
 @dataclass(frozen=True)
 class Result:
     """candidates: all that was timed. chosen: None where nothing is good enough. confirmed: the chosen one on fresh
-    seeds. partial: interrupted."""
+    seeds; unconfirmed: why it is not good enough there. partial: interrupted."""
 
     candidates: Sequence[Candidate]
     chosen: Candidate | None
     confirmed: Candidate | None
     partial: bool
+    unconfirmed: str = ""
+
+    @property
+    def found(self) -> Candidate | None:
+        """The plan to use: chosen, and not found wanting on fresh seeds."""
+        return None if self.unconfirmed else self.chosen
 
     def summary(self) -> dict[str, float]:
         found: dict[str, float] = {"plans": len(self.candidates)}
@@ -65,6 +71,8 @@ class Result:
                     value = getattr(one, key)
                     if value is not None:
                         found[f"{name}_{key}"] = value
+        if self.confirmed is not None:
+            found["confirmed"] = float(not self.unconfirmed)
         return found
 
 
@@ -83,15 +91,16 @@ class Search:
     def run(self, explore: Explore) -> Result:
         """Ctrl-C ends it with what there is."""
         chosen = confirmed = None
-        partial = False
+        partial, unconfirmed = False, ""
         try:
             explore(self)
             chosen = self.choose()
             if chosen is not None and self.effort.confirm:
                 confirmed = self._confirm(chosen)
+                unconfirmed = self._wanting(confirmed)
         except KeyboardInterrupt:
             partial, chosen = True, self.choose()
-        return Result(self.candidates(), chosen, confirmed, partial)
+        return Result(self.candidates(), chosen, confirmed, partial, unconfirmed)
 
     def time(self, plans: Sequence[Plan]) -> list[Plan]:
         """Time them; those that are worth playing."""
@@ -118,9 +127,12 @@ class Search:
         """The best of those that were played to the end and meet what is asked for."""
         for one in self.candidates():
             played = not one.refused and one.success is not None and one.above_seq is not None
-            if played and not self.requirements.after_playing(one.success or 0.0, one.above_seq or 0.0):
+            if played and not self._wanting(one):
                 return one
         return None
+
+    def _wanting(self, one: Candidate) -> str:
+        return self.requirements.after_playing(one.success or 0.0, one.above_seq or 0.0)
 
     def _confirm(self, chosen: Candidate) -> Candidate:
         first = self._seed + FRESH

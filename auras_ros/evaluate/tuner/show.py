@@ -18,7 +18,8 @@ def table(result: Result) -> str:
     front = pareto(result.candidates)
     lines = [COLUMNS, *(_cells(one, one in front, _is(one, result.chosen)) for one in result.candidates)]
     if result.confirmed is not None:
-        lines.append((*_cells(result.confirmed, False, False)[:-1], "the chosen one on fresh seeds"))
+        wanting = f": {result.unconfirmed}" if result.unconfirmed else ""
+        lines.append((*_cells(result.confirmed, False, False)[:-1], f"the chosen one on fresh seeds{wanting}"))
     widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
     return "\n".join(
         "  ".join(f"{cell:<{width}}" if i in (0, 10) else f"{cell:>{width}}" for i, (cell, width) in enumerate(padded))

@@ -72,12 +72,14 @@ class Trials:
         batch: int = 32,
         say: Say = lambda text: None,
         plain: bool = False,
+        device: str = "cpu",
     ) -> None:
         """frame_steps: control steps of a frame on the paused clock; 0 is the charged clock. plain: chunks of what is
-        tried, not of seq, run from their index 0 whenever they come (par, as published)."""
+        tried, not of seq, run from their index 0 whenever they come (par, as published). device: where frames are
+        timed; they are played on the CPU."""
         self.checkpoint, self.requirements, self._record = checkpoint, requirements, record
         self._seq, self._task, self._batch, self._say = base.as_mode(SEQ), task, batch, say
-        self._frame_steps, self._plain = frame_steps, plain
+        self._frame_steps, self._plain, self._device = frame_steps, plain, device
 
     def time(self, plans: Sequence[Plan]) -> None:
         """Measure those that are not known yet, a few at a time beside seq."""
@@ -87,7 +89,7 @@ class Trials:
             self._say(f"timing plans {group[0] + 1} to {group[-1] + 1} of {len(left)}")
             found = measure_durations(
                 self.checkpoint, {SEQ: self._seq, **{str(plan): plan for plan in some}},
-                observation_ms=self.checkpoint.contract.dt_ms,
+                observation_ms=self.checkpoint.contract.dt_ms, device=self._device,
             )  # fmt: skip
             for plan in some:
                 self._record.timed[str(plan)] = Timed(found[str(plan)], found[SEQ])

@@ -50,6 +50,7 @@ class World:
         self.played: Counter[tuple[str, int]] = Counter()
         self.charged_s: dict[str, float] = {}
         self.slow = 1.0
+        self.luck = 0.0  # how much less often a plan succeeds on fresh seeds than on those of the search
         self.interrupt_at: int | None = None
         monkeypatch.setattr(trials_module, "measure_durations", self.measure)
         monkeypatch.setattr(trials_module, "play", self.play)
@@ -83,6 +84,7 @@ class World:
             if self.interrupt_at is not None and sum(self.played.values()) > self.interrupt_at:
                 raise KeyboardInterrupt
             share = 0.8 if plan.mode == "seq" else SKILL[plan.pp_generation] + (0.1 if plan.alpha else 0.0)
+            share -= self.luck if plan.mode != "seq" and seed >= FRESH else 0.0
             outcome.episodes.append(Episode(seed, 3 * seed % 10 < round(10 * share), 10, 0.5))
             outcome.acted(plan.pp_perception)
         return outcome
@@ -201,8 +203,30 @@ def test_the_chosen_plan_is_played_again_on_seeds_that_the_search_has_not_seen(w
     assert fresh == {(name, FRESH + i) for name in ("quick", str(result.chosen.plan)) for i in range(20)}
     assert result.confirmed.episodes == 20
     assert result.summary()["confirmed_success"] == result.confirmed.success
+    assert result.found == result.chosen
     assert rows(result)[-1]["fresh_seeds"]
     assert "the chosen one on fresh seeds" in table(result)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (Requirements(below_seq=0.03), "success -20.0 points against seq, wanted -3.0"),
+        (Requirements(success=0.7), "success 60.0%, wanted 70.0%"),
+        (ANYTHING, ""),
+    ],
+)
+def test_a_plan_that_was_lucky_on_the_seeds_of_the_search_is_not_found(
+    world: World, make: Make, wanted: Requirements, why: str
+) -> None:
+    world.luck = 0.3
+    result = make(wanted, confirm=20).run(halving)
+    assert result.chosen is not None
+    assert (result.chosen.success, result.confirmed and result.confirmed.success) == (0.9, 0.6)
+    assert result.unconfirmed == why
+    assert result.found == (None if why else result.chosen)
+    assert result.summary()["confirmed"] == (0.0 if why else 1.0)
+    assert f"the chosen one on fresh seeds{why and ': '}{why}" in table(result)
 
 
 def test_an_interrupted_search_shows_what_there_is_and_goes_on(world: World, make: Make, tmp_path: Path) -> None:

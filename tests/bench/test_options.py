@@ -1,0 +1,44 @@
+"""Options that benches share: what cannot be meant is refused by name, before anything is measured."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from auras_ros.bench.options import add_windows, listed
+
+
+@pytest.fixture
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="auras bench x")
+    add_windows(made)
+    made.add_argument("--workers", type=listed(int))
+    made.add_argument("--alpha", type=listed(float))
+    return made
+
+
+def test_amounts_and_lists_are_read(parser: argparse.ArgumentParser) -> None:
+    options = parser.parse_args(["--minutes=0.5", "--seconds=0", "--workers=1,2", "--alpha=0,0.5"])
+    assert (options.minutes, options.seconds, options.workers, options.alpha) == (0.5, 0.0, [1, 2], [0.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--minutes=-1", "--minutes: expected a number from 0 on, got '-1'"),
+        ("--minutes=inf", "--minutes: expected a number from 0 on, got 'inf'"),
+        ("--seconds=nan", "--seconds: expected a number from 0 on, got 'nan'"),
+        ("--seconds=soon", "--seconds: expected a number from 0 on, got 'soon'"),
+        ("--workers=a,b", "--workers: expected whole numbers with commas between them, got 'a,b'"),
+        ("--workers=1.5", "--workers: expected whole numbers"),
+        ("--alpha=", "--alpha: expected numbers with commas between them, got ''"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(
+    parser: argparse.ArgumentParser, capsys: pytest.CaptureFixture[str], given: str, said: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args([given])
+    assert ended.value.code == 2
+    assert f"auras bench x: error: argument {said}" in capsys.readouterr().err
