@@ -175,7 +175,7 @@ class AurasStrand:
                 perceived_ns=self._perceived_ns,
                 generated_ns=self._generated_ns,
             )
-        self._continuity.ended(emission, now_ns)
+        self._continuity.ended(emission, now_ns, generated=any(self._rows))
         self._rows = [*self._rows[1:], None]
         self._stages.slab.roll()
         return emission

@@ -73,10 +73,12 @@ class Continuity:
             self._epoch = epoch
         self._began_ns = now_ns
 
-    def ended(self, emission: Emission | None, now_ns: int) -> None:
+    def ended(self, emission: Emission | None, now_ns: int, generated: bool = True) -> None:
+        """generated: whether anything was. How long a frame takes that only perceived, or found nothing to do, says
+        nothing about when a chunk will be there."""
         if self.guide == "none":
             return
-        if self._began_ns is not None:
+        if generated and self._began_ns is not None:
             self._durations_ns.append(now_ns - self._began_ns)
         if emission is not None and emission.epoch == self._epoch:
             self._newest = emission if self._executable(emission) else None

@@ -99,7 +99,7 @@ class WholeStrand:
         emission = None
         if request is not None and request.epoch == self._ledger.epoch:
             emission = self._emission(request)
-        self._continuity.ended(emission, now_ns)
+        self._continuity.ended(emission, now_ns, generated=request is not None)
         return emission
 
     def _emission(self, request: Admitted) -> Emission:

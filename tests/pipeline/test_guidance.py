@@ -148,6 +148,16 @@ def test_the_longest_of_the_last_frames_counts_and_older_ones_do_not() -> None:
     assert int((aimed(continuity, Origin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 3
 
 
+def test_frames_that_generate_nothing_say_nothing_of_how_long_one_takes() -> None:
+    """With two stages of perception and a look ahead, two of three frames are over in no time: by their median the
+    third would be believed to take no time either."""
+    continuity = after(emitted(0), took_ns=300 * MS)
+    for _ in range(2 * REMEMBERED_FRAMES):
+        continuity.began(0, 0)
+        continuity.ended(None, 1 * MS, generated=False)
+    assert int((aimed(continuity, Origin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 4
+
+
 # -- from what nothing goes on --------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ import torch
 
 from auras_ros.clock import VirtualClock
 from auras_ros.device import make_device
+from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, Origin
@@ -152,6 +153,19 @@ def test_a_chunk_that_was_cut_off_is_not_gone_on_from() -> None:
         each.play(3)
     guided.run.continuity.cut()
     assert torch.equal(guided.play(1)[0].actions, free.play(1)[0].actions)
+
+
+@pytest.mark.parametrize(
+    ("mode", "frames"),
+    [("mode=seq", [True] * 6), ("mode=auras,fetch_offset=-1,pp_perception=2", [False] * 2 + [True] * 4)],
+)
+def test_only_frames_that_generate_say_how_long_one_takes(
+    monkeypatch: pytest.MonkeyPatch, mode: str, frames: list[bool]
+) -> None:
+    said = list[bool]()
+    monkeypatch.setattr(Continuity, "ended", lambda self, emission, now_ns, generated: said.append(generated))
+    Guided(f"quick,{mode},guide=rtc").play(6)
+    assert said == frames
 
 
 def test_a_latency_that_was_too_short_leaves_no_jump_where_nothing_held_it() -> None:

@@ -37,7 +37,7 @@ def bayes(trials: int, seed: int) -> Explore:
                 raise optuna.TrialPruned
             return search.play(plan, search.effort.episodes).success or 0.0
 
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # an interrupt is no warning of its own
         study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
         study.optimize(objective, n_trials=trials)
 

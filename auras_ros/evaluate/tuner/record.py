@@ -90,7 +90,7 @@ class Record:
             raw = json.loads(path.read_text(encoding="utf-8"))
             if raw["format"] != FORMAT:
                 raise SettingsError(f"format is {raw['format']!r}")
-            theirs = raw["key"]
+            theirs = dict(raw["key"])
             timed = {
                 plan: Timed(Duration(**each["plan"]), Duration(**each["seq"])) for plan, each in raw["timed"].items()
             }

@@ -17,6 +17,7 @@ from auras_ros.evaluate.tuner.space import Space
 from auras_ros.evaluate.tuner.trials import Candidate, Trials
 from auras_ros.pipeline.plan import Plan
 
+INTERRUPTED = "interrupted before it was over"
 FRESH = 1_000_000  # the first seed of the confirmation lies this far after the search's
 Explore = Callable[["Search"], None]
 
@@ -49,7 +50,7 @@ class Effort:
 @dataclass(frozen=True)
 class Result:
     """candidates: all that was timed. chosen: None where nothing is good enough. confirmed: the chosen one on fresh
-    seeds; unconfirmed: why it is not good enough there. partial: interrupted."""
+    seeds; unconfirmed: why it is not good enough there, or that nobody knows. partial: interrupted."""
 
     candidates: Sequence[Candidate]
     chosen: Candidate | None
@@ -100,6 +101,8 @@ class Search:
                 unconfirmed = self._wanting(confirmed)
         except KeyboardInterrupt:
             partial, chosen = True, self.choose()
+            if chosen is not None and self.effort.confirm:
+                unconfirmed = INTERRUPTED
         return Result(self.candidates(), chosen, confirmed, partial, unconfirmed)
 
     def time(self, plans: Sequence[Plan]) -> list[Plan]:
@@ -109,13 +112,16 @@ class Search:
         return [plan for plan in plans if not self.trials.candidate(plan).refused]
 
     def play(self, plan: Plan, episodes: int) -> Candidate:
-        self.trials.play(plan, range(self._seed, self._seed + episodes))
-        return self.trials.candidate(plan)
+        """What is known of the plan on the first so many seeds."""
+        seeds = range(self._seed, self._seed + episodes)
+        self.trials.play(plan, seeds)
+        return self.trials.candidate(plan, seeds)
 
     def candidates(self) -> list[Candidate]:
         """Of every plan that was timed, the best first."""
         timed = [plan for name, plan in self._seen.items() if self.trials.is_timed(name)]
-        return sorted((self._finished(self.trials.candidate(plan)) for plan in timed), key=merit, reverse=True)
+        seeds = range(self._seed, self._seed + self.effort.episodes)
+        return sorted((self._finished(self.trials.candidate(plan, seeds)) for plan in timed), key=merit, reverse=True)
 
     def _finished(self, one: Candidate) -> Candidate:
         """Says of a plan that halving left behind that it did."""
@@ -137,8 +143,9 @@ class Search:
     def _confirm(self, chosen: Candidate) -> Candidate:
         first = self._seed + FRESH
         self._fresh.time_as(self.trials, chosen.plan)
-        self._fresh.play(chosen.plan, range(first, first + self.effort.confirm))
-        return self._fresh.candidate(chosen.plan)
+        seeds = range(first, first + self.effort.confirm)
+        self._fresh.play(chosen.plan, seeds)
+        return self._fresh.candidate(chosen.plan, seeds)
 
 
 def halving(search: Search) -> None:
@@ -155,7 +162,8 @@ def halving(search: Search) -> None:
 
 
 def merit(one: Candidate) -> tuple[bool, int, float, float]:
-    """What is better sorts later: played at all, on more seeds, more often successful, faster."""
+    """What is better sorts later: played at all, on more seeds, more often successful, faster. The seeds are the first
+    so many of the same, so only what was left behind, or cut short, stands on fewer."""
     return (not one.refused, one.episodes, -1.0 if one.success is None else one.success, one.rate_hz)
 
 

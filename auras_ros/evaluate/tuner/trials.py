@@ -7,7 +7,7 @@ got slower between two measurements would else look like a worse plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,6 +121,10 @@ class Trials:
         timing: Timing = (
             Paused(self._frame_steps) if self._frame_steps else Charged({plan.mode: round(charged_s * 1e9)})
         )
+        before = self._record.played.get(name)
+        if before is not None and not self._frame_steps and before.charged_s != charged_s:
+            self._say(f"{name}: was charged {1e3 * before.charged_s:.0f} ms a frame before: all of it again")
+            del self._record.played[name]
         left = self._record.missing(name, seeds)
         for group in grouped(left, self._batch):
 
@@ -132,12 +136,15 @@ class Trials:
             self._record.played.setdefault(name, Played(charged_s)).add(outcome)
             self._record.save()
 
-    def candidate(self, plan: Plan) -> Candidate:
-        """What is known of a plan that was timed; of one that is refused, only why."""
-        made = self.measured(plan)
+    def candidate(self, plan: Plan, seeds: range | None = None) -> Candidate:
+        """What is known of a plan that was timed, from these seeds alone; of one that is refused, only why.
+
+        Plans are compared on the same seeds: a record may hold more of one than of another.
+        """
+        made = self.measured(plan, seeds)
         return Candidate(made.plan, made.rate_hz, made.speedup, made.oldest_ms, made.refused) if made.refused else made
 
-    def measured(self, plan: Plan) -> Candidate:
+    def measured(self, plan: Plan, seeds: range | None = None) -> Candidate:
         """What is known of a plan that was timed; a refused one is shown by a figure all the same."""
         duration_ns = round(self.charged_s(plan) * 1e9)
         seq_hz = 1e9 / self._seq.interval_ns(round(self.seq_s * 1e9))
@@ -146,7 +153,10 @@ class Trials:
         why = self._outlasts(plan, duration_ns) or self.requirements.before_playing(rate_hz, seq_hz, oldest_ms)
         made = replace(made, refused=why)
         played, seq = self._record.played.get(str(plan)), self._record.played.get(SEQ)
-        return made if played is None or seq is None else self._judged(made, played, seq)
+        if played is None or seq is None:
+            return made
+        won = {seed: success for seed, success in played.success.items() if seeds is None or seed in seeds}
+        return self._judged(made, played, won, seq) if won else made
 
     def _outlasts(self, plan: Plan, duration_ns: int) -> str:
         try:
@@ -155,14 +165,13 @@ class Trials:
             return str(error).removeprefix("plan: ")
         return ""
 
-    def _judged(self, made: Candidate, played: Played, seq: Played) -> Candidate:
-        seeds = sorted(played.success)
-        wins = sum(played.success.values())
-        low, high = wilson(wins, len(seeds))
-        above = paired_by_seed(played.success, seq.success)
+    def _judged(self, made: Candidate, played: Played, won: Mapping[int, bool], seq: Played) -> Candidate:
+        wins = sum(won.values())
+        low, high = wilson(wins, len(won))
+        above = paired_by_seed(won, seq.success)
         stale_ms = played.staleness_steps / played.acted * self.checkpoint.contract.dt_ms if played.acted else None
         return replace(
-            made, episodes=len(seeds), success=wins / len(seeds), low=low, high=high, above_seq=above[0],
+            made, episodes=len(won), success=wins / len(won), low=low, high=high, above_seq=above[0],
             above_low=above[1], above_high=above[2], staleness_ms=stale_ms, hold_share=played.holds / played.steps,
         )  # fmt: skip
 

@@ -105,14 +105,18 @@ Make = Callable[..., Search]
 @pytest.fixture
 def make(checkpoint: Checkpoint) -> Make:
     def made(
-        wanted: Requirements = ANYTHING, space: Space = SPACE, work: Path | None = None, confirm: int = 0
+        wanted: Requirements = ANYTHING,
+        space: Space = SPACE,
+        work: Path | None = None,
+        confirm: int = 0,
+        episodes: int = 40,
     ) -> Search:
         key = {"sim": "planted"}
         both = [
             Trials(checkpoint, BASE, Task(), wanted, Record.open(key, path), batch=7)
             for path in (work, None if work is None else work.with_suffix(".fresh"))
         ]
-        return Search(both[0], both[1], space, Effort(10, 40, confirm=confirm), seed=0)
+        return Search(both[0], both[1], space, Effort(10, episodes, confirm=confirm), seed=0)
 
     return made
 
@@ -252,15 +256,55 @@ def test_an_interrupted_search_shows_what_there_is_and_goes_on(world: World, mak
     assert table(make(work=work).run(halving)) == table(result)  # all of it from the record
 
 
+@pytest.mark.parametrize("episodes", [20, 40])
+def test_plans_are_compared_on_the_same_seeds_whatever_an_earlier_search_left(
+    world: World, make: Make, tmp_path: Path, episodes: int
+) -> None:
+    """Guards against a plan that wins because it was played more often, in a space or an effort that is another now."""
+    work = tmp_path / "tune.json"
+    assert make(space=Space(BASE, (1,), (2, 4), alpha=()), work=work, episodes=80).run(halving).chosen is not None
+    wider = Space(BASE, (1,), (1, 2, 4), alpha=())
+    result = make(space=wider, work=work, episodes=episodes).run(halving)
+    assert result.chosen is not None
+    assert (result.chosen.plan.pp_generation, result.chosen.success) == (1, 0.9)
+    assert max(one.episodes for one in result.candidates) == episodes
+
+
+def test_a_plan_whose_confirmation_was_interrupted_is_not_found(world: World, make: Make, tmp_path: Path) -> None:
+    work = tmp_path / "tune.json"
+    make(work=work).run(halving)
+    world.interrupt_at = sum(world.played.values()) + 3
+    cut = make(work=work, confirm=20).run(halving)
+    assert cut.partial
+    assert cut.chosen is not None
+    assert cut.confirmed is None
+    assert (cut.found, cut.unconfirmed) == (None, "interrupted before it was over")
+
+
+def test_a_confirmation_that_was_charged_otherwise_is_played_again(world: World, make: Make, tmp_path: Path) -> None:
+    """The search's own record is gone, that of the confirmation is not, and the machine has another pace today."""
+    work = tmp_path / "tune.json"
+    make(work=work, confirm=10).run(halving)
+    work.unlink()
+    world.slow = 2.0
+    result = make(work=work, confirm=10).run(halving)
+    assert result.confirmed is not None
+    assert world.played[str(result.confirmed.plan), FRESH] == 2
+    assert world.charged_s["quick"] == pytest.approx(0.2)
+    assert make(work=work, confirm=10).run(halving).confirmed == result.confirmed
+    assert world.played[str(result.confirmed.plan), FRESH] == 2
+
+
 def test_a_record_of_other_settings_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "tune.json"
     Record.open({"sim": "pusht", "max_steps": 300}, path).save()
     assert Record.open({"sim": "pusht", "max_steps": 300}, path).played == {}
     with pytest.raises(SettingsError, match="was made with max_steps 300, not 60; take another --work file"):
         Record.open({"sim": "pusht", "max_steps": 60}, path)
-    path.write_text("[]")
-    with pytest.raises(SettingsError, match="not a record of `auras tune`"):
-        Record.open({"sim": "pusht"}, path)
+    for text in ("[]", '{"format": "auras-tune/1", "key": [1], "timed": {}, "played": {}}'):
+        path.write_text(text)
+        with pytest.raises(SettingsError, match="not a record of `auras tune`"):
+            Record.open({"sim": "pusht"}, path)
 
 
 def test_the_front_is_what_no_other_beats_in_both(world: World, make: Make) -> None:
