@@ -232,7 +232,7 @@ PARTS: dict[str, Part] = {
     # lockstep on the host: jumps and success do not depend on the GPU
     "seams": bench(
         "joining chunks under 200 ms of latency, on the CPU", 300, "success_*",
-        "seams", "--latency-ms", "200", "--join", "switch,blend-200,inpaint", "--episodes", "4", needs=_SIM,
+        "seams", "--latency-ms", "200", "--join", "switch,blend-50,ensemble,rtc", "--episodes", "4", needs=_SIM,
     ),
     # 28 GB in float32; three contenders x 5 rounds x 1 s
     "peers-generate": bench(

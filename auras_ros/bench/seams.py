@@ -9,7 +9,8 @@ how many seams wanted more. A disagreement is taken before anything joins or lim
 tick of the seam, against what the one before says for it.
 
 switch takes the new chunk as it is. blend fades over so many ms, ensemble averages all chunks that cover a tick;
-inpaint and rtc make the new chunk go on from the one before (the plan's `guide`), and then switch. Every episode is
+inpaint and rtc make the new chunk go on from the one before (the plan's `guide`), and then switch: there the jump is 0
+by construction, and what is to be compared is the largest step anywhere. Every episode is
 played by all of them on the same seeds; with --jitter they also meet the same latencies, which are then other than
 expected. With --work it may be interrupted and goes on.
 """
@@ -29,7 +30,7 @@ from auras_ros.evaluate.settings import SettingsError
 from auras_ros.pipeline.load import CheckpointError, PlanError
 
 __all__ = ["draw", "run", "table"]
-FIGURES = ("success", "jump_max_px", "jump_p99_px", "disagreement_max_px", "disagreement_p99_px")
+FIGURES = ("success", "jump_max_px", "jump_p99_px", "step_max_px", "disagreement_max_px", "disagreement_p99_px")
 LATENCIES_MS = [0.0, 100.0, 200.0, 400.0]
 EXAMPLE = """
 examples

@@ -27,6 +27,7 @@ COLUMNS = (
     "p99",
     "median",
     "within px: max",
+    "any step px: max",
     "holds",
     "stale ms",
     "",
@@ -34,9 +35,14 @@ COLUMNS = (
 NOTE = (
     "jump: of the published command from the tick before a seam to its first, the policy's own motion included;\n"
     "disagree: of the two chunks for that tick; limited: seams at which a limit changed the command;\n"
-    "within: largest step where the chunk stays, where a blend and a limit go on"
+    "within: largest step where the chunk stays: where a blend and a limit go on, and a frozen prefix ends;\n"
+    "any step: the larger of both. A guided chunk begins with actions of the one before: its jump is 0 by construction"
 )
-PANELS = (("jump_max_px", "largest jump, px"), ("disagreement_p99_px", "disagreement, 99th percentile, px"))
+PANELS = (
+    ("jump_max_px", "largest jump where the chunk changes, px"),
+    ("step_max_px", "largest step anywhere, px"),
+    ("disagreement_p99_px", "disagreement, 99th percentile, px"),
+)
 COLOURS = ("#4c4f56", "#1f77b4", "#8c6bb1", "#3d8f5f", "#d9822b", "#b5402f", "#7f7f00", "#008b8b")
 LINES = {"seq": "-", "auras": "--"}
 
@@ -64,6 +70,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         "-" if row["limited_share"] is None else f"{row['limited_share']:.0%}",
         *(_px(row[f"disagreement_{name}_px"]) for name in ("max", "p99", "median")),
         _px(row["within_max_px"]),
+        _px(row["step_max_px"]),
         f"{row['hold_share']:.1%}",
         "-" if row["staleness_ms"] is None else f"{row['staleness_ms']:.0f}",
         f"the agent would refuse it: {row['refused']}" if row["refused"] else "",

@@ -52,12 +52,20 @@ class Seams:
         self.within = max(self.within, other.within)
 
     def figures(self) -> dict[str, float | None]:
-        """Flat, in the unit: largest, 99th percentile and median of jumps and disagreements; None without a seam."""
+        """Flat, in the unit: largest, 99th percentile and median of jumps and disagreements, the largest step where the
+        chunk stays, and the largest anywhere; None without a seam.
+
+        The last is what may be compared between ways of joining: a chunk whose first actions are those of the one
+        before does not jump where it begins, and may jump where its own begin.
+        """
         found: dict[str, float | None] = {}
         for name, counts in (("jump", self.jumps), ("disagreement", self.disagreements)):
             for label, share in (("max", 1.0), ("p99", 0.99), ("median", 0.5)):
                 found[f"{name}_{label}"] = _quantile(counts, share)
-        return {**found, "within_max": self.within / PER_UNIT if self.count else None}
+        anywhere = max(self.within, max(self.jumps, default=0))
+        for name, value in (("within_max", self.within), ("step_max", anywhere)):
+            found[name] = value / PER_UNIT if self.count else None
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that `from_dict` reads."""

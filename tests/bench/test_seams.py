@@ -235,7 +235,7 @@ def test_where_nothing_was_joined_there_is_nothing_to_say(tmp_path: Path) -> Non
     [
         (["--sim=kitchen"], "sim: no 'kitchen'"),
         (["--episodes=0"], "episodes: must be at least 1"),
-        (["--max-steps=1001"], "max_steps: must be at most 1000"),
+        (["--max-steps=1001"], "max_steps: must be in [1, 1000]"),
         (["--mode=par"], "mode: no 'par'"),
         (["--latency-ms=-1"], "latency_ms: must be in [0, 800)"),
         (["--latency-ms=800"], "latency_ms: must be in [0, 800)"),

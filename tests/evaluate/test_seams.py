@@ -188,6 +188,11 @@ def test_figures_are_of_the_values_in_order(values: list[int]) -> None:
     assert figures["disagreement_max"] == values[0] / 10
 
 
+@pytest.mark.parametrize(("jumps", "within", "largest"), [([3, 20], 50, 5.0), ([3, 70], 50, 7.0)])
+def test_the_largest_step_is_that_at_a_seam_or_within_a_chunk(jumps: list[int], within: int, largest: float) -> None:
+    assert seams(jumps, [], within=within).figures()["step_max"] == largest
+
+
 def test_without_a_seam_nothing_is_said() -> None:
     assert set(seams([], [], within=7).figures().values()) == {None}
 
