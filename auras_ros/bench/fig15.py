@@ -200,5 +200,5 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
         parser.error(f"--tokens: a plan has 1 to {MAX_STAGES} stages")
     if min(options.prefix) < 2:
         parser.error("--prefix must be at least 2")
-    check_least(parser, options, rounds=1)
+    check_least(parser, options, rounds=1, seed=0)
     return options

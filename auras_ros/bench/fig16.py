@@ -198,14 +198,14 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     add_device(parser)
     parser.add_argument("--pp-perception", type=listed(int), default=[1, 2, 3], help="stages (1,2,3)")
     parser.add_argument("--pp-generation", type=listed(int), default=[1, 2, 3, 4, 5], help="stages (1,2,3,4,5)")
-    parser.add_argument("--offsets", type=listed(int), default=[0, -1], help="fetch_offset (0,-1)")
+    parser.add_argument("--offsets", type=listed(int), default=[0, -1], help="fetch_offset (0,-1); or =-1,0")
     parser.add_argument("--steps", type=int, default=INFERENCE_STEPS, help=f"DDIM steps ({INFERENCE_STEPS})")
     add_windows(parser, "each model")
     parser.add_argument("--seed", type=int, default=0, help="of observations and the order of rounds")
     options = parser.parse_args(argv)
     if unknown := [model for model in options.models if model not in MODELS]:
         parser.error(f"--models: '{unknown[0]}' is not known; there is {some}")
-    check_least(parser, options, rounds=1, chunks=1, steps=1)
+    check_least(parser, options, rounds=1, chunks=1, steps=1, seed=0)
     try:
         plans_of(options)
     except ValueError as error:

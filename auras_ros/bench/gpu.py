@@ -5,7 +5,7 @@ Nothing is installed and no network is needed: the interpreter that runs this ru
 and graphs with the CPU: where they fail no bench is run, and where they have not passed on this GPU, with these
 versions and sources, the table says so.
 
-Exit status: 0 all is there, or was skipped by name; 1 a part failed; 2 no GPU, or no such part.
+Exit status: 0 all is there, or was skipped by name; 1 a part failed; 2 no GPU, or no such part; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from auras_ros.device.lane import DeviceError
 from auras_ros.evaluate.report import hardware, versions
 
 TESTS = "tests"
+INTERRUPTED = 130
+NO_JSON = "no JSON"
 ELSEWHERE = "(of another GPU, other versions or other sources)"
 UNTESTED = "NOT TO BE TRUSTED: here the GPU's tests have not passed: make gpu PART=tests"
 
@@ -44,9 +46,13 @@ def main(argv: list[str] | None = None) -> int:
         require_cuda()
     except (DeviceError, ModuleNotFoundError) as error:
         print(f"make gpu: no GPU to run on: {error}", file=sys.stderr)
-        return 2
+        return 2 if options.parts else 0
     wanted = dict.fromkeys(name for part in options.parts for name in GROUPS.get(part, [part]))
-    return run_parts(list(wanted), options.out, options.force) if wanted else 0
+    try:
+        return run_parts(list(wanted), options.out, options.force) if wanted else 0
+    except OSError as error:
+        print(f"make gpu: OUT={options.out}: {error}", file=sys.stderr)
+        return 1
 
 
 def listing() -> str:
@@ -58,15 +64,21 @@ def listing() -> str:
 
 def run_parts(names: list[str], out: Path, force: bool) -> int:
     """Run what is not there yet, the tests first; one that fails does not stop the others, but if it is the tests no
-    bench is run. Prints the table; 0 or 1."""
+    bench is run. Prints the table; 0, 1, or 130 when interrupted. Raises OSError where `out` cannot be written."""
     out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     ended: dict[str, str] = {}
-    for name in sorted(names, key=lambda name: name != TESTS):
-        if ended.get(TESTS, "").startswith("FAILED"):
-            ended[name] = "not run: the tests failed"
-        else:
-            ended |= run_part(name, out, force)
+    order = sorted(names, key=lambda name: name != TESTS)
+    try:
+        for name in order:
+            if ended.get(TESTS, "").startswith("FAILED"):
+                ended[name] = "not run: the tests failed"
+            else:
+                ended |= run_part(name, out, force)
+    except KeyboardInterrupt:
+        print("\n" + table(names, out, ended))
+        print("make gpu: interrupted; what is finished is kept, and the same command goes on", file=sys.stderr)
+        return INTERRUPTED
     print("\n" + table(names, out, ended))
     return 1 if any(word.startswith("FAILED") for word in ended.values()) else 0
 
@@ -74,7 +86,7 @@ def run_parts(names: list[str], out: Path, force: bool) -> int:
 def run_part(name: str, out: Path, force: bool) -> dict[str, str]:
     """How it ended, where it left no JSON."""
     path = out / f"{name}.json"
-    if path.exists() and not force and (name != TESTS or passed_here(out)):
+    if _kept(out, name) and not force and (name != TESTS or passed_here(out)):
         print(f"{name}: {path} is there (FORCE=1 runs it again)", flush=True)
         return {}
     path.unlink(missing_ok=True)
@@ -87,10 +99,11 @@ def run_part(name: str, out: Path, force: bool) -> dict[str, str]:
     except PartError as error:
         print(f"{name}: {error}", file=sys.stderr, flush=True)
         return {name: f"FAILED: {error}"}
-    if not path.exists():
-        return {name: "FAILED: no JSON"}
+    kept = _kept(out, name)
+    if kept is None:
+        return {name: f"FAILED: {NO_JSON}"}
     whole = path.with_name(path.name + ".partial")
-    whole.write_text(json.dumps({**_kept(out, name), SOURCES: digest()}, indent=1) + "\n", encoding="utf-8")
+    whole.write_text(json.dumps({**kept, SOURCES: digest()}, indent=1) + "\n", encoding="utf-8")
     whole.replace(path)
     return {}
 
@@ -103,6 +116,9 @@ def table(names: list[str], out: Path, ended: dict[str, str]) -> str:
             lines.append(f"{name:18}{ended[name]}")
             continue
         kept = _kept(out, name)
+        if kept is None:
+            lines.append(f"{name:18}{NO_JSON}")
+            continue
         shown = PARTS[name].judged(kept["summary"])
         lines.append(f"{name:18}" + "  ".join(shown if _origin(kept) == here else [ELSEWHERE, *shown]))
     return "\n".join(lines if passed_here(out) else [*lines, UNTESTED])
@@ -110,16 +126,20 @@ def table(names: list[str], out: Path, ended: dict[str, str]) -> str:
 
 def passed_here(out: Path) -> bool:
     """Whether the GPU's tests have passed on this GPU, with these versions and these sources."""
-    if not (out / f"{TESTS}.json").exists():
-        return False
     kept = _kept(out, TESTS)
+    if kept is None:
+        return False
     passed = kept["summary"].get("passed") and not kept["summary"].get("failed")
     return bool(passed) and _origin(kept) == _here()
 
 
-def _kept(out: Path, name: str) -> dict[str, Any]:
-    kept: dict[str, Any] = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
-    return kept
+def _kept(out: Path, name: str) -> dict[str, Any] | None:
+    """A part's report; None where there is none, and where what lies there is none (it is then run again)."""
+    try:
+        kept = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
+        return {**kept, "summary": dict(kept["summary"])} if _origin(kept) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _origin(kept: Mapping[str, Any]) -> tuple[Any, ...]:

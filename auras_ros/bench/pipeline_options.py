@@ -42,7 +42,7 @@ def parse(argv: list[str], description: str) -> argparse.Namespace:
     unknown = [name for name in options.policy if name not in RECIPES]
     if unknown:
         parser.error(f"--policy: '{unknown[0]}' is not known; there is {', '.join(RECIPES)}")
-    check_least(parser, options, rounds=1, chunks=1, steps=2)
+    check_least(parser, options, rounds=1, chunks=1, steps=2, steady=0, seed=0)
     try:
         options.sizes = _sizes(options)
     except ValueError as error:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 from auras_ros import resources
+from auras_ros.bench.options import amount, check_least
 from auras_ros.bench.ros_image import measure_image_latency, on_loopback
 from auras_ros.evaluate.report import Report
 from auras_ros.nodes.supervisor import Supervisor
@@ -23,6 +24,7 @@ from auras_ros.ros import Node, QoSProfile, init, spin_once, try_shutdown
 from auras_ros.ros.msg import DiagnosticArray, String
 
 START_S = 60.0
+LAST_LINES = 12  # of the processes' output, beside an error
 
 
 Progress = Callable[[str], None]
@@ -30,10 +32,11 @@ Progress = Callable[[str], None]
 
 def run(argv: list[str], progress: Progress) -> Report:
     parser = argparse.ArgumentParser(prog="auras bench ros", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=32.0, help="how long each interval measurement lasts")
+    parser.add_argument("--seconds", type=amount, default=32.0, help="how long each interval measurement lasts")
     parser.add_argument("--messages", type=int, default=300, help="images sent")
     parser.add_argument("--plan", default="ddpm100", help="what the agent computes meanwhile; this one never pauses")
     options = parser.parse_args(argv)
+    check_least(parser, options, seconds=1, messages=1)
     report = Report("ros")
     for priority in (50, 0):
         progress(f"interval error, SCHED_FIFO {'asked for' if priority else 'not asked for'} ...")
@@ -67,7 +70,7 @@ def _interval_error(priority: int, seconds: float, plan: str, progress: Progress
     node.create_subscription(DiagnosticArray, "provenance", count, QoSProfile(depth=10))
     node.create_subscription(String, "actuator/state", lambda m: newest.update(json.loads(m.data)), QoSProfile(depth=1))
     try:
-        with Path(os.devnull).open("w") as log, Supervisor(config, log=log, parameters=overrides) as supervisor:
+        with _told() as log, Supervisor(config, log=log, parameters=overrides) as supervisor:
             begin_s = _wait_until_armed(node, supervisor, newest)
             while (left_s := begin_s + seconds - time.monotonic()) > 0:
                 spin_once(node, timeout_sec=0.1)
@@ -82,6 +85,17 @@ def _interval_error(priority: int, seconds: float, plan: str, progress: Progress
     during = sum(at_s >= begin_s for at_s in chunks)
     facts = {"scheduling": newest["scheduling"], "skipped_ticks": newest["skipped_ticks"]}
     return {**newest["interval_error_ms"], **facts, "chunks_per_s": during / seconds}
+
+
+@contextmanager
+def _told() -> Iterator[IO[str]]:
+    """Where processes write what nobody reads, unless something goes wrong: then a RuntimeError ends with it."""
+    with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        try:
+            yield log
+        except RuntimeError as error:
+            log.seek(0)
+            raise RuntimeError("\n".join([str(error), *log.read().splitlines()[-LAST_LINES:]])) from error
 
 
 def _wait_until_armed(node: Node, supervisor: Supervisor, newest: dict[str, Any]) -> float:

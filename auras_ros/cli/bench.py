@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from auras_ros.cli.outputs import check_outputs
 from auras_ros.cli.progress import Progress
 from auras_ros.evaluate.report import Report
 
@@ -51,13 +52,17 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--json", type=Path, help="write the report here")
     parser.add_argument("--picture", type=Path, help="write a PNG here, where the bench draws one")
     if argv[:1] and argv[0] in BENCHES and not {"-h", "--help"}.isdisjoint(argv):
-        _module(argv[0]).run(["--help"], print)  # its own options; ends here
+        print("--json FILE and --picture FILE (where it draws one), and its own options:\n")
+        _module(argv[0]).run(["--help"], print)  # ends here
     options, rest = parser.parse_known_args(argv)
     bench = _module(options.name)
     _check_outputs(parser, options, bench)
     progress = Progress()
     report = bench.run(rest, progress.say)
     progress.done()
+    if "interrupted" in report.more and not report.rows:
+        print("interrupted before anything was measured: nothing is written", file=sys.stderr)
+        return INTERRUPTED
     print(bench.table(report) if hasattr(bench, "table") else _plain(report))
     if options.json:
         report.write(options.json)
@@ -77,9 +82,7 @@ def _module(name: str) -> ModuleType:
 
 def _check_outputs(parser: argparse.ArgumentParser, options: argparse.Namespace, bench: ModuleType) -> None:
     """Now, and not after an hour. Ends the process with status 2."""
-    for name, path in (("--json", options.json), ("--picture", options.picture)):
-        if path and not path.parent.is_dir():
-            parser.error(f"{name}: no folder {path.parent}")
+    check_outputs(parser, {"--json": options.json, "--picture": options.picture})
     if options.picture and not hasattr(bench, "draw"):
         parser.error(f"--picture: {options.name} draws none")
     if options.picture:

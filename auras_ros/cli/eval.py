@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auras_ros import resources
+from auras_ros.cli.outputs import check_outputs
 from auras_ros.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ example
 def run(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
-    if options.json and not options.json.parent.is_dir():  # now, and not after an hour
-        parser.error(f"--json: no folder {options.json.parent}")
+    check_outputs(parser, {"--json": options.json})
     if options.out:
         importlib.import_module("matplotlib")  # it draws there
         options.out.mkdir(parents=True, exist_ok=True)
@@ -100,12 +100,13 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tup
         parser.error("--episodes and --batch must be at least 1 and --seed must not be negative")
     from auras_ros.evaluate.campaign import Campaign
     from auras_ros.evaluate.parts import Part
-    from auras_ros.evaluate.settings import SettingsError
+    from auras_ros.evaluate.settings import SettingsError, check_seeds
     from auras_ros.pipeline.load import CheckpointError, PlanError, check_plan, load
     from auras_ros.sim import pusht
 
     pusht.check()
     try:
+        check_seeds(range(options.seed, options.seed + options.episodes))
         settings = _settings(options)
         given = _given(options.durations, settings)
         if given is not None:

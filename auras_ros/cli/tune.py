@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from auras_ros import resources
+from auras_ros.cli.outputs import check_outputs
 from auras_ros.cli.progress import Progress
 from auras_ros.cli.run import config_path
 
@@ -36,13 +37,17 @@ Exit status: 0 found, 3 no plan is good enough (or the chosen one is not on fres
 def run(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
-    for name, path in (("--json", options.json), ("--work", options.work)):
-        if path and not path.parent.is_dir():  # now, and not after an hour
-            parser.error(f"{name}: no folder {path.parent}")
     options.out.mkdir(parents=True, exist_ok=True)
+    ours = {"--work": options.work, "--out": options.out / "tune.png"}
+    if options.config:
+        ours["--config"] = options.out / "tuned.yaml"
+    check_outputs(parser, {**ours, "--json": options.json})
     config = None if options.config is None else config_path(options.config)
-    agents = _agent_device(config)  # also where it is not asked for: a config without an agent is refused now
-    options.device = options.device or agents
+    if config is not None:
+        _follow(config, options, parser)
+    options.checkpoint, options.device = options.checkpoint or "pusht", options.device or "cpu"
+    if options.device == "cuda" and not _has_cuda():
+        parser.error("no CUDA device is here, where frames would be timed; --device cpu times them on the CPU")
     importlib.import_module("matplotlib")  # now, and not after an hour
     from auras_ros.evaluate.settings import SettingsError
     from auras_ros.evaluate.tuner.requirements import RequirementError
@@ -72,7 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="auras tune", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--checkpoint", default="pusht", help="folder, or the name of one that ships (pusht)")
+    parser.add_argument(
+        "--checkpoint", help="folder, or the name of one that ships (that of the agent in --config, or pusht)"
+    )
     parser.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
     parser.add_argument("--plan", default="quick", help="what all plans share, e.g. ddpm100 or ddpm100,batched=false")
     parser.add_argument(
@@ -87,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     space = parser.add_argument_group("what is searched")
     space.add_argument("--pp-perception", default="1,2,3", metavar="N,...", help="stages of perception (1,2,3)")
     space.add_argument("--pp-generation", default="1,2,3,4,6,8,10", metavar="N,...", help="of generation (1,2,...,10)")
-    space.add_argument("--fetch-offset", default="", metavar="N,...", help="-1, 0 (autoregressive -1, else 0)")
+    space.add_argument("--fetch-offset", default="", metavar="N,...", help="=-1,0 for both (autoregressive -1, else 0)")
     space.add_argument("--alpha", default="0.25,0.5,0.75,1,1.5", metavar="A,...", help="skews of the best (to 1.5)")
     space.add_argument("--longest", type=int, default=12, metavar="L", help="frames that a request may live (12)")
     space.add_argument("--trials", type=int, metavar="N", help="let Optuna choose N plans; alpha is searched with them")
@@ -101,7 +108,12 @@ def _parser() -> argparse.ArgumentParser:
     effort.add_argument(
         "--frame-steps", type=int, default=0, metavar="N", help="paused clock, N control steps a frame (0: charged)"
     )
-    parser.add_argument("--work", type=Path, metavar="FILE", help="keep what was measured here, and go on from it")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        metavar="FILE",
+        help="keep what was measured here, fresh episodes beside it (FILE's .fresh.json), and go on from it",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for tune.png and tuned.yaml (out)")
     parser.add_argument("--config", metavar="CONFIG", help="write OUT/tuned.yaml: this config with the chosen plan")
@@ -111,21 +123,21 @@ def _parser() -> argparse.ArgumentParser:
 def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
     """Raises what a bad setting deserves, naming it."""
     from auras_ros.evaluate.seat import Task
-    from auras_ros.evaluate.settings import SIMS, SettingsError, parse_plan
+    from auras_ros.evaluate.settings import SIMS, SettingsError, check_max_steps, check_seeds, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
     from auras_ros.evaluate.tuner.record import Record
     from auras_ros.evaluate.tuner.requirements import Requirements
-    from auras_ros.evaluate.tuner.search import Effort, Search, halving
+    from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving
     from auras_ros.evaluate.tuner.space import Space
     from auras_ros.evaluate.tuner.trials import Trials
 
     if options.sim not in SIMS:
         raise SettingsError(f"sim: no {options.sim!r}; there is {', '.join(SIMS)}")
-    for name in ("max_steps", "batch"):
-        if getattr(options, name) < 1:
-            raise SettingsError(f"{name}: must be at least 1, got {getattr(options, name)}")
-    if options.seed < 0 or options.frame_steps < 0 or (options.trials is not None and options.trials < 1):
-        raise SettingsError("seed and frame_steps must not be negative, trials at least 1")
+    check_max_steps(options.max_steps)
+    played = FRESH + options.confirm if options.confirm else options.episodes
+    check_seeds(range(options.seed, options.seed + played))
+    if options.batch < 1 or options.frame_steps < 0 or (options.trials is not None and options.trials < 1):
+        raise SettingsError("batch and trials must be at least 1, frame_steps must not be negative")
     base = parse_plan(options.plan)
     space = Space(
         base, _whole("pp_perception", options.pp_perception), _whole("pp_generation", options.pp_generation),
@@ -189,22 +201,38 @@ def _show(
         }  # fmt: skip
         Report("tune", list(rows(result)), result.summary(), more).write(options.json)
         print(f"written: {options.json}")
-    if config is not None and result.found is not None:
-        _write_config(config, result.found.plan, options.device, options.out / "tuned.yaml")
+    tuned = options.out / "tuned.yaml"
+    if config is not None and result.found is not None and not result.partial:
+        _write_config(config, result.found.plan, options.device, tuned)
+    elif tuned.exists():
+        print(f"left as it was, from an earlier search: {tuned}")
     draw(result, f"{checkpoint.name}, {options.sim}: {wanted}", options.out / "tune.png")
     print(f"written: {options.out / 'tune.png'}")
 
 
-def _agent_device(config: Path | None) -> str:
-    """Where the agent's policy runs: cpu or cuda; without a config the CPU. Raises ValueError where it has no agent."""
-    if config is None:
-        return "cpu"
-    import torch
-
+def _follow(config: Path, options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Search for what the config's agent can run: its checkpoint, on its device, within its `max_age_ms`. Raises
+    ValueError where it has no agent; ends the process with status 2 where the options contradict it."""
     from auras_ros.cli.demo_options import parameters
 
-    named = str(parameters(config, "agent").get("device", "cpu"))
-    return ("cuda" if torch.cuda.is_available() else "cpu") if named == "auto" else named
+    agent = parameters(config, "agent")
+    named = str(agent.get("checkpoint", "pusht"))
+    folders = [resources.checkpoint(name).resolve() for name in (named, options.checkpoint or named)]
+    if folders[0] != folders[1]:
+        parser.error(f"--checkpoint: {options.checkpoint} is not that of the agent in {config}: {named}")
+    options.checkpoint = named
+    device = options.device or str(agent.get("device", "cpu"))
+    if device not in ("auto", "cpu", "cuda"):
+        parser.error(f"--config: {config}: device: no {device!r}; there is auto, cpu, cuda")
+    options.device = ("cuda" if _has_cuda() else "cpu") if device == "auto" else device
+    ages = [age for age in (options.max_age_ms, float(agent.get("max_age_ms", 0.0)) or None) if age is not None]
+    options.max_age_ms = min(ages, default=None)
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def _write_config(config: Path, plan: Plan, device: str, path: Path) -> None:

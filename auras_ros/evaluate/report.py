@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from auras_ros import __version__
@@ -46,6 +47,19 @@ class Report:
         temporary = path.with_name(path.name + ".partial")
         temporary.write_text(text + "\n", encoding="utf-8")
         temporary.replace(path)
+
+
+def unwritable(path: Path) -> str:
+    """Why no file can be written here; empty where one can. For asking before an hour's work, and not after it."""
+    if path.is_dir():
+        return f"{path} is a folder"
+    if not path.parent.is_dir():
+        return f"no folder {path.parent}"
+    try:
+        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):  # permissions alone do not tell
+            return ""
+    except OSError as error:
+        return f"{path}: {error.strerror}"
 
 
 def hardware() -> dict[str, Any]:

@@ -20,6 +20,7 @@ from auras_ros.pipeline.load import Checkpoint, noise_tape, to_latched
 from auras_ros.pipeline.request import Emission, Identity, Latched, to_chunk
 
 REQUESTS_PER_EPISODE = 1_000  # each episode has its own stretch of the noise tape, so that seeds are paired
+SEEDS = 2**32 // REQUESTS_PER_EPISODE  # so many have one
 NOISE_SEED = 0
 _IDENTITY = Identity()
 

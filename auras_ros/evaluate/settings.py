@@ -9,7 +9,7 @@ from typing import Any
 from auras_ros.evaluate.charged import DURATIONS, Charged
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seat import Task
-from auras_ros.evaluate.seats import REQUESTS_PER_EPISODE
+from auras_ros.evaluate.seats import REQUESTS_PER_EPISODE, SEEDS
 from auras_ros.evaluate.turn import Timing
 from auras_ros.pipeline.plan import MODES, Plan, PlanError
 from auras_ros.sim.pusht import default_coverage
@@ -59,11 +59,10 @@ class Settings:
         _known("sim", (self.sim,), tuple(SIMS))
         _known("modes", self.modes, MODES)
         _known("clocks", self.clocks, CLOCKS)
-        for name in ("max_steps", "frame_steps", "workers"):
+        check_max_steps(self.max_steps)
+        for name in ("frame_steps", "workers"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        if self.max_steps > REQUESTS_PER_EPISODE:
-            raise SettingsError(f"max_steps: must be at most {REQUESTS_PER_EPISODE}, got {self.max_steps}")
         if not 0 <= self.drift_px < MAX_DRIFT_PX:
             raise SettingsError(f"drift_px: must be in [0, {MAX_DRIFT_PX:g}), got {self.drift_px}")
         parse_plan(self.plan)
@@ -117,6 +116,18 @@ class Settings:
             if mine.get(key) != theirs.get(key):
                 hint = "; measure once, then give --durations FILE" if key.startswith("durations_s") else ""
                 raise SettingsError(f"parts differ in {key}: {mine.get(key)} and {theirs.get(key)}{hint}")
+
+
+def check_seeds(seeds: range) -> None:
+    """Raises SettingsError for episodes that have no seed."""
+    if seeds.start < 0 or seeds.stop > SEEDS:
+        raise SettingsError(f"seed: must be in [0, {SEEDS - 1}], got {seeds.start} to {seeds.stop - 1}")
+
+
+def check_max_steps(max_steps: int) -> None:
+    """Raises SettingsError."""
+    if not 1 <= max_steps <= REQUESTS_PER_EPISODE:
+        raise SettingsError(f"max_steps: must be in [1, {REQUESTS_PER_EPISODE}], got {max_steps}")
 
 
 def parse_plan(text: str) -> Plan:

@@ -10,8 +10,27 @@ from pathlib import Path
 
 import pytest
 
+from auras_ros.bench import ros
+
 FIGURES = ("p50", "p99", "max")
 COMMAND = "import sys; from auras_ros.cli.main import main; sys.exit(main())"
+
+
+@pytest.mark.parametrize("arguments", [["--seconds", "0"], ["--seconds", "-1"], ["--messages", "0"]])
+def test_what_measures_nothing_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        ros.run(arguments, print)
+    assert arguments[0] in capsys.readouterr().err
+
+
+def test_what_a_process_said_stands_beside_the_error() -> None:
+    def end() -> None:
+        with ros._told() as log:
+            subprocess.run(["echo", "the last words"], stdout=log, check=True)
+            raise RuntimeError("it ended")
+
+    with pytest.raises(RuntimeError, match=r"\Ait ended\nthe last words\Z"):
+        end()
 
 
 @pytest.mark.slow

@@ -73,9 +73,14 @@ def test_a_tiny_search_writes_a_plan_that_the_agent_takes(tmp_path: Path, capsys
         (["--plan", "quick,mode=par"], "mode"),
         (["--plan", "quick,speed=9"], "speed"),
         (["--first", "9", "--episodes", "4"], "first: must be in \\[1, episodes = 4\\]"),
-        (["--trials", "0"], "trials at least 1"),
+        (["--trials", "0"], "trials must be at least 1"),
         (["--work", "no/such/folder/work.json"], "--work: no folder"),
         (["--device", "tpu"], "--device: invalid choice: 'tpu'"),
+        (["--json", "."], "--json: . is a folder"),
+        (["--json", "/proc/tune.json"], "--json: /proc/tune.json: "),
+        (["--max-steps", "5000"], "max_steps: must be in \\[1, 1000\\]"),
+        (["--seed", "3500000", "--confirm", "1"], "seed: must be in"),
+        (["--checkpoint", "pusht-tokens", "--config", "pusht"], "pusht-tokens is not that of the agent in .*: pusht"),
     ],
 )
 def test_bad_settings_are_refused_at_once(
@@ -109,6 +114,47 @@ def test_a_config_that_can_hold_no_plan_is_refused_before_the_search(
         tune.run([*TINY, "--out", str(tmp_path), "--config", str(config)])
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"device": "tpu"}, "device: no 'tpu'; there is auto, cpu, cuda"),
+        pytest.param(
+            {"device": "cuda"}, "no CUDA device is here, where ",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_config_whose_agent_cannot_be_timed_here_is_refused_before_the_search(
+    settings: dict[str, str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text(yaml.safe_dump({"agent": {"ros__parameters": settings}}))
+    with pytest.raises(SystemExit):
+        tune.run([*TINY, "--out", str(tmp_path), "--config", str(config)])
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("own", "bound"), [([], 70.0), (["--max-age-ms", "50"], 50.0), (["--max-age-ms", "90"], 70.0)])
+def test_the_search_is_for_what_the_configs_agent_can_run(
+    own: list[str], bound: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def stop(self: search.Search, explore: object) -> search.Result:
+        found.append(self)
+        raise InterruptedError
+
+    monkeypatch.setattr(search.Search, "run", stop)
+    config = tmp_path / "mine.yaml"
+    settings = {"checkpoint": "pusht-tokens", "max_age_ms": 70.0}
+    config.write_text(yaml.safe_dump({"agent": {"ros__parameters": settings}}))
+    few = ["--plan", "greedy", "--pp-generation", "1", "--alpha", ""]
+    with pytest.raises(InterruptedError):
+        tune.run([*few, "--out", str(tmp_path), "--config", str(config), *own])
+    assert found[0].requirements.max_age_ms == bound
+    assert found[0].trials.checkpoint.name == "pusht-tokens"
+
+
 def test_without_matplotlib_nothing_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search.Search, "run", lambda *_: pytest.fail("searched"))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -135,8 +181,9 @@ def test_status_3_and_no_config_where_the_chosen_plan_does_not_hold_on_fresh_see
 
 
 def test_frames_are_timed_where_it_is_said_and_other_records_are_not_gone_on_from(
-    tmp_path: Path, timed_on: set[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, timed_on: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     files = ["--out", str(tmp_path), "--work", str(tmp_path / "work.json"), "--config", "pusht"]
     assert tune.run([*TINY, *files, "--device", "cuda"]) == 0
     assert timed_on == {"cuda"}
@@ -150,8 +197,9 @@ def test_frames_are_timed_where_it_is_said_and_other_records_are_not_gone_on_fro
     ("device", "timed"), [("cpu", "cpu"), ("cuda", "cuda"), ("auto", "cuda" if torch.cuda.is_available() else "cpu")]
 )
 def test_frames_are_timed_where_the_config_s_agent_runs(
-    device: str, timed: str, tmp_path: Path, timed_on: set[str]
+    device: str, timed: str, tmp_path: Path, timed_on: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: timed == "cuda")
     config = tmp_path / "mine.yaml"
     config.write_text(f"agent: {{ros__parameters: {{device: {device}}}}}")
     assert tune.run([*TINY, "--out", str(tmp_path), "--config", str(config)]) == 0

@@ -42,7 +42,8 @@ def run(argv: list[str], progress: Progress) -> Report:
     options = parser.parse_args(argv)
     device = torch.device(kind_of(options.device))
     options.policy = chosen(parser, options.policy, device.type, DEFAULTS)
-    check_least(parser, options, requests=1, steps=2, seed=0)
+    options.size = SIZES[device.type] if options.size is None else options.size
+    check_least(parser, options, requests=1, steps=2, seed=0, size=1)
     torch.set_num_threads(1)
     report = Report("fig3", more={"note": NOTE})
     try:
@@ -83,8 +84,7 @@ def _measure(
     bench = Bench(built.policy, options.device, options.seed, most=1)
     if built.dtype not in peaks:
         progress("what the device can")
-        size = options.size or SIZES[bench.device.type]
-        peaks[built.dtype] = peak_flops(bench.device, size, dtype=built.dtype)
+        peaks[built.dtype] = peak_flops(bench.device, options.size, dtype=built.dtype)
         in_its_type = "" if built.dtype == torch.float32 else f"_{str(built.dtype).removeprefix('torch.')}"
         report.summary[f"peak_gflop_per_s{in_its_type}"] = peaks[built.dtype] / 1e9
     peak = peaks[built.dtype]

@@ -17,10 +17,9 @@ import torch
 
 from auras_ros import resources
 from auras_ros.evaluate.lockstep import grouped
-from auras_ros.evaluate.report import Report
+from auras_ros.evaluate.report import Report, unwritable
 from auras_ros.evaluate.seat import Task
-from auras_ros.evaluate.seats import REQUESTS_PER_EPISODE
-from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, parse_plan
+from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, check_max_steps, check_seeds, parse_plan
 from auras_ros.evaluate.statistics import wilson
 from auras_ros.evaluate.tuner.record import Record
 from auras_ros.evaluate.tuner.requirements import Requirements
@@ -182,13 +181,13 @@ def check_play(options: argparse.Namespace, episodes: int = 0) -> None:
     """The options of `add_play_options`, with at least so many episodes. Raises SettingsError, naming the option."""
     if options.sim not in SIMS:
         raise SettingsError(f"sim: no {options.sim!r}; there is {', '.join(SIMS)}")
-    for name, least in {"episodes": episodes, "seed": 0, "max_steps": 1, "batch": 1}.items():
+    for name, least in {"episodes": episodes, "batch": 1}.items():
         if getattr(options, name) < least:
             raise SettingsError(f"{name}: must be at least {least}, got {getattr(options, name)}")
-    if options.max_steps > REQUESTS_PER_EPISODE:
-        raise SettingsError(f"max_steps: must be at most {REQUESTS_PER_EPISODE}, got {options.max_steps}")
-    if options.work and not options.work.parent.is_dir():  # now, and not after an hour
-        raise SettingsError(f"work: no folder {options.work.parent}")
+    check_seeds(range(options.seed, options.seed + options.episodes))
+    check_max_steps(options.max_steps)
+    if options.work and (why := unwritable(options.work)):  # now, and not after an hour
+        raise SettingsError(f"work: {why}")
 
 
 def play(

@@ -157,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Ends the process with status 2 for what cannot be measured."""
     options.policy = chosen(parser, options.policy, kind_of(options.device), DEFAULTS)
-    check_least(parser, options, repeats=1)
+    check_least(parser, options, repeats=1, seed=0)
     if options.pp_generation > options.steps:
         parser.error(f"--pp-generation: {options.pp_generation} stages for {options.steps} steps")
     try:
