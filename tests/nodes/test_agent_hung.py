@@ -31,6 +31,16 @@ WholeStrand.run = hang
 """
 
 
+def held_for_silence(watch: Watch, agent: Child) -> None:
+    """The actuator held in time. Why, it says of the first reason alone: on a machine so busy that no new chunk came
+    before the frame hung, the last one may have been used up before the silence was long enough."""
+    hung = re.search(r"hung at (\d+)", agent.output)
+    assert hung is not None
+    held = watch.state_where(lambda state: state["state"] == "holding", "held")
+    assert held["reason"].startswith(("agent silent", "the chunk's horizon is used up"))
+    assert (held["mono_ns"] - int(hung[1])) / MS <= HELD_WITHIN_MS
+
+
 def test_a_hung_worker_is_found_within_a_second_and_the_process_ends(
     actuator: Callable[..., Child], children: Children, watch: Watch, robot: Robot, checkpoint: str
 ) -> None:
@@ -40,11 +50,7 @@ def test_a_hung_worker_is_found_within_a_second_and_the_process_ends(
     watch.hear_agent()
     watch.arm()
     watch.until(lambda: "hung at" in agent.output, "the frame hangs")
-    hung = re.search(r"hung at (\d+)", agent.output)
-    assert hung is not None
-    held = watch.state_where(lambda state: state["state"] == "holding", "held")
-    assert held["reason"].startswith("agent silent")
-    assert (held["mono_ns"] - int(hung[1])) / MS <= HELD_WITHIN_MS
+    held_for_silence(watch, agent)
     assert agent.wait() == 1, agent.output
     assert "does not end" in agent.output
     assert "does not end" in watch.beats[-1]["state"]
@@ -112,11 +118,7 @@ def test_a_frame_that_keeps_the_interpreter_ends_the_process(
     agent = children.node("agent", settings, code=KEEPS_THE_INTERPRETER)
     watch.arm()
     watch.until(lambda: "hung at" in agent.output, "the frame hangs")
-    hung = re.search(r"hung at (\d+)", agent.output)
-    assert hung is not None
-    held = watch.state_where(lambda state: state["state"] == "holding", "held")
-    assert held["reason"].startswith("agent silent")
-    assert (held["mono_ns"] - int(hung[1])) / MS <= HELD_WITHIN_MS
+    held_for_silence(watch, agent)
     assert agent.wait() == -signal.SIGABRT, agent.output
     assert "the_frame_that_hangs" in agent.output, "the traceback says where"
     watch.until(lambda: f"process {agent.pid} hung" in agent.output, "the guard says what it did")
