@@ -2,7 +2,8 @@
 
 The rates are those of `auras bench pipeline`, whose options it takes, or of a report of it that is there already
 (--rates), and the paper's numbers stand beside them. Success is played by `auras eval`, which takes hours and can be
-played in parts: --eval joins its reports, one for each number of denoising steps (40, 100 and 160 in the paper):
+played in parts: --eval joins its reports, one for each number of denoising steps (40, 100 and 160 in the paper), or
+several with some of the modes each:
 
   auras eval --sim pusht-drift --plan ddpm100,pp_generation=4,alpha=0.5 --episodes 400 --json 100.json
   auras bench fig10 --policy dp --eval 40.json,100.json,160.json
@@ -44,8 +45,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     report = pipeline.run(rest, progress) if options.rates is None else _measured(parser, options.rates)
     report.name = "fig10"
     _sum_rates(report)
-    for part in parts:
-        report.rows += success_rows(part)
+    report.rows += _longest([row for part in parts for row in success_rows(part)])
     _sum_success(report)
     return finish("fig10", report)
 
@@ -74,6 +74,16 @@ def success_rows(part: Part) -> list[dict[str, Any]]:
     kept = ("mode", "clock", "success", "low", "high", "episodes", "diff", "diff_low", "diff_high")
     named = {"policy": settings.checkpoint, "measure": "success", "sim": settings.sim, "plan": settings.plan}
     return [{**named, **{name: row[name] for name in kept}} for row in rows]
+
+
+def _longest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each mode the row of the most episodes, where reports share a plan: modes may have been played apart."""
+    kept: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in rows:
+        which = tuple(row[name] for name in ("policy", "sim", "plan", "clock", "mode"))
+        if which not in kept or row["episodes"] > kept[which]["episodes"]:
+            kept[which] = row
+    return list(kept.values())
 
 
 def _sum_rates(report: Report) -> None:

@@ -89,6 +89,24 @@ def test_rates_and_success_stand_beside_the_papers(
     assert "102.7 %" in text
 
 
+def test_modes_may_have_been_played_apart_and_the_longer_play_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "run", lambda argv, progress: planted())
+    files = []
+    for name, modes, episodes, wins in (("few", ("seq", "par"), 4, 1), ("most", ("seq", "auras"), 8, 6)):
+        settings = Settings("planted@0", "ddpm40", modes=modes, clocks=("paused",))
+        played = Outcome([Episode(seed, seed < wins, 5, 0.5) for seed in range(episodes)])
+        files.append(str(tmp_path / f"{name}.json"))
+        outcomes = {("paused", one.name): played for one in settings.contenders()}
+        Part(settings, outcomes).report().write(Path(files[-1]))
+    for order in (files, files[::-1]):
+        report = fig10.run(["--eval", ",".join(order)], print)
+        found = {row["mode"]: (row["success"], row["episodes"]) for row in report.rows if row["measure"] == "success"}
+        assert found == {"seq": (0.75, 8), "par": (0.25, 4), "par-aligned": (0.25, 4), "auras": (0.75, 8)}
+    assert report.summary["par_success_loss_percent"] == pytest.approx(100 * (1 - 0.25 / 0.75))
+
+
 def test_the_paused_clock_is_the_papers(tmp_path: Path) -> None:
     path = tmp_path / "it.json"
     settings = Settings("planted@0", "ddpm100", modes=("seq", "auras"))
