@@ -15,8 +15,9 @@ from auras_ros.bench.figures.played import Point, Progress, add_options, play
 from auras_ros.bench.figures.played_show import draw_panels, found, lines
 from auras_ros.bench.figures.rounds import add_rate_options, rates_of
 from auras_ros.bench.figures.show import finish, key, with_paper
-from auras_ros.bench.options import listed
+from auras_ros.bench.options import check_least, listed
 from auras_ros.evaluate.report import Report
+from auras_ros.evaluate.settings import SettingsError
 from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.modes import Policy
 from auras_ros.pipeline.plan import Plan, stage_steps
@@ -27,6 +28,7 @@ PANEL = "alpha"
 def run(argv: list[str], progress: Progress) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
+    check_least(parser, options, pp_generation=2)  # one stage has no skew
     report = Report("fig13")
 
     def stages(policy: Policy, base: Plan) -> list[tuple[str, float, Plan]]:
@@ -34,6 +36,8 @@ def run(argv: list[str], progress: Progress) -> Report:
         return [(PANEL, alpha, replace(shared, alpha=alpha)) for alpha in options.alpha]
 
     def points(checkpoint: Checkpoint, base: Plan) -> Sequence[Point]:
+        if base.alpha:
+            raise SettingsError(f"plan: alpha is what the figure varies (--alpha), got {base.alpha:g}")
         return [Point(panel, at, plan) for panel, at, plan in stages(checkpoint.policy(base.generation), base)]
 
     game = play(parser, options, points, report, progress)
