@@ -52,8 +52,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--json", type=Path, help="write the report here")
     parser.add_argument("--picture", type=Path, help="write a PNG here, where the bench draws one")
     if argv[:1] and argv[0] in BENCHES and not {"-h", "--help"}.isdisjoint(argv):
-        print("--json FILE and --picture FILE (where it draws one), and its own options:\n")
-        _module(argv[0]).run(["--help"], print)  # ends here
+        _explain(argv[0])
     options, rest = parser.parse_known_args(argv)
     bench = _module(options.name)
     _check_outputs(parser, options, bench)
@@ -74,6 +73,14 @@ def run(argv: list[str]) -> int:
         print(f"failed: {report.more['failed']}", file=sys.stderr)
         return 1
     return INTERRUPTED if "interrupted" in report.more else 0
+
+
+def _explain(name: str) -> None:
+    """A bench's own options, then those of all. Ends the process."""
+    try:
+        _module(name).run(["--help"], print)
+    finally:
+        print("\nof every bench:\n  --json FILE, and --picture FILE where it draws one")
 
 
 def _module(name: str) -> ModuleType:
