@@ -48,10 +48,10 @@ class Provenance:
             _check_int(name, getattr(self, name))
         for name in _TEXTS:
             if not isinstance(getattr(self, name), str):
-                raise ContractError(f"provenance: {name}: expected text, got {getattr(self, name)!r}")
+                raise ContractError(f"provenance: {name}: expected text, got {_shown(getattr(self, name))}")
         ages = self.context_age_ns
         if not isinstance(ages, list | tuple):
-            raise ContractError(f"provenance: context_age_ns: expected a list of integers, got {ages!r}")
+            raise ContractError(f"provenance: context_age_ns: expected a list of integers, got {_shown(ages)}")
         for age in ages:
             _check_int("context_age_ns", age)
         object.__setattr__(self, "context_age_ns", tuple(ages))
@@ -146,12 +146,21 @@ def _frozen(name: str, values: npt.ArrayLike, ndim: int) -> FloatArray:
 
 def _check_int(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not -_INT64 <= value < _INT64:
-        raise ContractError(f"provenance: {name}: expected a 64-bit integer, got {repr(value)[:80]}")
+        raise ContractError(f"provenance: {name}: expected a 64-bit integer, got {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    """A value in an error: a plain one as it is written, any other by its type, which is never too deep to say."""
+    plain = isinstance(value, (str, int, float)) or value is None
+    return repr(value)[:80] if plain else f"a value of type {type(value).__name__}"
 
 
 def loads(text: str, what: str) -> Any:
     """JSON text to values. Raises ContractError: `what` is not JSON, too deep, or has a number too long."""
     try:
-        return json.loads(text)
+        values = json.loads(text)
+        if "\\u" in text:  # JSON can spell half a character, which nothing can be made of afterwards
+            json.dumps(values, ensure_ascii=False).encode()
+        return values
     except (ValueError, RecursionError) as error:
         raise ContractError(f"{what}: not JSON: {error}") from error

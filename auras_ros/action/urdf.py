@@ -8,9 +8,11 @@ at links, meshes or frames.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from xml.parsers import expat
 
 from .contract import Channel, ChannelKind, Contract, ContractError
@@ -201,3 +203,19 @@ def _unit(channel: Channel, limit: JointLimit) -> float:
 
 def _channel_error(channel: Channel, text: str) -> ContractError:
     return ContractError(f"robot description: channel {channel.name!r}: {text}")
+
+
+def main(joints: Sequence[str]) -> None:
+    """A description on standard input; the limits of these joints, or what is wrong, as JSON on standard output.
+
+    For a process of its own, beside one that must not be kept from its work by somebody's XML.
+    """
+    try:
+        text = sys.stdin.buffer.read(4 * MAX_CHARS + 1).decode("utf-8")
+        found = joint_limits(text)
+        answer: dict[str, object] = {"limits": {name: asdict(found[name]) for name in joints if name in found}}
+    except UnicodeDecodeError as error:
+        answer = {"error": f"robot description: not UTF-8: {error.reason}"}
+    except ContractError as error:
+        answer = {"error": str(error)}
+    json.dump(answer, sys.stdout)

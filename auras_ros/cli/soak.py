@@ -16,6 +16,7 @@ EXAMPLE = """
 examples
   auras soak --minutes 20                          every kind of fault, in an order made of seed 0
   auras soak --minutes 6 --only agent_killed       one kind alone, or several with commas
+  auras soak --only stop_pressed --presses 100     short presses of the emergency stop, each must be latched
   auras soak --minutes 2 --seed 7 --json soak.json
 
 Simulator, actuator and agent run as processes of their own. They are killed, stopped, slowed down, deactivated, and
@@ -33,6 +34,10 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=20.0, help="no fault begins later than this (default 20)")
     parser.add_argument("--seed", type=int, default=0, help="order, pauses and garbage follow from it (default 0)")
     parser.add_argument("--only", default="", metavar="KIND,...", help="kinds of faults, as the table names them")
+    parser.add_argument(
+        "--presses", type=int, default=0, metavar="N",
+        help="with --only stop_pressed: N presses of every case, however long they take",
+    )  # fmt: skip
     parser.add_argument("--log", type=Path, default=Path("out/soak.log"), help="what the nodes say (out/soak.log)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
     options = parser.parse_args(argv)
@@ -46,11 +51,14 @@ def run(argv: list[str]) -> int:
     for word in only:
         if word not in known:
             parser.error(f"--only: no fault '{word}'; there is {', '.join(known)}")
+    if options.presses and (options.presses < 0 or only != ["stop_pressed"]):
+        parser.error(f"--presses: a number above 0, and with --only stop_pressed alone; got {options.presses}")
     options.log.parent.mkdir(parents=True, exist_ok=True)
     progress = Progress(quiet_s=5.0)
     with _signals_noted() as stopping:
         try:
-            result = soak(60.0 * options.minutes, options.seed, only, options.log, lambda: bool(stopping), progress.say)
+            seconds, presses = 60.0 * options.minutes, options.presses
+            result = soak(seconds, options.seed, only, options.log, lambda: bool(stopping), progress.say, presses)
         finally:
             progress.done()
     made = report(result, interrupted=bool(stopping))

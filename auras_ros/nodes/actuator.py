@@ -51,11 +51,12 @@ class Actuator(Node):
         self._drive = Drive(settings, contract, outputs, self._agent, self._monotonic)
         self._inputs = Inputs(self, settings, contract, self._drive, self._agent, qos)
         self._conflict = Conflict(self, settings.command_topics)
-        self._said = SelfReport(settings, self._drive, self._inputs, self._agent, self._conflict, self)
+        self._said = SelfReport(settings, self._drive, self._inputs, self._agent, self._conflict)
         self._said.add_to(self._diagnostics, qos)
         self._arm_now = settings.arm_on_start
         self._state = self.create_publisher(String, "~/state", LATCHED)
-        for name, callback in (("arm", self._on_arm), ("disarm", self._on_disarm), ("stop", self._on_stop)):
+        services = (("arm", self._on_arm), ("disarm", self._on_disarm), ("release_stop", self._on_release_stop))
+        for name, callback in services:  # stop is a service of the emergency stop's thread
             self.create_service(Trigger, f"~/{name}", callback)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(STATE_PERIOD_S, self._report, clock=steady)
@@ -63,16 +64,18 @@ class Actuator(Node):
         self.create_timer(COLLECT_PERIOD_S, collect, clock=steady)
 
     def start(self) -> None:
-        """Begin to tick."""
+        """Begin to listen for the emergency stop, and to tick."""
+        self._inputs.start()
         self._drive.start()
 
     def working(self) -> bool:
-        """Whether the tick thread lives."""
-        return self._drive.working()
+        """Whether the threads live that tick and that listen for the emergency stop."""
+        return self._drive.working() and self._inputs.stop.working()
 
     def halt(self) -> None:
         """Disarm and let the final hold command out."""
         self._drive.halt()
+        self._inputs.close()
 
     def _arm(self) -> tuple[bool, str]:
         reason = refusal(self._inputs.situation(self._conflict.known), self.settings)
@@ -93,9 +96,8 @@ class Actuator(Node):
         self._report()
         return response
 
-    def _on_stop(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        verdict = self._drive.stop("stop requested")
-        response.success, response.message = verdict.ok, verdict.detail
+    def _on_release_stop(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        response.success, response.message = self._inputs.stop.release()
         self._report()
         return response
 
@@ -107,6 +109,7 @@ class Actuator(Node):
             self._diagnostics.changed()
 
     def _report(self) -> None:
+        self._inputs.look()
         if self._arm_now and self._arm()[0]:
             self._arm_now = False
         events = self._drive.drain_events()

@@ -6,6 +6,9 @@ Heartbeats go in with the time of their arrival; nothing here reads a clock or a
 from __future__ import annotations
 
 from auras_ros.nodes.actuator_arming import ACTIVE
+from auras_ros.nodes.messages import MessageError
+
+TEXTS = {"session": 64, "lifecycle": 32, "state": 200}  # of a heartbeat, and how long each may be
 
 
 class AgentWatch:
@@ -21,10 +24,9 @@ class AgentWatch:
         """Note a heartbeat; whether the session that is followed has just said that it is not active.
 
         `followed`: the session whose chunks are taken, None until the first one: then anybody's word counts.
-        Another agent's life says nothing about the one that drives. KeyError without a session.
+        Another agent's life says nothing about the one that drives. Raises MessageError.
         """
-        self.session = str(beat["session"])
-        self.lifecycle, self.state = str(beat.get("lifecycle", "")), str(beat.get("state", ""))
+        self.session, self.lifecycle, self.state = _texts(beat)
         self.beat_ns = now_ns
         if followed is not None and followed != self.session:
             return False
@@ -43,3 +45,16 @@ class AgentWatch:
         """Whether the followed session has been silent for too long."""
         beat_ns = self._followed_ns
         return beat_ns is None or now_ns - beat_ns > self._timeout_ns
+
+
+def _texts(beat: dict[str, object]) -> list[str]:
+    """Session, lifecycle and state of a heartbeat. Raises MessageError."""
+    if "session" not in beat:
+        raise MessageError("heartbeat: session: missing")
+    found = []
+    for name, limit in TEXTS.items():
+        text = beat.get(name, "")
+        if not isinstance(text, str) or len(text) > limit:
+            raise MessageError(f"heartbeat: {name}: expected a text of at most {limit} characters")
+        found.append(text)
+    return found

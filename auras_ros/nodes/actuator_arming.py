@@ -14,11 +14,13 @@ from auras_ros.nodes.actuator_settings import Settings
 
 MEASURED_MAX_AGE_MS = 500
 ACTIVE = "active"
+RELEASE = "for one that is gone or unknown: the service ~/release_stop"
 
 
 @dataclass(frozen=True)
 class Situation:
-    """Ages in ns, None for what never came. `pressed`: the newest word of `emergency_stop`, None without one.
+    """Ages in ns, None for what never came. `pressed`: who has pressed the emergency stop and not released it, for
+    people, or "". `stop_present`: somebody publishes it who has also said something.
 
     `unknown`: a position channel without a measured position. `unlimited`: one whose joint the robot's description
     does not limit. `others`: nodes that publish commands beside this one, None while that is not yet known.
@@ -30,8 +32,8 @@ class Situation:
     joints_age_ns: int | None = None
     unknown: str = ""
     others: tuple[str, ...] | None = None
-    pressed: bool | None = None
-    stop_publishers: int = 0
+    pressed: str = ""
+    stop_present: bool = False
     described: bool = False
     unlimited: str = ""
     limits_pending: bool = False
@@ -45,8 +47,8 @@ def refusal(at: Situation, settings: Settings) -> str:
 
 def emergency_stop(at: Situation, settings: Settings) -> str:
     if at.pressed:
-        return "the emergency stop is pressed: release it first"
-    if settings.require_emergency_stop and (at.stop_publishers == 0 or at.pressed is None):
+        return f"the emergency stop is pressed by {at.pressed}: release it first ({RELEASE})"
+    if settings.require_emergency_stop and not at.stop_present:
         return "no emergency stop: nobody publishes emergency_stop, and require_emergency_stop is set"
     return ""
 

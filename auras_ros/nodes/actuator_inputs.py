@@ -1,24 +1,30 @@
-"""What the actuator hears, and what it does at once on hearing it: chunks, heartbeats, joint states, the emergency
-stop, the robot's description, jumps of the clock.
+"""What the actuator hears, and what it does at once on hearing it: chunks, heartbeats, joint states, the robot's
+description, jumps of the clock; and the emergency stop, which has a thread of its own (`actuator_stop`).
 
-All of the executor's thread. What arrives is not trusted: what is not of its form is refused, counted and named.
+All else is of the executor's thread. What arrives is not trusted: what is not of its form is refused, counted and
+named.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 
 import numpy as np
 
-from auras_ros.action import ChannelKind, Contract
-from auras_ros.action.urdf import joint_limits, tighten
+from auras_ros.action import ChannelKind, Contract, ContractError
+from auras_ros.action.urdf import MAX_CHARS, JointLimit, tighten
+from auras_ros.action.wire import MAX_HORIZON, MAX_JSON_CHARS
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import Situation
+from auras_ros.nodes.actuator_description import DescriptionReader
 from auras_ros.nodes.actuator_drive import Drive
 from auras_ros.nodes.actuator_settings import Settings
+from auras_ros.nodes.actuator_stop import EmergencyStop
 from auras_ros.nodes.diagnostics import QosWatch
-from auras_ros.nodes.messages import MessageError, read_chunk, read_json
+from auras_ros.nodes.messages import MAX_TEXT, MessageError, read_chunk, read_json
+from auras_ros.nodes.untrusted import Refused, subscribe
 from auras_ros.ros import (
     DurabilityPolicy,
     Duration,
@@ -28,11 +34,15 @@ from auras_ros.ros import (
     ReliabilityPolicy,
     qos_profile_sensor_data,
 )
-from auras_ros.ros.msg import Bool, Float64MultiArray, JointState, String
+from auras_ros.ros.msg import Float64MultiArray, JointState, String
+from auras_ros.ros.text import text_bytes
 
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-STOP_TOPIC = "emergency_stop"
+EVERY_BEAT = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)  # one that says "not active" counts
 SET_POINTS = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN)
+DESCRIPTION = "robot_description"
+STATES_MAX_BYTES = 128 * 1024  # of joint_states: some thousand joints
+TEXT_MAX_BYTES = MAX_TEXT + 1024
 
 
 class Inputs:
@@ -43,8 +53,10 @@ class Inputs:
     ) -> None:
         self._node, self._settings, self._contract = node, settings, contract
         self._drive, self._agent, self._clock = drive, agent, MonotonicClock()
-        self.unreadable, self.last_refused = 0, ""
-        self.pressed: bool | None = None
+        self.refused = Refused(node)
+        self.stop = EmergencyStop(node, drive.stop, self.refused, qos)
+        self._descriptions = DescriptionReader(list(contract.names))
+        self._described_by = b""  # the newest description's digest
         self.described = False
         self.unlimited = ""
         self.limits = "the contract's"
@@ -58,17 +70,33 @@ class Inputs:
         )
 
     def _subscribe(self, qos: QosWatch) -> None:
-        agent, subscribe = self._settings.agent, self._node.create_subscription
+        agent, contract = self._settings.agent, self._contract
         reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
-        newest = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
-        for kind, topic, callback, profile in (
-            (Float64MultiArray, f"{agent}/chunk", self._on_chunk, reliable),
-            (String, f"{agent}/heartbeat", self._on_heartbeat, newest),
-            (JointState, "joint_states", self._on_joint_states, qos_profile_sensor_data),
-            (Bool, STOP_TOPIC, self._on_stop, LATCHED),
-            (String, "robot_description", self._on_description, LATCHED),
+        chunk_max_bytes = 8 * MAX_HORIZON * len(contract.channels) + 2 * MAX_JSON_CHARS
+        for kind, topic, callback, profile, max_bytes in (
+            (Float64MultiArray, f"{agent}/chunk", self._on_chunk, reliable, chunk_max_bytes),
+            (String, f"{agent}/heartbeat", self._on_heartbeat, EVERY_BEAT, TEXT_MAX_BYTES),
+            (JointState, "joint_states", self._on_joint_states, qos_profile_sensor_data, STATES_MAX_BYTES),
         ):
-            subscribe(kind, topic, callback, profile, event_callbacks=qos.subscription(topic))
+            events = qos.subscription(topic)
+            subscribe(self._node, kind, topic, callback, profile, max_bytes, self.refused, events)
+        self._node.create_subscription(
+            String,
+            DESCRIPTION,
+            self._on_description,
+            LATCHED,
+            raw=True,
+            event_callbacks=qos.subscription(DESCRIPTION),
+        )
+
+    def start(self) -> None:
+        """Begin to listen for the emergency stop."""
+        self.stop.start(self._settings.realtime_priority)
+
+    def close(self) -> None:
+        """End what listens and reads beside the executor."""
+        self.stop.close()
+        self._descriptions.close()
 
     def situation(self, others: tuple[str, ...] | None) -> Situation:
         """What the arming rules look at; `others`: who publishes commands beside this node, None: not yet known."""
@@ -80,32 +108,24 @@ class Inputs:
             joints_age_ns=None if self._measured is None else now_ns - self._measured[0],
             unknown="" if self._measured is None else self._unknown(self._measured[1]),
             others=others,
-            pressed=self.pressed,
-            stop_publishers=self.stop_publishers(),
+            pressed=", ".join(self.stop.pressers()),
+            stop_present=self.stop.present(),
             described=self.described,
             unlimited=self.unlimited,
-            limits_pending=self._drive.limits_pending,
+            limits_pending=self._drive.limits_pending or self._descriptions.busy,
             ros_time_ns=clock.now().nanoseconds if simulated else None,
         )
-
-    def stop_publishers(self) -> int:
-        """How many publish the emergency stop. By their list: rclpy counts a topic without remapping its name."""
-        return len(self._node.get_publishers_info_by_topic(STOP_TOPIC))
 
     @property
     def position(self) -> list[float] | None:
         """The newest measured position [channels], NaN for what has no joint of its name."""
         return None if self._measured is None else self._measured[1]
 
-    def _refuse(self, text: str) -> None:
-        self.unreadable, self.last_refused = self.unreadable + 1, text[:200]
-        self._node.get_logger().warning(f"refused: {text}", throttle_duration_sec=1.0)
-
     def _on_chunk(self, message: Float64MultiArray) -> None:
         try:
             chunk = read_chunk(message, self._contract)
         except ValueError as error:  # ContractError, or a number of thousands of digits in the JSON
-            self._refuse(str(error))
+            self.refused.add("chunk", str(error))
             return
         verdict = self._drive.stream.offer(chunk, self._clock.now_ns())
         if not verdict.ok:
@@ -118,10 +138,7 @@ class Inputs:
             beat = read_json(message.data, "heartbeat")
             inactive = self._agent.heard(beat, self._drive.stream.session, self._clock.now_ns())
         except MessageError as error:
-            self._refuse(str(error))
-            return
-        except KeyError:
-            self._refuse("heartbeat: session: missing")
+            self.refused.add("heartbeat", str(error))
             return
         if inactive:
             self._drive.end(f"agent is {self._agent.lifecycle or 'of no known state'}")
@@ -138,23 +155,38 @@ class Inputs:
                 return channel.name
         return ""
 
-    def _on_stop(self, message: Bool) -> None:
-        """True latches; false is remembered for arming and clears nothing."""
-        self.pressed = bool(message.data)
-        if self.pressed:
-            self._drive.stop("emergency stop pressed")
-
-    def _on_description(self, message: String) -> None:
+    def _on_description(self, payload: bytes) -> None:
+        """Have it read; `look` takes what is found."""
         try:
-            found = joint_limits(message.data)
-            contract = tighten(self._contract, found)
-        except ValueError as error:
-            self._refuse(f"robot_description: {error}")
-            return
+            text = text_bytes(payload)
+            if len(text) > MAX_CHARS:
+                raise ContractError(f"{len(text)} bytes, at most {MAX_CHARS}")
+            digest = hashlib.blake2b(text).digest()  # lets other threads run meanwhile
+            if digest == self._described_by:
+                return  # one that comes again changes nothing
+            self._descriptions.read(text)
+            self._described_by = digest
+        except (ValueError, OSError) as error:
+            self.refused.add(
+                DESCRIPTION, f"{len(payload)} bytes on {self._node.resolve_topic_name(DESCRIPTION)}: {error}"
+            )
+
+    def look(self) -> None:
+        """Often: take over what others have heard and read."""
+        self.stop.look()
+        try:
+            found = self._descriptions.poll()
+            if found is not None:
+                self._take_limits(found)
+        except (ContractError, OSError) as error:
+            self.refused.add(DESCRIPTION, str(error))
+
+    def _take_limits(self, found: dict[str, JointLimit]) -> None:
+        contract = tighten(self._contract, found)
         commanded = [channel.name for channel in self._contract.channels if channel.kind in SET_POINTS]
         self.described, self.unlimited = True, next((name for name in commanded if name not in found), "")
         if contract == self._limited:
-            return  # a description that comes again changes nothing
+            return
         self._limited = contract
         self.limits = "the contract's, tightened by robot_description"
         self._drive.use(contract, "robot_description changed the limits")

@@ -14,10 +14,10 @@ from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import ACTIVE
 from auras_ros.nodes.actuator_conflict import Conflict, conflict_text
 from auras_ros.nodes.actuator_drive import Drive
-from auras_ros.nodes.actuator_inputs import STOP_TOPIC, Inputs
+from auras_ros.nodes.actuator_inputs import Inputs
 from auras_ros.nodes.actuator_settings import Settings
+from auras_ros.nodes.actuator_stop import TOPIC as STOP_TOPIC
 from auras_ros.nodes.diagnostics import Diagnostics, Level, QosWatch, Report
-from auras_ros.ros import Node
 
 LATE_TICK_MS = 5.0  # an interval error beyond this is worth a warning
 
@@ -25,11 +25,9 @@ LATE_TICK_MS = 5.0  # an interval error beyond this is worth a warning
 class SelfReport:
     """The state message's fields, and one diagnostic a question."""
 
-    def __init__(
-        self, settings: Settings, drive: Drive, inputs: Inputs, agent: AgentWatch, conflict: Conflict, node: Node
-    ) -> None:
+    def __init__(self, settings: Settings, drive: Drive, inputs: Inputs, agent: AgentWatch, conflict: Conflict) -> None:
         self._settings, self._drive, self._inputs, self._agent = settings, drive, inputs, agent
-        self._conflict, self._node, self._clock = conflict, node, MonotonicClock()
+        self._conflict, self._clock = conflict, MonotonicClock()
 
     def add_to(self, diagnostics: Diagnostics, qos: QosWatch) -> None:
         for task, check in (
@@ -62,9 +60,9 @@ class SelfReport:
             "interval_error_ms": dataclasses.asdict(error) if error else None,
             "skipped_ticks": drive.skipped,
             "conflict": list(self._conflict.others),
-            "emergency_stop": inputs.pressed,
+            "emergency_stop": inputs.stop.pressed,
             "limits": inputs.limits,
-            "unreadable": inputs.unreadable,
+            "unreadable": inputs.refused.count,
             "counters": stream.counters(),
         }
 
@@ -114,9 +112,10 @@ class SelfReport:
         counters = self._drive.stream.counters()
         refused = counters.pop("refused")
         values = {**counters, **{f"refused {reason}": count for reason, count in refused.items()}}
-        values |= {"unreadable": self._inputs.unreadable, "last unreadable": self._inputs.last_refused}
-        wrong = self._inputs.unreadable + sum(refused.get(name, 0) for name in ("non_finite", "over_limit"))
-        text = f"{counters['accepted']} accepted, {sum(refused.values())} refused, {self._inputs.unreadable} unreadable"
+        unreadable = self._inputs.refused
+        values |= {"unreadable": unreadable.count, "last unreadable": unreadable.newest}
+        wrong = unreadable.count + sum(refused.get(name, 0) for name in ("non_finite", "over_limit"))
+        text = f"{counters['accepted']} accepted, {sum(refused.values())} refused, {unreadable.count} unreadable"
         return Report(Level.WARN if wrong else Level.OK, text, values)
 
     def command_topic(self) -> Report:
@@ -126,11 +125,11 @@ class SelfReport:
         return Report(Level.OK, "this node alone publishes commands", topics)
 
     def emergency_stop(self) -> Report:
-        pressed, required = self._inputs.pressed, self._settings.require_emergency_stop
-        publishers = self._inputs.stop_publishers()
-        values = {"pressed": pressed, "publishers": publishers, "required": required}
-        if pressed:
-            return Report(Level.ERROR, "pressed", values)
-        if required and (publishers == 0 or pressed is None):
+        stop, required = self._inputs.stop, self._settings.require_emergency_stop
+        pressers, publishers = stop.pressers(), stop.publishers()
+        values = {"pressed": ", ".join(pressers), "publishers": len(publishers), "required": required}
+        if pressers:
+            return Report(Level.ERROR, f"pressed by {values['pressed']}", values)
+        if required and not stop.present():
             return Report(Level.WARN, f"nobody publishes {STOP_TOPIC}, and it is required", values)
         return Report(Level.OK, "not pressed" if publishers else "none", values)

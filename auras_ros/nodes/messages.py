@@ -88,6 +88,8 @@ def read_json(text: str, what: str) -> dict[str, Any]:
         raise MessageError(f"{what}: {len(text)} characters, at most {MAX_TEXT}")
     try:
         fields = json.loads(text)
+        if "\\u" in text:  # JSON can spell half a character, which nothing can be made of afterwards
+            json.dumps(fields, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:  # ValueError alone: a number of thousands of digits
         raise MessageError(f"{what}: not JSON: {error}") from error
     if not isinstance(fields, dict):

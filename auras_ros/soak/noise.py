@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from auras_ros.ros import DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import message_type
 
-OURS = {"agent", "actuator", "pusht"}
+# A node of ours, and under whose name it logs.
+OURS = {"agent": "agent", "actuator": "actuator", "actuator_stop": "actuator", "pusht": "pusht"}
 NOISY = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 HEADER = b"\0\1\0\0"  # CDR, little endian: libddsc carries no other
 RUIN = b"\xff" * 12  # a stamp of no day and a name of four billion bytes; a number of elements; no truth value
@@ -20,7 +21,7 @@ SIZES = (12, 13, 64, 4096, 100_000)
 
 @dataclass(frozen=True)
 class Input:
-    """A topic, its type, and those of our nodes that hear it."""
+    """A topic, its type, and those of our nodes that hear it, as they call themselves in the log."""
 
     topic: str
     ros_type: str
@@ -31,7 +32,8 @@ def inputs(node: Node) -> list[Input]:
     """By name; what `node` hears itself is no reason to be among them."""
     found = []
     for topic, types in sorted(node.get_topic_names_and_types()):
-        listeners = {info.node_name for info in node.get_subscriptions_info_by_topic(topic)} & OURS
+        hearing = {info.node_name for info in node.get_subscriptions_info_by_topic(topic)}
+        listeners = {OURS[name] for name in hearing & OURS.keys()}
         if listeners:
             found.append(Input(topic, types[0], tuple(sorted(listeners))))
     return found

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from auras_ros import resources
 from auras_ros.nodes.actuator import load_contract
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 from auras_ros.ros import LoggingSeverity, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
-from auras_ros.soak.faults import Fault, faults
+from auras_ros.soak.faults import Fault, Times, faults
+from auras_ros.soak.faults.presses import cases, press
 from auras_ros.soak.judge import Bounds, Judge
 from auras_ros.soak.scene import MS, Interrupted, Scene
 from auras_ros.soak.usage import BIN_S, Usage
@@ -43,12 +45,13 @@ class SoakError(RuntimeError):
 
 @dataclass
 class Outcome:
-    """One fault. ms: from breaking to what was promised, None where it never came."""
+    """One fault. ms: from breaking to what was promised, None where it never came. case: which of a kind's."""
 
     at_s: float
     kind: str
     ms: float | None
     recovered_s: float
+    case: str = ""
 
 
 @dataclass
@@ -74,9 +77,16 @@ def on_this_host_alone() -> None:
 
 
 def soak(
-    seconds: float, seed: int, only: list[str], log: Path, stopping: Callable[[], bool], say: Callable[[str], None]
+    seconds: float,
+    seed: int,
+    only: list[str],
+    log: Path,
+    stopping: Callable[[], bool],
+    say: Callable[[str], None],
+    presses: int = 0,
 ) -> Result:
     """Break the loop for so many seconds after it drives for the first time. only: kinds of faults, all if empty.
+    presses: so many of each case of the emergency stop instead, however long that takes.
 
     Returns what was found, earlier when `stopping`. Raises SoakError, or SupervisorError where the nodes cannot start.
     """
@@ -99,7 +109,7 @@ def soak(
                 Supervisor(config, log=out, parameters=OVERRIDES) as supervisor,
             ):
                 scene = Scene(witness, executor, supervisor, random.Random(seed), stopping)
-                _break(scene, result, seconds, say)
+                _break(scene, result, seconds, say, presses)
         finally:
             executor.shutdown()
             witness.destroy_node()
@@ -116,7 +126,7 @@ def _alone(witness: Witness, executor: SingleThreadedExecutor) -> None:
         raise SoakError("somebody publishes actions here already: set ROS_DOMAIN_ID to a number of your own")
 
 
-def _break(scene: Scene, result: Result, seconds: float, say: Callable[[str], None]) -> None:
+def _break(scene: Scene, result: Result, seconds: float, say: Callable[[str], None], presses: int = 0) -> None:
     """From the start to the verdicts, whatever ends it in between."""
     result.usage, began_s = scene.usage, time.monotonic()
     try:
@@ -125,7 +135,10 @@ def _break(scene: Scene, result: Result, seconds: float, say: Callable[[str], No
         if not scene.until(lambda: scene.witness.beat.get("lifecycle") == "active", START_S) or not scene.drive():
             raise SoakError(f"the loop did not drive within {START_S:g} s of its start")
         began_s = time.monotonic()
-        _rounds(scene, result, began_s, seconds, say)
+        if presses:
+            _presses(scene, result, began_s, presses, say)
+        else:
+            _rounds(scene, result, began_s, seconds, say)
     except Interrupted:
         pass
     finally:
@@ -145,10 +158,25 @@ def _rounds(scene: Scene, result: Result, began_s: float, seconds: float, say: C
             if not bag:
                 bag = one_round(result.kinds, next(rounds), scene.rng)
             scene.pause(scene.rng.uniform(0.0, 1.0))
-            _one(scene, result, bag.pop(), began_s, say)
+            kind = bag.pop()
+            broken, at_s = scene.judge.kinds.total(), time.monotonic() - began_s
+            say(f"{at_s:5.0f} s  {len(result.outcomes)} faults, {broken} violations  {kind.replace('_', ' ')}")
+            _one(scene, result, kind, began_s, result.kinds[kind].play)
             result.load.append(os.getloadavg()[0])
     except SupervisorError as error:
         scene.judge.violate("process ended", str(error))
+
+
+def _presses(scene: Scene, result: Result, began_s: float, count: int, say: Callable[[str], None]) -> None:
+    """Each case of the emergency stop so many times."""
+    for case in cases():
+        for number in range(count):
+            if not scene.steady():
+                return
+            at_s = time.monotonic() - began_s
+            say(f"{at_s:5.0f} s  {case.name}: press {number + 1} of {count}, {scene.judge.kinds.total()} violations")
+            _one(scene, result, "stop_pressed", began_s, partial(press, case=case), case.name)
+            result.load.append(os.getloadavg()[0])
 
 
 def one_round(kinds: dict[str, Fault], number: int, rng: random.Random) -> list[str]:
@@ -157,17 +185,17 @@ def one_round(kinds: dict[str, Fault], number: int, rng: random.Random) -> list[
     return rng.sample(due, len(due))
 
 
-def _one(scene: Scene, result: Result, kind: str, began_s: float, say: Callable[[str], None]) -> None:
+def _one(
+    scene: Scene, result: Result, kind: str, began_s: float, play: Callable[[Scene], Times], case: str = ""
+) -> None:
     """Break once, judge the time, drive again."""
     at_s = time.monotonic() - began_s
-    broken = scene.judge.kinds.total()
-    say(f"{at_s:5.0f} s  {len(result.outcomes)} faults, {broken} violations  {kind.replace('_', ' ')}")
-    begin_ns, end_ns = result.kinds[kind].play(scene)
+    begin_ns, end_ns = play(scene)
     ms = None if end_ns is None else (end_ns - begin_ns) / MS
     judge_time(result, kind, ms)
     if not scene.witness.driving:
         scene.drive()
-    result.outcomes.append(Outcome(at_s, kind, ms, time.monotonic() - began_s - at_s))
+    result.outcomes.append(Outcome(at_s, kind, ms, time.monotonic() - began_s - at_s, case))
 
 
 def judge_time(result: Result, kind: str, ms: float | None) -> None:

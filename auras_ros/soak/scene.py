@@ -60,11 +60,11 @@ class Scene:
 
     # -- waiting ------------------------------------------------------------------------------------------
 
-    def turn(self) -> None:
+    def turn(self, at_most_s: float = SPIN_S) -> None:
         """A callback, and from time to time a look at the processes. Raises Interrupted, SupervisorError."""
         if self._stopping():
             raise Interrupted
-        self._executor.spin_once(timeout_sec=SPIN_S)
+        self._executor.spin_once(timeout_sec=at_most_s)
         now_s = time.monotonic()
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
@@ -89,9 +89,10 @@ class Scene:
         """Whether the condition came to hold in time."""
         end_s = time.monotonic() + patience_s
         while not condition():
-            if time.monotonic() > end_s:
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
                 return False
-            self.turn()
+            self.turn(min(SPIN_S, left_s))
         return True
 
     def pause(self, seconds: float) -> None:
@@ -194,6 +195,8 @@ class Scene:
         while time.monotonic() < end_s:
             if self.witness.state.get("state") == "stopped":
                 self.answer(lambda: self.witness.call("actuator/disarm"))
+            if self.witness.state.get("emergency_stop"):  # by somebody who is gone, or the refusal says who
+                self.answer(lambda: self.witness.call("actuator/release_stop"))
             self.judge.ask()
             response = self.answer(lambda: self.witness.call("actuator/arm"))
             self.judge.answered(response is None or response.success, self.now_ns())

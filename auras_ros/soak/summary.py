@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from auras_ros.evaluate.report import Report
+from auras_ros.soak.faults.presses import cases
 from auras_ros.soak.run import Result
 from auras_ros.soak.usage import Usage
 
@@ -32,6 +33,7 @@ def report(result: Result, *, interrupted: bool) -> Report:
             made.summary[f"{kind}_{name}" if name == "n" else f"{kind}_ms_{name}"] = value
     for name, value in (result.state.get("interval_error_ms") or {}).items():
         made.summary[f"interval_error_{name}" if name == "n" else f"interval_error_ms_{name}"] = value
+    made.summary |= _pressed(result)
     if result.load:
         made.summary |= {"load_1min_mean": float(np.mean(result.load)), "load_1min_max": max(result.load)}
     made.more = {
@@ -44,6 +46,18 @@ def report(result: Result, *, interrupted: bool) -> Report:
     if interrupted:
         made.more["interrupted"] = True
     return made
+
+
+def _pressed(result: Result) -> dict[str, float]:
+    """Of a run that presses the emergency stop case by case: how often, how many were lost, and how soon it held where
+    the process ran. Empty for another run."""
+    pressed = [each for each in result.outcomes if each.case]
+    if not pressed:
+        return {}
+    frozen = {case.name for case in cases() if case.frozen}
+    found = spread([each.ms for each in pressed if each.ms is not None and each.case not in frozen])
+    lost = sum(each.ms is None for each in pressed)
+    return {"presses": len(pressed), "presses_lost": lost, **{f"press_ms_{name}": found[name] for name in found}}
 
 
 def _times(result: Result, kind: str) -> list[float]:
@@ -65,7 +79,7 @@ def _used(usage: Usage) -> dict[str, Any]:
 
 def table(made: Report) -> str:
     """The report for people."""
-    return "\n".join([*_kinds(made), "", *_processes(made), "", *_rest(made)])
+    return "\n".join([*_kinds(made), *_cases(made), "", *_processes(made), "", *_rest(made)])
 
 
 def _kinds(made: Report) -> Iterator[str]:
@@ -76,6 +90,18 @@ def _kinds(made: Report) -> Iterator[str]:
         limit = "-" if promise["limit_ms"] is None else f"{promise['limit_ms']:g}"
         n = made.summary[f"{kind}_n"]
         yield f"{kind.replace('_', ' '):<18} {promise['to']:<16} {n:>4.0f} {cells} {limit:>9}"
+
+
+def _cases(made: Report) -> Iterator[str]:
+    """Of a run that presses case by case."""
+    times: dict[str, list[float | None]] = {}
+    for row in made.rows:
+        if row.get("case"):
+            times.setdefault(str(row["case"]), []).append(row["ms"])
+    for case, found in times.items():
+        held = spread([ms for ms in found if ms is not None])
+        figures = " ".join(f"{held[name]:>8.1f}" if name in held else f"{'-':>8}" for name in ("p50", "p99", "max"))
+        yield f"  {case:<33} {len(found):>4} {figures}   {len(found) - held['n']:.0f} lost"
 
 
 def _processes(made: Report) -> Iterator[str]:

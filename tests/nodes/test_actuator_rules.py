@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import RULES, Situation, refusal
 from auras_ros.nodes.actuator_settings import Settings
+from auras_ros.nodes.messages import MessageError
 
 MS = 1_000_000
 STRICT = Settings(require_emergency_stop=True, require_robot_description=True)
@@ -19,17 +20,15 @@ GOOD = Situation(
     lifecycle="active",
     joints_age_ns=10 * MS,
     others=(),
-    pressed=False,
-    stop_publishers=1,
+    stop_present=True,
     described=True,
     ros_time_ns=5,
 )
 
 # In the order of the rules: each fault, and a word of its reason.
 FAULTS = [
-    ({"pressed": True}, "pressed"),
-    ({"pressed": None}, "require_emergency_stop"),
-    ({"stop_publishers": 0}, "require_emergency_stop"),
+    ({"pressed": "/button"}, "pressed by /button"),
+    ({"stop_present": False}, "require_emergency_stop"),
     ({"others": ("/other on action",)}, "conflict: /other on action"),
     ({"ros_time_ns": 0}, "/clock"),
     ({"limits_pending": True}, "about to be taken"),
@@ -71,7 +70,7 @@ def test_of_several_faults_the_first_rule_speaks(which: set[int]) -> None:
 @pytest.mark.parametrize(
     ("fault", "relaxed"),
     [
-        ({"pressed": None, "stop_publishers": 0}, Settings()),
+        ({"stop_present": False}, Settings()),
         ({"described": False}, Settings()),
         ({"unlimited": "elbow"}, Settings()),
         ({"joints_age_ns": None}, Settings(measured_start=False)),
@@ -125,8 +124,13 @@ def test_only_the_followed_session_can_say_that_it_is_not_active(lifecycle: str)
     assert not watch.heard(beat("a"), "a", 0)
 
 
-def test_a_heartbeat_without_a_session_is_none() -> None:
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [({"lifecycle": "active"}, "session"), ({"session": "a", "lifecycle": ["active"]}, "lifecycle"),
+     ({"session": "a", "state": "x" * 201}, "state"), ({"session": "a" * 65}, "session")],
+)  # fmt: skip
+def test_a_heartbeat_that_is_none_is_refused_and_its_field_named(wrong: dict[str, object], field: str) -> None:
     watch = AgentWatch(100.0)
-    with pytest.raises(KeyError):
-        watch.heard({"lifecycle": "active"}, None, 0)
+    with pytest.raises(MessageError, match=f"heartbeat: {field}: "):
+        watch.heard(wrong, None, 0)
     assert watch.beat_ns is None

@@ -1,19 +1,25 @@
-"""The emergency stop as a topic: it latches, releasing it clears nothing, and one that is required must be there."""
+"""The emergency stop as a topic: every True latches, whatever comes after it and however busy the actuator is;
+releasing it clears nothing, each publisher releases for itself, and one that is required must be there."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+import threading
+import uuid
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
-from auras_ros.ros import QoSProfile, ReliabilityPolicy
-from auras_ros.ros.msg import Bool
+from auras_ros.ros import BACKEND, QoSProfile, ReliabilityPolicy
+from auras_ros.ros.msg import Bool, Float64MultiArray, JointState, MultiArrayDimension, String
+from auras_ros.soak.faults.presses import DeafClient
 from tests.nodes.diagnosed import Diagnosed
-from tests.nodes.stand_ins import FakeAgent, Robot, ramp
-from tests.nodes.wire import LATCHED, Child, Children, Watch
+from tests.nodes.stand_ins import FakeAgent, Loop, Robot, ramp
+from tests.nodes.wire import LATCHED, RELIABLE, Child, Children, Watch
+
+PRESSES = 10
 
 BUTTON = """
 import signal
@@ -25,6 +31,13 @@ button = Node("button").create_publisher(Bool, "emergency_stop", qos)
 button.publish(Bool(data=False))
 signal.pause()
 """
+
+
+def pressed(watch: Watch, who: str) -> None:
+    """Arming is refused, and it is said who presses."""
+    armed, reason = watch.call("actuator/arm")
+    assert not armed
+    assert reason.startswith(f"the emergency stop is pressed by {who}: release it first")
 
 
 @pytest.fixture
@@ -42,7 +55,7 @@ def test_pressed_latches_a_hold_and_only_disarming_clears_it(driven: FakeAgent, 
     button.publish(Bool(data=True))
     watch.until(lambda: watch.actions[-1].label.state == "stopped", "a stopped action")
     first = [heard.label.state for heard in watch.actions].index("stopped")
-    assert watch.call("actuator/arm") == (False, "the emergency stop is pressed: release it first")
+    pressed(watch, "/watch")
     button.publish(Bool(data=False))
     watch.state_where(lambda state: state["emergency_stop"] is False, "the release is heard")
     assert watch.call("actuator/arm") == (False, "stopped: emergency stop pressed; disarm first")
@@ -59,7 +72,7 @@ def test_disarming_while_it_is_pressed_does_not_make_it_armable(driven: FakeAgen
     button.publish(Bool(data=True))
     watch.until(lambda: watch.actions[-1].label.state == "stopped", "a stopped action")
     assert watch.call("actuator/disarm") == (True, "disarmed")
-    assert watch.call("actuator/arm") == (False, "the emergency stop is pressed: release it first")
+    pressed(watch, "/watch")
 
 
 def test_one_that_was_pressed_before_the_actuator_came_is_heard(
@@ -104,3 +117,152 @@ def test_a_button_whose_qos_is_too_weak_is_named(actuator: Callable[..., Child],
     watch.node.create_publisher(Bool, "emergency_stop", QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE))
     actuator()
     diagnosed.until("actuator: qos", "WARN", "emergency_stop: incompatible DURABILITY")
+
+
+# -- presses that are short, beside whatever else the actuator is asked to do ------------------------------
+
+
+def latched(watch: Watch, button: object, seconds: float, around: Callable[[Callable[[], None]], None]) -> None:
+    """A press of so many seconds, made in `around`, stops the actuator. It is disarmed after it."""
+
+    def press() -> None:
+        button.publish(Bool(data=True))  # type: ignore[attr-defined]
+        if seconds:
+            threading.Event().wait(seconds)
+        button.publish(Bool(data=False))  # type: ignore[attr-defined]
+
+    around(press)
+    watch.state_where(lambda state: state["state"] == "stopped", "the press is latched")
+    watch.until(lambda: watch.call("actuator/disarm")[0], "disarmed")
+    watch.state_where(lambda state: state["state"] == "disarmed", "disarmed")
+
+
+@pytest.fixture
+def idle(actuator: Callable[..., Child], watch: Watch) -> tuple[Child, Watch, object]:
+    """An actuator that hears a button."""
+    child, button = actuator(), watch.node.create_publisher(Bool, "emergency_stop", LATCHED)
+    button.publish(Bool(data=False))
+    watch.state_where(lambda state: state["emergency_stop"] is False, "the button is heard")
+    return child, watch, button
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02])
+def test_a_press_is_never_undone_by_the_release_that_follows_it(
+    idle: tuple[Child, Watch, object], seconds: float
+) -> None:
+    _, watch, button = idle
+    for _ in range(3 * PRESSES):
+        latched(watch, button, seconds, lambda press: press())
+
+
+def test_a_press_within_a_stop_of_the_process_is_latched_when_it_goes_on(idle: tuple[Child, Watch, object]) -> None:
+    child, watch, button = idle
+
+    def stopped(press: Callable[[], None]) -> None:
+        child.send(signal.SIGSTOP)
+        press()
+        threading.Event().wait(0.1)
+        child.send(signal.SIGCONT)
+
+    for _ in range(PRESSES):
+        latched(watch, button, 0.1, stopped)
+
+
+def test_a_press_beside_a_robot_description_of_3_9_mb_is_latched(idle: tuple[Child, Watch, object]) -> None:
+    """Each is another one, so that each is read."""
+    _, watch, button = idle
+    topic = watch.node.create_publisher(String, "robot_description", LATCHED)
+    filler = "<!--" + "x" * 390 + "-->"
+
+    def beside(press: Callable[[], None]) -> None:
+        topic.publish(String(data=f'<robot name="{uuid.uuid4()}">{filler * 9800}</robot>'))
+        press()
+
+    for _ in range(PRESSES):
+        latched(watch, button, 0.02, beside)
+
+
+def test_a_press_beside_messages_as_large_as_nobody_needs_is_latched(idle: tuple[Child, Watch, object]) -> None:
+    """300,000 joint names, and a chunk of 200,000 dimensions: they are refused by their size and not read."""
+    _, watch, button = idle
+    joints = watch.node.create_publisher(JointState, "joint_states", RELIABLE)
+    chunk = watch.node.create_publisher(Float64MultiArray, "agent/chunk", RELIABLE)
+    names, dims = JointState(name=["joint"] * 300_000), Float64MultiArray()
+    dims.layout.dim = [MultiArrayDimension()] * 200_000
+    for _ in range(3):
+        latched(watch, button, 0.02, lambda press: (joints.publish(names), chunk.publish(dims), press())[0])
+    watch.state_where(lambda state: state["unreadable"] >= 2, "they are counted")
+
+
+@pytest.fixture
+def deaf_client(watch: Watch) -> Iterator[None]:
+    """Asks the actuator for something a hundred times a second, and has no reader for the answers."""
+    if BACKEND != "dds":
+        pytest.skip("writes requests with our own layer")
+    client = DeafClient(watch.node, "actuator/disarm", "std_srvs/srv/Trigger_Request")
+    watch.until(client.matched, "the service")
+    loop = Loop(0.01, client.ask)
+    yield
+    loop.close()
+
+
+def test_a_press_beside_a_client_that_never_reads_its_answers_is_latched(
+    idle: tuple[Child, Watch, object], request: pytest.FixtureRequest
+) -> None:
+    """Its disarming undoes each press: what is asked here is that each was latched, in the log's words."""
+    child, _, button = idle
+    request.getfixturevalue("deaf_client")
+    for number in range(1, PRESSES + 1):
+        for word in (True, False):
+            button.publish(Bool(data=word))  # type: ignore[attr-defined]
+            threading.Event().wait(0.05)
+        idle[1].until(lambda n=number: child.output.count("-> stopped: emergency stop pressed") >= n, f"press {number}")
+
+
+# -- whose word it is -------------------------------------------------------------------------------------
+
+alone = pytest.mark.skipif(BACKEND != "dds", reason="rclpy 7.1 does not say whose a message is")
+
+
+@alone
+def test_one_button_does_not_release_another(driven: FakeAgent, watch: Watch) -> None:
+    pushed, other = (watch.node.create_publisher(Bool, "emergency_stop", LATCHED) for _ in range(2))
+    pushed.publish(Bool(data=True))
+    watch.state_where(lambda state: state["state"] == "stopped", "stopped")
+    other.publish(Bool(data=False))
+    tick = watch.states[-1]["tick"]
+    watch.state_where(lambda state: state["tick"] > tick + 20, "time in which its word was heard")
+    assert watch.call("actuator/disarm") == (True, "disarmed")
+    pressed(watch, "/watch")
+    assert watch.call("actuator/release_stop") == (False, "still pressed by /watch: release it there")
+    pushed.publish(Bool(data=False))
+    watch.state_where(lambda state: state["emergency_stop"] is False, "the release is heard")
+    watch.arm()
+    watch.armed()
+
+
+@alone
+def test_a_button_that_vanishes_while_pressed_is_released_by_a_person_alone(driven: FakeAgent, watch: Watch) -> None:
+    button = watch.node.create_publisher(Bool, "emergency_stop", LATCHED)
+    button.publish(Bool(data=True))
+    watch.state_where(lambda state: state["state"] == "stopped", "stopped")
+    watch.node.destroy_publisher(button)
+    assert watch.call("actuator/disarm") == (True, "disarmed")
+    watch.until(lambda: "gone" in watch.call("actuator/arm")[1], "it is said that nobody is there")
+    pressed(watch, "a publisher that is gone")
+    another = watch.node.create_publisher(Bool, "emergency_stop", LATCHED)
+    another.publish(Bool(data=False))
+    assert watch.call("actuator/arm")[0] is False
+    assert watch.call("actuator/release_stop") == (True, "released; disarm, then arm")
+    watch.arm()
+    watch.armed()
+
+
+def test_more_words_than_can_be_kept_are_taken_for_a_press(driven: FakeAgent, watch: Watch) -> None:
+    """A True among them may have been pushed out of the queue, so there was one."""
+    topic = watch.node.create_publisher(Bool, "emergency_stop", LATCHED)
+    watch.until(lambda: topic.get_subscription_count() > 0, "the actuator's ear")
+    for _ in range(600):
+        topic.publish(Bool(data=False))
+    said = watch.state_where(lambda state: state["state"] == "stopped", "stopped")
+    assert "more than 500 words in a second" in said["reason"]

@@ -12,6 +12,8 @@ LATCHED = ["RELIABLE", "TRANSIENT_LOCAL", 1]
 RELIABLE = ["RELIABLE", "VOLATILE", 1]
 NEWEST = ["BEST_EFFORT", "VOLATILE", 1]
 SENSOR = ["BEST_EFFORT", "VOLATILE", 5]
+EVERY_BEAT = ["BEST_EFFORT", "VOLATILE", 50]
+QUEUE = ["RELIABLE", "TRANSIENT_LOCAL", 1000]
 LIFECYCLE = {
     "/agent/change_state": "ChangeState",
     "/agent/get_state": "GetState",
@@ -42,12 +44,14 @@ def test_the_actuator(drive: Drive, checkpoint: str) -> None:
         outcome,
         "subscriptions",
         ["/agent/chunk", "Float64MultiArray", *RELIABLE],
-        ["/agent/heartbeat", "String", *NEWEST],
+        ["/agent/heartbeat", "String", *EVERY_BEAT],
         ["/joint_states", "JointState", *SENSOR],
-        ["/emergency_stop", "Bool", *LATCHED],
+        ["/emergency_stop", "Bool", *QUEUE],
         ["/robot_description", "String", *LATCHED],
     )
-    assert {"/actuator/arm", "/actuator/disarm", "/actuator/stop"} <= {name for name, _ in outcome["services"]}
+    assert {"/actuator/arm", "/actuator/disarm", "/actuator/stop", "/actuator/release_stop"} <= {
+        name for name, _ in outcome["services"]
+    }
     facts = outcome["facts"]
     assert {"rate_hz", "max_chunk_age_ms", "clip_tolerance", "use_sim_time"} <= set(facts["parameters"])
     assert facts["set"] == [False, "Trying to set a read-only parameter: rate_hz."]
@@ -55,6 +59,7 @@ def test_the_actuator(drive: Drive, checkpoint: str) -> None:
     values, names = facts["action"]
     assert len(values) == 2 and names == "agent_x,agent_y"  # noqa: PT018  (one action)
     assert facts["stop"] and facts["disarm"]  # noqa: PT018
+    assert "a publisher unknown" in facts["not released"]
     assert facts["jump"] == "disarmed"
     assert facts["incompatible"] == ["agent/chunk incompatible RELIABILITY"]
     assert outcome["sent"]["/joint_trajectory"] >= 2, "a horizon, and the point that ends it"

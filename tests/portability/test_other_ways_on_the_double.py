@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.nodes.controllers import channel, contract_folder
-from tests.portability.test_nodes_on_the_double import LATCHED, NEWEST, RELIABLE, has
+from tests.portability.test_nodes_on_the_double import EVERY_BEAT, LATCHED, NEWEST, QUEUE, RELIABLE, has
 
 Drive = Callable[..., dict[str, Any]]
 
@@ -93,7 +93,7 @@ def test_the_actuator_under_another_name(drive: Drive, table: str) -> None:
     assert outcome["refused"] == []
     has(outcome, "publishers", ["/arm_controller/commands", "Float64MultiArray", *RELIABLE])
     has(outcome, "publishers", ["/left/hand/state", "String", *LATCHED])
-    has(outcome, "subscriptions", ["/cell/stop", "Bool", *LATCHED], ["/left/agent/heartbeat", "String", *NEWEST])
+    has(outcome, "subscriptions", ["/cell/stop", "Bool", *QUEUE], ["/left/agent/heartbeat", "String", *EVERY_BEAT])
     assert {"/left/hand/arm", "/left/hand/disarm", "/left/hand/stop"} <= {name for name, _ in outcome["services"]}
     facts = outcome["facts"]
     assert facts["stopped"] == "emergency stop pressed"

@@ -41,6 +41,7 @@ class Acted:
         self.skipped = 0
         self.state: dict[str, Any] = {}
         self.timers: list[Any] = []
+        self.stopped = False
         self.follows = "a"  # the agent's life that the actuator follows
         self.beat = {"session": "a", "lifecycle": "active", "state": "running"}
 
@@ -63,10 +64,13 @@ class Acted:
             self._command(now_ns, "holding")
         if not lost:
             self.tick += 1
-            self.state = {"state": "armed" if self.armed else "disarmed", "mono_ns": now_ns, "tick": self.tick,
+            state = "stopped" if self.stopped else "armed" if self.armed else "disarmed"
+            self.state = {"state": state, "mono_ns": now_ns, "tick": self.tick,
                           "session": self.follows, "conflict": self.conflict, "skipped_ticks": 0,
                           "reason": ""}  # fmt: skip
-            if self.armed:
+            if self.stopped:
+                self._command(now_ns, "stopped")
+            elif self.armed:
                 self._command(now_ns, "armed" if self.on["agent"] and "drive" not in self.breaks else "holding")
 
     def _command(self, now_ns: int, state: str) -> None:
@@ -97,7 +101,8 @@ class Acted:
         return self.counts.get((task, key), 0)
 
     def press(self, pressed: bool) -> None:
-        return None
+        """Latched, also while its process is stopped: the word waits."""
+        self.stopped = self.stopped or (pressed and "press" not in self.breaks)
 
     def call(self, service: str) -> Any:
         self.armed = service == "actuator/arm"
@@ -114,7 +119,7 @@ class Acted:
             self.tick += 1
             self._command(time.monotonic_ns(), "disarmed")
 
-    def create_timer(self, period_s: float, callback: Any, clock: Any) -> Any:
+    def create_timer(self, period_s: float, callback: Any, clock: Any = None) -> Any:
         self.timers.append(callback)
         return callback
 

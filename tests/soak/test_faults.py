@@ -9,7 +9,7 @@ import pytest
 from auras_ros.observation import ObservationError, decode_raw
 from auras_ros.ros import BACKEND
 from auras_ros.soak import scene as scene_module
-from auras_ros.soak.faults import Fault, Times, faults, messages, peers, processes
+from auras_ros.soak.faults import Fault, Times, faults, messages, peers, presses, processes
 from auras_ros.soak.noise import payload
 from auras_ros.soak.run import Result, _break
 from auras_ros.soak.scene import Scene
@@ -38,13 +38,14 @@ BROKEN = [
     ("image_corrupt", "after", "good ones not used"),
     ("prompt_huge", "prompt", "prompt taken"),
     ("prompt_garbage", "count", "not counted"),
+    ("stop_pressed", "press", "not stopped"),
 ]
 
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here needs the time of a real loop."""
-    for module in (messages, peers, processes):
+    for module in (messages, peers, presses, processes):
         monkeypatch.setattr(module, "PATIENCE_S", 0.2)
     for module, name, value in (
         (messages, "QUIET_S", 0.0),
@@ -75,6 +76,20 @@ def test_a_promise_that_is_broken_is_said(kind: str, breaks: str, violation: str
     scene = stage(breaks)
     PLAYED[kind](scene)
     assert violation in scene.judge.kinds, scene.judge.violations
+
+
+@pytest.mark.parametrize("case", presses.cases(), ids=lambda case: case.name)
+def test_a_press_is_latched_in_every_case_and_a_lost_one_is_said(case: presses.Case) -> None:
+    if case.around is presses.deaf_client:
+        pytest.skip("asks a real service")
+    scene = stage()
+    begin_ns, end_ns = presses.press(scene, case)
+    assert scene.judge.violations == []
+    assert end_ns is not None
+    assert 0 <= end_ns - begin_ns < 1e9
+    scene = stage("press")
+    assert presses.press(scene, case)[1] is None
+    assert "not stopped" in scene.judge.kinds
 
 
 def test_noise_is_to_be_named_by_everybody_who_hears_it() -> None:

@@ -26,6 +26,7 @@ from .managed import (
     SimpleManagedEntity,
     TransitionCallbackReturn,
 )
+from .messages import deserialize_message
 from .node import Node
 from .parameter import Parameter
 from .qos import (
@@ -51,8 +52,8 @@ __all__ = [
     "ParameterUninitializedException", "PublisherEventCallbacks", "QoSPolicyKind", "QoSProfile",
     "ReliabilityPolicy", "ShutdownException", "SignalHandlerOptions", "SimpleManagedEntity",
     "SingleThreadedExecutor", "SubscriptionEventCallbacks", "Time", "TimeJump", "TransitionCallbackReturn",
-    "UnknownROSArgsError",
-    "create_node", "get_default_context", "get_logger", "init", "ok", "qos_policy_name_from_kind",
+    "UnknownROSArgsError", "create_node", "deserialize_message", "get_default_context", "get_logger", "init", "ok",
+    "qos_policy_name_from_kind",
     "qos_profile_sensor_data", "qos_profile_services_default", "qos_profile_system_default", "remove_ros_args",
     "shutdown", "spin", "spin_once", "spin_until_future_complete", "try_shutdown",
 ]  # fmt: skip

@@ -39,6 +39,7 @@ class Context:
         self._graph: Graph | None = None
         self._callbacks: list[Callable[[], None]] = []
         self.executors: weakref.WeakSet[SingleThreadedExecutor] = weakref.WeakSet()
+        self._graph_reader: weakref.ref[SingleThreadedExecutor] | None = None
         self.arguments = Arguments()
         self.domain_id = 0
 
@@ -82,6 +83,15 @@ class Context:
             _ = self.participant
             assert self._graph is not None
             return self._graph
+
+    def reads_graph(self, executor: SingleThreadedExecutor) -> bool:
+        """Whether this executor takes what others announce: the first one that asks, until it is shut down. One alone,
+        so that another can be kept free for what must not wait."""
+        with self._lock:
+            reader = self._graph_reader() if self._graph_reader is not None else None
+            if reader is None or reader.is_shutdown:
+                self._graph_reader, reader = weakref.ref(executor), executor
+            return reader is executor
 
     def on_shutdown(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)

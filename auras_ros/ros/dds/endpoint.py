@@ -26,6 +26,7 @@ _PADDING = np.zeros(4, np.uint8)
 # libddsc recycles samples up to 16 kB in a pool that ends with the domain; those are copied out at once.
 # Larger ones are plain memory, which may outlive the domain.
 _COPY_BELOW_BYTES = 32 * 1024
+_WRITERS_KEPT = 256
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,7 @@ class Reader(_Endpoint):
             self._adopt(dds.create_reader(participant.subscriber, entity, qos, None), "reader")
         self.condition = dds.check(dds.create_readcondition(self.ref, _ANY_STATE), f"reader on {topic}")
         self._slot, self._info = (ct.c_void_p * 1)(), (dds.SampleInfo * 1)()
+        self._writers: dict[int, bytes] = {}  # handle -> gid, of the newest that were asked for
 
     def take(self) -> Received | None:
         """The next payload, or None where there is none (or the reader is closed)."""
@@ -144,6 +146,27 @@ class Reader(_Endpoint):
                     continue
                 return Received(_payload(sample), info.publication_handle, info.source_timestamp)
         return None
+
+    def writer_gid(self, publication_handle: int) -> bytes:
+        """The 16 bytes that identify a writer; empty where it is gone and was never asked for while it was there."""
+        known = self._writers.get(publication_handle)
+        if known is None:
+            known = self._matched_gid(publication_handle)
+            if known:
+                if len(self._writers) >= _WRITERS_KEPT:
+                    del self._writers[next(iter(self._writers))]
+                self._writers[publication_handle] = known
+        return known
+
+    def _matched_gid(self, handle: int) -> bytes:
+        with self.lock:
+            data = None if self.closed else dds.get_matched_publication_data(self.ref, handle)
+            if not data:
+                return b""
+            try:
+                return bytes(data.contents.key)
+            finally:
+                dds.free_endpoint(data)
 
     def matched_count(self) -> int:
         """How many writers reach this reader now."""

@@ -94,6 +94,10 @@ class SingleThreadedExecutor:
         """Make a wait under way return; from any thread and from a signal handler."""
         dds.set_guardcondition(self._guard, True)
 
+    @property
+    def is_shutdown(self) -> bool:
+        return self._is_shutdown
+
     def shutdown(self, timeout_sec: float | None = None) -> bool:
         """Make spin return, and let go of the nodes."""
         self._is_shutdown = True
@@ -186,7 +190,7 @@ class SingleThreadedExecutor:
         """Bring the waitset in line with what the nodes have now."""
         self._stale = False
         wanted: dict[Waitable, None] = {w: None for node in self._nodes for w in node.waitables() if not w.closed}
-        if self._nodes:
+        if self._nodes and self.context.reads_graph(self):
             wanted[self.context.graph] = None
         for waitable in [known for known in self._tokens if known not in wanted]:
             token = self._tokens.pop(waitable)

@@ -28,6 +28,7 @@ _READER_QOS = QoSProfile(history=HistoryPolicy.KEEP_ALL, durability=DurabilityPo
 _ALIVE = 0x10 | 0x0F  # alive instances, whatever their sample and view state
 _DEAD = 0x20 | 0x40 | 0x0F  # disposed, or without a writer
 _BATCH = 64
+_MAX_BYTES = 1 << 20  # of one participant's announcement: some ten thousand endpoints
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,8 @@ class Graph:
         if received is None:
             return False
         try:
+            if len(received.payload) > _MAX_BYTES:
+                raise CdrError(f"{len(received.payload)} bytes, at most {_MAX_BYTES}")
             info = deserialize(received.payload, _INFO)
         except CdrError:
             self.ignored_count += 1

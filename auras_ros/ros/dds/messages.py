@@ -184,3 +184,8 @@ def deserialize(payload: memoryview | bytes, ros_type: str) -> Any:
     if left_over < 0 or left_over > 3:
         raise cdr.CdrError(f"not a {ros_type}: {left_over} bytes left over")
     return message
+
+
+def deserialize_message(serialized_message: memoryview | bytes, message_type: Any) -> Any:
+    """The message in its bytes, as rclpy.serialization has it. Raises CdrError."""
+    return deserialize(serialized_message, message_type._ros_type)

@@ -125,6 +125,7 @@ class Node(NodeParameters, NodeGraph):
         yield from list(self._clients)
         yield from list(self._guards)
         events = [p.events for p in self._publishers] + [s.events for s in self._subscriptions]
+        events += [s.events for s in self._services]
         yield from [handler for handler in events if handler.wanted]
 
     def resolve_topic_name(self, topic: str, *, only_expand: bool = False) -> str:
@@ -150,13 +151,14 @@ class Node(NodeParameters, NodeGraph):
         return self._added(made, self._publishers)
 
     def create_subscription(
-        self, msg_type: Any, topic: str, callback: Callable[[Any], object], qos_profile: QoSProfile | int, *,
-        callback_group: object = None, event_callbacks: SubscriptionEventCallbacks | None = None,
+        self, msg_type: Any, topic: str, callback: Callable[..., object], qos_profile: QoSProfile | int, *,
+        callback_group: object = None, event_callbacks: SubscriptionEventCallbacks | None = None, raw: bool = False,
     ) -> Subscription:  # fmt: skip
-        """Call `callback(message)` for what is published on a topic."""
+        """Call `callback(message)`, or `callback(message, info)`, for what is published on a topic; raw: for the
+        bytes of each message as they came."""
         made = Subscription(
             self._participant, msg_type, self.resolve_topic_name(topic), callback, QoSProfile.coerce(qos_profile),
-            event_callbacks or SubscriptionEventCallbacks(), self._logger,
+            event_callbacks or SubscriptionEventCallbacks(), self._logger, raw,
         )  # fmt: skip
         return self._added(made, self._subscriptions)
 

@@ -6,6 +6,7 @@ the callback and never stops the executor.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -85,14 +86,31 @@ class Publisher:
         self.endpoint.close()
 
 
+def wants_info(callback: Callable[..., object]) -> bool:
+    """Whether a callback takes (message, info), as rclpy finds out. TypeError where it takes neither form."""
+    signature = inspect.signature(callback)
+    for count in (1, 2):
+        try:
+            signature.bind(*[None] * count)
+        except TypeError:
+            continue
+        return count == 2
+    raise TypeError(f"subscription callback {callback!r}: takes neither (message) nor (message, info)")
+
+
 class Subscription:
-    """Calls `callback(message)`, one message for each turn of the executor."""
+    """Calls `callback(message)` or `callback(message, info)`, one message for each turn of the executor.
+
+    raw: the callback is given the payload as it came, bytes-like and read-only. info: `source_timestamp` (ns) as in
+    rclpy, and `publisher_gid` (16 bytes) where the publisher is still known.
+    """
 
     def __init__(
-        self, participant: Participant, msg_type: Any, topic: str, callback: Callable[[Any], object],
-        qos: QoSProfile, callbacks: SubscriptionEventCallbacks, logger: RcutilsLogger,
+        self, participant: Participant, msg_type: Any, topic: str, callback: Callable[..., object],
+        qos: QoSProfile, callbacks: SubscriptionEventCallbacks, logger: RcutilsLogger, raw: bool = False,
     ) -> None:  # fmt: skip
         self.msg_type, self.topic_name, self.qos_profile, self.callback = msg_type, topic, qos, callback
+        self.raw, self._wants_info = raw, wants_info(callback)
         self._ros_type = ros_type_of(msg_type)
         self.endpoint = Reader(participant, names.dds_topic(topic), self._ros_type, qos)
         self.events = EventHandler(self.endpoint, callbacks, logger)
@@ -114,11 +132,19 @@ class Subscription:
         if received is None:
             return
         try:
-            message = deserialize(received.payload, self._ros_type)
+            message = received.payload if self.raw else deserialize(received.payload, self._ros_type)
         except CdrError as error:
             self._ignored.add(received, error)
             return
-        self.callback(message)
+        if self._wants_info:
+            self.callback(message, self._info(received))
+        else:
+            self.callback(message)
+
+    def _info(self, received: Received) -> dict[str, Any]:
+        info: dict[str, Any] = {"source_timestamp": received.source_stamp_ns}
+        gid = self.endpoint.writer_gid(received.publication_handle)
+        return info | {"publisher_gid": gid} if gid else info
 
     def get_publisher_count(self) -> int:
         """How many publishers reach this subscription now."""

@@ -1,7 +1,8 @@
 """Services and clients on rmw_cyclonedds' wire: 16 bytes {u64 client, i64 sequence} before request and reply.
 
-A service answers only when the client's reply reader is matched, as discovery is not symmetric. A foreign or
-short payload is ignored and counted. Parameter and lifecycle services can be built on this; none is here.
+A service answers only when the client's reply reader is matched, as discovery is not symmetric; until then the
+answer waits, and nobody waits for it. A foreign, short or huge payload is ignored and counted. Parameter and lifecycle
+services can be built on this; none is here.
 """
 
 from __future__ import annotations
@@ -11,22 +12,27 @@ import struct
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from . import library as dds
 from . import names
 from .cdr import HEADER, CdrError
-from .endpoint import Reader, Received, Writer
+from .endpoint import Reader, Writer
+from .events import EventHandler, PublisherEventCallbacks
 from .future import Future
 from .logger import RcutilsLogger
 from .messages import deserialize, serialize
 from .participant import Participant
-from .pubsub import Ignored
+from .pubsub import LOG_PERIOD_S, Ignored
 from .qos import QoSProfile
 
 _IDENTITY = struct.Struct("<Qq")
-_REPLY_MATCH_TIMEOUT_S = 0.1
+_MAX_REQUEST_BYTES = 256 * 1024  # looked at before anything is read: what a request costs is bounded
+_REPLY_PATIENCE_S = 1.0  # how long an answer waits for its client's reader
+_MAX_WAITING = 32  # answers that wait; the oldest gives way
 _POLL_S = 0.002
 
 
@@ -52,8 +58,17 @@ def _client_id(data: bytes) -> bytes:
     return next((part for part in data.split(b";") if part.startswith(b"clientid=")), b"")
 
 
+@dataclass(frozen=True)
+class _Waiting:
+    """An answer whose client is there and has no matched reader yet."""
+
+    client: bytes
+    pieces: list[Any]
+    until_s: float
+
+
 class Service:
-    """Answers requests with `callback(request, response) -> response`."""
+    """Answers requests with `callback(request, response) -> response`; it never waits for a client."""
 
     def __init__(
         self, participant: Participant, srv_type: Any, name: str,
@@ -68,6 +83,9 @@ class Service:
         self.entity = self.reader.condition
         self._ignored = Ignored(name, logger)
         self._logger = logger
+        self._waiting: deque[_Waiting] = deque()
+        matched = PublisherEventCallbacks(matched=lambda _: self._send_waiting(), use_default_callbacks=False)
+        self.events = EventHandler(self.writer, matched, logger)
 
     @property
     def closed(self) -> bool:
@@ -83,6 +101,8 @@ class Service:
         if received is None:
             return
         try:
+            if len(received.payload) > _MAX_REQUEST_BYTES:
+                raise CdrError(f"a request may have {_MAX_REQUEST_BYTES}")
             identity, cdr = _split(received.payload)
             request = deserialize(cdr, self._request_type)
         except CdrError as error:
@@ -93,32 +113,42 @@ class Service:
             raise TypeError(f"service {self.srv_name}: the callback returned {type(response).__name__}, not a response")
         if self.closed:
             return
-        if not self._await_reply_reader(received):
-            self._logger.warning(f"service {self.srv_name}: a client went away before its answer")
+        client = _client_id(
+            _matched_user_data(dds.get_matched_publication_data, self.reader, received.publication_handle)
+        )
+        pieces = _join(identity, serialize(response))
+        self._waiting.append(_Waiting(client, pieces, time.monotonic() + _REPLY_PATIENCE_S))
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        """Send the answers whose client is matched by now, and those of clients of which nothing can be known."""
+        if self.closed or not self._waiting:
             return
-        self.writer.write(_join(identity, serialize(response)))
+        matched, now_s = self._reply_readers(), time.monotonic()
+        waiting, self._waiting = self._waiting, deque()
+        for answer in waiting:
+            if not answer.client or answer.client in matched:  # empty: another vendor's client, or one that is gone
+                self.writer.write(answer.pieces)
+            elif now_s < answer.until_s:
+                self._waiting.append(answer)
+            else:
+                self._say_lost("its client's reader never came")
+        while len(self._waiting) > _MAX_WAITING:
+            self._waiting.popleft()
+            self._say_lost(f"more than {_MAX_WAITING} wait for clients that do not read")
 
-    def _await_reply_reader(self, received: Received) -> bool:
-        """False where the requesting client is known to have a reply reader that is still not matched."""
-        lookup = dds.get_matched_publication_data
-        wanted = _client_id(_matched_user_data(lookup, self.reader, received.publication_handle))
-        if not wanted:  # another vendor's client, or one that is gone: answer at once
-            return True
-        deadline = time.monotonic() + _REPLY_MATCH_TIMEOUT_S
-        while not self._has_reply_reader(wanted):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_POLL_S)
-        return True
+    def _say_lost(self, why: str) -> None:
+        self._logger.warning(
+            f"service {self.srv_name}: an answer was dropped: {why}", throttle_duration_sec=LOG_PERIOD_S
+        )
 
-    def _has_reply_reader(self, wanted: bytes) -> bool:
+    def _reply_readers(self) -> set[bytes]:
+        """The clients whose reply readers are matched."""
         count = max(0, dds.get_matched_subscriptions(self.writer.ref, None, 0))
         handles = (ct.c_uint64 * count)()
         found = max(0, dds.get_matched_subscriptions(self.writer.ref, handles, count))
-        return any(
-            _client_id(_matched_user_data(dds.get_matched_subscription_data, self.writer, handle)) == wanted
-            for handle in handles[: min(found, count)]
-        )
+        lookup = dds.get_matched_subscription_data
+        return {_client_id(_matched_user_data(lookup, self.writer, each)) for each in handles[: min(found, count)]}
 
     def close(self) -> None:
         self.reader.close()

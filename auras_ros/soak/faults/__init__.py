@@ -10,8 +10,8 @@ from auras_ros.soak.faults.peers import (
     clock_set_back,
     qos_mismatch,
     second_publisher,
-    stop_pressed,
 )
+from auras_ros.soak.faults.presses import stop_pressed
 from auras_ros.soak.faults.processes import (
     actuator_killed,
     actuator_stopped,

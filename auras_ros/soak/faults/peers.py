@@ -84,17 +84,6 @@ def agent_deactivated(scene: Scene) -> Times:
     return at_ns, held_ns
 
 
-def stop_pressed(scene: Scene) -> Times:
-    at_ns = scene.now_ns()
-    scene.witness.press(True)
-    held_ns = scene.left_armed(at_ns, PATIENCE_S)
-    if not scene.says("stopped", PATIENCE_S):
-        scene.judge.violate("not stopped", "the emergency stop was pressed")
-    scene.witness.press(False)
-    scene.pause(scene.rng.uniform(0.2, 1.0))
-    return at_ns, held_ns
-
-
 def second_publisher(scene: Scene) -> Times:
     """It says nothing: that it is there is the conflict."""
     at_ns = scene.now_ns()

@@ -169,6 +169,7 @@ def actuator_elsewhere(facts: Facts) -> None:
         facts["stopped"] = state_where(lambda s: s["state"] == "stopped", "stopped", "/left/hand/state")["reason"]
         ros.tell("/cell/stop", Bool(data=False))
         ros.until(lambda: ros.call("/left/hand/disarm").success, "it disarms")
+        ros.until(lambda: ros.call("/left/hand/release_stop").success, "the stop is released")
         stranger = Node("stranger", namespace="/right", use_global_arguments=False)
         stranger.create_publisher(Float64MultiArray, "/arm_controller/commands", 10)
         facts["conflict"] = state_where(lambda s: bool(s["conflict"]), "the stranger", "/left/hand/state")["conflict"]

@@ -114,7 +114,7 @@ def drive_actuator(facts: Facts) -> None:
         facts["stop"] = ros.call("/actuator/stop").success
         ros.heard("/action", lambda m: read_action(m)[1].state == "stopped", "a hold command", action.number)
         facts["disarm"] = ros.call("/actuator/disarm").success
-        emergency_stop()
+        emergency_stop(facts)
         jump(facts)
     qos_events("/agent/chunk", facts)
 
@@ -127,13 +127,16 @@ def state_of_actuator(state: str, after: int) -> None:
     ros.heard("/actuator/state", lambda m: json.loads(m.data)["state"] == state, f"state {state}", after)
 
 
-def emergency_stop() -> None:
+def emergency_stop(facts: Facts) -> None:
+    """Nobody says whose a word is, so that a service alone releases."""
     arm()
     before = len(ros.sent)
     ros.tell("/emergency_stop", Bool(data=True))
     state_of_actuator("stopped", before)
     ros.tell("/emergency_stop", Bool(data=False))
     ros.until(lambda: ros.call("/actuator/disarm").success, "the actuator disarms")
+    facts["not released"] = ros.call("/actuator/arm").message
+    ros.until(lambda: ros.call("/actuator/release_stop").success, "the stop is released")
 
 
 def jump(facts: Facts) -> None:

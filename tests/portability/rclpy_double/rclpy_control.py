@@ -5,6 +5,7 @@ Everything is called back in the executor's thread, as rclpy does it.
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from rclpy.entities import Client, Publisher, Sent, Service, Subscription, Timer
 from rclpy.executors import work
 from rclpy.node import Node, made
 from rclpy.node_graph import nodes
+from rclpy.serialization import serialize_message
 from rclpy.task import Future
 from rclpy_recording import changed, refuse
 
@@ -55,8 +57,18 @@ def deliver(topic: str, message: Any) -> int:
     for owner, each in found:
         if not isinstance(message, each.msg_type):
             refuse(f"{topic}: a {type(message).__name__} for a subscription of {each.msg_type.__name__}")
-        _queue(owner, partial(each.callback, message))
+        _queue(owner, partial(each.callback, *_given(each, message)))
     return len(found)
+
+
+def _given(subscription: Subscription, message: Any) -> list[Any]:
+    """What the callback is called with: rclpy 7.1 does not say whose a message is."""
+    given = [serialize_message(message) if subscription.raw else message]
+    try:
+        inspect.signature(subscription.callback).bind(*given)
+    except TypeError:
+        given.append({"source_timestamp": time.time_ns(), "received_timestamp": time.time_ns()})
+    return given
 
 
 def tell(topic: str, message: Any) -> None:

@@ -1,0 +1,60 @@
+"""Subscriptions to what anybody may publish: the size of a payload is looked at before anything is read of it.
+
+Reading a message keeps the interpreter from the other threads (in rclpy in one call), so the size bounds that time too.
+What is too large, or no message of the topic's type, reaches no callback: it is counted, and said in words.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from auras_ros.ros import Node, QoSProfile, SubscriptionEventCallbacks, deserialize_message
+
+SAID_EVERY_S = 1.0  # of each topic
+SHOWN_CHARS = 300
+
+
+class Refused:
+    """What was refused on the topics of a node: how much, and the newest in words. Of the executor's thread."""
+
+    def __init__(self, node: Node) -> None:
+        self._logger = node.get_logger()
+        self._said_s: dict[str, float] = {}
+        self.count, self.newest = 0, ""
+
+    def add(self, topic: str, text: str) -> None:
+        """Count it; say it where nothing was said of this topic for a second."""
+        self.count, self.newest = self.count + 1, text[:SHOWN_CHARS]
+        now_s = time.monotonic()
+        if now_s - self._said_s.get(topic, -SAID_EVERY_S) >= SAID_EVERY_S:
+            self._said_s[topic] = now_s
+            self._logger.warning(f"refused: {self.newest}")
+
+
+def subscribe(
+    node: Node,
+    kind: Any,
+    topic: str,
+    callback: Callable[[Any], object],
+    profile: QoSProfile,
+    max_bytes: int,
+    refused: Refused,
+    events: SubscriptionEventCallbacks,
+) -> Any:
+    """Call `callback(message)` for messages of at most max_bytes on the wire."""
+    name = node.resolve_topic_name(topic)
+
+    def take(payload: bytes) -> None:
+        if len(payload) > max_bytes:
+            refused.add(topic, f"{len(payload)} bytes on {name}: at most {max_bytes}")
+            return
+        try:
+            message = deserialize_message(payload, kind)
+        except (ValueError, RuntimeError) as error:  # ours, rclpy's
+            refused.add(topic, f"{len(payload)} bytes on {name}: {error}")
+            return
+        callback(message)
+
+    return node.create_subscription(kind, topic, take, profile, raw=True, event_callbacks=events)

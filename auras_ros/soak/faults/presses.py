@@ -1,0 +1,147 @@
+"""Short presses of the emergency stop, beside whatever may keep the actuator from hearing them.
+
+Each must be latched: a command of state `stopped` goes out, though the release follows at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from auras_ros.ros import BACKEND, DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy, qos_profile_services_default
+from auras_ros.ros.msg import String
+from auras_ros.soak.faults.kinds import PATIENCE_S, Times
+from auras_ros.soak.garbage import Garbage
+from auras_ros.soak.scene import Scene
+
+LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+PRESSED_S = (0.02, 0.1)
+STOPPED_S, BEFORE_S = 0.2, 0.05  # how long the process is stopped; how long before the press
+GARBAGE_HZ, ASKED_HZ = 20.0, 100.0
+DESCRIPTION_BYTES = 3_900_000
+Around = Callable[[Scene], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A press of so many seconds, while `around` lasts. frozen: the process does not run when it is pressed."""
+
+    name: str
+    seconds: float
+    around: Around
+    frozen: bool = False
+
+
+@contextmanager
+def idle(scene: Scene) -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def description(scene: Scene) -> Iterator[None]:
+    """One that nobody has read before."""
+    filler = f"<!--{'x' * 390}-->"
+    name = f"{scene.rng.getrandbits(64):x}"
+    text = f'<robot name="{name}">{filler * (DESCRIPTION_BYTES // len(filler))}</robot>'
+    publisher = scene.witness.create_publisher(String, "robot_description", LATCHED)
+    try:
+        scene.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
+        publisher.publish(String(data=text))
+        yield
+    finally:
+        scene.witness.destroy_publisher(publisher)
+
+
+@contextmanager
+def garbage(scene: Scene) -> Iterator[None]:
+    """On every input but the one that is pressed; before the press and while it lasts."""
+    made = Garbage(scene.witness, scene.rng, ("agent_x", "agent_y"))
+    timer = scene.witness.create_timer(1.0 / GARBAGE_HZ, made.say)
+    try:
+        scene.pause(3.0 / GARBAGE_HZ)
+        yield
+    finally:
+        scene.witness.destroy_timer(timer)
+        made.close()
+
+
+class DeafClient:
+    """Asks a service with an empty request, over and over, and has no reader for the answers. Our layer's alone."""
+
+    def __init__(self, node: Node, service: str, request_type: str) -> None:
+        from auras_ros.ros.dds.endpoint import Writer
+
+        identity = b"clientid=" + b".".join(b"%x" % octet for octet in uuid.uuid4().bytes) + b";"
+        topic, profile = f"rq/{service}Request", qos_profile_services_default
+        self._writer = Writer(node.context.participant, topic, request_type, profile, identity)
+
+    def matched(self) -> bool:
+        """Whether the service hears it."""
+        return self._writer.matched_count() > 0
+
+    def ask(self) -> None:
+        self._writer.write([b"\0\1\0\0" + bytes(16) + b"\0\0\0\0"])  # who asks, and no names
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@contextmanager
+def deaf_client(scene: Scene) -> Iterator[None]:
+    made = DeafClient(scene.witness, "actuator/get_parameters", "rcl_interfaces/srv/GetParameters_Request")
+    timer = scene.witness.create_timer(1.0 / ASKED_HZ, made.ask)
+    try:
+        scene.until(made.matched, PATIENCE_S)
+        scene.pause(10.0 / ASKED_HZ)
+        yield
+    finally:
+        scene.witness.destroy_timer(timer)
+        made.close()
+
+
+@contextmanager
+def process_stopped(scene: Scene) -> Iterator[None]:
+    """The press and its release fall into the stop of the process."""
+    with scene.stopped("actuator"):
+        time.sleep(BEFORE_S)
+        yield
+        time.sleep(STOPPED_S - BEFORE_S)
+
+
+def cases() -> list[Case]:
+    """Every pair of what is beside a press and how long it lasts; and one that is released at once."""
+    beside: dict[str, Around] = {"idle": idle, "description": description, "garbage": garbage}
+    if BACKEND == "dds":
+        beside["deaf client"] = deaf_client
+    beside["process stopped"] = process_stopped
+    made = [
+        Case(f"{name}, {seconds * 1e3:g} ms", seconds, around, frozen=around is process_stopped)
+        for (name, around), seconds in itertools.product(beside.items(), PRESSED_S)
+    ]
+    return [*made, Case("back to back", 0.0, idle)]
+
+
+def stop_pressed(scene: Scene) -> Times:
+    """One of the cases."""
+    return press(scene, scene.draw("stop_pressed", cases()))
+
+
+def press(scene: Scene, case: Case) -> Times:
+    """From the press, or from when the process goes on, to the first command that is stopped."""
+    skipped = scene.witness.skipped
+    with case.around(scene):
+        at_ns = scene.now_ns()
+        scene.witness.press(True)
+        scene.pause(case.seconds)
+        scene.witness.press(False)
+    begin_ns = scene.now_ns() if case.frozen else at_ns
+    stopped_ns = scene.first_of("stopped", at_ns, PATIENCE_S)
+    if stopped_ns is None or not scene.says("stopped", PATIENCE_S):
+        scene.judge.violate("not stopped", f"the emergency stop was pressed ({case.name})")
+    if case.frozen:  # ticks of that time were not missed unasked
+        scene.planned_skips += scene.witness.skipped - skipped
+    return begin_ns, None if stopped_ns is None else max(begin_ns, stopped_ns)
