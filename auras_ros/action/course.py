@@ -121,6 +121,14 @@ class Course:
         self.starve(AWAITING)
         self.safety.arm(now_ns, AWAITING)
 
+    def fall_silent(self, now_ns: int, reason: str) -> None:
+        """Publish nothing from now on, no last command either; a latched stop stays latched."""
+        if self.safety.state is not SafetyState.STOPPED:
+            self.safety.disarm(now_ns, reason)
+        self._leaving = self.authority = False
+        self.output.forget()
+        self.starve(AWAITING)
+
     def end(self, now_ns: int, reason: str) -> None:
         """Come to rest, then publish nothing."""
         self.safety.disarm(now_ns, reason)

@@ -21,7 +21,7 @@ from .admission import Admission
 from .ahead import Ahead
 from .chunk import Chunk
 from .command import Command
-from .contract import Contract
+from .contract import Contract, FloatArray
 from .course import AWAITING, Course
 from .ensemble import DEFAULT_ENSEMBLE_DECAY
 from .limits import DEFAULT_CLIP_TOLERANCE
@@ -134,10 +134,17 @@ class ActionStream:
             self._course.safety.stop(now_ns, reason)
             return Accepted(detail="stopped")
 
-    def agent_lost(self, now_ns: int, reason: str = "agent lost") -> None:
+    def hold(self, now_ns: int, reason: str = "agent lost") -> None:
         """Drop the chunk in force and hold; a valid chunk of the same session ends it."""
         with self._lock:
             self._course.drop(now_ns, reason)
+
+    def fall_silent(self, now_ns: int, reason: str) -> None:
+        """Disarm without a last command: where somebody else may drive by now, or the robot is not where it was, the
+        last place is none to go back to. A latched stop stays latched."""
+        with self._lock:
+            self._course.fall_silent(now_ns, reason)
+            self._admission.forget()
 
     def reset(self, now_ns: int, reason: str = "reset") -> None:
         """The world was reset: drop the chunk in force, forget session, epoch and order, and hold."""
@@ -166,6 +173,12 @@ class ActionStream:
     def session(self) -> str | None:
         """The agent's session that chunks are taken from, None until the first one after arming."""
         return self._admission.session
+
+    @property
+    def commanded(self) -> FloatArray | None:
+        """The last command [channels], NaN for a place that is not known; None while nothing is published."""
+        with self._lock:
+            return self._course.output.motion.anchor if self._course.authority else None
 
     @property
     def silent(self) -> bool:

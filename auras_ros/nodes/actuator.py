@@ -17,6 +17,7 @@ from auras_ros.nodes.actuator_arming import refusal
 from auras_ros.nodes.actuator_conflict import Conflict, conflict_text
 from auras_ros.nodes.actuator_drive import Drive
 from auras_ros.nodes.actuator_inputs import LATCHED, Inputs
+from auras_ros.nodes.actuator_place import Place
 from auras_ros.nodes.actuator_report import SelfReport
 from auras_ros.nodes.actuator_settings import Settings, load_contract
 from auras_ros.nodes.diagnostics import Diagnostics
@@ -48,8 +49,9 @@ class Actuator(Node):
         qos = self._diagnostics.qos
         self._agent = AgentWatch(settings.agent_timeout_ms)
         outputs = Outputs(self, settings, contract, qos)
-        self._drive = Drive(settings, contract, outputs, self._agent, self._monotonic)
-        self._inputs = Inputs(self, settings, contract, self._drive, self._agent, qos)
+        self._place = Place(contract, settings.place_tolerance if settings.measured_start else 0.0)
+        self._drive = Drive(settings, contract, outputs, self._agent, self._place, self._monotonic)
+        self._inputs = Inputs(self, settings, contract, self._drive, self._agent, self._place, qos)
         self._conflict = Conflict(self, settings.command_topics)
         self._said = SelfReport(settings, self._drive, self._inputs, self._agent, self._conflict)
         self._said.add_to(self._diagnostics, qos)
@@ -81,7 +83,7 @@ class Actuator(Node):
         reason = refusal(self._inputs.situation(self._conflict.known), self.settings)
         if reason:
             return False, reason
-        verdict = self._drive.arm(self._inputs.position if self.settings.measured_start else None)
+        verdict = self._drive.arm(self._place.position if self.settings.measured_start else None)
         return verdict.ok, verdict.detail
 
     def _on_arm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -91,7 +93,7 @@ class Actuator(Node):
         return response
 
     def _on_disarm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        verdict = self._drive.stream.disarm(self._monotonic.now_ns())
+        verdict = self._drive.disarm()
         response.success, response.message = verdict.ok, verdict.detail
         self._report()
         return response
@@ -110,7 +112,7 @@ class Actuator(Node):
 
     def _report(self) -> None:
         self._inputs.look()
-        if self._arm_now and self._arm()[0]:
+        if self._arm_now and (self._drive.told_to_stop or self._arm()[0]):
             self._arm_now = False
         events = self._drive.drain_events()
         for event in events:

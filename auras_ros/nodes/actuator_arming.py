@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from auras_ros.nodes.actuator_conflict import conflict_text
+from auras_ros.nodes.actuator_place import MAX_AGE_MS
 from auras_ros.nodes.actuator_settings import Settings
 
-MEASURED_MAX_AGE_MS = 500
 ACTIVE = "active"
 RELEASE = "for one that is gone or unknown: the service ~/release_stop"
 
@@ -74,8 +74,8 @@ def known_limits(at: Situation, settings: Settings) -> str:
 def known_position(at: Situation, settings: Settings) -> str:
     if not settings.measured_start:
         return ""
-    if at.joints_age_ns is None or at.joints_age_ns > MEASURED_MAX_AGE_MS * 1_000_000:
-        return f"no joint_states within {MEASURED_MAX_AGE_MS} ms: where the robot is must be known"
+    if at.joints_age_ns is None or at.joints_age_ns > MAX_AGE_MS * 1_000_000:
+        return f"no joint_states within {MAX_AGE_MS} ms: where the robot is must be known"
     if at.unknown:
         return f"joint_states has no position of {at.unknown}: a set point needs to know where it starts"
     return ""

@@ -13,9 +13,10 @@ from auras_ros.action import Accepted, ActionStream, Contract, Event, Rejected, 
 from auras_ros.action.limits import MAX_BRAKING_S
 from auras_ros.clock import Clock
 from auras_ros.nodes.actuator_agent import AgentWatch
+from auras_ros.nodes.actuator_place import Place
 from auras_ros.nodes.actuator_settings import Settings
 from auras_ros.nodes.messages import host_id
-from auras_ros.nodes.outputs import Outputs
+from auras_ros.nodes.outputs import LEASE_MS, Outputs
 from auras_ros.nodes.realtime import IntervalMeter, Settled, TickGrid, enter_realtime, settle
 
 
@@ -23,16 +24,19 @@ class Drive:
     """Owns the stream. `arm`, `stop` and the rest are of the executor's thread, `_tick` of the tick thread."""
 
     def __init__(
-        self, settings: Settings, contract: Contract, outputs: Outputs, agent: AgentWatch, clock: Clock
+        self, settings: Settings, contract: Contract, outputs: Outputs, agent: AgentWatch, place: Place, clock: Clock
     ) -> None:
         self._settings, self._outputs, self._agent, self._clock = settings, outputs, agent, clock
+        self._place = place
+        self.told_to_stop = False  # by a person: from then on nobody is armed by a parameter
         self.stream = self._stream_for(contract)
         self._next: ActionStream | None = None
         self._before = ""  # why the stream before this one was disarmed, until somebody arms again
         self._events: deque[Event] = deque()  # its last transitions
         self.meter, self.scheduling = IntervalMeter(settings.period_ns), "not started"
         self.settled = Settled("not started", "not started", "not started")
-        self.ticks = self.skipped = 0
+        self.ticks = self.skipped = self.stalls = 0
+        self._ticked_ns: int | None = None
         self.limited = dict.fromkeys(contract.names, 0)  # ticks in which a limit changed a channel
         self._swap = threading.Lock()
         self._running = threading.Event()
@@ -91,8 +95,19 @@ class Drive:
 
     def stop(self, reason: str) -> Accepted:
         """Latch the hold command."""
+        self.told_to_stop = True
         with self._swap:
             return self.stream.stop(self._clock.now_ns(), reason)
+
+    def disarm(self) -> Accepted:
+        """Somebody asks for it: the only way out of a latched stop."""
+        self.told_to_stop = True
+        return self.stream.disarm(self._clock.now_ns())
+
+    def elsewhere(self, reason: str) -> None:
+        """The robot is not where our commands have brought it: no command is right, nor is the last one."""
+        if self.live:
+            self.stream.fall_silent(self._clock.now_ns(), f"{reason}: arm again")
 
     def end(self, reason: str) -> None:
         """Disarm where something may move; a latched stop stays latched."""
@@ -141,8 +156,11 @@ class Drive:
     def _tick(self, now_ns: int) -> None:
         self.meter.tick(now_ns)
         stream = self.stream
+        self._watch_stalls(now_ns)
         if self._agent.lost(now_ns) and stream.state is SafetyState.ARMED:
-            stream.agent_lost(now_ns, f"agent silent for more than {self._settings.agent_timeout_ms:g} ms")
+            stream.hold(now_ns, f"agent silent for more than {self._settings.agent_timeout_ms:g} ms")
+        elif self.live and (missed := self._place.silent(now_ns)):  # chunks may come, and must not be executed
+            stream.hold(now_ns, missed)
         command = stream.tick(now_ns)
         self.ticks += 1
         if command.publish:
@@ -151,6 +169,15 @@ class Drive:
                 self.limited[name] += 1
         elif self._next is not None:
             self._take_limits()
+
+    def _watch_stalls(self, now_ns: int) -> None:
+        """After a stall longer than the lease of our commands somebody else may drive, and we would be a second one."""
+        before_ns, self._ticked_ns = self._ticked_ns, now_ns
+        if before_ns is None or now_ns - before_ns <= LEASE_MS * 1_000_000 or self.stream.silent:
+            return
+        self.stalls += 1
+        stood_s = (now_ns - before_ns) / 1e9
+        self.stream.fall_silent(now_ns, f"this process stood still for {stood_s:.1f} s: somebody else may drive")
 
     def _take_limits(self) -> None:
         """Once the final command is out, and never from under a latched stop; arming is refused until then."""

@@ -8,18 +8,19 @@ named.
 from __future__ import annotations
 
 import hashlib
-import math
 
 import numpy as np
 
-from auras_ros.action import ChannelKind, Contract, ContractError
+from auras_ros.action import Contract, ContractError, Rejected
 from auras_ros.action.urdf import MAX_CHARS, JointLimit, tighten
+from auras_ros.action.verdict import Refusal
 from auras_ros.action.wire import MAX_HORIZON, MAX_JSON_CHARS
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import Situation
 from auras_ros.nodes.actuator_description import DescriptionReader
 from auras_ros.nodes.actuator_drive import Drive
+from auras_ros.nodes.actuator_place import SET_POINTS, Place
 from auras_ros.nodes.actuator_settings import Settings
 from auras_ros.nodes.actuator_stop import EmergencyStop
 from auras_ros.nodes.diagnostics import QosWatch
@@ -39,7 +40,6 @@ from auras_ros.ros.text import text_bytes
 
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 EVERY_BEAT = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)  # one that says "not active" counts
-SET_POINTS = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN)
 DESCRIPTION = "robot_description"
 STATES_MAX_BYTES = 128 * 1024  # of joint_states: some thousand joints
 TEXT_MAX_BYTES = MAX_TEXT + 1024
@@ -49,19 +49,26 @@ class Inputs:
     """Subscribes on `node`, remembers what the arming rules ask for, and ends what must not go on."""
 
     def __init__(
-        self, node: Node, settings: Settings, contract: Contract, drive: Drive, agent: AgentWatch, qos: QosWatch
+        self,
+        node: Node,
+        settings: Settings,
+        contract: Contract,
+        drive: Drive,
+        agent: AgentWatch,
+        place: Place,
+        qos: QosWatch,
     ) -> None:
         self._node, self._settings, self._contract = node, settings, contract
-        self._drive, self._agent, self._clock = drive, agent, MonotonicClock()
+        self._drive, self._agent, self._place, self._clock = drive, agent, place, MonotonicClock()
         self.refused = Refused(node)
         self.stop = EmergencyStop(node, drive.stop, self.refused, qos)
         self._descriptions = DescriptionReader(list(contract.names))
         self._described_by = b""  # the newest description's digest
+        self._waiting = False  # chunks come to an actuator that is not armed: said once
         self.described = False
         self.unlimited = ""
         self.limits = "the contract's"
         self._limited = contract  # what the stream enforces, or is about to
-        self._measured: tuple[int, list[float]] | None = None
         self._subscribe(qos)
         # rclpy keeps a bare pointer to the handle: without a reference of ours a jump would follow it into the void
         self._jumps = node.get_clock().create_jump_callback(
@@ -105,8 +112,8 @@ class Inputs:
         return Situation(
             agent_age_ns=self._agent.age_ns(now_ns),
             lifecycle=self._agent.lifecycle,
-            joints_age_ns=None if self._measured is None else now_ns - self._measured[0],
-            unknown="" if self._measured is None else self._unknown(self._measured[1]),
+            joints_age_ns=self._place.age_ns(now_ns),
+            unknown=self._place.unknown,
             others=others,
             pressed=", ".join(self.stop.pressers()),
             stop_present=self.stop.present(),
@@ -116,11 +123,6 @@ class Inputs:
             ros_time_ns=clock.now().nanoseconds if simulated else None,
         )
 
-    @property
-    def position(self) -> list[float] | None:
-        """The newest measured position [channels], NaN for what has no joint of its name."""
-        return None if self._measured is None else self._measured[1]
-
     def _on_chunk(self, message: Float64MultiArray) -> None:
         try:
             chunk = read_chunk(message, self._contract)
@@ -128,7 +130,11 @@ class Inputs:
             self.refused.add("chunk", str(error))
             return
         verdict = self._drive.stream.offer(chunk, self._clock.now_ns())
-        if not verdict.ok:
+        waiting, self._waiting = self._waiting, isinstance(verdict, Rejected) and verdict.reason is Refusal.DISARMED
+        if self._waiting:
+            if not waiting:
+                self._node.get_logger().info("chunks come, and none is executed before somebody arms")
+        elif not verdict.ok:
             self._node.get_logger().warning(
                 f"chunk {chunk.provenance.request} refused: {verdict.detail}", throttle_duration_sec=1.0
             )
@@ -144,16 +150,15 @@ class Inputs:
             self._drive.end(f"agent is {self._agent.lifecycle or 'of no known state'}")
 
     def _on_joint_states(self, message: JointState) -> None:
-        """Remember where the robot is, for arming: channels without a joint of their name stay unknown."""
-        positions = dict(zip(message.name, np.asarray(message.position, dtype=np.float64), strict=False))
-        self._measured = self._clock.now_ns(), [float(positions.get(n, math.nan)) for n in self._contract.names]
-
-    def _unknown(self, current: list[float]) -> str:
-        """The first channel that commands a position and has no measured one; empty if there is none."""
-        for channel, position in zip(self._contract.channels, current, strict=True):
-            if channel.kind in SET_POINTS and not math.isfinite(position):
-                return channel.name
-        return ""
+        """Where the robot is, or a part of it; where it cannot be nobody may drive on."""
+        positions = np.asarray(message.position, dtype=np.float64)
+        try:
+            self._place.take(message.name, positions, self._clock.now_ns(), self._drive.stream.commanded)
+        except MessageError as error:
+            self.refused.add("joint_states", str(error))
+            return
+        if jump := self._place.jumped():
+            self._drive.elsewhere(jump)
 
     def _on_description(self, payload: bytes) -> None:
         """Have it read; `look` takes what is found."""

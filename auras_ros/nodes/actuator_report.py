@@ -59,6 +59,7 @@ class SelfReport:
             "collector": drive.settled.collector,
             "interval_error_ms": dataclasses.asdict(error) if error else None,
             "skipped_ticks": drive.skipped,
+            "stalls": drive.stalls,
             "conflict": list(self._conflict.others),
             "emergency_stop": inputs.stop.pressed,
             "limits": inputs.limits,

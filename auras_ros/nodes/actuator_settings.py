@@ -29,8 +29,17 @@ class Settings:
     clip_tolerance: float = parameter(
         0.02, "share of a channel's range that a value may exceed and be clipped", 0.0, 0.2
     )
-    arm_on_start: bool = parameter(False, "arm once when agent and joint states are there; for simulators")
+    arm_on_start: bool = parameter(
+        False, "arm once when agent and joint states are there, unless somebody stopped or disarmed; for simulators"
+    )
     measured_start: bool = parameter(True, "arm from the position in joint_states (joints named like channels)")
+    place_tolerance: float = parameter(
+        0.1,
+        "while armed: share of a channel's range by which joint_states may be outside of what the commands explain, "
+        "before it is disarmed; held where they are silent for 500 ms; 0: not watched",
+        0.0,
+        1.0,
+    )
     command: str = parameter("array", "what is published on action: array (Float64MultiArray) or twist (TwistStamped)")
     joint_trajectory: bool = parameter(False, "publish the checked horizon of each chunk as a JointTrajectory too")
     action_topic: str = parameter("action", "the command topic: the controller's own, or remap it")

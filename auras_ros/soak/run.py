@@ -34,7 +34,7 @@ GROWTH_LIFE_S = 240.0  # nor of shorter lives: a message of 10 MB leaves its mar
 SETTLED_SHARE = 0.5  # growth is asked for after this share of the run: parts take memory when first used
 RISEN = 4  # descriptors or threads
 OVERRIDES: dict[str, dict[str, Any]] = {
-    "pusht": {"viewer_px": 0, "auto_reset": True},
+    "pusht": {"viewer_px": 0, "auto_reset": False},  # a table that resets itself moves the robot
     "actuator": {"arm_on_start": False},
 }
 
@@ -156,6 +156,7 @@ def _rounds(scene: Scene, result: Result, began_s: float, seconds: float, say: C
     try:
         while time.monotonic() - began_s < seconds and scene.steady():
             if not bag:
+                scene.new_table()
                 bag = one_round(result.kinds, next(rounds), scene.rng)
             scene.pause(scene.rng.uniform(0.0, 1.0))
             kind = bag.pop()

@@ -189,6 +189,12 @@ class Scene:
             return None
         return future.result() if self.until(future.done, patience_s) else None
 
+    def new_table(self) -> None:
+        """Another one, which is nobody's to be moved on: disarmed for it, and armed again."""
+        self.answer(lambda: self.witness.call("actuator/disarm"))
+        self.answer(lambda: self.witness.call("pusht/reset"))
+        self.drive()
+
     def drive(self) -> bool:
         """Arm until it is driven. Whether it is, in time."""
         end_s = time.monotonic() + RECOVERY_S

@@ -33,7 +33,7 @@ EVERY = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)
 NEWEST = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 JUST_NOW_NS = 200_000_000
-SERVICES = ("actuator/arm", "actuator/disarm", "actuator/stop", "actuator/release_stop", "agent/reset")
+SERVICES = ("pusht/reset", "actuator/arm", "actuator/disarm", "actuator/stop", "actuator/release_stop", "agent/reset")
 
 
 @dataclass(frozen=True)

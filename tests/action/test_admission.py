@@ -42,7 +42,7 @@ def test_another_session_is_refused_until_rearmed(make: SimpleNamespace) -> None
     assert refusal(verdict) is Refusal.OTHER_SESSION
     assert "arm again" in verdict.detail
     assert stream.session == "a"
-    stream.agent_lost(STEP + 2)
+    stream.hold(STEP + 2)
     assert refusal(stream.offer(make.chunk(UP, STEP, session="b"), STEP + 3)) is Refusal.OTHER_SESSION
     assert stream.arm(STEP + 4).ok
     assert stream.offer(make.chunk(UP, STEP, session="b"), STEP + 5).ok

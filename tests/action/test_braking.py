@@ -35,7 +35,7 @@ def published(commands: list[Command]) -> list[float]:
 
 
 END = {
-    "agent lost": lambda stream, now_ns: stream.agent_lost(now_ns),
+    "agent lost": lambda stream, now_ns: stream.hold(now_ns),
     "stopped": lambda stream, now_ns: stream.stop(now_ns),
     "disarmed": lambda stream, now_ns: stream.disarm(now_ns),
     "reset": lambda stream, now_ns: stream.reset(now_ns),
@@ -83,14 +83,14 @@ def test_a_velocity_ramps_to_zero_and_zero_is_the_last_word(make: SimpleNamespac
 
 def test_increments_fade_out_and_all_of_them_count_as_executed(make: SimpleNamespace) -> None:
     stream, now_ns = moving(make, ticks=4, kind="delta_previous")
-    stream.agent_lost(now_ns)
+    stream.hold(now_ns)
     assert published(onward(stream, now_ns, 5)) == pytest.approx([3, 2, 1, 0, 0])
     assert stream._course.timeline.executed.tolist() == pytest.approx([1 + 2 + 3 + 4 + 3 + 2 + 1])
 
 
 def test_a_hold_value_is_gone_to_along_an_allowed_path(make: SimpleNamespace) -> None:
     stream, now_ns = moving(make, hold="value", hold_value=-10.0)
-    stream.agent_lost(now_ns)
+    stream.hold(now_ns)
     values = published(onward(stream, now_ns, 60))
     assert values[:5] == pytest.approx([26, 30, 33, 35, 36]), "it was on its way up"
     assert values[-1] == -10

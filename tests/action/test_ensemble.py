@@ -96,10 +96,10 @@ def test_nothing_of_another_life_or_epoch_or_before_a_fault_enters(make: SimpleN
     if end == "session":
         source["session"] = "another"
         assert not stream.offer(level(make, 90, STEP, **source), STEP).ok
-        stream.agent_lost(STEP)
+        stream.hold(STEP)
         stream.arm(STEP)
     if end == "lost":
-        stream.agent_lost(STEP)
+        stream.hold(STEP)
     if end == "stop":
         stream.stop(STEP)
         stream.disarm(STEP)

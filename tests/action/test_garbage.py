@@ -41,7 +41,7 @@ def prod(rng: np.random.Generator, stream: ActionStream, now_ns: int) -> Any:
     elif draw < 0.006:
         stream.disarm(now_ns)
     elif draw < 0.010:
-        stream.agent_lost(now_ns)
+        stream.hold(now_ns)
     elif draw < 0.06:
         current = rng.uniform(-100.3, 100.3, len(stream.contract.channels)) if draw < 0.03 else None
         verdict = stream.arm(now_ns, current)

@@ -69,11 +69,11 @@ def test_a_lost_agent_holds_and_only_its_own_session_resumes(make: SimpleNamespa
     stream = make.armed(hold_after_ms=1000)
     stream.offer(make.chunk(UP, 0), 1)
     run(stream, STEP)
-    stream.agent_lost(STEP + 1, "liveliness lost")
+    stream.hold(STEP + 1, "liveliness lost")
     command = stream.tick(2 * STEP)
     assert (command.state, float(command.values[0])) == (SafetyState.HOLDING, 1)
     assert stream.reason == "liveliness lost"
-    stream.agent_lost(2 * STEP + 1, "again")
+    stream.hold(2 * STEP + 1, "again")
     assert stream.reason == "liveliness lost"
     assert refusal(stream.offer(make.chunk(UP, 0), 2 * STEP + 2)) is Refusal.DUPLICATE
     assert stream.offer(make.chunk(UP, STEP), 2 * STEP + 2).ok
@@ -95,7 +95,7 @@ def final(make: SimpleNamespace, leave: str, **rules: Any) -> list[Command]:
     stream.offer(make.chunk([50] * 8, 0), 1)
     stream.tick(STEP)
     if leave == "holding":
-        stream.agent_lost(STEP + 1)
+        stream.hold(STEP + 1)
     if leave == "stopped":
         stream.stop(STEP + 1)
     stream.disarm(STEP + 2)

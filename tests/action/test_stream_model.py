@@ -298,7 +298,7 @@ def play(specs: list[Any], steps: list[Any], blend_ticks: int, hold_after: int) 
             assert ("accepted" if verdict.ok else verdict.reason.value) == expected, verdict
             seen[expected] = seen.get(expected, 0) + 1
         elif action == "lost":
-            stream.agent_lost(now)
+            stream.hold(now)
             for model in models.each:
                 model.drop()
         elif stream.arm(now).detail == "armed":

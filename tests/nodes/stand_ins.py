@@ -100,6 +100,7 @@ class Robot:
         self.image_topic = node.create_publisher(Image, "camera/top/image_raw", sensor)
         self.joints_topic = node.create_publisher(JointState, "joint_states", sensor)
         self.images = self.joints = True
+        self.place: Sequence[float] = (100.0, 300.0)
         self.actuator_topic: Any = None
         self.actuator_says: dict[str, Any] = {}
         self._pixels = np.full((96, 96, 3), 200, np.uint8)
@@ -116,9 +117,9 @@ class Robot:
             setattr(message, field, value)
         return message
 
-    def joint_states(self, names: Sequence[str] = NAMES, position: Sequence[float] = (100.0, 300.0)) -> JointState:
+    def joint_states(self, names: Sequence[str] = NAMES, position: Sequence[float] | None = None) -> JointState:
         header = Header(stamp=to_time_msg(time.time_ns()), frame_id="table")
-        return JointState(header=header, name=list(names), position=list(position))
+        return JointState(header=header, name=list(names), position=list(self.place if position is None else position))
 
     def _step(self) -> None:
         if self.actuator_topic is not None:

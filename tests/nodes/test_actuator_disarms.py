@@ -1,4 +1,5 @@
-"""What takes the robot from its driver: an agent that is not active, a clock that goes back, other limits."""
+"""What takes the robot from its driver: an agent that is not active, a clock that goes back, other limits, a robot that
+is not where it should be, a person."""
 
 from __future__ import annotations
 
@@ -235,3 +236,69 @@ def test_a_robot_that_can_reach_nothing_of_the_contract_is_refused(
     topic.publish(String(data=f'<robot name="far">{"".join(joints)}</robot>'))
     watch.state_where(lambda state: state["unreadable"] == 1, "refused")
     assert watch.states[-1]["state"] == "armed"
+
+
+# -- where the robot is -----------------------------------------------------------------------------------
+
+
+def test_a_robot_that_is_put_elsewhere_is_driven_no_further(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    """No last command either: the last place is far from where the robot is."""
+    actuator()
+    drives(fake, watch)
+    robot.place = (100.0, 500.0)
+    said = watch.state_where(lambda state: state["state"] == "disarmed", "disarmed")
+    assert "agent_y is at 500" in said["reason"]
+    assert watch.actions[-1].label.state == "armed"
+    count = len(watch.actions)
+    watch.state_where(lambda state: state["tick"] > said["tick"] + 20, "twenty ticks without a word")
+    assert len(watch.actions) == count
+    watch.arm()
+    watch.armed()
+
+
+def test_a_robot_of_which_nothing_is_heard_is_held_and_goes_on_when_it_is_back(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    """Chunks come all the while, and none is executed."""
+    actuator()
+    drives(fake, watch)
+    robot.joints = False
+    watch.state_where(lambda state: "joint_states say nothing of agent_x" in state["reason"], "the reason")
+    count, now = len(watch.actions), watch.states[-1]["tick"]
+    watch.state_where(lambda state: state["tick"] > now + 50, "fifty ticks")
+    assert {heard.label.state for heard in watch.actions[count:]} == {"holding"}
+    robot.joints = True
+    watch.armed()
+
+
+def test_who_is_not_to_be_watched_is_not(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    actuator(place_tolerance=0.0)
+    drives(fake, watch)
+    robot.place = (500.0, 10.0)
+    now = watch.states[-1]["tick"]
+    watch.state_where(lambda state: state["tick"] > now + 50, "fifty ticks")
+    assert watch.states[-1]["state"] == "armed"
+
+
+# -- a person's no ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["stop", "disarm"], ["disarm"], ["stop"]], ids="-".join)
+def test_after_a_persons_no_nobody_is_armed_by_a_parameter(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot, words: list[str]
+) -> None:
+    """Guards against a robot that drives because an agent has come, minutes after somebody stopped it."""
+    actuator(arm_on_start=True)
+    for word in words:
+        assert watch.call(f"actuator/{word}")[0]
+    fake.live()
+    fake.drive(ramp())
+    watch.state_where(lambda state: state["agent"] == "fake", "the agent is heard")
+    now = watch.states[-1]["tick"]
+    watch.state_where(lambda state: state["tick"] > now + 100, "a second")
+    assert watch.states[-1]["state"] == ("stopped" if words[-1] == "stop" else "disarmed")
+    assert watch.sentinel() == []

@@ -48,7 +48,8 @@ def test_nobody_is_driven_without_a_watchdog(
 def test_one_that_was_stopped_goes_on_with_what_is_fresh_alone(
     actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
 ) -> None:
-    """SIGSTOP for longer than a horizon: the chunk in force has passed meanwhile and must not be caught up with."""
+    """SIGSTOP for longer than a horizon: somebody else may drive meanwhile, so that it is silent until somebody arms.
+    The chunk in force has passed and must not be caught up with."""
     child = actuator(max_chunk_age_ms=600.0)
     fake.live()
     fake.drive(ramp())
@@ -59,7 +60,12 @@ def test_one_that_was_stopped_goes_on_with_what_is_fresh_alone(
     watch.until(lambda: time.monotonic_ns() > until_ns, "two seconds")
     first = fake.request  # chunks made until now have passed, or nearly
     resumed_ns = child.send(signal.SIGCONT)
-    watch.until(lambda: watch.actions[-1].label.mono_ns > resumed_ns, "an action")
+    said = watch.state_where(lambda state: state["mono_ns"] > resumed_ns + 100 * MS, "a state")
+    assert said["state"] == "disarmed"
+    assert said["stalls"] == 1
+    assert "stood still" in said["reason"]
+    assert watch.actions[-1].label.mono_ns < resumed_ns, "not even a last command"
+    watch.arm()
     watch.armed()
     after = [heard.label for heard in watch.actions if heard.label.mono_ns > resumed_ns]
     assert all(label.age_ns is None or label.age_ns <= 600 * MS for label in after)

@@ -18,7 +18,7 @@ from tests.soak.stage import stage
 PLAYED = {name: fault.play for name, fault in faults(1600.0, 100.0).items()} | {"noise": messages.noise}
 ACTED = [
     "overrun", "actuator_killed", "second_publisher", "qos_mismatch", "clock_set_back", "noise", "image_corrupt",
-    "image_wrong", "prompt_huge", "prompt_garbage",
+    "image_wrong", "prompt_huge", "prompt_garbage", "robot_moved",
 ]  # fmt: skip
 BROKEN = [
     ("overrun", "count", "overrun: not counted"),
@@ -39,6 +39,7 @@ BROKEN = [
     ("prompt_huge", "prompt", "prompt taken"),
     ("prompt_garbage", "count", "not counted"),
     ("stop_pressed", "press", "not stopped"),
+    ("robot_moved", "place", "robot_moved: driven on"),
 ]
 
 

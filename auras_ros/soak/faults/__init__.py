@@ -9,6 +9,7 @@ from auras_ros.soak.faults.peers import (
     agent_deactivated,
     clock_set_back,
     qos_mismatch,
+    robot_moved,
     second_publisher,
 )
 from auras_ros.soak.faults.presses import stop_pressed
@@ -38,6 +39,7 @@ def faults(max_age_ms: float, rate_hz: float) -> dict[str, Fault]:
         "second_publisher": Fault(second_publisher, "named", NAMED_MS),
         "qos_mismatch": Fault(qos_mismatch, "named", NAMED_MS),
         "clock_set_back": Fault(clock_set_back, "disarmed", HOLD_MS),
+        "robot_moved": Fault(robot_moved, "driven last", HOLD_MS),
         "garbage": Fault(garbage, "driven after it", None),
         "noise": Fault(noise, "named", None),
         "image_corrupt": Fault(image_corrupt, "named", None),

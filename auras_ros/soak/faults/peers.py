@@ -16,8 +16,9 @@ from auras_ros.ros import (
     LivelinessPolicy,
     QoSProfile,
     ReliabilityPolicy,
+    qos_profile_sensor_data,
 )
-from auras_ros.ros.msg import Bool, ClockMsg, DiagnosticArray, Float64MultiArray, String, TimeMsg
+from auras_ros.ros.msg import Bool, ClockMsg, DiagnosticArray, Float64MultiArray, JointState, String, TimeMsg
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.faults.processes import agent_killed
 from auras_ros.soak.scene import Scene
@@ -35,6 +36,7 @@ PICKY = {  # what a publisher that promises nothing does not give
     "LIVELINESS": QoSProfile(depth=1, reliability=BEST_EFFORT, liveliness=LivelinessPolicy.MANUAL_BY_TOPIC),
 }
 CLOCK_S = 0.05
+TABLE_PX, LISTENERS = 512.0, 2  # of joint_states: agent and actuator
 AN_HOUR_S = 3600.0
 
 
@@ -82,6 +84,23 @@ def agent_deactivated(scene: Scene) -> Times:
     scene.pause(scene.rng.uniform(0.2, 1.0))
     scene.answer(lambda: scene.witness.change("activate"), PATIENCE_S)
     return at_ns, held_ns
+
+
+def robot_moved(scene: Scene) -> Times:
+    """Somebody puts it at the other end of the table. Measured to the last command that drives it."""
+    publisher = scene.witness.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
+    try:
+        scene.until(lambda: publisher.get_subscription_count() >= LISTENERS, PATIENCE_S)
+        far = [0.0 if value > TABLE_PX / 2 else TABLE_PX for value in scene.judge.sent[-1].values]
+        at_ns = scene.now_ns()
+        publisher.publish(JointState(name=["agent_x", "agent_y"], position=far))
+        if not scene.says("disarmed", PATIENCE_S):
+            scene.judge.violate("robot_moved: driven on", f"it is at {far}")
+            return at_ns, None
+    finally:
+        scene.witness.destroy_publisher(publisher)
+    driven_ns = [each.mono_ns for each in scene.judge.sent if each.mono_ns > at_ns and each.state == "armed"]
+    return at_ns, max(driven_ns, default=at_ns)
 
 
 def second_publisher(scene: Scene) -> Times:

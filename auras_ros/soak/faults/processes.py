@@ -89,17 +89,18 @@ def camera_stalled(scene: Scene) -> Times:
 
 
 def actuator_stopped(scene: Scene) -> Times:
-    """Measured to the agent's last chunk."""
+    """For longer than its commands' lease: somebody else may drive by then, so that it must be silent until it is
+    armed. Measured to the agent's last chunk."""
     skipped = scene.witness.skipped
     with scene.stopped("actuator") as at_ns:
         scene.pause(scene.rng.uniform(0.7, 1.5))
         until_ns = scene.now_ns()
-    scene.goes_on()
     scene.until(lambda: scene.witness.state["mono_ns"] > until_ns, PATIENCE_S)
+    scene.pause(AWAKE_S)
     scene.planned_skips += scene.witness.skipped - skipped
-    ghosts = [each for each in scene.judge.sent if at_ns + TICK_NS < each.mono_ns < until_ns]
+    ghosts = [each for each in scene.judge.sent if each.mono_ns > at_ns + TICK_NS]
     if ghosts:
-        scene.judge.violate("action while stopped", f"{len(ghosts)} commands of an actuator that was stopped")
+        scene.judge.violate("action after a stall", f"{len(ghosts)} commands, and nobody has armed")
     return at_ns, _last_chunk_ns(scene, at_ns, until_ns)
 
 

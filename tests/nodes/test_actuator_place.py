@@ -1,0 +1,92 @@
+"""Where the robot is: joined from every driver's messages by name, each with its age, and watched against what the
+commands explain."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auras_ros.action import Contract
+from auras_ros.nodes.actuator_place import Place
+from auras_ros.nodes.messages import MessageError
+from tests.nodes.controllers import channel
+
+MS = 1_000_000
+CONTRACT = Contract.from_dict(
+    {"dt_ms": 100.0, "channels": [channel("a"), channel("b"), channel("wheel", kind="velocity", unit="rad/s")]}
+)
+STILL = np.array([0.5, 0.5, 0.0])
+
+
+def told(place: Place, now_ns: int, *, commanded: np.ndarray | None = None, **joints: float) -> str:  # type: ignore[type-arg]
+    """A message of these joints; what jumped."""
+    place.take(list(joints), np.array(list(joints.values())), now_ns, commanded)
+    return place.jumped()
+
+
+def test_joints_of_several_drivers_are_joined_each_with_its_age() -> None:
+    place = Place(CONTRACT, 0.1)
+    assert place.position is None
+    assert place.age_ns(0) is None
+    told(place, 0, a=0.1, gripper=9.0)
+    assert place.unknown == "b"
+    told(place, 300 * MS, b=0.2)
+    assert place.unknown == ""  # a wheel's velocity needs no place
+    assert place.position is not None
+    np.testing.assert_array_equal(place.position, [0.1, 0.2, math.nan])
+    assert place.age_ns(400 * MS) == 400 * MS  # the oldest
+    assert place.silent(500 * MS) == ""
+    assert "nothing of a for more than 500 ms" in place.silent(501 * MS)
+    told(place, 600 * MS, a=0.1)
+    assert place.silent(700 * MS) == ""
+
+
+def test_a_name_that_comes_twice_is_refused_with_all_that_stands_beside_it() -> None:
+    place = Place(CONTRACT, 0.1)
+    with pytest.raises(MessageError, match="'a' is named twice"):
+        place.take(["a", "b", "a"], np.array([0.1, 0.2, 5.0]), 0, None)
+    assert place.position is None
+
+
+def test_numbers_that_are_none_say_nothing() -> None:
+    place = Place(CONTRACT, 0.1)
+    told(place, 0, a=0.1, b=0.2)
+    told(place, 400 * MS, a=math.nan, b=0.2)
+    assert "nothing of a" in place.silent(600 * MS)
+
+
+def test_a_robot_that_is_put_elsewhere_has_jumped() -> None:
+    place = Place(CONTRACT, 0.1)
+    told(place, 0, a=0.5, b=0.5, commanded=STILL)
+    assert told(place, 20 * MS, a=0.6, b=0.5, commanded=STILL) == ""
+    assert "a is at 2" in told(place, 40 * MS, a=2.0, b=0.5, commanded=STILL)
+    assert place.jumped() == "", "said once"
+
+
+def test_silence_explains_no_jump() -> None:
+    """Guards against a robot that is switched off and on again somewhere else."""
+    place = Place(CONTRACT, 0.1)
+    told(place, 0, a=0.5, b=0.5, commanded=STILL)
+    assert "b is at -1" in told(place, 5000 * MS, a=0.5, b=-1.0, commanded=STILL)
+
+
+@pytest.mark.parametrize(("tolerance", "commanded"), [(0.0, STILL), (0.1, None)])
+def test_nobody_is_watched_who_is_not_to_be(tolerance: float, commanded: np.ndarray | None) -> None:  # type: ignore[type-arg]
+    place = Place(CONTRACT, tolerance)
+    told(place, 0, a=0.5, b=0.5, commanded=commanded)
+    assert told(place, 20 * MS, a=3.0, b=0.5, commanded=commanded) == ""
+
+
+@given(st.lists(st.floats(-3.0, 3.0), min_size=1, max_size=20), st.floats(0.05, 1.0))
+def test_a_robot_that_follows_its_commands_never_jumps(goals: list[float], pace: float) -> None:
+    """Whatever it is sent, and however slowly it comes after, it is between where it was and where it was sent."""
+    place, at, now_ns = Place(CONTRACT, 0.01), 0.0, 0
+    for goal in goals:
+        for _ in range(5):
+            now_ns += 20 * MS
+            at += pace * (goal - at)
+            assert told(place, now_ns, a=at, b=0.0, commanded=np.array([goal, 0.0, 0.0])) == ""
