@@ -12,6 +12,7 @@ from auras_ros import __version__
 
 COMMANDS = {
     "run": "start the nodes of a config and keep them alive: auras run config/pusht.yaml",
+    "check": "whether a config says what was meant, and what may be said in it: auras check my_robot.yaml",
     "demo": "the whole closed loop on Push-T for a minute, with a summary, a video and a timeline",
     "sim": "only the simulator's bridge, for your own agent or controller",
     "eval": "compare schedules by success rate: auras eval --sim pusht-drift --plan ddpm100,pp_generation=8",

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from auras_ros import resources
+from auras_ros.nodes.config import ConfigError
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 
 POLL_S = 0.1
@@ -49,13 +50,16 @@ def run(argv: list[str]) -> int:
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with Supervisor(config_path(options.config), namespace=options.namespace) as supervisor:
+            for line in supervisor.warnings:
+                print(f"warning: {line}", file=sys.stderr, flush=True)
             print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
             while not stopping and supervisor.alive:
                 for line in supervisor.poll():
                     print(f"[supervisor] {line}", file=sys.stderr, flush=True)
                 time.sleep(POLL_S)
-    except (SupervisorError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ConfigError, SupervisorError, FileNotFoundError) as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
         return 2
     finally:
         for number, handler in previous.items():

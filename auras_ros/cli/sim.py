@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from auras_ros.cli.check import say_errors, say_warnings
 from auras_ros.cli.run import config_path
+from auras_ros.nodes.config import ConfigError, read_parameters_file
 
 EXAMPLE = """
 example
@@ -22,8 +24,13 @@ def run(argv: list[str]) -> int:
     parser.add_argument("simulator", choices=["pusht"], help="which simulator")
     parser.add_argument("--config", default="pusht", help="parameter file, or the name of one that ships")
     options, ros_arguments = parser.parse_known_args(argv)
+    path: Path = config_path(options.config)
+    try:
+        say_warnings(read_parameters_file(path).warnings)
+    except ConfigError as error:
+        say_errors(error)
+        return 2
     from auras_ros.sim.pusht_bridge import main
 
-    path: Path = config_path(options.config)
     ros_arguments = [a for a in ros_arguments if a != "--ros-args"]
     return int(main(["pusht_bridge", "--ros-args", "--params-file", str(path), *ros_arguments]))

@@ -13,7 +13,8 @@ import yaml
 
 from auras_ros.cli import run as run_command
 from auras_ros.nodes import supervisor as module
-from auras_ros.nodes.supervisor import Supervisor, SupervisorError, read_config
+from auras_ros.nodes.config import ConfigError, read_config
+from auras_ros.nodes.supervisor import Supervisor
 
 PATIENCE_S = 30.0
 CHILDREN = {
@@ -185,7 +186,7 @@ def test_a_sections_parameters_follow_its_node_into_the_namespace(
         ("", "processes is missing"),
         ("supervisor: {ros__parameters: {}}", "processes is missing"),
         ("supervisor: {ros__parameters: {processes: []}}", "expected a list of"),
-        ("supervisor: {ros__parameters: {processes: sleeper}}", "expected a list of"),
+        ("supervisor: {ros__parameters: {processes: sleeper}}", "expected list, got"),
         ("supervisor: {ros__parameters: {processes: [cat]}}", "'cat'"),
         ("supervisor: {ros__parameters: {processes: [{a: b}]}}", "{'a': 'b'}"),
         ("supervisor: {ros__parameters: {processes: [sleeper], respawn: often}}", "respawn"),
@@ -196,12 +197,12 @@ def test_a_config_that_cannot_be_run_names_file_and_key(
 ) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(text)
-    with pytest.raises(SupervisorError) as caught:
+    with pytest.raises(ConfigError) as caught:
         read_config(path)
     assert str(path) in str(caught.value)
     assert named in str(caught.value)
     assert run_command.run([str(path)]) == 2
-    assert capsys.readouterr().err.startswith(f"error: {path}: ")
+    assert capsys.readouterr().err.startswith(f"error: {path}:")
 
 
 def test_a_config_that_is_not_there_is_named_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,3 +136,19 @@ def test_the_status_is_that_of_the_process(children: Children, checkpoint: str) 
     assert child.wait() == 2
     assert child.output.startswith("error: actuator: rate_hz: ")
     assert child.output.count("\n") == 1
+
+
+def test_a_name_that_is_nearly_one_of_ours_is_refused_however_the_node_is_started(refused: Refused) -> None:
+    """`ros2 run` and `-p` pass by the reader of configs: the actuator would arm without its emergency stop."""
+    error = refused(actuator, "require_emergency_stopp:=true")
+    assert error == "error: actuator: no parameter 'require_emergency_stopp'; did you mean require_emergency_stop?"
+
+
+def test_another_name_is_said_and_left_out(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """It may come from a section for every node (`/**`)."""
+    words = ("-p", f"checkpoint:={checkpoint}", "-p", "robot_ip:=here", "-p", "seam:=glue")
+    assert actuator.main(["node", "--ros-args", *words]) == 2
+    said, error = capfd.readouterr().err.splitlines()
+    assert said.startswith("[WARN]")
+    assert said.endswith("no parameter 'robot_ip' here: left out")
+    assert error.startswith("error: actuator: seam: ")
