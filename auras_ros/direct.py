@@ -118,9 +118,9 @@ class DirectPolicy:
         cameras = ", ".join(f"{name} {list(shape)}" for name, shape in self.cameras.items()) or "none"
         told = f"; prompt '{self.prompt}'" if self.checkpoint.language is not None else ""
         return (
-            f"{self.checkpoint.name}, plan {self.plan} of {', '.join(self.checkpoint.plans)}: cameras {cameras}; joints "
-            f"{', '.join(self.joints) or 'none'}; history {spec.history}{told} -> {self.checkpoint.horizon} actions of "
-            f"{', '.join(contract.names)}, {contract.dt_ms:g} ms apart"
+            f"{self.checkpoint.name}, plan {self.plan} of {', '.join(self.checkpoint.plans)}: cameras {cameras}; "
+            f"joints {', '.join(self.joints) or 'none'}; history {spec.history}{told} -> "
+            f"{self.checkpoint.horizon} actions of {', '.join(contract.names)}, {contract.dt_ms:g} ms apart"
         )
 
     def _positions(self, state: Mapping[str, float] | ArrayLike | None) -> tuple[Sequence[str], Any]:
