@@ -37,7 +37,7 @@ start nothing where something in it would be left out:
 - a key that stands there twice, an alias (ROS 2 has none), a section without `ros__parameters`, a process named twice.
 
 A node that is started without them (`ros2 run`, `-p name:=value`) refuses a name that is nearly one of its own, and
-warns of any other that it does not know.
+warns of any other that it does not know. It cannot see a section whose name was misspelt: `auras check` does.
 
 A `checkpoint` that is a relative path (it has a `/` in it) is looked for from the working directory first, then from
 the config's folder; a name without `/` is one that ships. With `ros2 run` it is the working directory alone.
