@@ -71,10 +71,8 @@ class Supervisor:
         self._namespace = f"/{namespace.strip('/')}" if namespace else ""
         self._scratch = tempfile.TemporaryDirectory(prefix="auras_") if namespace else None
         self._parameters = _under(self._namespace, config, Path(self._scratch.name)) if self._scratch else config
-        given = parameters or {}
-        self._overrides = {
-            node: {**read.placed.get(node, {}), **given.get(node, {})} for node in (*given, *read.placed)
-        }
+        self._overrides = parameters or {}
+        self._placed = read.placed  # paths that stand beside the config
         self._slots = [_Slot(name) for name in read.supervision.processes]
 
     @property
@@ -143,7 +141,7 @@ class Supervisor:
             command += ["-p", "autostart:=true"]
         if self._namespace:
             command += ["-r", f"__ns:={self._namespace}"]
-        for node, values in self._overrides.items():
+        for node, values in (*self._placed.items(), *self._overrides.items()):  # the last word counts
             for name, value in values.items():
                 command += ["-p", f"{node}:{name}:={yaml.safe_dump(value, default_flow_style=True).splitlines()[0]}"]
         slot.process = subprocess.Popen(
