@@ -20,6 +20,7 @@ from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
 from tests.policies import vision_language_checkpoints as tiny
+from tests.policies.loaders import openvla_folder
 from tests.policies.loaders.lerobot_tiny import tiny_backbones
 from tests.policies.loaders.reference import DATA
 
@@ -141,6 +142,17 @@ def test_another_librarys_folder_is_called_in_the_same_way() -> None:
     images = {name: np.zeros(shape, np.uint8) for name, shape in policy.cameras.items()}
     chunk = policy.act(images, dict.fromkeys(policy.joints, 0.1))
     assert chunk.values.shape == (policy.checkpoint.horizon, len(chunk.names))
+    assert np.isfinite(chunk.values).all()
+
+
+def test_openvla_s_folder_too(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    openvla_folder.write(tmp_path / "openvla")
+    with openvla_folder.tiny_encoders():
+        policy = auras_ros.load(tmp_path / "openvla")
+    images = {name: np.full(shape, 90, np.uint8) for name, shape in policy.cameras.items()}
+    chunk = policy.act(images)
+    assert chunk.values.shape == (1, len(chunk.names))
     assert np.isfinite(chunk.values).all()
 
 
