@@ -190,9 +190,11 @@ class _Reading:
         for key, value in values.items():
             if key in known:
                 self._value((*place, SECTION, key), *known[key], value)
-            elif key not in OF_EVERY_NODE and (meant := nearest(key, known, ALIKE)):
+            elif key in OF_EVERY_NODE:
+                self._flag((*place, SECTION, key), "/".join(place), key, value)
+            elif meant := nearest(key, known, ALIKE):
                 self._wrong((*place, SECTION, key), f"no parameter '{key}'; did you mean {meant}?")
-            elif key not in OF_EVERY_NODE:
+            else:
                 self._warn((*place, SECTION, key), f"'{key}' is no parameter of a node of ours")
 
     def _own(self, place: Place, node: str, values: Mapping[str, Any]) -> None:
@@ -203,7 +205,9 @@ class _Reading:
             at = (*place, SECTION, *key.split("."))
             if key in known:
                 good[key] = self._value(at, node, known[key], value)
-            elif node == SUPERVISOR or (key not in OF_EVERY_NODE and not key.startswith("qos_overrides.")):
+            elif key in OF_EVERY_NODE and node != SUPERVISOR:
+                self._flag(at, node, key, value)
+            elif node == SUPERVISOR or not key.startswith("qos_overrides."):
                 meant = nearest(key, known)
                 hint = f"; did you mean {meant}?" if meant else f": `auras check --parameters` lists those of {node}"
                 self._wrong(at, f"{node}: no parameter '{key}'{hint}")
@@ -240,6 +244,10 @@ class _Reading:
         except ParameterError as error:
             self._wrong(at, str(error))
             return each.default
+
+    def _flag(self, at: Place, owner: str, key: str, value: Any) -> None:
+        if not isinstance(value, bool):
+            self._wrong(at, f"{owner}: {key}: expected bool, got {value!r}")
 
     def _wrong(self, at: Place, text: str) -> None:
         self.problems.append(self._said(at, text))

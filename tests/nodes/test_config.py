@@ -96,6 +96,7 @@ right: {agent: {ros__parameters: {mode: warp}}}
         ("supervisor: {ros__parameters: {processes: [agent, agent]}}", "processes: 'agent' stands there 2 times"),
         ("supervisor: {ros__parameters: {processes: [agnet]}}", "no executable 'agnet'; did you mean agent?"),
         ("agent: {ros__parameters: {seed: {of: 3}}}", "agent: no parameter 'seed.of'; did you mean seed?"),
+        ("agent: {ros__parameters: {use_sim_time: 1}}", "mine.yaml:1: agent: use_sim_time: expected bool, got 1"),
         ("agent: {ros__parameters: {cores: one}}", "agent: cores: expected core numbers such as 2,3"),
         ("pusht: {ros__parameters: {viewer_px: 3}}", "pusht: viewer_px: must be 0 or in [16, 2048], got 3"),
         ("actuator: {ros__parameters: {seam: glue}}", "actuator: seam: must be one of blend, switch, ensemble"),
