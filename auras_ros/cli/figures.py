@@ -1,7 +1,7 @@
 """The line of figures of `auras run`: what the loop does now, heard from its topics and from nothing else.
 
 It only listens, in the supervisor's own thread, a few callbacks at a time; where it cannot, that is said once and the
-nodes run on without it.
+nodes run on without it. ROS is imported when it begins to listen.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import sys
 import time
 from statistics import median
 from typing import Any
-
-from auras_ros.nodes.messages import MessageError, read_action, read_json
 
 SETTLE_S = 1.0  # the processes start first
 EVERY_S = {True: 5.0, False: 10.0}  # between two lines, on a terminal and in a log
@@ -89,6 +87,8 @@ class Told:
         self._episodes = self._successes = 0
 
     def action(self, message: Any) -> None:
+        from auras_ros.nodes.messages import MessageError, read_action
+
         try:
             _, label = read_action(message)
         except MessageError:
@@ -97,6 +97,8 @@ class Told:
             self._ages_ms.append(label.age_ns / 1e6)
 
     def actuator(self, message: Any) -> None:
+        from auras_ros.nodes.messages import MessageError, read_json
+
         try:
             said = read_json(message.data, "actuator/state")
             accepted = int(said["counters"]["accepted"])
