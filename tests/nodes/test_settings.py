@@ -48,8 +48,8 @@ def refused(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> Refused:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ("rate_hz:=1000.0", ("actuator: rate_hz", "[10.0, 200.0]", "1000")),
-        ("rate_hz:=9", ("actuator: rate_hz: must be in [10.0, 200.0], got 9.0\n",)),
+        ("rate_hz:=1000.0", ("error: actuator: rate_hz: must be in [10.0, 200.0], got 1000.0\n",)),
+        ("rate_hz:=9", ("actuator: rate_hz", "[10.0, 200.0]", "9")),
         ("rate_hz:=.nan", ("actuator: rate_hz", "[10.0, 200.0]")),
         ("rate_hz:=fast", ("actuator: rate_hz", "float", "fast")),
         ("max_chunk_age_ms:=-5.0", ("actuator: max_chunk_age_ms", "[1.0, 60000.0]", "-5")),
