@@ -1,8 +1,29 @@
 """One GPU, one robot, one runtime: robot policies and a vision-language agent over ROS 2.
 
-This file holds the version and nothing else, so that importing the package costs nothing.
+Importing the package costs nothing: what `load` needs is imported when it is called.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from auras_ros.direct import DirectPolicy
+
+__all__ = ["__version__", "load"]
 __version__ = "0.1.0"
+
+
+def load(checkpoint: str | Path, *, plan: str = "", device: str = "cpu", seed: int = 0) -> DirectPolicy:
+    """A policy that is called from Python: `auras_ros.load("pusht").act(images=..., state=...)` (docs/python.md).
+
+    checkpoint: the name of one that ships, or a folder: ours, LeRobot's or OpenVLA's with its robot.json; as text it
+    has a separator in it (`./my_policy`). plan: one of the checkpoint's generation plans; its first if empty. device:
+    cpu, cuda or auto. seed: of the noise. Raises ValueError or OSError, naming the file and the thing; RuntimeError for
+    a device that is not here.
+    """
+    from auras_ros import direct
+
+    return direct.load(checkpoint, plan=plan, device=device, seed=seed)

@@ -50,14 +50,37 @@ def find(kind: Kind, name: str) -> Path:
 def checkpoint(name_or_folder: str) -> Path:
     """A checkpoint's folder: a path (it has a separator in it), or the name of one that ships.
 
-    A file is a path too: the loader says what is to be done with it.
+    A file is a path too: the loader says what is to be done with it. Raises FileNotFoundError.
     """
-    if os.sep not in name_or_folder:
-        return find("checkpoints", name_or_folder)
-    folder = Path(name_or_folder).expanduser()
+    if not name_or_folder or "\0" in name_or_folder:
+        raise FileNotFoundError(f"checkpoint {name_or_folder!r}: expected the name of one that ships, or a folder")
+    if not is_path(name_or_folder):
+        try:
+            return find("checkpoints", name_or_folder)
+        except FileNotFoundError as error:
+            if not Path(name_or_folder).exists():
+                raise
+            raise FileNotFoundError(f"{error}; a folder of one's own is a path: ./{name_or_folder}") from None
+    try:
+        folder = Path(name_or_folder).expanduser()
+    except RuntimeError as error:  # ~somebody who is not here
+        raise FileNotFoundError(f"checkpoint folder not found: {name_or_folder}: {error}") from error
     if not folder.exists():
-        raise FileNotFoundError(f"checkpoint folder not found: {folder}")
+        raise FileNotFoundError(f"checkpoint folder not found: {folder}, in {Path.cwd()}")
     return folder
+
+
+def is_path(name_or_folder: str) -> bool:
+    """Whether a checkpoint is given as a path, and not as the name of one that ships."""
+    return os.sep in name_or_folder or name_or_folder in (".", "..")
+
+
+def beside(name_or_folder: str, folder: Path) -> Path | None:
+    """A relative path that is not there from the working directory, but from `folder`; None for anything else."""
+    if not is_path(name_or_folder) or "\0" in name_or_folder or name_or_folder.startswith(("~", os.sep)):
+        return None
+    there = folder / name_or_folder
+    return there.resolve() if not Path(name_or_folder).exists() and there.exists() else None
 
 
 def _candidates() -> list[Path]:

@@ -34,16 +34,22 @@ def run(argv: list[str]) -> int:
     if options.images is not None and not options.images.is_dir():
         parser.error(f"--images: {options.images}: no such folder")
     from auras_ros.policies.loaders.convert import convert
+    from auras_ros.policies.loaders.open import translator
     from auras_ros.policies.loaders.ranges import ranges
     from auras_ros.policies.loaders.robot import ROBOT, Robot
 
+    translator(options.source)  # what it is comes before what it needs
     beside = options.source if options.source.is_dir() else options.source.parent
     robot = Robot.load(options.robot or beside / ROBOT)
     made = convert(options.source, robot, options.out, options.images)
     checkpoint, plans = made.checkpoint, ", ".join(made.checkpoint.plans)
     print(f"read: {checkpoint.name}, {sum(p.numel() for p in checkpoint.networks.parameters()):,} parameters, {plans}")
-    for each in ranges(checkpoint):
+    found = ranges(checkpoint)
+    for each in found:
         print(each)
+    if any(each.beyond for each in found):
+        print("what a policy was trained on lies beyond limits: the actuator clips such actions, or refuses them where")
+        print("they exceed a limit by more than its clip_tolerance; are the limits right, and the units?")
     if made.observed:
         print(f"golden sample: of the pictures in {options.images}")
     else:

@@ -13,10 +13,11 @@ from types import FrameType
 from typing import Any
 
 from auras_ros import resources
-from auras_ros.cli.demo_options import Options, overrides, parameters, parse
+from auras_ros.cli.demo_options import Options, overrides, parse
 from auras_ros.cli.progress import Progress
 from auras_ros.clock import MonotonicClock
 from auras_ros.evaluate.report import Report
+from auras_ros.nodes.config import read_config
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 from auras_ros.referee.film import RATE_HZ, Film
 from auras_ros.referee.pictures import HEIGHT_PX, WIDTH_PX
@@ -52,9 +53,10 @@ class _Demo:
         self._options, self._stopping, self._progress = options, stopping, Progress(quiet_s=5.0)
         self._config = resources.find("config", "demo.yaml")
         self._overrides = overrides(options)
-        actuator = parameters(self._config, "actuator")
+        config = read_config(self._config)
+        actuator = config.section("actuator")
         self._rate_hz, self._contract = float(actuator["rate_hz"]), load_contract(actuator["checkpoint"])
-        pusht = {**parameters(self._config, "pusht"), **self._overrides["pusht"]}
+        pusht = {**config.section("pusht"), **self._overrides["pusht"]}
         self._row = {"plan": str(options.plan), "drift_px": float(pusht["drift_px"])}
         self._video: VideoFile | None = None
         self._film: Film | None = None

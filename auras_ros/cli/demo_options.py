@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from auras_ros import resources
+from auras_ros.nodes.config import read_config
 from auras_ros.pipeline.plan import Plan
 from auras_ros.referee.episode import Rules
 
@@ -73,7 +72,7 @@ def overrides(options: Options) -> dict[str, dict[str, Any]]:
     if options.drift_px is not None:
         table["drift_px"] = options.drift_px
         if options.drift_px > 0:
-            drifting = parameters(resources.find("config", "pusht_drift.yaml"), "pusht")
+            drifting = read_config(resources.find("config", "pusht_drift.yaml")).section("pusht")
             table["success_coverage"] = drifting["success_coverage"]
     return {"pusht": table, "agent": {**_planned(options.plan), "seed": options.seed}}
 
@@ -83,14 +82,3 @@ def _planned(plan: Plan) -> dict[str, Any]:
     settings = asdict(plan)
     named = {"plan": settings.pop("generation")}
     return named if plan == Plan(plan.generation) else {**named, **settings}
-
-
-def parameters(config: Path, node: str) -> dict[str, Any]:
-    """A node's section of a parameter file. Raises ValueError naming what is missing."""
-    try:
-        data = yaml.safe_load(config.read_text(encoding="utf-8"))
-        return dict(data[node]["ros__parameters"])
-    except yaml.YAMLError as error:
-        raise ValueError(f"{config}: {error}") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{config}: {node}/ros__parameters is missing") from error

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import metadata
 
@@ -22,6 +22,7 @@ from auras_ros import __version__, resources
 from auras_ros.cli import host, machine
 from auras_ros.cli.finding import Check, Finding, Verdict, note, ok, problem
 
+COLUMN = 18  # where the findings begin
 PINNED_CYCLONEDDS = "11.0.1"
 # Debian's package of each library that cv2 is linked to and its wheel does not bring.
 PACKAGE_OF = {"libGL.so.1": "libgl1", "libglib-2.0.so.0": "libglib2.0-0", "libgthread-2.0.so.0": "libglib2.0-0"}
@@ -156,8 +157,9 @@ CHECKS: tuple[Check, ...] = (
 )  # fmt: skip
 
 
-def examine(checks: Sequence[Check]) -> list[Finding]:
-    """All findings, in order. A check that breaks is a finding too: the others still run."""
+def examine(checks: Sequence[Check], say: Callable[[Finding], None] = lambda finding: None) -> list[Finding]:
+    """All findings, in order; `say` hears of each as it is made. A check that breaks is a finding too: the others still
+    run."""
     findings = []
     for check in checks:
         try:
@@ -165,12 +167,13 @@ def examine(checks: Sequence[Check]) -> list[Finding]:
         except Exception as error:  # noqa: BLE001  whatever it is, it is reported, by its name
             text = f"the check itself failed: {type(error).__name__}: {error}"
             findings.append(problem(check.__name__, text, "please report this"))
+        say(findings[-1])
     return findings
 
 
-def table(findings: Sequence[Finding], width: int) -> str:
-    """A line a finding, wrapped to `width`, and under it what to do."""
-    column = max(len(each.name) for each in findings) + 2
+def table(findings: Sequence[Finding], width: int, column: int = 0) -> str:
+    """A line a finding, wrapped to `width`, and under it what to do. column: where the text begins, at least."""
+    column = max(column, *(len(each.name) + 2 for each in findings))
     lines = []
     for each in findings:
         head = f"{each.status.value:8}{each.name:{column}}"
@@ -199,7 +202,12 @@ def run(argv: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args(argv)
-    findings = examine(CHECKS)
+
+    def say(finding: Finding) -> None:
+        if not options.json:  # as it comes: some checks take seconds, and one may not come back
+            print(table([finding], 110, COLUMN), flush=True)
+
+    findings = examine(CHECKS, say)
     problems = sum(each.status is Verdict.PROBLEM for each in findings)
     notes = sum(each.status is Verdict.NOTE for each in findings)
     if options.json:
@@ -207,7 +215,6 @@ def run(argv: list[str]) -> int:
         summary = {"problems": problems, "notes": notes}
         print(json.dumps({"name": "doctor", "version": __version__, "rows": rows, "summary": summary}, indent=1))
     else:
-        print(table(findings, 110))
         verdict = "something stops the runtime" if problems else "the runtime can start"
         print(f"\nauras_ros {__version__}: {problems} problem(s), {notes} note(s); {verdict}")
     return 1 if problems else 0

@@ -12,7 +12,9 @@ from auras_ros import __version__
 
 COMMANDS = {
     "run": "start the nodes of a config and keep them alive: auras run config/pusht.yaml",
+    "check": "whether a config says what was meant, and what may be said in it: auras check my_robot.yaml",
     "demo": "the whole closed loop on Push-T for a minute, with a summary, a video and a timeline",
+    "list": "what is here to be named: checkpoints and their plans, configs, simulators, policies, benches",
     "sim": "only the simulator's bridge, for your own agent or controller",
     "eval": "compare schedules by success rate: auras eval --sim pusht-drift --plan ddpm100,pp_generation=8",
     "tune": "find the plan that meets a rate, a success and an age: auras tune --rate 2x --success seq-0.03",

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import FrameType
 
 from auras_ros import resources
+from auras_ros.cli.figures import Figures
+from auras_ros.nodes.config import ConfigError
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 
 POLL_S = 0.1
@@ -22,6 +24,7 @@ example
 The config is a ROS 2 parameter file; `supervisor` in it lists the processes. A process that dies is started again,
 later each time (0.5 s to 8 s). A new agent drives only after somebody arms the actuator again:
   ros2 service call /actuator/arm std_srvs/srv/Trigger
+A line of figures is printed now and then: state, episodes and successes, chunks a second, age of what is answered.
 """
 
 
@@ -46,18 +49,24 @@ def run(argv: list[str]) -> int:
     def stop(number: int, frame: FrameType | None) -> None:
         stopping.append(number)
 
+    figures = Figures(options.namespace)
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with Supervisor(config_path(options.config), namespace=options.namespace) as supervisor:
+            for line in supervisor.warnings:
+                print(f"warning: {line}", file=sys.stderr, flush=True)
             print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
             while not stopping and supervisor.alive:
                 for line in supervisor.poll():
                     print(f"[supervisor] {line}", file=sys.stderr, flush=True)
+                figures.poll()
                 time.sleep(POLL_S)
-    except (SupervisorError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ConfigError, SupervisorError, FileNotFoundError) as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
         return 2
     finally:
+        figures.close()
         for number, handler in previous.items():
             signal.signal(number, handler)
     print("stopped", flush=True)

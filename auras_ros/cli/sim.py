@@ -5,8 +5,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from auras_ros.cli.check import say_errors, say_warnings
 from auras_ros.cli.run import config_path
+from auras_ros.nodes.config import ConfigError, read_parameters_file
 
+SIMULATORS = {"pusht": "Push-T: a disc pushes a tee onto its outline; config pusht_drift moves the tee"}
+GREETING = """the table runs at 10 Hz until Ctrl-C; it waits for the first action
+  out  camera/top/image_raw (sensor_msgs/Image, 96x96 rgb8), camera/top/image_raw/compressed
+       joint_states (sensor_msgs/JointState: agent_x, agent_y, in px), pusht/status (std_msgs/String: JSON)
+  in   action (std_msgs/Float64MultiArray: data [x, y] in 0 to 512; layout.dim[0].label agent_x,agent_y)
+  srv  pusht/reset (std_srvs/Trigger)
+next, in another shell: a controller of your own (docs/nodes-of-your-own.md), or the policy with its actuator:
+  ros2 topic hz /camera/top/image_raw                   where ROS 2 is installed
+  ros2 launch auras_ros agent.launch.py config:=pusht   where it is; elsewhere `auras run pusht` starts all three"""
 EXAMPLE = """
 example
   auras sim pusht                       cameras, state and status out; publish your targets on /action
@@ -19,11 +30,17 @@ def run(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="auras sim", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("simulator", choices=["pusht"], help="which simulator")
+    parser.add_argument("simulator", choices=list(SIMULATORS), help="which simulator")
     parser.add_argument("--config", default="pusht", help="parameter file, or the name of one that ships")
     options, ros_arguments = parser.parse_known_args(argv)
+    path: Path = config_path(options.config)
+    try:
+        say_warnings(read_parameters_file(path).warnings)
+    except ConfigError as error:
+        say_errors(error)
+        return 2
     from auras_ros.sim.pusht_bridge import main
 
-    path: Path = config_path(options.config)
+    print(GREETING, flush=True)
     ros_arguments = [a for a in ros_arguments if a != "--ros-args"]
     return int(main(["pusht_bridge", "--ros-args", "--params-file", str(path), *ros_arguments]))

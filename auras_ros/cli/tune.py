@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from auras_ros import resources
+from auras_ros.cli.check import say_errors
 from auras_ros.cli.outputs import check_outputs
 from auras_ros.cli.progress import Progress
 from auras_ros.cli.run import config_path
+from auras_ros.nodes.config import ConfigError, read_parameters_file
 
 if TYPE_CHECKING:
     from auras_ros.evaluate.tuner.search import Explore, Result, Search
@@ -44,7 +46,11 @@ def run(argv: list[str]) -> int:
     check_outputs(parser, {**ours, "--json": options.json})
     config = None if options.config is None else config_path(options.config)
     if config is not None:
-        _follow(config, options, parser)
+        try:
+            _follow(config, options, parser)
+        except ConfigError as error:
+            say_errors(error)
+            return 2
     options.checkpoint, options.device = options.checkpoint or "pusht", options.device or "cpu"
     if options.device == "cuda" and not _has_cuda():
         parser.error("no CUDA device is here, where frames would be timed; --device cpu times them on the CPU")
@@ -213,9 +219,7 @@ def _show(
 def _follow(config: Path, options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """Search for what the config's agent can run: its checkpoint, on its device, within its `max_age_ms`. Raises
     ValueError where it has no agent; ends the process with status 2 where the options contradict it."""
-    from auras_ros.cli.demo_options import parameters
-
-    agent = parameters(config, "agent")
+    agent = read_parameters_file(config).section("agent")
     named = str(agent.get("checkpoint", "pusht"))
     folders = [resources.checkpoint(name).resolve() for name in (named, options.checkpoint or named)]
     if folders[0] != folders[1]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from auras_ros import resources
 from auras_ros.action import Contract, ContractError
+from auras_ros.json_file import JsonFileError, read_json
 from auras_ros.nodes.parameters import ParameterError, parameter
 
 COMMANDS = ("array", "twist")
@@ -74,10 +74,10 @@ def load_contract(checkpoint: str) -> Contract:
     foreign = not (folder / "policy.json").is_file() and (folder / "robot.json").is_file()
     path = folder / ("robot.json" if foreign else "policy.json")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ContractError(f"{path}: not JSON: {error}") from error
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("action"), dict):
+        manifest = read_json(path)
+    except JsonFileError as error:
+        raise ContractError(str(error)) from error
+    if not isinstance(manifest.get("action"), dict):
         raise ContractError(f"{path}: has no action contract (key 'action')")
     action = manifest["action"]
     return Contract.from_dict({"dt_ms": manifest.get("dt_ms"), **action} if foreign else action)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
 from launch.actions import (
     DeclareLaunchArgument,
     EmitEvent,
@@ -30,8 +29,8 @@ from launch_ros.ros_adapters import get_ros_node
 from lifecycle_msgs.msg import Transition
 
 from auras_ros import resources
+from auras_ros.nodes.config import Config, read_config
 from auras_ros.nodes.exit_status import BAD_SETTINGS
-from auras_ros.nodes.supervisor import read_config
 
 BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in the place of a robot
 LIFECYCLE = frozenset({"agent"})
@@ -69,9 +68,8 @@ def _actions(context: Any, bridges: bool) -> list[Any]:
     `auras run` raises too) by name."""
     arguments: dict[str, str] = context.launch_configurations
     path = _config_path(arguments["config"])
-    processes, as_configured = read_config(path)
-    sections = yaml.safe_load(path.read_text(encoding="utf-8"))
-    chosen = [each for each in processes if each.endswith(BRIDGE) == bridges]
+    config = read_config(path)
+    chosen = [each for each in config.supervision.processes if each.endswith(BRIDGE) == bridges]
     if not chosen:
         what = "simulator bridge" if bridges else "process of the robot's side"
         raise RuntimeError(f"{path}: supervisor.processes names no {what}")
@@ -80,14 +78,15 @@ def _actions(context: Any, bridges: bool) -> list[Any]:
         "namespace": arguments["namespace"],
         "ros_arguments": ["--log-level", arguments["log_level"]],
         "output": "screen",
-        "respawn": as_configured if respawn is None else respawn,
+        "respawn": config.supervision.respawn if respawn is None else respawn,
         "respawn_delay": RESPAWN_DELAY_S,
     }
     sim_time = _flag(arguments, "use_sim_time")
-    return [
+    said: list[Any] = [LogInfo(msg=f"warning: {each}") for each in config.warnings]
+    return said + [
         action
         for executable in chosen
-        for action in _start(executable, [str(path), *_own(sections, executable, sim_time)], options)
+        for action in _start(executable, [str(path), *_own(config, executable, sim_time)], options)
     ]
 
 
@@ -134,11 +133,11 @@ def _flag(arguments: dict[str, str], name: str) -> bool | None:
     return known[text]
 
 
-def _own(sections: dict[str, Any], executable: str, sim_time: bool | None) -> list[dict[str, Any]]:
+def _own(config: Config, executable: str, sim_time: bool | None) -> list[dict[str, Any]]:
     """The node's parameters once more, and those of the deployment: in a file, a plain name means a node of the root
     namespace alone."""
-    section = (sections.get(executable.removesuffix(BRIDGE)) or {}).get("ros__parameters") or {}
-    own = {**section}
+    node = executable.removesuffix(BRIDGE)
+    own = config.section(node) if node in config.sections else {}
     if executable in LIFECYCLE:
         own["autostart"] = False  # whoever starts a process says when it is configured: here, BringUp
     if sim_time is not None:

@@ -2,17 +2,22 @@
 
 A field's metadata says what it means and what it may be; `ros2 param describe` shows the same words. A node that reads
 its parameters once declares them read-only; one that reads them at each configure lets them be set in between.
+ROS is imported when a node declares: who checks a config needs none.
 """
 
 from __future__ import annotations
 
 from dataclasses import Field, field, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from auras_ros.ros import InvalidParameterTypeException, InvalidParameterValueException, Node, Parameter
-from auras_ros.ros.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from auras_ros.parameter_file import nearest
+
+if TYPE_CHECKING:
+    from auras_ros.ros import Node, Parameter
+    from auras_ros.ros.msg import ParameterDescriptor
 
 T = TypeVar("T")
+ALIKE = 0.85  # from here on, two names are one that was misspelt
 
 
 class ParameterError(ValueError):
@@ -35,21 +40,28 @@ def read_parameters(node: Node, settings: type[T]) -> T:
 
 
 def declare_parameters(node: Node, settings: type[Any], *, read_only: bool) -> None:
-    """Declare every field with its bounds; values that were given are checked. Raises ParameterError."""
+    """Declare every field with its bounds; values that were given are checked, and names. Raises ParameterError."""
+    from auras_ros.ros import InvalidParameterTypeException, InvalidParameterValueException
+
+    given = _given(node)
     for each in fields(settings):
+        if each.name in given:
+            checked(node.get_name(), each, given[each.name])
         try:
-            given = node.declare_parameter(each.name, each.default, _descriptor(each, read_only)).value
+            value = node.declare_parameter(each.name, each.default, _descriptor(each, read_only)).value
         except (InvalidParameterTypeException, InvalidParameterValueException) as error:
-            low, high = each.metadata["low"], each.metadata["high"]
-            bounds = "" if low is None else f"must be in [{low}, {high}]: "
-            raise ParameterError(f"{node.get_name()}: {each.name}: {bounds}{error}") from error
-        _checked(node, each, given)
+            raise ParameterError(f"{node.get_name()}: {each.name}: {error}") from error
+        checked(node.get_name(), each, value)
+    known = [each.name for each in fields(settings)]
+    for name in given:
+        if not node.has_parameter(name):
+            _refuse_unknown(node, name, known)
 
 
 def current_parameters(node: Node, settings: type[T]) -> T:
     """The values that the declared parameters have now. Raises ParameterError."""
     values = {
-        each.name: _checked(node, each, node.get_parameter(each.name).value)
+        each.name: checked(node.get_name(), each, node.get_parameter(each.name).value)
         for each in fields(settings)  # type: ignore[arg-type]
     }
     return settings(**values)
@@ -60,25 +72,45 @@ def refusal(node: Node, settings: type[Any], given: Parameter) -> str:
     for each in fields(settings):
         if each.name == given.name:
             try:
-                _checked(node, each, given.value)
+                checked(node.get_name(), each, given.value)
             except ParameterError as error:
                 return str(error)
     return ""
 
 
-def _checked(node: Node, each: Field[Any], given: Any) -> Any:
+def checked(owner: str, each: Field[Any], given: Any) -> Any:
+    """The value in the type of the field's default, within its bounds. Raises ParameterError, naming `owner`."""
     default, low, high = each.default, each.metadata["low"], each.metadata["high"]
     if isinstance(default, float) and type(given) is int:
         given = float(given)
+    if isinstance(default, tuple) and isinstance(given, list):
+        given = tuple(given)
     if type(given) is not type(default):
-        expected = type(default).__name__
-        raise ParameterError(f"{node.get_name()}: {each.name}: expected {expected}, got {given!r}")
+        expected = "list" if isinstance(default, tuple) else type(default).__name__
+        raise ParameterError(f"{owner}: {each.name}: expected {expected}, got {given!r}")
     if low is not None and not low <= given <= high:
-        raise ParameterError(f"{node.get_name()}: {each.name}: must be in [{low}, {high}], got {given!r}")
+        raise ParameterError(f"{owner}: {each.name}: must be in [{low}, {high}], got {given!r}")
     return given
 
 
+def _given(node: Node) -> dict[str, Any]:
+    """What the node was given at its start, declared or not. rclpy tells nobody but itself: where that is gone, types
+    and bounds are checked by the declaration, and names by whoever reads the file."""
+    return {name: each.value for name, each in getattr(node, "_parameter_overrides", {}).items()}
+
+
+def _refuse_unknown(node: Node, name: str, known: list[str]) -> None:
+    """A name that nobody declared. It may come from a section for many nodes (`/**`): only one that is like one of ours
+    is refused."""
+    meant = nearest(name, known, ALIKE)
+    if meant:
+        raise ParameterError(f"{node.get_name()}: no parameter '{name}'; did you mean {meant}?")
+    node.get_logger().warning(f"no parameter '{name}' here: left out")
+
+
 def _descriptor(each: Field[Any], read_only: bool) -> ParameterDescriptor:
+    from auras_ros.ros.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+
     meta = each.metadata
     descriptor = ParameterDescriptor(
         name=each.name, description=meta["description"], read_only=read_only, dynamic_typing=True

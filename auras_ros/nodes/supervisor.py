@@ -18,20 +18,16 @@ from typing import IO, Any
 
 import yaml
 
+from auras_ros.nodes.config import EXECUTABLES, read_config
 from auras_ros.nodes.exit_status import BAD_SETTINGS
 
-EXECUTABLES = {
-    "agent": "auras_ros.nodes.agent",
-    "actuator": "auras_ros.nodes.actuator",
-    "pusht_bridge": "auras_ros.sim.pusht_bridge",
-}
 RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 STEADY_S = 10.0  # a process that lived this long starts again at the shortest delay
 GRACE_S = 5.0
 
 
 class SupervisorError(RuntimeError):
-    """The config cannot be run, or a process cannot start with its settings."""
+    """A process cannot start with its settings."""
 
 
 @dataclass
@@ -45,30 +41,6 @@ class _Slot:
     due_s: float | None = 0.0
 
 
-def read_config(path: Path) -> tuple[list[str], bool]:
-    """(executables in starting order, respawn) from a ROS 2 parameter file. Raises SupervisorError."""
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SupervisorError(f"{path}: not YAML: {error}") from error
-    try:
-        settings = data["supervisor"]["ros__parameters"]
-        names = settings["processes"]
-    except (KeyError, TypeError) as error:
-        raise SupervisorError(f"{path}: supervisor/ros__parameters/processes is missing") from error
-    if not isinstance(names, list) or not names:
-        raise SupervisorError(f"{path}: supervisor processes: expected a list of {', '.join(EXECUTABLES)}")
-    for name in names:
-        if not isinstance(name, str) or name not in EXECUTABLES:
-            raise SupervisorError(
-                f"{path}: supervisor processes: no executable {name!r}; there is {', '.join(EXECUTABLES)}"
-            )
-    respawn = settings.get("respawn", True)
-    if not isinstance(respawn, bool):
-        raise SupervisorError(f"{path}: supervisor respawn: expected true or false, got {respawn!r}")
-    return names, respawn
-
-
 def _under(namespace: str, config: Path, folder: Path) -> Path:
     """The parameters for nodes in a namespace: in ROS 2 a section `agent` is for /agent alone, not for /left/agent."""
     sections = yaml.safe_load(config.read_text(encoding="utf-8"))
@@ -79,7 +51,8 @@ def _under(namespace: str, config: Path, folder: Path) -> Path:
 
 
 class Supervisor:
-    """Call `start`, then `poll` often from the thread that started it, then `stop`; or use it as a context.
+    """Call `start`, then `poll` often from the thread that started it, then `stop`; or use it as a context. Raises
+    ConfigError for a config that cannot be run.
 
     parameters: node name -> overrides of the file's parameters. log: where the processes' output goes; None: through.
     """
@@ -92,13 +65,15 @@ class Supervisor:
         log: IO[Any] | None = None,
         parameters: dict[str, dict[str, Any]] | None = None,
     ) -> None:
-        names, self.respawn = read_config(config)
+        read = read_config(config, EXECUTABLES)
+        self.respawn, self.warnings = read.supervision.respawn, read.warnings
         self.config, self._log = config, log
         self._namespace = f"/{namespace.strip('/')}" if namespace else ""
         self._scratch = tempfile.TemporaryDirectory(prefix="auras_") if namespace else None
         self._parameters = _under(self._namespace, config, Path(self._scratch.name)) if self._scratch else config
         self._overrides = parameters or {}
-        self._slots = [_Slot(name) for name in names]
+        self._placed = read.placed  # paths that stand beside the config
+        self._slots = [_Slot(name) for name in read.supervision.processes]
 
     @property
     def processes(self) -> dict[str, subprocess.Popen[bytes]]:
@@ -166,7 +141,7 @@ class Supervisor:
             command += ["-p", "autostart:=true"]
         if self._namespace:
             command += ["-r", f"__ns:={self._namespace}"]
-        for node, values in self._overrides.items():
+        for node, values in (*self._placed.items(), *self._overrides.items()):  # the last word counts
             for name, value in values.items():
                 command += ["-p", f"{node}:{name}:={yaml.safe_dump(value, default_flow_style=True).splitlines()[0]}"]
         slot.process = subprocess.Popen(

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from auras_ros.observation import ObservationError, ObservationSpec, Preprocessor
 from auras_ros.policies.policy import Policy, generate
-from auras_ros.policies.tensors import CheckpointError, read_tensors
+from auras_ros.policies.tensors import CheckpointError, naming, read_tensors
 
 NOISE_SEED = 20_250_101
 
@@ -42,7 +42,8 @@ class GoldenSample:
         groups: dict[str, Mapping[str, NDArray[Any]]]
         groups = {"image": self.images, "state": self.state, "actions": self.actions}
         arrays = {f"{group}/{name}": a for group, named in groups.items() for name, a in named.items()}
-        save_file({name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}, path)
+        with naming(path):
+            save_file({name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}, path)
         path.chmod(0o644)  # the library writes for the owner alone
 
     @classmethod

@@ -1,37 +1,17 @@
-"""Reads a JSON object from a file that nobody vouches for: of a bounded size, and saying nothing twice."""
+"""A checkpoint's JSON: read as `auras_ros.json_file` reads it, refused as everything in a checkpoint is."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from auras_ros import json_file
 from auras_ros.policies.tensors import CheckpointError
-
-JSON_BYTES = 16 << 20  # an index of a thousand shards has a tenth of it
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object in which no key stands twice. Raises CheckpointError."""
-    if not path.is_file():
-        raise CheckpointError(f"{path}: file not found")
-    if path.stat().st_size > JSON_BYTES:
-        raise CheckpointError(f"{path}: {path.stat().st_size} bytes, expected {JSON_BYTES} at most")
-
-    def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):  # which of them is meant, nobody can say; json itself takes the last
-            twice, times = Counter(name for name, _ in pairs).most_common(1)[0]
-            raise CheckpointError(f"{path}: key '{twice}' stands there more than once ({times} times)")
-        return made
-
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unambiguous)
-    except CheckpointError:
-        raise
-    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a whole number of thousands of digits
-        raise CheckpointError(f"{path}: not JSON: {error}") from error
-    if not isinstance(raw, dict):
-        raise CheckpointError(f"{path}: expected an object, got {type(raw).__name__}")
-    return raw
+        return json_file.read_json(path)
+    except json_file.JsonFileError as error:
+        raise CheckpointError(str(error)) from error

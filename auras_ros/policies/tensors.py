@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -17,6 +18,19 @@ PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x0
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used; the text names the file, key or tensor."""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """What is written to `path` in here names it where it cannot be: a full disk alone does not say which file."""
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(f"{path}: cannot be written: {error}") from error
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

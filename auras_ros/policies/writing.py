@@ -20,7 +20,7 @@ from auras_ros.policies import checkpoint, golden
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.language import TOKENIZER
 from auras_ros.policies.margin import clear_sample
-from auras_ros.policies.tensors import fill, read_tensors, sha256
+from auras_ros.policies.tensors import fill, naming, read_tensors, sha256
 
 
 @dataclass(frozen=True)
@@ -87,16 +87,20 @@ def write_manifest(
     state: Mapping[str, NDArray[np.float64]],
     tokenizer: Path | None = None,
 ) -> float | None:
-    """As `write`, of a manifest without `weights` and the tensors by our names. Raises CheckpointError."""
+    """As `write`, of a manifest without `weights` and the tensors by our names. Raises CheckpointError, or OSError by
+    the file that cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     if tokenizer is not None:
-        shutil.copyfile(tokenizer, folder / TOKENIZER)
+        with naming(folder / TOKENIZER):
+            shutil.copyfile(tokenizer, folder / TOKENIZER)
     weights = folder / checkpoint.WEIGHTS
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, weights)
+    with naming(weights):
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, weights)
     weights.chmod(0o644)  # the library writes for the owner alone
     digest = sha256(weights)
     manifest = {**described, "weights": {"file": checkpoint.WEIGHTS, "sha256": digest}}
-    (folder / checkpoint.MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    with naming(folder / checkpoint.MANIFEST):
+        (folder / checkpoint.MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     loaded = checkpoint.build(manifest, digest, folder / checkpoint.MANIFEST)
     fill(loaded.networks, read_tensors(weights), weights)
     policies = [loaded.policy(plan) for plan in loaded.plans]

@@ -12,10 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from auras_ros import resources
 from auras_ros.nodes.actuator import load_contract
+from auras_ros.nodes.config import read_config
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 from auras_ros.ros import LoggingSeverity, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.soak.faults import Fault, Times, faults
@@ -91,7 +90,7 @@ def soak(
     Returns what was found, earlier when `stopping`. Raises SoakError, or SupervisorError where the nodes cannot start.
     """
     config = resources.find("config", "demo.yaml")
-    settings = yaml.safe_load(config.read_text(encoding="utf-8"))["actuator"]["ros__parameters"]
+    settings = read_config(config).section("actuator")
     rate_hz, max_age_ms = float(settings["rate_hz"]), float(settings["max_chunk_age_ms"])
     channels = [(each.lower, each.upper, each.max_rate) for each in load_contract(settings["checkpoint"]).channels]
     kinds = {name: fault for name, fault in faults(max_age_ms, rate_hz).items() if not only or name in only}

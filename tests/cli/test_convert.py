@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
@@ -18,6 +20,8 @@ from auras_ros.cli.main import main
 from auras_ros.policies import checkpoint
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.loaders.open import load
+from auras_ros.policies.loaders.ranges import ranges
+from auras_ros.policies.tensors import naming
 from tests.policies.loaders.lerobot_tiny import copied, edit_json, tiny_backbones
 from tests.policies.loaders.reference import DATA, Reference, replayed
 
@@ -148,3 +152,48 @@ def test_a_source_that_is_not_there_ends_with_status_2(tmp_path: Path) -> None:
         with pytest.raises(SystemExit) as ended:
             main(["convert", *argv])
         assert ended.value.code == 2
+
+
+def test_an_empty_folder_is_said_to_be_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And not to want a robot.json."""
+    (tmp_path / "empty").mkdir()
+    assert main(["convert", str(tmp_path / "empty"), "--out", str(tmp_path / "ours")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {tmp_path / 'empty'}: no checkpoint: looked for policy.json (ours), and for ")
+    assert "robot.json" not in error
+
+
+def test_a_channel_that_goes_beyond_its_limits_is_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = copied("lerobot_diffusion_cameras", tmp_path)
+    told = ranges(load(folder))[1]
+    assert told.lower is not None
+    assert told.upper is not None
+    middle = (told.lower + told.upper) / 2
+    edit_json(folder / "robot.json", lambda robot: robot["action"]["channels"][1].update(lower=-10, upper=middle))
+    assert main(["convert", str(folder), "--out", str(tmp_path / "ours")]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("channel ")]
+    assert ["<- beyond its limits by " in line for line in lines] == [False, True]
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file grows beyond 1 KiB, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """safetensors has an error of its own for that, and it names no file."""
+    assert main(["convert", str(SOURCE), "--out", str(tmp_path / "ours")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"error: .*model\.safetensors: cannot be written: .*too large.*", line)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_said_with_the_file() -> None:
+    full = Path("/dev/full")
+    with pytest.raises(OSError, match="/dev/full: cannot be written: No space left"), naming(full):
+        full.write_text("policy")

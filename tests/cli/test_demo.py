@@ -19,7 +19,8 @@ import pytest
 from auras_ros import resources
 from auras_ros.cli import demo
 from auras_ros.cli.demo import DemoError, progress_line
-from auras_ros.cli.demo_options import overrides, parameters, parse
+from auras_ros.cli.demo_options import overrides, parse
+from auras_ros.nodes.config import read_config
 from auras_ros.pipeline.plan import Plan
 from auras_ros.referee.episode import Rules, Status
 from auras_ros.referee.referee import Call, Referee
@@ -69,19 +70,11 @@ def test_useless_options_are_refused_by_name(argv: list[str], capsys: pytest.Cap
     assert argv[0].strip("-") in capsys.readouterr().err
 
 
-def test_a_config_without_the_section_is_named(tmp_path: Path) -> None:
-    config = tmp_path / "demo.yaml"
-    config.write_text("pusht: {ros__parameters: {seed: 0}}\n")
-    assert parameters(config, "pusht") == {"seed": 0}
-    with pytest.raises(ValueError, match=r"demo\.yaml: agent/ros__parameters"):
-        parameters(config, "agent")
-
-
 def test_the_config_leaves_resetting_and_arming_to_the_referee() -> None:
-    config = resources.find("config", "demo.yaml")
-    assert parameters(config, "pusht")["auto_reset"] is False
-    assert parameters(config, "actuator")["arm_on_start"] is False
-    assert parameters(config, "pusht")["viewer_px"] > 0
+    config = read_config(resources.find("config", "demo.yaml"))
+    assert config.section("pusht")["auto_reset"] is False
+    assert config.section("actuator")["arm_on_start"] is False
+    assert config.section("pusht")["viewer_px"] > 0
 
 
 def test_the_progress_line_says_what_the_referee_does() -> None:

@@ -397,3 +397,18 @@ def test_the_real_thing_in_a_process_of_its_own() -> None:
     assert len(report["rows"]) == len(doctor.CHECKS)
     assert not [row for row in report["rows"] if "the check itself failed" in row["text"]]
     assert done.returncode == (1 if report["summary"]["problems"] else 0)
+
+
+def test_a_finding_is_printed_before_the_next_check_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A check that hangs is then the one after the last line."""
+    said: list[str] = []
+
+    def second() -> Finding:
+        said.append(capsys.readouterr().out)
+        return ok("second", "fine")
+
+    monkeypatch.setattr(doctor, "CHECKS", (lambda: ok("first", "fine too"), second))
+    assert doctor.run([]) == 0
+    assert said == ["ok      first             fine too\n"]

@@ -13,7 +13,8 @@ import yaml
 
 from auras_ros.cli import run as run_command
 from auras_ros.nodes import supervisor as module
-from auras_ros.nodes.supervisor import Supervisor, SupervisorError, read_config
+from auras_ros.nodes.config import ConfigError, read_config
+from auras_ros.nodes.supervisor import Supervisor
 
 PATIENCE_S = 30.0
 CHILDREN = {
@@ -161,6 +162,36 @@ def test_namespace_and_overrides_reach_the_child(
     until_log(tmp_path, " -r __ns:=/left")
 
 
+def test_a_checkpoint_beside_the_config_is_handed_on_as_it_was_found(
+    tmp_path: Path, supervise: Callable[..., Supervisor]
+) -> None:
+    path = tmp_path / "config.yaml"
+    (tmp_path / "my_policy_of_this_test").mkdir()
+    sections = {"supervisor": {"processes": ["words"]}, "agent": {"checkpoint": "./my_policy_of_this_test"}}
+    path.write_text(yaml.safe_dump({name: {"ros__parameters": values} for name, values in sections.items()}))
+    supervise(path, parameters={"agent": {"seed": 3}})
+    found = f"-p agent:checkpoint:={tmp_path}/my_policy_of_this_test -p agent:seed:=3"
+    until_log(tmp_path, f"--params-file {path} {found}")
+
+
+def test_nothing_is_started_with_what_was_misspelt_and_somebody_elses_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It armed without the emergency stop that its config asked for."""
+    path = tmp_path / "config.yaml"
+    start = "supervisor: {ros__parameters: {processes: [wrong], respawn: false}}\n"
+    path.write_text(start + "actuator: {ros__parameters: {require_emergency_stopp: true}}\nactuater: {}\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(Supervisor, "start", lambda self: pytest.fail("started"))
+        assert run_command.run([str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {path}:2: actuator: no parameter 'require_emergency_stopp'; did you mean require_emergency_stop?\n"
+    )
+    path.write_text(start + "my_robot: {ros__parameters: {ip: here}}\n")
+    assert run_command.run([str(path)]) == 2  # as the process itself says
+    assert f"warning: {path}:2: 'my_robot' is no node of ours" in capsys.readouterr().err
+
+
 def test_a_sections_parameters_follow_its_node_into_the_namespace(
     tmp_path: Path, supervise: Callable[..., Supervisor]
 ) -> None:
@@ -185,7 +216,7 @@ def test_a_sections_parameters_follow_its_node_into_the_namespace(
         ("", "processes is missing"),
         ("supervisor: {ros__parameters: {}}", "processes is missing"),
         ("supervisor: {ros__parameters: {processes: []}}", "expected a list of"),
-        ("supervisor: {ros__parameters: {processes: sleeper}}", "expected a list of"),
+        ("supervisor: {ros__parameters: {processes: sleeper}}", "expected list, got"),
         ("supervisor: {ros__parameters: {processes: [cat]}}", "'cat'"),
         ("supervisor: {ros__parameters: {processes: [{a: b}]}}", "{'a': 'b'}"),
         ("supervisor: {ros__parameters: {processes: [sleeper], respawn: often}}", "respawn"),
@@ -196,12 +227,12 @@ def test_a_config_that_cannot_be_run_names_file_and_key(
 ) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(text)
-    with pytest.raises(SupervisorError) as caught:
+    with pytest.raises(ConfigError) as caught:
         read_config(path)
     assert str(path) in str(caught.value)
     assert named in str(caught.value)
     assert run_command.run([str(path)]) == 2
-    assert capsys.readouterr().err.startswith(f"error: {path}: ")
+    assert capsys.readouterr().err.startswith(f"error: {path}:")
 
 
 def test_a_config_that_is_not_there_is_named_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:

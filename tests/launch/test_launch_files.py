@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
+from auras_ros.nodes.config import ConfigError
+
 ROOT = Path(__file__).resolve().parents[2]
 DOUBLES = Path(__file__).with_name("doubles")
 FILES = ("agent.launch.py", "sim.launch.py")
@@ -189,20 +191,36 @@ def test_a_configuration_without_this_side_is_refused(file: str, other: str, tmp
     [
         ("agent: {}", "supervisor/ros__parameters/processes is missing"),
         ("supervisor: {ros__parameters: {processes: [agnet]}}", "no executable 'agnet'"),
-        ("supervisor: {ros__parameters: {processes: [agent], respawn: maybe}}", "respawn: expected true or false"),
+        ("supervisor: {ros__parameters: {processes: [agent], respawn: maybe}}", "respawn: expected bool"),
         ("supervisor: [", "not YAML"),
     ],
 )
 def test_what_is_wrong_with_a_configuration_is_named(tmp_path: Path, text: str, named: str) -> None:
     (tmp_path / "mine.yaml").write_text(text)
-    with pytest.raises(RuntimeError, match=rf"mine\.yaml: .*{named}"):
+    with pytest.raises(ConfigError, match=rf"mine\.yaml.*: .*{named}"):
         started("agent.launch.py", str(tmp_path / "mine.yaml"))
 
 
 def test_a_section_that_says_nothing_is_none(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("supervisor: {ros__parameters: {processes: [actuator]}}\nactuator:\n")
+    (tmp_path / "mine.yaml").write_text("supervisor: {ros__parameters: {processes: [actuator]}}\nactuator: {}\n")
     (node,) = started("agent.launch.py", str(tmp_path / "mine.yaml"))
     assert node.parameters == [str(tmp_path / "mine.yaml")]
+
+
+def test_what_was_misspelt_is_not_launched(tmp_path: Path) -> None:
+    """ROS 2 leaves out what no node declares: the actuator would arm without its emergency stop."""
+    text = (ROOT / "config" / "forward_command.yaml").read_text().replace("require_emergency_stop:", "emergency_stop:")
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"mine\.yaml:21: actuator: no parameter 'emergency_stop'; did you mean"):
+        started("agent.launch.py", str(tmp_path / "mine.yaml"))
+
+
+def test_what_belongs_to_somebody_else_is_launched_and_said(tmp_path: Path) -> None:
+    text = "supervisor: {ros__parameters: {processes: [actuator]}}\nmy_robot: {ros__parameters: {ip: here}}\n"
+    (tmp_path / "mine.yaml").write_text(text)
+    context = launched("agent.launch.py", str(tmp_path / "mine.yaml"))
+    assert [node.name for node in context.started] == ["actuator"]
+    assert [line for line in context.logged if "my_robot" in line and line.startswith("warning: ")]
 
 
 class Robot:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from auras_ros.nodes import actuator, agent
-from auras_ros.nodes.supervisor import read_config
+from auras_ros.nodes.config import read_config
 from tests.nodes.controllers import channel, contract_folder
 from tests.nodes.wire import Children, Watch
 
@@ -44,7 +44,8 @@ def test_a_robot_is_armed_by_hand_beside_an_emergency_stop(name: str) -> None:
     given = section(name, "actuator")
     assert given["arm_on_start"] is False
     assert given["require_emergency_stop"] is True
-    assert read_config(FOLDER / name) == (["actuator", "agent"], True)
+    supervision = read_config(FOLDER / name).supervision
+    assert (supervision.processes, supervision.respawn) == (("actuator", "agent"), True)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -48,7 +48,7 @@ def refused(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> Refused:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ("rate_hz:=1000.0", ("actuator: rate_hz", "[10.0, 200.0]", "1000")),
+        ("rate_hz:=1000.0", ("error: actuator: rate_hz: must be in [10.0, 200.0], got 1000.0\n",)),
         ("rate_hz:=9", ("actuator: rate_hz", "[10.0, 200.0]", "9")),
         ("rate_hz:=.nan", ("actuator: rate_hz", "[10.0, 200.0]")),
         ("rate_hz:=fast", ("actuator: rate_hz", "float", "fast")),
@@ -60,7 +60,7 @@ def refused(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> Refused:
     ],
 )
 def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, named: tuple[str, ...]) -> None:
-    line = refused(actuator, words)
+    line = refused(actuator, words) + "\n"
     assert all(each in line for each in named), line
 
 
@@ -95,6 +95,27 @@ def test_the_agent_names_parameter_and_bounds(refused: Refused, words: list[str]
 def test_an_unknown_checkpoint_is_named(refused: Refused, node: object) -> None:
     assert "no_such_policy" in refused(node, checkpoint="no_such_policy")
     assert "/no/such/folder" in refused(node, checkpoint="/no/such/folder")
+
+
+@pytest.mark.parametrize("node", [actuator, agent], ids=["actuator", "agent"])
+@pytest.mark.parametrize(("name", "said"), [("''", "expected the name of one that ships"), ("..", "../policy.json")])
+def test_a_checkpoint_that_is_no_name_is_named(
+    refused: Refused, node: object, name: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It ended in a traceback, and the supervisor started it again for ever."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    line = refused(node, checkpoint=name)
+    assert said in line or (node is agent and "..: no checkpoint: looked for policy.json" in line)
+
+
+@pytest.mark.parametrize("text", ['{"action": {}, "action": {}}', "[" * 100_000], ids=["twice", "deep"])
+def test_what_the_agent_refuses_of_a_manifest_the_actuator_refuses(refused: Refused, text: str, tmp_path: Path) -> None:
+    """Of two contracts, the actuator would enforce one that the policy was not loaded with."""
+    (tmp_path / "policy.json").write_text(text)
+    lines = [refused(node, checkpoint=str(tmp_path)) for node in (actuator, agent)]
+    assert all(f"{tmp_path}/policy.json: " in line for line in lines)
+    assert all("more than once" in line or "not JSON" in line for line in lines)
 
 
 def test_a_checkpoint_without_a_contract_is_named(refused: Refused, tmp_path: Path) -> None:
@@ -136,3 +157,19 @@ def test_the_status_is_that_of_the_process(children: Children, checkpoint: str) 
     assert child.wait() == 2
     assert child.output.startswith("error: actuator: rate_hz: ")
     assert child.output.count("\n") == 1
+
+
+def test_a_name_that_is_nearly_one_of_ours_is_refused_however_the_node_is_started(refused: Refused) -> None:
+    """`ros2 run` and `-p` pass by the reader of configs: the actuator would arm without its emergency stop."""
+    error = refused(actuator, "require_emergency_stopp:=true")
+    assert error == "error: actuator: no parameter 'require_emergency_stopp'; did you mean require_emergency_stop?"
+
+
+def test_another_name_is_said_and_left_out(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """It may come from a section for every node (`/**`)."""
+    words = ("-p", f"checkpoint:={checkpoint}", "-p", "robot_ip:=here", "-p", "seam:=glue")
+    assert actuator.main(["node", "--ros-args", *words]) == 2
+    said, error = capfd.readouterr().err.splitlines()
+    assert said.startswith("[WARN]")
+    assert said.endswith("no parameter 'robot_ip' here: left out")
+    assert error.startswith("error: actuator: seam: ")

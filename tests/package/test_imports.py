@@ -22,7 +22,7 @@ else:
     import tomli as tomllib
 
 LINT = (sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
-TOOLS = {"clock", "heap", "resources"}  # every room may use them
+TOOLS = {"clock", "heap", "json_file", "parameter_file", "resources"}  # every room may use them
 CORE = ("observation", "action", "pipeline", "policies", "models", "kernels")
 NOT_IN_THE_CORE = {
     "rclpy",

@@ -88,3 +88,22 @@ def test_names_stay_inside_their_folder(name: str) -> None:
 def test_unknown_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown kind 'secrets'"):
         resources.find("secrets", "a")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "~nobody_of_that_name/x", "./no_such", "a\0b", "no_such"])
+def test_a_checkpoint_that_is_none_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one error that every node takes for a setting that cannot work, or as the folder that it is."""
+    monkeypatch.chdir(tmp_path)
+    if name in (".", ".."):
+        assert resources.checkpoint(name) == Path(name)
+    else:
+        with pytest.raises(FileNotFoundError, match="checkpoint"):
+            resources.checkpoint(name)
+
+
+def test_a_folder_here_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"a folder of one's own is a path: \./mine"):
+        resources.checkpoint("mine")
+    assert resources.checkpoint("./mine") == Path("mine")

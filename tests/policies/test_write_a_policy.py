@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ CONTRACT = Contract(
 def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's module and its entry point, as an installed package of somebody else."""
     text = PAGE.read_text(encoding="utf-8")
-    (code,), (toml,) = (re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "toml"))
+    (code, _), (toml,) = (re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "toml"))
     (tmp_path / "reach_policy.py").write_text(code, encoding="utf-8")
     group, name, value = re.search(r'entry-points\."(.+?)"\]\n(\w+) = "(.+?)"', toml).groups()  # type: ignore[union-attr]
     info = tmp_path / "reach-1.0.dist-info"
@@ -96,6 +97,20 @@ def test_the_page_s_policy_runs_in_every_mode(written: Path) -> None:
         "all,mode=auras,pp_perception=2",
     ):
         assert torch.allclose(chunk(loaded, Plan.parse(text)), expected, atol=1e-6), text
+
+
+def test_the_page_trains_writes_and_runs_it(
+    registered: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(script, names)
+    assert np.allclose(names["chunk"].values[-1], [6 / 8, 2 / 8], atol=0.1)
+    assert capsys.readouterr().out.startswith("('x', 'y') [0.")
+    loaded = checkpoint.load(tmp_path / "checkpoints" / "reach")
+    assert loaded.verified
+    assert torch.allclose(chunk(loaded, Plan("all")), chunk(loaded, Plan.parse("all,mode=dec")), atol=1e-6)
 
 
 def test_what_its_package_does_not_have_is_said_by_name(written: Path) -> None:

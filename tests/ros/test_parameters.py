@@ -75,7 +75,8 @@ def test_patterns(pattern: str, name: str, fits: bool) -> None:
         ("a: [", "params.yaml"), ("ros__parameters: {a: 1}", "no node name"), ("/a: {ros__parameters: [1]}", "/a"),
         ("/a: {ros__parameters: {mixed: [1, 2.0]}}", "mixed"),
         ("/a: {ros__parameters: {huge: 99999999999999999999}}", "huge"),
-        ("/a: {ros__parameters: {none: null}}", "none"), ("/a: 3", "/a"),
+        ("/a: {ros__parameters: {none: null}}", "none"), ("/a: 3", "/a: ros__parameters is missing"),
+        ("/a: {ros__parameters: {b: 1, b: 2}}", "'b' stands in line 1 already"), ("/a: &x {b: *x}", "alias *x"),
     ],
 )  # fmt: skip
 def test_bad_files_name_file_and_entry(tmp_path: Path, text: str, named: str) -> None:

@@ -31,7 +31,15 @@ class Range:
     def __str__(self) -> str:
         told = "none" if self.lower is None else f"{self.lower:.6g} to {self.upper:.6g}"
         limits = f"{self.channel.lower:.6g} to {self.channel.upper:.6g}"
-        return f"channel {self.index}, '{self.channel.name}': statistics {told}, limits {limits} {self.channel.unit}"
+        said = f"channel {self.index}, '{self.channel.name}': statistics {told}, limits {limits} {self.channel.unit}"
+        return f"{said}  <- beyond its limits by {self.beyond:.3g}" if self.beyond and not self.outside else said
+
+    @property
+    def beyond(self) -> float:
+        """By how much the statistics exceed the limits, in the channel's unit; 0 where they do not."""
+        if self.lower is None or self.upper is None or self.channel.kind in ELSEWHERE:
+            return 0.0
+        return max(0.0, self.channel.lower - self.lower, self.upper - self.channel.upper)
 
     @property
     def outside(self) -> bool:

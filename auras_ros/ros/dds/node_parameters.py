@@ -18,6 +18,11 @@ class NodeParameters:
 
     _parameters: ParameterStore
 
+    @property
+    def _parameter_overrides(self) -> dict[str, Parameter]:
+        """What was given at the start, declared or not; rclpy keeps it under this name."""
+        return {name: Parameter(name, value=value) for name, value in self._parameters.overrides.items()}
+
     def declare_parameter(
         self, name: str, value: Any = None, descriptor: Any = None, ignore_override: bool = False
     ) -> Parameter:

@@ -13,23 +13,12 @@ from typing import Any
 
 import yaml
 
-_SECTION = "ros__parameters"
-_EXPONENT = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)[eE][-+]?\d+\Z")
+from auras_ros import parameter_file
+from auras_ros.parameter_file import SECTION, ParameterFileError
 
 
 class ParametersFileError(ValueError):
     """A parameter file or value cannot be used; the message names the file and the entry."""
-
-
-class _Loader(yaml.SafeLoader):
-    """SafeLoader that reads 1e-3 as a number, as rcl does, and leaves dates as text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
 
 
 @dataclass(frozen=True)
@@ -44,7 +33,7 @@ class ParameterRule:
 def parse_value(text: str, where: str) -> Any:
     """A command-line value: bool, int, float, str or a list of one of them."""
     try:
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader
+        value = yaml.load(text, Loader=parameter_file.Loader)  # noqa: S506  # a SafeLoader
     except yaml.YAMLError as error:
         raise ParametersFileError(f"{where}: {text!r} is not YAML: {error}") from None
     return check_value("" if value is None and not text else value, where)
@@ -68,11 +57,11 @@ def check_value(value: Any, where: str) -> Any:
 def load(path: str | Path) -> list[ParameterRule]:
     """The rules of a parameter file, the most general pattern (`/**`) first, exact names last."""
     try:
-        document = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
+        document, _ = parameter_file.read(Path(path))
     except OSError as error:
         raise ParametersFileError(f"parameter file {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ParametersFileError(f"parameter file {path}: {error}") from None
+    except ParameterFileError as error:
+        raise ParametersFileError(f"parameter file {error}") from None
     if document is None:
         return []
     rules = list(_nodes(document, "", str(path)))
@@ -81,11 +70,12 @@ def load(path: str | Path) -> list[ParameterRule]:
 
 def _nodes(tree: Any, prefix: str, where: str) -> Iterator[ParameterRule]:
     if not isinstance(tree, dict):
-        raise ParametersFileError(f"parameter file {where}: {prefix or 'the top level'} is not a mapping")
+        missing = f"{prefix}: {SECTION} is missing, or stands too low" if prefix else "the top level is not a mapping"
+        raise ParametersFileError(f"parameter file {where}: {missing}")
     for key, below in tree.items():
-        if key == _SECTION:
+        if key == SECTION:
             if not prefix:
-                raise ParametersFileError(f"parameter file {where}: {_SECTION} stands under no node name")
+                raise ParametersFileError(f"parameter file {where}: {SECTION} stands under no node name")
             yield from _values(below, prefix, "", where)
         else:
             yield from _nodes(below, f"{prefix}/{str(key).strip('/')}", where)
@@ -93,7 +83,7 @@ def _nodes(tree: Any, prefix: str, where: str) -> Iterator[ParameterRule]:
 
 def _values(tree: Any, pattern: str, prefix: str, where: str) -> Iterator[ParameterRule]:
     if not isinstance(tree, dict):
-        raise ParametersFileError(f"parameter file {where}: {pattern} {prefix or _SECTION} is not a mapping")
+        raise ParametersFileError(f"parameter file {where}: {pattern} {prefix or SECTION} is not a mapping")
     for key, value in tree.items():
         name = f"{prefix}.{key}" if prefix else str(key)
         if isinstance(value, dict):

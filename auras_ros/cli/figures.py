@@ -1,0 +1,134 @@
+"""The line of figures of `auras run`: what the loop does now, heard from its topics and from nothing else.
+
+It only listens, in the supervisor's own thread, a few callbacks at a time; where it cannot, that is said once and the
+nodes run on without it. ROS is imported when it begins to listen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from statistics import median
+from typing import Any
+
+SETTLE_S = 1.0  # the processes start first
+EVERY_S = {True: 5.0, False: 10.0}  # between two lines, on a terminal and in a log
+CALLBACKS = 8  # at one look: the newest of each topic, whatever comes
+
+
+class Figures:
+    """Call `poll` often; it prints. `close` in the end."""
+
+    def __init__(self, namespace: str = "") -> None:
+        self._namespace, self._began_s = namespace, time.monotonic()
+        self._every_s = EVERY_S[sys.stdout.isatty()]
+        self._said_s = self._began_s
+        self._node: Any = None
+        self._executor: Any = None
+        self._context: Any = None
+        self._given_up = False
+        self.told = Told()
+
+    def poll(self) -> None:
+        now_s = time.monotonic()
+        if self._given_up or now_s - self._began_s < SETTLE_S:
+            return
+        try:
+            if self._node is None:
+                self._open()
+            for _ in range(CALLBACKS):
+                self._executor.spin_once(timeout_sec=0.0)
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
+            self._given_up = True
+            print(f"no figures from here on: {error}", file=sys.stderr, flush=True)
+            return
+        if now_s - self._said_s >= self._every_s:
+            print(f"{now_s - self._began_s:6.0f} s  {self.told.line(now_s - self._said_s)}", flush=True)
+            self._said_s = now_s
+
+    def _open(self) -> None:
+        from auras_ros import ros
+        from auras_ros.ros.msg import Float64MultiArray, String
+
+        context = self._context = ros.Context()
+        ros.init(args=[], context=context, signal_handler_options=ros.SignalHandlerOptions.NO)
+        node = ros.Node(f"auras_run_{os.getpid()}", namespace=self._namespace or None, context=context)
+        self._executor = ros.SingleThreadedExecutor(context=context)
+        self._executor.add_node(node)
+        newest = ros.QoSProfile(depth=1, reliability=ros.ReliabilityPolicy.BEST_EFFORT)
+        node.create_subscription(Float64MultiArray, "action", self.told.action, newest)
+        node.create_subscription(String, "actuator/state", self.told.actuator, newest)
+        node.create_subscription(String, "pusht/status", self.told.table, ros.QoSProfile(depth=10))
+        self._node = node
+
+    def close(self) -> None:
+        if self._context is None:
+            return
+        from auras_ros import ros
+
+        if self._executor is not None:
+            self._executor.shutdown()
+        if self._node is not None:
+            self._node.destroy_node()
+        ros.try_shutdown(context=self._context)
+
+
+class Told:
+    """What was heard since the last line, and of episodes since the start. A message of another form says nothing."""
+
+    def __init__(self) -> None:
+        self._state = ""
+        self._accepted: int | None = None  # chunks, as the actuator counts them
+        self._chunks = 0
+        self._ages_ms: list[float] = []
+        self._episode: tuple[int, bool] | None = None  # the last that was seen done
+        self._episodes = self._successes = 0
+
+    def action(self, message: Any) -> None:
+        from auras_ros.nodes.messages import MessageError, read_action
+
+        try:
+            _, label = read_action(message)
+        except MessageError:
+            return  # a twist, or somebody else's: the line is without an age
+        if label.age_ns is not None:
+            self._ages_ms.append(label.age_ns / 1e6)
+
+    def actuator(self, message: Any) -> None:
+        from auras_ros.nodes.messages import MessageError, read_json
+
+        try:
+            said = read_json(message.data, "actuator/state")
+            accepted = int(said["counters"]["accepted"])
+            state, reason = str(said["state"]), str(said.get("reason", ""))
+        except (MessageError, KeyError, TypeError, ValueError):
+            return
+        self._state = state if state == "armed" else f"{state} ({reason})"
+        before, self._accepted = self._accepted, accepted
+        if before is not None:
+            self._chunks += accepted - before if accepted >= before else accepted  # it was started again
+
+    def table(self, message: Any) -> None:
+        try:
+            said = json.loads(message.data)
+            episode, done, success = int(said["episode"]), said["done"] is True, said["success"] is True
+        except (KeyError, TypeError, ValueError, RecursionError):
+            return
+        if done and self._episode != (episode, success):
+            self._episode = (episode, success)
+            self._episodes += 1
+            self._successes += success
+
+    def line(self, seconds: float) -> str:
+        """And begin anew with rate and age."""
+        parts = [self._state or "the actuator was not heard yet"]
+        if self._episodes:
+            parts.append(f"{self._successes} of {self._episodes} episodes succeeded")
+        if self._state:
+            parts.append(f"{self._chunks / seconds:.1f} chunks/s")
+        if self._ages_ms:
+            parts.append(f"actions answer what was seen {median(self._ages_ms):.0f} ms before")
+        self._chunks, self._ages_ms = 0, []
+        return "  ".join(parts)

@@ -1,0 +1,93 @@
+"""`auras list`: what is here to be named: checkpoints with their plans, configs, simulators, policies, benches."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from auras_ros import resources
+from auras_ros.cli.bench import BENCHES
+from auras_ros.cli.sim import SIMULATORS
+from auras_ros.json_file import JsonFileError, read_json
+
+Line = tuple[str, str]
+EXAMPLE = """
+example
+  auras list                 everything, a line each
+  auras list checkpoints     those that ship; any other is named by its folder
+"""
+
+
+def checkpoints() -> Iterator[Line]:
+    """By their manifests alone: no weights are read."""
+    for path in sorted((resources.share_dir() / "checkpoints").glob("*/policy.json")):
+        try:
+            told = read_json(path)
+            cameras = ", ".join(each["name"] for each in told["observation"]["cameras"])
+            channels = ", ".join(each["name"] for each in told["action"]["channels"])
+            plans = ", ".join(told["plans"])
+            yield path.parent.name, f"{told['type']}; plans {plans}; cameras {cameras}; actions {channels}"
+        except (JsonFileError, KeyError, TypeError) as error:
+            yield path.parent.name, f"cannot be read: {error}"
+
+
+def configs() -> Iterator[Line]:
+    """With the first line of their text."""
+    for path in sorted((resources.share_dir() / "config").glob("*.yaml")):
+        yield path.stem, _first_line(path)
+
+
+def _first_line(path: Path) -> str:
+    with path.open(encoding="utf-8") as text:
+        return text.readline().lstrip("# ").rstrip()
+
+
+def simulators() -> Iterator[Line]:
+    yield from SIMULATORS.items()
+
+
+def types() -> Iterator[Line]:
+    """What a checkpoint's `type` may be: ours, and those of packages that are installed."""
+    from importlib.metadata import entry_points
+
+    from auras_ros.policies.families import ENTRY_POINTS, FAMILIES
+
+    for name, family in FAMILIES.items():
+        yield name, (sys.modules[type(family).__module__].__doc__ or "").partition("\n")[0].rstrip(".")
+    for other in sorted(entry_points(group=ENTRY_POINTS)):
+        yield other.name, f"of another package: {other.value}"
+
+
+def architectures() -> Iterator[Line]:
+    """What benches build by `--policy`."""
+    from auras_ros.bench.figures.policies import names
+
+    for name in names():
+        yield name, "random weights"
+
+
+def benches() -> Iterator[Line]:
+    yield from BENCHES.items()
+
+
+SECTIONS: dict[str, Callable[[], Iterator[Line]]] = {
+    each.__name__: each for each in (checkpoints, configs, simulators, types, architectures, benches)
+}
+
+
+def run(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="auras list", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=f"of {', '.join(SECTIONS)} (default: all)")
+    options = parser.parse_args(argv)
+    for name in options.what:
+        if name not in SECTIONS:
+            parser.error(f"no {name!r}; there is {', '.join(SECTIONS)}")
+    for name in options.what or SECTIONS:
+        found = list(SECTIONS[name]())
+        width = max((len(each) for each, _ in found), default=0)
+        print("\n".join([f"{name}:", *(f"  {each:{width}}  {text}".rstrip() for each, text in found)]))
+    return 0

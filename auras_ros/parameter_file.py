@@ -1,0 +1,94 @@
+"""Reads a ROS 2 parameter file so that nothing in it is left out in silence, and finds the name that was meant.
+
+Of two equal keys YAML takes the last and says nothing, so a key that stands there twice is refused; so are aliases,
+which ROS 2's own reader does not know. Numbers are read as ROS 2 reads them. Which names a node takes, others know.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MAX_BYTES = 1 << 20
+SECTION = "ros__parameters"
+Place = tuple[str, ...]  # the keys that lead to a value
+_EXPONENT = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)[eE][-+]?\d+\Z")
+
+
+class ParameterFileError(ValueError):
+    """A file that is no parameter file; the text names file and line."""
+
+
+class Loader(yaml.SafeLoader):
+    """SafeLoader that reads 1e-3 as a number, as rcl does, and leaves dates as text."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
+
+
+class _AliasError(yaml.MarkedYAMLError):
+    pass
+
+
+class _FileLoader(Loader):
+    """Of a whole file, in which an alias could make a small text endless."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            text = f"alias *{event.anchor}: ROS 2 parameter files have none; write the value again"
+            raise _AliasError(problem=text, problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
+
+
+def read(path: Path) -> tuple[Any, dict[Place, int]]:
+    """What the file says (None if nothing), and the line of every key. Raises ParameterFileError or OSError."""
+    if (size := path.stat().st_size) > MAX_BYTES:
+        raise ParameterFileError(f"{path}: {size} bytes, expected {MAX_BYTES} at most")
+    lines: dict[Place, int] = {}
+    try:
+        loader = _FileLoader(path.read_text(encoding="utf-8"))
+        try:
+            root = loader.get_single_node()
+            if root is None:
+                return None, lines
+            _note_lines(root, (), lines, path)
+            return loader.construct_document(root), lines
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        what = "" if isinstance(error, _AliasError) else "not YAML: "
+        raise ParameterFileError(f"{path}{line}: {what}{error.problem}") from error
+    except ParameterFileError:
+        raise
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or no number after all
+        raise ParameterFileError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+
+
+def _note_lines(node: yaml.Node, place: Place, lines: dict[Place, int], path: Path) -> None:
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, value in node.value:
+        here = (*place, str(key.value))
+        line = key.start_mark.line + 1
+        if here in lines:
+            where = f"{'/'.join(place)}: " if place else ""
+            raise ParameterFileError(f"{path}:{line}: {where}'{here[-1]}' stands in line {lines[here]} already")
+        lines[here] = line
+        _note_lines(value, here, lines, path)
+
+
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """The known name that was probably meant; '' where none is like it. likeness: from 0 (any) to 1 (the same)."""
+    found = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=likeness)
+    return found[0] if found else ""

@@ -1,0 +1,94 @@
+"""The line of figures of `auras run`: what it says of what it hears, and that nothing heard can end the run."""
+
+from __future__ import annotations
+
+import json
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from auras_ros.cli import figures as module
+from auras_ros.cli.figures import Figures, Told
+from auras_ros.ros.msg import Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
+from tests.nodes.wire import LATCHED, RELIABLE, Watch, own_domain
+
+PATIENCE_S = 30.0
+
+
+def text(**fields: Any) -> Any:
+    return SimpleNamespace(data=json.dumps(fields))
+
+
+def action(age_ns: int | None) -> Any:
+    label = {"state": "armed", "source": "chunk", "index": 0, "age_ns": age_ns, "request": 1, "tick": 1, "mono_ns": 1}
+    dims = [
+        MultiArrayDimension(label="x", size=1, stride=1),
+        MultiArrayDimension(label=json.dumps(label), size=1, stride=1),
+    ]
+    return Float64MultiArray(layout=MultiArrayLayout(dim=dims, data_offset=0), data=[0.0])
+
+
+def test_the_line_says_what_was_heard_since_the_last_one() -> None:
+    told = Told()
+    assert told.line(10.0) == "the actuator was not heard yet"
+    for accepted in (7, 12, 2):  # the last is an actuator that was started again
+        told.actuator(text(state="armed", reason="", counters={"accepted": accepted}))
+    for age_ms in (300, 500, 400):
+        told.action(action(age_ms * 1_000_000))
+    told.action(action(None))
+    for episode, success in ((1, True), (1, True), (2, False)):
+        told.table(text(episode=episode, done=True, success=success))
+    told.table(text(episode=3, done=False, success=False))
+    line = "armed  1 of 2 episodes succeeded  0.7 chunks/s  actions answer what was seen 400 ms before"
+    assert told.line(10.0) == line
+    told.actuator(text(state="stopped", reason="pressed", counters={"accepted": 2}))
+    assert told.line(10.0) == "stopped (pressed)  1 of 2 episodes succeeded  0.0 chunks/s"
+
+
+@pytest.mark.parametrize("data", ["", "[" * 60_000, "[]", "{}", '{"episode": {}, "done": 1, "success": 2}', "9" * 5000])
+def test_a_message_of_another_form_says_nothing(data: str) -> None:
+    told = Told()
+    told.table(SimpleNamespace(data=data))
+    told.actuator(SimpleNamespace(data=data))
+    told.action(Float64MultiArray(data=[1.0]))
+    assert told.line(1.0) == "the actuator was not heard yet"
+
+
+def test_what_is_on_the_wire_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(module, "SETTLE_S", 0.0)
+    monkeypatch.setattr(module, "EVERY_S", {True: 0.2, False: 0.2})
+    with own_domain():
+        watch = Watch("left")
+        figures = Figures("/left")
+        try:
+            state = watch.node.create_publisher(String, "actuator/state", LATCHED)
+            actions = watch.node.create_publisher(Float64MultiArray, "action", RELIABLE)
+            said, end_s = "", time.monotonic() + PATIENCE_S
+            while "armed" not in said or "250 ms before" not in said:
+                assert time.monotonic() < end_s, said
+                state.publish(String(data=json.dumps({"state": "armed", "counters": {"accepted": 1}})))
+                actions.publish(action(250_000_000))
+                figures.poll()
+                said += capsys.readouterr().out
+                time.sleep(0.02)
+        finally:
+            figures.close()
+            watch.close()
+
+
+def test_where_nobody_can_listen_the_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "SETTLE_S", 0.0)
+
+    def broken(self: Figures) -> None:
+        raise RuntimeError("no participant")
+
+    monkeypatch.setattr(Figures, "_open", broken)
+    figures = Figures()
+    figures.poll()
+    figures.poll()
+    figures.close()
+    assert capsys.readouterr().err == "no figures from here on: no participant\n"
