@@ -166,7 +166,7 @@ class Acted:
             for node in ("agent",) if "name" in self.breaks else ("agent", "actuator"):
                 self._say(node, f"ignored a payload of 16 bytes on {topic}: (1 so far)")
         elif topic == "joint_states":
-            if "place" not in self.breaks and len(message.position) == 2 and np.isfinite(message.position).all():
+            if "place" not in self.breaks and len(message.position) and np.isfinite(message.position).all():
                 self.disarm()
         elif topic == "prompt":
             self._count("agent: prompt", "refused")
