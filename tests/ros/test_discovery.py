@@ -20,10 +20,17 @@ def test_range(environment: dict[str, str], expected: str) -> None:
 
 
 def test_localhost_uses_no_multicast_and_large_fragments() -> None:
-    text = discovery.configuration({"ROS_LOCALHOST_ONLY": "1", "ROS_STATIC_PEERS": "10.0.0.1;host"})
-    for part in ("<AllowMulticast>false", "FragmentSize>65000B", 'Peer address="localhost"', 'Peer address="10.0.0.1"',
-                 'Peer address="host"', "<MaxAutoParticipantIndex>120<"):  # fmt: skip
+    text = discovery.configuration({"ROS_LOCALHOST_ONLY": "1"})
+    for part in ("<AllowMulticast>false", "FragmentSize>65000B", 'Peer address="localhost"',
+                 "<MaxAutoParticipantIndex>120<"):  # fmt: skip
         assert part in text
+
+
+def test_static_peers_are_asked_in_localhost_too_by_fragments_that_a_network_carries() -> None:
+    text = discovery.configuration({"ROS_LOCALHOST_ONLY": "1", "ROS_STATIC_PEERS": "10.0.0.1;host"})
+    for part in ("<AllowMulticast>false", 'Peer address="localhost"', 'Peer address="10.0.0.1"', 'Peer address="host"'):
+        assert part in text
+    assert "FragmentSize" not in text
 
 
 def test_subnet_keeps_multicast_and_small_fragments() -> None:
