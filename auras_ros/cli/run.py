@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from auras_ros import resources
+from auras_ros.nodes import reach
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 
 POLL_S = 0.1
@@ -22,6 +23,9 @@ example
 The config is a ROS 2 parameter file; `supervisor` in it lists the processes. A process that dies is started again,
 later each time (0.5 s to 8 s). A new agent drives only after somebody arms the actuator again:
   ros2 service call /actuator/arm std_srvs/srv/Trigger
+
+Nodes are found on this machine alone, unless ROS_AUTOMATIC_DISCOVERY_RANGE, or discovery_range in the config, is
+SUBNET.
 """
 
 
@@ -48,8 +52,11 @@ def run(argv: list[str]) -> int:
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with Supervisor(config_path(options.config), namespace=options.namespace) as supervisor:
+        path = config_path(options.config)
+        found_by = reach.settle(path)
+        with Supervisor(path, namespace=options.namespace) as supervisor:
             print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
+            print(f"discovery range: {found_by}", flush=True)
             while not stopping and supervisor.alive:
                 for line in supervisor.poll():
                     print(f"[supervisor] {line}", file=sys.stderr, flush=True)

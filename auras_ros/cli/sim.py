@@ -6,12 +6,15 @@ import argparse
 from pathlib import Path
 
 from auras_ros.cli.run import config_path
+from auras_ros.nodes import reach
 
 EXAMPLE = """
 example
   auras sim pusht                       cameras, state and status out; publish your targets on /action
   auras sim pusht --config pusht_drift  the tee drifts
   ros2 topic hz /camera/top/image_raw
+
+The simulator is found on this machine alone unless ROS_AUTOMATIC_DISCOVERY_RANGE says SUBNET.
 """
 
 
@@ -25,5 +28,6 @@ def run(argv: list[str]) -> int:
     from auras_ros.sim.pusht_bridge import main
 
     path: Path = config_path(options.config)
+    reach.settle(path)
     ros_arguments = [a for a in ros_arguments if a != "--ros-args"]
     return int(main(["pusht_bridge", "--ros-args", "--params-file", str(path), *ros_arguments]))

@@ -30,6 +30,7 @@ from launch_ros.ros_adapters import get_ros_node
 from lifecycle_msgs.msg import Transition
 
 from auras_ros import resources
+from auras_ros.nodes import reach
 from auras_ros.nodes.exit_status import BAD_SETTINGS
 from auras_ros.nodes.supervisor import read_config
 
@@ -85,10 +86,23 @@ def _actions(context: Any, bridges: bool) -> list[Any]:
     }
     sim_time = _flag(arguments, "use_sim_time")
     return [
-        action
-        for executable in chosen
-        for action in _start(executable, [str(path), *_own(sections, executable, sim_time)], options)
+        *_range_not_taken(path),
+        *(
+            action
+            for executable in chosen
+            for action in _start(executable, [str(path), *_own(sections, executable, sim_time)], options)
+        ),
     ]
+
+
+def _range_not_taken(path: Path) -> list[Any]:
+    """A word where the configuration and the environment name different ranges: `ros2 launch` and its own node are on
+    the environment's, and could not lead nodes that are on another. Raises SupervisorError for no range of ROS's."""
+    word, followed = reach.configured(path), reach.followed()
+    if word in ("", followed):
+        return []
+    text = f"{path.name} says {reach.KEY} {word}; ros2 launch follows the environment: {followed} ({reach.VARIABLE})"
+    return [LogInfo(msg=text)]
 
 
 def _start(executable: str, parameters: list[Any], options: dict[str, Any]) -> list[Any]:

@@ -190,6 +190,10 @@ def test_a_configuration_without_this_side_is_refused(file: str, other: str, tmp
         ("agent: {}", "supervisor/ros__parameters/processes is missing"),
         ("supervisor: {ros__parameters: {processes: [agnet]}}", "no executable 'agnet'"),
         ("supervisor: {ros__parameters: {processes: [agent], respawn: maybe}}", "respawn: expected true or false"),
+        (
+            "supervisor: {ros__parameters: {processes: [agent], discovery_range: WORLD}}",
+            "discovery_range: expected one",
+        ),
         ("supervisor: [", "not YAML"),
     ],
 )
@@ -197,6 +201,18 @@ def test_what_is_wrong_with_a_configuration_is_named(tmp_path: Path, text: str, 
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(RuntimeError, match=rf"mine\.yaml: .*{named}"):
         started("agent.launch.py", str(tmp_path / "mine.yaml"))
+
+
+@pytest.mark.parametrize(("word", "count"), [("LOCALHOST", 1), ("SUBNET", 0)])
+def test_the_environments_range_is_followed_and_another_of_the_configuration_is_named(
+    word: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET")
+    settings = f"{{ros__parameters: {{processes: [actuator], discovery_range: {word}}}}}"
+    (tmp_path / "mine.yaml").write_text(f"supervisor: {settings}\nactuator:\n")
+    context = launched("agent.launch.py", str(tmp_path / "mine.yaml"))
+    assert [node.name for node in context.started] == ["actuator"]
+    assert sum("follows the environment: SUBNET" in text for text in context.logged) == count
 
 
 def test_a_section_that_says_nothing_is_none(tmp_path: Path) -> None:
