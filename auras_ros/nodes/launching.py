@@ -38,6 +38,8 @@ BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in 
 LIFECYCLE = frozenset({"agent"})
 RESPAWN_DELAY_S = 1.0  # more than none: in it, what must not come back is told so
 POLL_S = 0.2  # between two looks for a new process's node
+# A `ros2 launch` that is killed, or gets SIGTERM, leaves its processes running. The kernel then ends them in its place.
+WITH_PARENT = "setpriv --pdeathsig TERM --"
 SETTLE_S = 0.5  # from the first of its topics that is discovered to the last of its services
 
 
@@ -59,6 +61,11 @@ def _description(*, bridges: bool) -> LaunchDescription:
             DeclareLaunchArgument("namespace", default_value="", description="namespace of every node"),
             DeclareLaunchArgument("respawn", default_value="", description=f"restart what ended: {as_configured}"),
             DeclareLaunchArgument("use_sim_time", default_value="", description=f"follow /clock: {as_configured}"),
+            DeclareLaunchArgument(
+                "end_with_launch",
+                default_value="false",
+                description="true: SIGTERM however ros2 launch ends",
+            ),
             DeclareLaunchArgument("log_level", default_value="info", description="debug, info, warn, error or fatal"),
             OpaqueFunction(function=_actions, args=[bridges]),
         ]
@@ -84,6 +91,8 @@ def _actions(context: Any, bridges: bool) -> list[Any]:
         "respawn": as_configured if respawn is None else respawn,
         "respawn_delay": RESPAWN_DELAY_S,
     }
+    if _flag(arguments, "end_with_launch"):
+        options["prefix"] = WITH_PARENT
     sim_time = _flag(arguments, "use_sim_time")
     return [
         *_range_not_taken(path),

@@ -6,7 +6,10 @@ that is never configured or activated, at its first start or after it was killed
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +49,10 @@ def load(file: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def load_launching() -> Any:
+    return importlib.import_module("auras_ros.nodes.launching")
 
 
 def launched(file: str, config: str = "pusht", **arguments: str) -> Any:
@@ -142,7 +149,7 @@ def test_the_arguments_are_deployment_settings_alone(file: str) -> None:
 
     entities = load(file).generate_launch_description().entities
     declared = {each.name: each for each in entities if isinstance(each, DeclareLaunchArgument)}
-    assert set(declared) == {"config", "namespace", "respawn", "use_sim_time", "log_level"}
+    assert set(declared) == {"config", "namespace", "respawn", "use_sim_time", "end_with_launch", "log_level"}
     assert declared["config"].default_value == "pusht"
     assert all(each.description for each in declared.values())
 
@@ -158,7 +165,31 @@ def test_deployment_settings_reach_every_node(file: str) -> None:
         assert "use_sim_time" not in node.parameters[-1]
 
 
-@pytest.mark.parametrize("name", ["respawn", "use_sim_time"])
+@pytest.mark.parametrize("file", FILES)
+def test_processes_end_with_the_launch_where_that_is_asked(file: str) -> None:
+    assert {node.prefix for node in started(file)} == {None}
+    for node in started(file, end_with_launch="true"):
+        assert node.prefix == load_launching().WITH_PARENT
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv (util-linux) is not installed")
+def test_what_is_asked_to_end_with_its_parent_gets_sigterm_though_the_parent_is_killed() -> None:
+    """Guards: an actuator that drives on with nobody over it, as under a `ros2 launch` that got SIGTERM."""
+    child = "import signal, sys; signal.signal(15, lambda *_: sys.exit(print('asked to stop', flush=True)))\n"
+    child += "print('up', flush=True)\nsignal.pause()"
+    parent = (
+        "import subprocess, sys, time\n"
+        f"subprocess.Popen([*{load_launching().WITH_PARENT!r}.split(), sys.executable, '-c', sys.argv[1]])\n"
+        "time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", parent, child], stdout=subprocess.PIPE, text=True) as launch:
+        assert launch.stdout is not None
+        assert launch.stdout.readline() == "up\n"
+        launch.kill()
+        assert launch.stdout.readline() == "asked to stop\n"
+
+
+@pytest.mark.parametrize("name", ["respawn", "use_sim_time", "end_with_launch"])
 def test_an_argument_that_is_neither_true_nor_false_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}:=maybe"):
         started("agent.launch.py", **{name: "maybe"})
