@@ -78,11 +78,13 @@ def _fragment(reach: str, environment: Mapping[str, str]) -> str:
     else:
         # Peers on the same host are asked by unicast in every case: it finds those that are limited to localhost,
         # and a machine without multicast needs no setting.
-        peers = ["localhost", *_static_peers(environment), *(_own_addresses() if loopback_alone(environment) else [])]
+        peers = "".join(f"<Peer address={quoteattr(each)}/>" for each in ["localhost", *_static_peers(environment)])
+        if loopback_alone(environment):
+            peers += _own_address_as_peer()
         discovery = (
             f"<ParticipantIndex>auto</ParticipantIndex>"
             f"<MaxAutoParticipantIndex>{MAX_PARTICIPANT_INDEX}</MaxAutoParticipantIndex>{ANNOUNCE}"
-            f"<Peers>{''.join(f'<Peer address={quoteattr(peer)}/>' for peer in peers)}</Peers>"
+            f"<Peers>{peers}</Peers>"
         )
     return f"<CycloneDDS><Domain><General>{general}</General><Discovery>{discovery}</Discovery></Domain></CycloneDDS>"
 
@@ -91,17 +93,18 @@ def _static_peers(environment: Mapping[str, str]) -> list[str]:
     return [peer for peer in environment.get("ROS_STATIC_PEERS", "").split(";") if peer]
 
 
-def _own_addresses() -> list[str]:
+def _own_address_as_peer() -> str:
     """This machine's address on the network, if it has one: where a Cyclone DDS 11 on eth0 listens to announcements.
 
-    It is only looked up, nothing is sent. Peers behind it are asked over lo, as all that is for this machine.
+    The look-up sends nothing, and what goes to an own address stays on this machine. One that starts after ours is
+    answered; so those that are there already are told for some seconds, and an address that is later another's is left.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as looking:
         try:
             looking.connect((DISCOVERY_GROUP, 1))
         except OSError:
-            return []  # no network, so nobody is on it
-        return [str(looking.getsockname()[0])]
+            return ""  # no network, so nobody is on it
+        return f'<Peer address="{looking.getsockname()[0]}" PruneDelay="5s"/>'
 
 
 def _is_this_host(peer: str) -> bool:
