@@ -32,7 +32,7 @@ def sourced(tmp_path: Path) -> dict[str, str]:
 
 
 def run(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, TINY]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(words or [TINY])]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
 
 
@@ -41,15 +41,24 @@ def test_plugins_and_an_rclpy_on_the_path_are_left_alone(sourced: dict[str, str]
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+def test_what_a_shell_exports_for_its_robot_changes_nothing(sourced: dict[str, str]) -> None:
+    exported = {
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET", "ROS_STATIC_PEERS": "10.0.0.7", "CYCLONEDDS_URI": "<Broken>",
+        "ROS_SECURITY_ENABLE": "true", "ROS_SECURITY_STRATEGY": "Enforce",
+    }  # fmt: skip
+    ran = run(sourced | exported, "tests/ros/test_loopback.py", "-k", "every_socket")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 def test_the_plugins_that_we_use_are_still_there(sourced: dict[str, str]) -> None:
     """By hand too: `pytest -n 1` needs xdist."""
-    ran = run(sourced, "-n", "1", "--hypothesis-seed=1")
+    ran = run(sourced, "-n", "1", "--hypothesis-seed=1", TINY)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_without_our_settings_the_planted_plugin_is_loaded(sourced: dict[str, str]) -> None:
     """The plant is alive: else the tests above would pass on anything."""
-    ran = run(sourced, "-o", "addopts=")
+    ran = run(sourced, "-o", "addopts=", TINY)
     assert ran.returncode != 0
     assert "a plugin that nobody asked for was loaded" in ran.stdout + ran.stderr
 
