@@ -1,4 +1,4 @@
-# make demo | test | lint | format | env | train | gpu | clean
+# make demo | test | test-ros | lint | format | env | train | gpu | clean
 #
 # Everything is installed into .venv and nowhere else. PYTHON chooses the interpreter (3.10-3.13),
 # TORCH the torch to install: a GPU user may say TORCH=torch, or name a build of her own. Without a GPU,
@@ -8,11 +8,12 @@ export PYTHON TORCH
 
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint format train gpu clean
+.PHONY: help env demo test test-ros lint format train gpu clean
 
 help:
 	@echo 'make demo   install what the demo needs, then run the live closed loop for about a minute'
 	@echo 'make test   install what the tests need, then lint and test'
+	@echo 'make test-ros  the tests that need rclpy, where a ROS 2 installation is sourced'
 	@echo 'make env    install everything: .venv/bin/auras is the program'
 	@echo 'make lint   ruff, mypy, one-way imports'
 	@echo 'make format let ruff fix and format'
@@ -29,6 +30,13 @@ demo:
 
 test: env lint
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Nothing is installed: rclpy comes with a sourced ROS 2 and imports under the Python that it was built for alone.
+test-ros:
+	@$(BIN)/python -c 'import rclpy' || { echo 'make test-ros: rclpy does not import under $(BIN)/python. Source a' \
+	  'ROS 2 installation; .venv has to be of its Python: PYTHON=python3.12 make env for Jazzy' >&2; exit 2; }
+	@AURAS_ROS_BACKEND=rclpy RMW_IMPLEMENTATION=$(or $(RMW_IMPLEMENTATION),rmw_cyclonedds_cpp) \
+	  $(BIN)/python -m pytest tests/portability tests/launch
 
 lint: env
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""What holds for every test: one thread, no screen, no other machine, a ROS domain of its own."""
+"""What holds for every test: one thread, no screen, no other machine, our layer, a ROS domain of its own."""
 
 from __future__ import annotations
 
@@ -9,15 +9,26 @@ os.environ["OMP_NUM_THREADS"] = "1"  # two threads beside a busy neighbour run f
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
-os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+# Whatever the shell says: a test that is about one of these sets it.
+os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+os.environ.update(
+    dict.fromkeys(("ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS", "CYCLONEDDS_URI", "ROS_SECURITY_ENABLE"), "")
+)
+# A sourced ROS 2 puts rclpy on the path. These tests are about our layer; `make test-ros` runs those that need rclpy.
+os.environ["AURAS_ROS_BACKEND"] = os.environ.get("AURAS_ROS_BACKEND") or "dds"
 
 import fcntl
+import importlib.util
 import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+# pytest loads no plugin by itself (pyproject.toml says why): these are ours, where they are installed.
+pytest_plugins = [name for name in ("_hypothesis_pytestplugin", "xdist.plugin")
+                  if importlib.util.find_spec(name.partition(".")[0])]  # fmt: skip
 
 # Domains above 101 would reach into Linux's ephemeral ports; 40-99 belong to tests that choose their own.
 DOMAINS = range(1, 40)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections import deque
@@ -17,6 +16,7 @@ from auras_ros.cli.demo_options import Options, overrides, parse
 from auras_ros.cli.progress import Progress
 from auras_ros.clock import MonotonicClock
 from auras_ros.evaluate.report import Report
+from auras_ros.nodes import reach
 from auras_ros.nodes.config import read_config
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 from auras_ros.referee.film import RATE_HZ, Film
@@ -37,7 +37,7 @@ class DemoError(RuntimeError):
 
 def run(argv: list[str]) -> int:
     options = parse(argv)
-    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")  # never into a robot's network by accident
+    reach.settle(read_config(resources.find("config", "demo.yaml")))  # never into a robot's network by accident
     options.out.mkdir(parents=True, exist_ok=True)
     stopping: list[int] = []
     with _signals_noted(stopping):

@@ -21,6 +21,7 @@ from importlib import metadata
 from auras_ros import __version__, resources
 from auras_ros.cli import host, machine
 from auras_ros.cli.finding import Check, Finding, Verdict, note, ok, problem
+from auras_ros.nodes import reach
 
 COLUMN = 18  # where the findings begin
 PINNED_CYCLONEDDS = "11.0.1"
@@ -49,10 +50,25 @@ def ros() -> Finding:
         remedy = f"source a ROS 2 installation, or: pip install cyclonedds=={PINNED_CYCLONEDDS} rosbags"
         return problem("ROS 2", f"nothing speaks it here: {error}", remedy)
     except (RuntimeError, ValueError, OSError) as error:
-        remedy = "look at ROS_DOMAIN_ID, CYCLONEDDS_URI, RMW_IMPLEMENTATION and the network line below"
+        remedy = "look at ROS_DOMAIN_ID, CYCLONEDDS_URI, ROS_SECURITY_*, RMW_IMPLEMENTATION and the network line below"
         return problem("ROS 2", f"no participant can be made: {error}", remedy)
     domain = os.environ.get("ROS_DOMAIN_ID", "") or "0"
     return ok("ROS 2", f"{found}, domain {domain}")
+
+
+def discovery() -> Finding:
+    """Whether `ros2` in this shell looks where `auras run` starts its nodes."""
+    ours, theirs = reach.followed() if reach.said() else reach.DEFAULT, reach.followed()
+    if ours == theirs:
+        return ok("discovery", f"{ours} for auras and for ros2, as the environment says")
+    text = f"{ours} for auras run, sim and demo unless their config says more; {theirs} for ros2 in this shell"
+    if not os.environ.get("AMENT_PREFIX_PATH", ""):
+        return ok("discovery", text)
+    remedy = (
+        f"`ros2 topic list` may see nothing of them, and on another machine sees nothing: export {reach.VARIABLE}="
+        "LOCALHOST for both (then: ros2 daemon stop), or SUBNET to open them to the network"
+    )
+    return note("discovery", text, remedy)
 
 
 def _backend() -> str:
@@ -153,7 +169,7 @@ def checkpoints() -> Finding:
 
 
 CHECKS: tuple[Check, ...] = (
-    python, ros, *machine.CHECKS, *host.CHECKS, torch, opencv, simulator, files, checkpoints,
+    python, ros, *machine.CHECKS, discovery, *host.CHECKS, torch, opencv, simulator, files, checkpoints,
 )  # fmt: skip
 
 

@@ -11,7 +11,8 @@ from types import FrameType
 
 from auras_ros import resources
 from auras_ros.cli.figures import Figures
-from auras_ros.nodes.config import ConfigError
+from auras_ros.nodes import reach
+from auras_ros.nodes.config import ConfigError, read_config
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 
 POLL_S = 0.1
@@ -25,6 +26,9 @@ The config is a ROS 2 parameter file; `supervisor` in it lists the processes. A 
 later each time (0.5 s to 8 s). A new agent drives only after somebody arms the actuator again:
   ros2 service call /actuator/arm std_srvs/srv/Trigger
 A line of figures is printed now and then: state, episodes and successes, chunks a second, age of what is answered.
+
+Nodes are found on this machine alone, unless ROS_AUTOMATIC_DISCOVERY_RANGE, or discovery_range in the config, is
+SUBNET.
 """
 
 
@@ -52,10 +56,13 @@ def run(argv: list[str]) -> int:
     figures = Figures(options.namespace)
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with Supervisor(config_path(options.config), namespace=options.namespace) as supervisor:
+        path = config_path(options.config)
+        found_by = reach.settle(read_config(path))
+        with Supervisor(path, namespace=options.namespace) as supervisor:
             for line in supervisor.warnings:
                 print(f"warning: {line}", file=sys.stderr, flush=True)
             print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
+            print(f"discovery range: {found_by}", flush=True)
             while not stopping and supervisor.alive:
                 for line in supervisor.poll():
                     print(f"[supervisor] {line}", file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from auras_ros.cli.check import say_errors, say_warnings
 from auras_ros.cli.run import config_path
+from auras_ros.nodes import reach
 from auras_ros.nodes.config import ConfigError, read_parameters_file
 
 SIMULATORS = {"pusht": "Push-T: a disc pushes a tee onto its outline; config pusht_drift moves the tee"}
@@ -23,6 +24,8 @@ example
   auras sim pusht                       cameras, state and status out; publish your targets on /action
   auras sim pusht --config pusht_drift  the tee drifts
   ros2 topic hz /camera/top/image_raw
+
+The simulator is found on this machine alone unless ROS_AUTOMATIC_DISCOVERY_RANGE says SUBNET.
 """
 
 
@@ -35,10 +38,12 @@ def run(argv: list[str]) -> int:
     options, ros_arguments = parser.parse_known_args(argv)
     path: Path = config_path(options.config)
     try:
-        say_warnings(read_parameters_file(path).warnings)
+        config = read_parameters_file(path)
     except ConfigError as error:
         say_errors(error)
         return 2
+    say_warnings(config.warnings)
+    reach.settle(config)
     from auras_ros.sim.pusht_bridge import main
 
     print(GREETING, flush=True)

@@ -30,6 +30,7 @@ SETTINGS = {  # node -> the dataclass whose fields are its parameters
     "pusht": "auras_ros.sim.pusht_game:Settings",
 }
 SUPERVISOR = "supervisor"
+RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")  # of discovery, as ROS 2 names them
 OF_EVERY_NODE = frozenset({"use_sim_time", "start_type_description_service"})  # declared by ROS 2 itself
 _WORDS = re.compile(r"[_\d]+")  # my_actuator and agent2 are names on purpose
 PATHS = ("checkpoint",)  # parameters that may be a path beside the config
@@ -45,6 +46,11 @@ class Supervision:
 
     processes: tuple[str, ...] = parameter((), f"executables, started in this order: {', '.join(EXECUTABLES)}")
     respawn: bool = parameter(True, "start a process again that ended, later each time")
+    discovery_range: str = parameter("", f"who may find the nodes: {', '.join(RANGES)}; empty: this machine alone")
+
+    def __post_init__(self) -> None:
+        if self.discovery_range not in ("", *RANGES):
+            raise ParameterError(f"discovery_range: must be one of {', '.join(RANGES)}, got {self.discovery_range!r}")
 
 
 @dataclass(frozen=True)

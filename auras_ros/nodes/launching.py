@@ -29,6 +29,7 @@ from launch_ros.ros_adapters import get_ros_node
 from lifecycle_msgs.msg import Transition
 
 from auras_ros import resources
+from auras_ros.nodes import reach
 from auras_ros.nodes.config import Config, read_config
 from auras_ros.nodes.exit_status import BAD_SETTINGS
 
@@ -36,6 +37,8 @@ BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in 
 LIFECYCLE = frozenset({"agent"})
 RESPAWN_DELAY_S = 1.0  # more than none: in it, what must not come back is told so
 POLL_S = 0.2  # between two looks for a new process's node
+# A `ros2 launch` that is killed, or gets SIGTERM, leaves its processes running. The kernel then ends them in its place.
+WITH_PARENT = "setpriv --pdeathsig TERM --"
 SETTLE_S = 0.5  # from the first of its topics that is discovered to the last of its services
 
 
@@ -57,6 +60,11 @@ def _description(*, bridges: bool) -> LaunchDescription:
             DeclareLaunchArgument("namespace", default_value="", description="namespace of every node"),
             DeclareLaunchArgument("respawn", default_value="", description=f"restart what ended: {as_configured}"),
             DeclareLaunchArgument("use_sim_time", default_value="", description=f"follow /clock: {as_configured}"),
+            DeclareLaunchArgument(
+                "end_with_launch",
+                default_value="false",
+                description="true: SIGTERM however ros2 launch ends",
+            ),
             DeclareLaunchArgument("log_level", default_value="info", description="debug, info, warn, error or fatal"),
             OpaqueFunction(function=_actions, args=[bridges]),
         ]
@@ -81,13 +89,28 @@ def _actions(context: Any, bridges: bool) -> list[Any]:
         "respawn": config.supervision.respawn if respawn is None else respawn,
         "respawn_delay": RESPAWN_DELAY_S,
     }
+    if _flag(arguments, "end_with_launch"):
+        options["prefix"] = WITH_PARENT
     sim_time = _flag(arguments, "use_sim_time")
     said: list[Any] = [LogInfo(msg=f"warning: {each}") for each in config.warnings]
     return said + [
-        action
-        for executable in chosen
-        for action in _start(executable, [str(path), *_own(config, executable, sim_time)], options)
+        *_range_not_taken(config),
+        *(
+            action
+            for executable in chosen
+            for action in _start(executable, [str(path), *_own(config, executable, sim_time)], options)
+        ),
     ]
+
+
+def _range_not_taken(config: Config) -> list[Any]:
+    """A word where the configuration and the environment name different ranges: `ros2 launch` and its own node are on
+    the environment's, and could not lead nodes that are on another."""
+    word, followed = config.supervision.discovery_range, reach.followed()
+    if word in ("", followed):
+        return []
+    said = f"{config.path.name} says {reach.KEY} {word}"
+    return [LogInfo(msg=f"{said}; ros2 launch follows the environment: {followed} ({reach.VARIABLE})")]
 
 
 def _start(executable: str, parameters: list[Any], options: dict[str, Any]) -> list[Any]:

@@ -306,6 +306,29 @@ def test_localhost_by_choice_needs_no_multicast(lan: pytest.MonkeyPatch) -> None
     assert machine.network().status is Verdict.OK
 
 
+def test_ros_in_a_shell_that_looks_further_than_auras_run_is_told(lan: pytest.MonkeyPatch) -> None:
+    """Guards: an empty `ros2 topic list` that nothing explains."""
+    lan.setenv("AMENT_PREFIX_PATH", "/opt/ros/jazzy")
+    is_note(doctor.discovery(), "LOCALHOST for auras run", "ros2 daemon stop")
+    assert "SUBNET for ros2 in this shell" in doctor.discovery().text
+    lan.delenv("AMENT_PREFIX_PATH")
+    assert doctor.discovery().status is Verdict.OK  # no ros2 here that could see nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST", "LOCALHOST for auras and for ros2"),
+        ("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET", "SUBNET for auras and for ros2"),
+        ("ROS_LOCALHOST_ONLY", "1", "LOCALHOST for auras and for ros2"),
+    ],
+)
+def test_one_range_for_both_is_well(lan: pytest.MonkeyPatch, name: str, value: str, expected: str) -> None:
+    lan.setenv("AMENT_PREFIX_PATH", "/opt/ros/jazzy")
+    lan.setenv(name, value)
+    assert doctor.discovery() == ok("discovery", f"{expected}, as the environment says")
+
+
 def test_a_multicast_socket_that_is_refused_or_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no interface" in machine.multicast_error("no_such_if0")
     monkeypatch.setattr(socket.socket, "settimeout", lambda self, seconds: None)
@@ -382,7 +405,7 @@ def test_a_package_or_an_option_in_a_command_is_not_broken() -> None:
 def test_every_check_is_in_the_list_once_and_named_in_the_output() -> None:
     names = [check.__name__ for check in doctor.CHECKS]
     assert sorted(names) == sorted(
-        ["python", "ros", "cores", "scheduling", "memory_lock", "gpu", "network"]
+        ["python", "ros", "cores", "scheduling", "memory_lock", "gpu", "network", "discovery"]
         + ["kernel", "isolated_cores", "governor", "receive_buffer", "shared_memory", "container", "middleware"]
         + ["torch", "opencv", "simulator", "files", "checkpoints"]
     )

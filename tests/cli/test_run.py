@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from auras_ros.cli import run as run_command
+from auras_ros.nodes import reach
 from auras_ros.nodes import supervisor as module
 from auras_ros.nodes.config import ConfigError, read_config
 from auras_ros.nodes.supervisor import Supervisor
@@ -257,3 +258,25 @@ def test_a_child_whose_supervisor_is_already_gone_does_not_start(tmp_path: Path)
     command = [sys.executable, "-m", "auras_ros.nodes.child", "1", "auras_child_words"]
     done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout) == (1, b"")
+
+
+@pytest.mark.parametrize(("settings", "expected"), [({}, "LOCALHOST"), ({"discovery_range": "SUBNET"}, "SUBNET")])
+def test_the_children_are_found_on_this_machine_alone_unless_the_config_says_more(
+    settings: dict[str, str], expected: str, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Guards: `auras run` that is heard, and armed, by everybody in the network."""
+    for name in (reach.VARIABLE, reach.OLD_VARIABLE):
+        monkeypatch.setenv(name, "")
+    code = f"import os, signal\nprint('range', os.environ['{reach.VARIABLE}'], flush=True)\nos.kill(os.getppid(), 15)\n"
+    (tmp_path / "auras_child_teller.py").write_text(code + "signal.pause()\n")
+    monkeypatch.setitem(module.EXECUTABLES, "teller", "auras_child_teller")
+    assert run_command.run([str(config("teller", **settings))]) == 0
+    output = capfd.readouterr().out
+    assert f"range {expected}\n" in output
+    assert f"discovery range: {expected}, " in output
+
+
+def test_a_discovery_range_that_is_none_is_refused(config: Config, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command.run([str(config("sleeper", discovery_range="everybody"))]) == 2
+    assert "supervisor discovery_range: expected one of" in capsys.readouterr().err

@@ -6,7 +6,10 @@ that is never configured or activated, at its first start or after it was killed
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +51,10 @@ def load(file: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def load_launching() -> Any:
+    return importlib.import_module("auras_ros.nodes.launching")
 
 
 def launched(file: str, config: str = "pusht", **arguments: str) -> Any:
@@ -144,7 +151,7 @@ def test_the_arguments_are_deployment_settings_alone(file: str) -> None:
 
     entities = load(file).generate_launch_description().entities
     declared = {each.name: each for each in entities if isinstance(each, DeclareLaunchArgument)}
-    assert set(declared) == {"config", "namespace", "respawn", "use_sim_time", "log_level"}
+    assert set(declared) == {"config", "namespace", "respawn", "use_sim_time", "end_with_launch", "log_level"}
     assert declared["config"].default_value == "pusht"
     assert all(each.description for each in declared.values())
 
@@ -160,7 +167,31 @@ def test_deployment_settings_reach_every_node(file: str) -> None:
         assert "use_sim_time" not in node.parameters[-1]
 
 
-@pytest.mark.parametrize("name", ["respawn", "use_sim_time"])
+@pytest.mark.parametrize("file", FILES)
+def test_processes_end_with_the_launch_where_that_is_asked(file: str) -> None:
+    assert {node.prefix for node in started(file)} == {None}
+    for node in started(file, end_with_launch="true"):
+        assert node.prefix == load_launching().WITH_PARENT
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv (util-linux) is not installed")
+def test_what_is_asked_to_end_with_its_parent_gets_sigterm_though_the_parent_is_killed() -> None:
+    """Guards: an actuator that drives on with nobody over it, as under a `ros2 launch` that got SIGTERM."""
+    child = "import signal, sys; signal.signal(15, lambda *_: sys.exit(print('asked to stop', flush=True)))\n"
+    child += "print('up', flush=True)\nsignal.pause()"
+    parent = (
+        "import subprocess, sys, time\n"
+        f"subprocess.Popen([*{load_launching().WITH_PARENT!r}.split(), sys.executable, '-c', sys.argv[1]])\n"
+        "time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", parent, child], stdout=subprocess.PIPE, text=True) as launch:
+        assert launch.stdout is not None
+        assert launch.stdout.readline() == "up\n"
+        launch.kill()
+        assert launch.stdout.readline() == "asked to stop\n"
+
+
+@pytest.mark.parametrize("name", ["respawn", "use_sim_time", "end_with_launch"])
 def test_an_argument_that_is_neither_true_nor_false_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}:=maybe"):
         started("agent.launch.py", **{name: "maybe"})
@@ -192,6 +223,10 @@ def test_a_configuration_without_this_side_is_refused(file: str, other: str, tmp
         ("agent: {}", "supervisor/ros__parameters/processes is missing"),
         ("supervisor: {ros__parameters: {processes: [agnet]}}", "no executable 'agnet'"),
         ("supervisor: {ros__parameters: {processes: [agent], respawn: maybe}}", "respawn: expected bool"),
+        (
+            "supervisor: {ros__parameters: {processes: [agent], discovery_range: WORLD}}",
+            "discovery_range: must be one",
+        ),
         ("supervisor: [", "not YAML"),
     ],
 )
@@ -199,6 +234,18 @@ def test_what_is_wrong_with_a_configuration_is_named(tmp_path: Path, text: str, 
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(ConfigError, match=rf"mine\.yaml.*: .*{named}"):
         started("agent.launch.py", str(tmp_path / "mine.yaml"))
+
+
+@pytest.mark.parametrize(("word", "count"), [("LOCALHOST", 1), ("SUBNET", 0)])
+def test_the_environments_range_is_followed_and_another_of_the_configuration_is_named(
+    word: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET")
+    settings = f"{{ros__parameters: {{processes: [actuator], discovery_range: {word}}}}}"
+    (tmp_path / "mine.yaml").write_text(f"supervisor: {settings}\nactuator: {{}}\n")
+    context = launched("agent.launch.py", str(tmp_path / "mine.yaml"))
+    assert [node.name for node in context.started] == ["actuator"]
+    assert sum("follows the environment: SUBNET" in text for text in context.logged) == count
 
 
 def test_a_section_that_says_nothing_is_none(tmp_path: Path) -> None:
@@ -211,7 +258,7 @@ def test_what_was_misspelt_is_not_launched(tmp_path: Path) -> None:
     """ROS 2 leaves out what no node declares: the actuator would arm without its emergency stop."""
     text = (ROOT / "config" / "forward_command.yaml").read_text().replace("require_emergency_stop:", "emergency_stop:")
     (tmp_path / "mine.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=r"mine\.yaml:21: actuator: no parameter 'emergency_stop'; did you mean"):
+    with pytest.raises(ConfigError, match=r"mine\.yaml:\d+: actuator: no parameter 'emergency_stop'; did you mean"):
         started("agent.launch.py", str(tmp_path / "mine.yaml"))
 
 

@@ -43,7 +43,7 @@ print(ros.BACKEND, ros.Node, ros.QoSProfile, ros.SingleThreadedExecutor, ros.Ext
 
 
 def run(code: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    variables = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"} | environment
+    variables = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}", "AURAS_ROS_BACKEND": ""} | environment
     return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=60)
 
 

@@ -13,10 +13,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from . import discovery
+from . import discovery, security
 from .arguments import Arguments, parse
 from .graph import Graph
-from .logger import enable_stderr, set_logger_level
+from .logger import enable_stderr, get_logger, set_logger_level
 from .participant import Participant
 from .signals import SignalHandlerOptions, SignalHandlers
 
@@ -44,16 +44,21 @@ class Context:
         self.domain_id = 0
 
     def init(self, args: Sequence[str] | None = None, *, domain_id: int | None = None) -> None:
-        """Read arguments (sys.argv where None) and environment. RuntimeError where already initialised."""
+        """Read arguments (sys.argv where None) and environment. RuntimeError where already initialised, ValueError for
+        an environment that cannot be kept."""
         with self._lock:
             if self._valid:
                 raise RuntimeError("Context.init() must only be called once")
             self._close()
             self.arguments = parse(sys.argv if args is None else args)
             self.domain_id = discovery.domain_id() if domain_id is None else domain_id
+            discovery.discovery_range()  # a wrong word is told here, not by the first node
+            warning = security.check()
             for name, level in self.arguments.log_levels:
                 set_logger_level(name, level)
             enable_stderr(self.arguments.stdout)
+            if warning:
+                get_logger("auras_ros.security").warning(warning)
             self._valid = self._initialized = True
             _contexts.add(self)
 

@@ -11,7 +11,7 @@ import threading
 import weakref
 from typing import Protocol
 
-from . import discovery, names
+from . import discovery, loopback, names
 from . import library as dds
 from .qos import dds_qos
 
@@ -34,8 +34,7 @@ class _Domains:
         with self._lock:
             handle, users = self._users.get(domain_id, (0, 0))
             if users == 0:
-                text = discovery.configuration().encode()
-                handle = dds.check(dds.create_domain(domain_id, text or None), f"domain {domain_id}")
+                handle = _create_domain(domain_id)
             self._users[domain_id] = handle, users + 1
 
     def release(self, domain_id: int) -> None:
@@ -46,6 +45,20 @@ class _Domains:
                 return
             del self._users[domain_id]
             dds.delete(handle)
+
+
+def _create_domain(domain_id: int) -> int:
+    """A domain as the environment says. Its sockets are kept from the network before it has a participant."""
+    text = discovery.configuration().encode()
+    before = loopback.sockets()
+    handle = dds.check(dds.create_domain(domain_id, text or None), f"domain {domain_id}")
+    try:
+        if discovery.loopback_alone():
+            loopback.tie(before)
+    except OSError as error:
+        dds.delete(handle)
+        raise dds.DdsError(f"domain {domain_id}: LOCALHOST was asked for and cannot be kept: {error}") from error
+    return handle
 
 
 _DOMAINS = _Domains()

@@ -43,7 +43,7 @@ def shutdown(*, context: Context | None = None, uninstall_handlers: bool | None 
 
 
 @recorded
-def try_shutdown(*, context: Context | None = None, uninstall_handlers: bool | None = None) -> None:
+def try_shutdown(*, context: Context | None = None) -> None:
     _try_shutdown(context=context)
     uninstall_signal_handlers()
 

@@ -1,0 +1,27 @@
+"""What the kernel says of this process's datagram sockets."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+
+def local_addresses() -> list[tuple[str, int, str]]:
+    """(address, port, device that it is tied to or '') of each UDP socket of this process, as /proc/net/udp has it."""
+    listed = {}
+    for line in Path("/proc/net/udp").read_text().splitlines()[1:]:
+        fields = line.split()
+        address, port = fields[1].split(":")
+        listed[f"socket:[{fields[9]}]"] = (socket.inet_ntoa(bytes.fromhex(address)[::-1]), int(port, 16))
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            name = os.readlink(entry)
+        except FileNotFoundError:
+            continue  # the listing's own
+        if name in listed:
+            with socket.socket(fileno=os.dup(int(entry.name))) as each:
+                device = each.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16)
+            found.append((*listed[name], device.rstrip(b"\0").decode()))
+    return found

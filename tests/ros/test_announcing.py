@@ -1,0 +1,138 @@
+"""Who starts later finds us within a second: what goes over the wire, and another Cyclone DDS that hears it.
+
+ROS 2's Cyclone DDS is 0.10. AURAS_TEST_LIBDDSC names a libddsc of that release (the wheel `cyclonedds==0.10.4` for
+Python 3.10 holds one, which ctypes loads under every Python); without it that half is skipped by name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from auras_ros import ros
+from auras_ros.ros.dds.library import _library_path
+from auras_ros.ros.msg import String
+from tests.ros.conftest import PATIENCE_S
+
+OTHER = str(Path(__file__).parent / "children" / "other_cyclone.py")
+INDEX = 119  # a participant index that no other node of the test's domain gets
+PRUNED_S = 30.0  # Cyclone DDS 11 forgets a peer that never answered after so long
+# What rmw_cyclonedds 2.2 makes of its variables in Jazzy.
+RMW = {
+    "LOCALHOST": "<CycloneDDS><Domain><General><AllowMulticast>false</AllowMulticast></General><Discovery>"
+    "<ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>"
+    '<Peers><Peer address="localhost"/></Peers></Discovery></Domain></CycloneDDS>',
+    "SUBNET": "<CycloneDDS><Domain><Discovery><ParticipantIndex>auto</ParticipantIndex>"
+    "<MaxAutoParticipantIndex>32</MaxAutoParticipantIndex></Discovery></Domain></CycloneDDS>",
+}
+
+
+@pytest.fixture
+def peer_socket(domain: int) -> Iterator[socket.socket]:
+    """Where a participant of this host would hear announcements, if it were there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+        listening.bind(("127.0.0.1", 7400 + 250 * domain + 10 + 2 * INDEX))
+        listening.settimeout(PATIENCE_S)
+        yield listening
+
+
+def announcements(peer: socket.socket, count: int) -> list[float]:
+    """When they came, in seconds of the monotonic clock."""
+    times = []
+    while len(times) < count:
+        assert peer.recv(65535).startswith(b"RTPS")
+        times.append(time.monotonic())
+    return times
+
+
+@pytest.mark.parametrize("reach", ["LOCALHOST", "SUBNET"])
+def test_it_is_announced_each_second(
+    reach: str, peer_socket: socket.socket, domain: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", reach)
+    context = ros.Context()
+    ros.init(args=[], context=context, domain_id=domain)
+    try:
+        ros.Node("announced", context=context)
+        times = announcements(peer_socket, 6)
+    finally:
+        ros.try_shutdown(context=context)
+    gaps = [b - a for a, b in itertools.pairwise(times)]
+    assert statistics.median(gaps) < 2.0  # 1 s; Cyclone's own is 8 s
+
+
+@pytest.mark.slow
+def test_it_is_still_announced_where_nobody_answered_for_long(peer_socket: socket.socket, node: ros.Node) -> None:
+    announcements(peer_socket, int(PRUNED_S) + 6)
+
+
+def libraries() -> list[tuple[str, str]]:
+    older = os.environ.get("AURAS_TEST_LIBDDSC", "")
+    return [("ours", str(_library_path())), ("older", older)]
+
+
+@pytest.fixture(params=libraries(), ids=lambda each: each[0])
+def library(request: pytest.FixtureRequest) -> str:
+    path: str = request.param[1]
+    if not path:
+        pytest.skip("AURAS_TEST_LIBDDSC names no libddsc of Cyclone DDS 0.10, which is ROS 2's")
+    return path
+
+
+@pytest.mark.parametrize("reach", ["LOCALHOST", "SUBNET"])
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_a_node_configured_as_ros_does_it_finds_ours_and_ours_finds_it(
+    first: str, reach: str, library: str, domain: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In either order. `matched` is what ROS calls found: both its endpoints know ours."""
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", reach)
+    command = [sys.executable, OTHER, library, str(domain), RMW[reach], "theirs", "ours"]
+    context = ros.Context()
+    ros.init(args=[], context=context, domain_id=domain)
+    children: list[subprocess.Popen[str]] = []
+
+    def start() -> None:
+        children.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert children[0].stdout is not None
+        assert children[0].stdout.readline() == "ready\n"
+
+    try:
+        if first == "theirs":
+            start()
+        node = ros.Node("found", context=context)
+        executor = ros.SingleThreadedExecutor(context=context)
+        executor.add_node(node)
+        heard: list[str] = []
+        publisher = node.create_publisher(String, "/ours", 10)
+        node.create_subscription(String, "/theirs", lambda message: heard.append(message.data), 10)
+        node.create_timer(0.02, lambda: publisher.publish(String(data="from ours")))
+        if first == "ours":
+            start()
+        said = ""
+        deadline_s = time.monotonic() + PATIENCE_S
+        pipe = children[0].stdout
+        assert pipe is not None
+        while not (heard and "heard" in said):
+            assert time.monotonic() < deadline_s, f"ours heard {heard[:1]}, theirs said {said!r}"
+            executor.spin_once(timeout_sec=0.05)
+            if select.select([pipe], [], [], 0)[0]:
+                said += os.read(pipe.fileno(), 4096).decode()
+        assert heard[0] == "from another Cyclone"
+        if first == "ours":
+            found_s = float(said.split("matched ")[1].split()[0])
+            assert found_s < 5.0  # 0.03 s where nothing else runs; without our announcements, never
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+        ros.try_shutdown(context=context)
