@@ -11,6 +11,7 @@ from types import FrameType
 
 from auras_ros import resources
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
+from auras_ros.output import never_in_the_way
 
 POLL_S = 0.1
 EXAMPLE = """
@@ -48,6 +49,15 @@ def run(argv: list[str]) -> int:
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
+        with never_in_the_way():  # who reads what it says is nothing to the processes that it keeps alive
+            return _supervise(options, stopping)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _supervise(options: argparse.Namespace, stopping: list[int]) -> int:
+    try:
         with Supervisor(config_path(options.config), namespace=options.namespace) as supervisor:
             print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
             while not stopping and supervisor.alive:
@@ -57,8 +67,5 @@ def run(argv: list[str]) -> int:
     except (SupervisorError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
     print("stopped", flush=True)
     return 0 if stopping else 1

@@ -7,6 +7,7 @@ It knows nothing of ROS beyond the enclave that a participant announces.
 from __future__ import annotations
 
 import ctypes as ct
+import os
 import threading
 import weakref
 from typing import Protocol
@@ -35,7 +36,12 @@ class _Domains:
             handle, users = self._users.get(domain_id, (0, 0))
             if users == 0:
                 text = discovery.configuration().encode()
-                handle = dds.check(dds.create_domain(domain_id, text or None), f"domain {domain_id}")
+                handle = dds.create_domain(domain_id, text or None)
+                if handle < 0 and (given := os.environ.get("CYCLONEDDS_URI", "")):
+                    raise discovery.ConfigurationError(
+                        f"CYCLONEDDS_URI is {given[:200]!r}, which Cyclone DDS refuses; the line above says why"
+                    )
+                dds.check(handle, f"domain {domain_id}")
             self._users[domain_id] = handle, users + 1
 
     def release(self, domain_id: int) -> None:
