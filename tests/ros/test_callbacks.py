@@ -1,4 +1,4 @@
-"""Whatever a callback raises is counted, said and left: the node goes on. What fails alone, or runs nothing, is broken."""
+"""Whatever a callback raises is counted, said and left: the node goes on. One that does nothing else is broken."""
 
 from __future__ import annotations
 
