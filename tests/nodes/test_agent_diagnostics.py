@@ -83,7 +83,7 @@ def test_what_cannot_be_told_keeps_no_other_task_from_being_told(pair: Pair) -> 
     diagnostics = Diagnostics(pair.node, "", period_s=0.05)
     diagnostics.add("odd", lambda: Report(Level.OK, "a \ud800", {"k\ud800": "v\ud800\0"}))
     diagnostics.add("hostile", lambda: Report(Level.OK, "", {"value": Hostile()}))
-    diagnostics.add("broken", lambda: [].pop())
+    diagnostics.add("broken", [].pop)
     pair.until(lambda: len(pair.heard) >= 3)
     statuses = {name.partition(": ")[2]: status for name, status in pair.newest().items()}
     assert statuses["odd"].message == "a \\ud800"
