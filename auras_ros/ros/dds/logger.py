@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from types import FrameType
 
-from auras_ros.output import printable
-
 
 class LoggingSeverity(IntEnum):
     UNSET = 0
@@ -147,7 +145,7 @@ class RcutilsLogger:
         ):
             return False
         kind = LoggingSeverity(severity)
-        record = Record(time.time_ns(), kind, self.name, printable(str(message)), file, frame.f_code.co_name, line)
+        record = Record(time.time_ns(), kind, self.name, str(message), file, frame.f_code.co_name, line)
         if _stderr_enabled:
             _print(record)
         sink = _sink_of(self.name)
