@@ -59,6 +59,8 @@ from auras_ros.sim.pusht import IMAGE_PX
 from auras_ros.sim.pusht_game import DT_NS, NAMES, PushTGame, SettingError, Settings
 
 BAD_SETTINGS = 2
+# SettingError among them, and ROS arguments, a file, an environment that cannot be used
+REFUSALS: tuple[type[Exception], ...] = (OSError, ValueError, *SETTINGS_ERRORS)
 CAMERA_FRAME, TABLE_FRAME = "camera_top", "table"
 JPEG_QUALITY = 95
 COLLECT_PERIOD_S = 10.0  # a table that was reset is a cycle of objects: left to themselves they pile up for an hour
@@ -248,7 +250,7 @@ def main(argv: list[str] | None = None) -> int:
             ensure_descriptors()
             init(args=sys.argv if argv is None else argv)
             bridge = PushTBridge()
-        except (OSError, ValueError, *SETTINGS_ERRORS) as error:  # SettingError, and what cannot be read
+        except REFUSALS as error:
             print(f"error: {error}", file=sys.stderr, flush=True)
             try_shutdown()
             return BAD_SETTINGS
