@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from auras_ros.ros.msg import Bool
+from auras_ros.ros import qos_profile_sensor_data
+from auras_ros.ros.msg import Bool, Float64MultiArray, JointState
 from tests.nodes.stand_ins import FakeAgent, Robot
 from tests.nodes.wire import LATCHED, ROOT, Watch
 
@@ -59,9 +60,9 @@ LOGS = [full_disk, closed_pipe, full_pipe]
 
 
 @contextmanager
-def node(module: str, log: int, parameters: dict[str, object]) -> Iterator[subprocess.Popen[bytes]]:
+def node(module: str, log: int, parameters: dict[str, object], *ros: str) -> Iterator[subprocess.Popen[bytes]]:
     words = [word for key, value in parameters.items() for word in ("-p", f"{key}:={json.dumps(value)}")]
-    command = [sys.executable, "-m", f"auras_ros.nodes.{module}", "--ros-args", *words]
+    command = [sys.executable, "-m", f"auras_ros.{module}", "--ros-args", *words, *ros]
     env = os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=ROOT)
     try:
@@ -76,7 +77,7 @@ def node(module: str, log: int, parameters: dict[str, object]) -> Iterator[subpr
 def test_the_actuator_drives_and_stops_whoever_reads_its_log(
     log: Log, watch: Watch, robot: Robot, fake: FakeAgent, checkpoint: str
 ) -> None:
-    with log() as descriptor, node("actuator", descriptor, {"checkpoint": checkpoint}) as actuator:
+    with log() as descriptor, node("nodes.actuator", descriptor, {"checkpoint": checkpoint}) as actuator:
         fake.live()
         watch.arm()
         stop = watch.node.create_publisher(Bool, "emergency_stop", LATCHED)
@@ -95,10 +96,25 @@ def test_the_agent_publishes_chunks_whoever_reads_its_log(
 ) -> None:
     robot.play_actuator()
     watch.hear_agent()
-    with log() as descriptor, node("agent", descriptor, {"checkpoint": checkpoint, "autostart": True}) as agent:
+    with log() as descriptor, node("nodes.agent", descriptor, {"checkpoint": checkpoint, "autostart": True}) as agent:
         watch.until(lambda: watch.chunks, "chunks")
         agent.terminate()
         assert agent.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.__name__)
+def test_the_simulator_plays_on_whoever_reads_its_log(log: Log, watch: Watch) -> None:
+    heard: list[JointState] = []
+    watch.node.create_subscription(JointState, "joint_states", heard.append, qos_profile_sensor_data)
+    with log() as descriptor, node("sim.pusht_bridge", descriptor, {"seed": 0}, "-r", "action:=refused") as bridge:
+        watch.until(lambda: heard, "joint states")
+        action = watch.node.create_publisher(Float64MultiArray, "refused", 10)
+        for _ in range(20):
+            action.publish(Float64MultiArray(data=[float("nan")]))  # each refusal is a line
+        count = len(heard)
+        watch.until(lambda: len(heard) > count + 3, "it plays on")
+        bridge.terminate()
+        assert bridge.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log.__name__)
