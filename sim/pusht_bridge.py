@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.clock import Clock, MonotonicClock
+from auras_ros.descriptors import ensure_descriptors
 from auras_ros.heap import bound_heap
+from auras_ros.output import never_in_the_way
 from auras_ros.ros import Clock as RosClock
 from auras_ros.ros import (
     ClockType,
@@ -33,9 +35,9 @@ from auras_ros.ros import (
     ReliabilityPolicy,
     init,
     ok,
-    spin,
     try_shutdown,
 )
+from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.image import compressed_message, image_message, to_time_msg
 from auras_ros.ros.msg import (
     ClockMsg,
@@ -51,11 +53,14 @@ from auras_ros.ros.msg import (
     SetParametersResult,
     String,
 )
+from auras_ros.ros.refusals import SETTINGS_ERRORS
 from auras_ros.ros.srv import Trigger
 from auras_ros.sim.pusht import IMAGE_PX
 from auras_ros.sim.pusht_game import DT_NS, NAMES, PushTGame, SettingError, Settings
 
 BAD_SETTINGS = 2
+# SettingError among them, and ROS arguments, a file, an environment that cannot be used
+REFUSALS: tuple[type[Exception], ...] = (OSError, ValueError, *SETTINGS_ERRORS)
 CAMERA_FRAME, TABLE_FRAME = "camera_top", "table"
 JPEG_QUALITY = 95
 COLLECT_PERIOD_S = 10.0  # a table that was reset is a cycle of objects: left to themselves they pile up for an hour
@@ -239,28 +244,39 @@ def _tick_thread(bridge: PushTBridge, faults: list[BaseException]) -> threading.
 
 def main(argv: list[str] | None = None) -> int:
     """Run the bridge until SIGINT, SIGTERM or shutdown. 0: asked to stop, 1: it broke, 2: bad parameters."""
-    bound_heap()
-    init(args=sys.argv if argv is None else argv)
-    try:
+    with never_in_the_way():
+        bound_heap()
         try:
+            ensure_descriptors()
+            init(args=sys.argv if argv is None else argv)
             bridge = PushTBridge()
-        except SettingError as error:
+        except REFUSALS as error:
             print(f"error: {error}", file=sys.stderr, flush=True)
+            try_shutdown()
             return BAD_SETTINGS
-        faults: list[BaseException] = []
-        ticking = _tick_thread(bridge, faults)
-        ticking.start()
         try:
-            spin(bridge)
-        except (KeyboardInterrupt, ExternalShutdownException):
-            pass  # how rclpy says that a signal asked us to stop
+            return _play(bridge)
         finally:
-            bridge.halt()
-            ticking.join(timeout=2.0)
-            bridge.close()
-        return 1 if faults else 0
+            try_shutdown()
+
+
+def _play(bridge: PushTBridge) -> int:
+    faults: list[BaseException] = []
+    ticking = _tick_thread(bridge, faults)
+    ticking.start()
+    callbacks = Callbacks(bridge)
+    try:
+        while callbacks.turn():
+            pass
+        faults.append(RuntimeError("the executor is broken"))
+    except (KeyboardInterrupt, ExternalShutdownException):
+        pass  # how rclpy says that a signal asked us to stop
     finally:
-        try_shutdown()
+        bridge.halt()
+        ticking.join(timeout=2.0)
+        callbacks.close()
+        bridge.close()
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,6 +20,7 @@ from auras_ros.evaluate.report import Report
 from auras_ros.nodes import reach
 from auras_ros.nodes.config import read_config
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
+from auras_ros.pipeline.plan import Plan
 from auras_ros.referee.film import RATE_HZ, Film
 from auras_ros.referee.pictures import HEIGHT_PX, WIDTH_PX
 from auras_ros.referee.referee import Phase, Referee
@@ -29,6 +31,7 @@ STARTUP_S = 30.0  # without anything new arriving
 AGENT_STARTUP_S = 90.0  # when only the agent is awaited: it reads, checks and warms up the policy
 INTERRUPTED = 130
 LOG_LINES = 15
+QUICKEST = Plan()  # of the shipped policy's, for a machine on which the one that was asked for is too slow
 
 
 class DemoError(RuntimeError):
@@ -125,9 +128,20 @@ class _Demo:
             for news in supervisor.poll():
                 self._progress.done()
                 print(f"[supervisor] {news}", flush=True)
+            if "agent" in supervisor.too_slow and self._options.plan != QUICKEST:
+                self._take(QUICKEST, supervisor)
             return not self._stopping
 
         return turn
+
+    def _take(self, plan: Plan, supervisor: Supervisor) -> None:
+        """Another plan from the agent's next start on: the one asked for is too slow here."""
+        print(f"plan '{self._options.plan}' is too slow for this machine, now at least: '{plan}' is played", flush=True)
+        self._options = replace(self._options, plan=plan)
+        self._row["plan"] = str(plan)
+        if self._film is not None:
+            self._film.plan = str(plan)
+        supervisor.override("agent", overrides(self._options)["agent"])
 
     def _await_all(self, node: Any, turn: Callable[[], bool]) -> bool:
         """Until every topic and service is there; False if asked to stop. Raises DemoError naming what is missing."""

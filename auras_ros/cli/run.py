@@ -12,8 +12,9 @@ from types import FrameType
 from auras_ros import resources
 from auras_ros.cli.figures import Figures
 from auras_ros.nodes import reach
-from auras_ros.nodes.config import ConfigError, read_config
+from auras_ros.nodes.config import ConfigError
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
+from auras_ros.output import never_in_the_way
 
 POLL_S = 0.1
 EXAMPLE = """
@@ -53,12 +54,21 @@ def run(argv: list[str]) -> int:
     def stop(number: int, frame: FrameType | None) -> None:
         stopping.append(number)
 
-    figures = Figures(options.namespace)
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        path = config_path(options.config)
-        found_by = reach.settle(read_config(path))
-        with Supervisor(path, namespace=options.namespace) as supervisor:
+        with never_in_the_way():  # who reads what it says is nothing to the processes that it keeps alive
+            return _supervise(options, stopping)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _supervise(options: argparse.Namespace, stopping: list[int]) -> int:
+    figures = Figures(options.namespace)
+    try:
+        supervisor = Supervisor(config_path(options.config), namespace=options.namespace)
+        found_by = reach.settle(supervisor.read)
+        with supervisor:
             for line in supervisor.warnings:
                 print(f"warning: {line}", file=sys.stderr, flush=True)
             print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
@@ -74,7 +84,5 @@ def run(argv: list[str]) -> int:
         return 2
     finally:
         figures.close()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
     print("stopped", flush=True)
     return 0 if stopping else 1

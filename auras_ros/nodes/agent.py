@@ -18,7 +18,7 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.agent_footprint import footprint, in_a_line
 from auras_ros.nodes.agent_frames import Frames
 from auras_ros.nodes.agent_heart import frame_limit_ns
-from auras_ros.nodes.agent_load import REFUSALS, Loading
+from auras_ros.nodes.agent_load import MAY_PASS, REFUSALS, Loading
 from auras_ros.nodes.agent_policy import Configured
 from auras_ros.nodes.agent_pulse import Pulse
 from auras_ros.nodes.agent_settings import Settings
@@ -233,7 +233,7 @@ class Agent(LifecycleNode):
 def main(argv: list[str] | None = None) -> int:
     """Run the agent to its end; the exit status."""
     asked = threading.Event()
-    return node_main(argv, lambda: Agent(asked), Agent.start, Agent.halt, Agent.working, REFUSALS, asked)
+    return node_main(argv, lambda: Agent(asked), Agent.start, Agent.halt, Agent.working, REFUSALS, asked, MAY_PASS)
 
 
 def program() -> NoReturn:

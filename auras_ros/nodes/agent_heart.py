@@ -1,39 +1,61 @@
 """The agent's heartbeat, from a thread of its own in every state of its life; and the watch over frames that hang.
 
-A heart that beats promises that frames come to an end. When one does not, the last beat says so and the heart stops:
-the actuator holds, and the process ends to be started again.
+A heart that beats promises that frames come to an end. While one is late it is silent, and the actuator holds; when
+the frame ends, the same session goes on. A frame that makes no end of it, though the machine let it, is hung: the
+process ends, to be started again.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.guard_process import OwnTime
 
 BEAT_NS = 20_000_000
 LEAST_LIMIT_NS = 1_000_000_000
 LATE_BEATS = 2
 WARM_UPS = 5  # a frame may take this many times what it took at warm-up, where that is more
+HUNG_NS = 10_000_000_000  # of the process's own time that a late frame has before it counts as hung
+HUNG_LIMITS = 10  # or this many limits, where that is more
+AT_LAST = 6  # times that, of any time, and no machine is so busy
 
 
 def frame_limit_ns(warm_up_ns: int) -> int:
-    """How long a frame may take before it counts as hung: detected within a second, or as the policy is slow."""
+    """How long a frame may take before it counts as late: said within a second, or as the policy is slow."""
     return max(LEAST_LIMIT_NS - 5 * BEAT_NS, WARM_UPS * warm_up_ns)
+
+
+@dataclass(frozen=True)
+class Late:
+    """A frame that has been under way for too long. hung: it will not end."""
+
+    strand: str
+    hung: bool
 
 
 class HangWatch:
     """Counts how long the same frame has been under way, by its own beats: a process that was stopped as a whole, or a
-    machine that stood still, is no hung frame. A beat that comes late counts as two, however late it is: such a gap is
-    the actuator's to act on, which takes a silent heart for a lost agent."""
+    machine that stood still, is no late frame. A beat that comes late counts as two, however late it is: such a gap is
+    the actuator's to act on, which takes a silent heart for a lost agent.
 
-    def __init__(self) -> None:
+    A late frame is hung by the process's own time alone (`guard_process.OwnTime`): on a busy machine a frame waits for
+    a processor, and that it does not end is no fault of its.
+    """
+
+    def __init__(self, own: Callable[[], OwnTime] = lambda: OwnTime(os.getpid())) -> None:
         self._seen: dict[str, tuple[int, int]] = {}  # strand -> (when its frame began, how long it was seen since)
         self._last_ns: int | None = None
+        self._start_own = own
+        self._late: tuple[str, int] | None = None  # strand, when its frame began
+        self._own, self._own_ns = own(), 0  # since it was late
 
-    def look(self, under_way: dict[str, int], limit_ns: int, now_ns: int) -> str:
-        """The strand whose frame has been under way for too long; empty if there is none."""
+    def look(self, under_way: dict[str, int], limit_ns: int, now_ns: int) -> Late | None:
+        """The strand whose frame has been under way for too long, if there is one."""
         passed_ns = 0 if self._last_ns is None else min(now_ns - self._last_ns, LATE_BEATS * BEAT_NS)
         self._last_ns = now_ns
         seen: dict[str, tuple[int, int]] = {}
@@ -41,11 +63,23 @@ class HangWatch:
             before = self._seen.get(strand)
             seen[strand] = began_ns, before[1] + passed_ns if before and before[0] == began_ns else 0
         self._seen = seen
-        return next((strand for strand, (_, seen_ns) in seen.items() if seen_ns > limit_ns), "")
+        strand = max(seen, key=lambda each: seen[each][1], default="")
+        if not strand or seen[strand][1] <= limit_ns:
+            self._late = None
+            return None
+        return Late(strand, self._hung(strand, limit_ns, passed_ns))
+
+    def _hung(self, strand: str, limit_ns: int, passed_ns: int) -> bool:
+        began_ns, seen_ns = self._seen[strand]
+        if self._late != (strand, began_ns):
+            self._late, self._own, self._own_ns = (strand, began_ns), self._start_own(), 0
+        self._own_ns += self._own.of(passed_ns)
+        enough_ns = max(HUNG_NS, HUNG_LIMITS * limit_ns)
+        return self._own_ns > enough_ns or seen_ns > AT_LAST * enough_ns
 
 
 class Heart:
-    """beat() publishes one heartbeat; check() says why the heart must stop, empty while it need not."""
+    """beat() publishes one heartbeat, or is silent; check() says why the heart must stop, empty while it need not."""
 
     def __init__(self, beat: Callable[[], None], check: Callable[[int], str], ended: Callable[[str], None]) -> None:
         self._beat, self._check, self._ended = beat, check, ended

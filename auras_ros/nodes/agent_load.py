@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from functools import partial
 
 from auras_ros import resources
 from auras_ros.clock import MonotonicClock
@@ -15,9 +16,12 @@ from auras_ros.nodes.messages import host_id
 from auras_ros.nodes.overload import check_age
 from auras_ros.nodes.parameters import ParameterError
 from auras_ros.pipeline.live import DeviceError, Live
-from auras_ros.pipeline.load import CheckpointError, Pipeline, PlanError, load_pipeline
+from auras_ros.pipeline.load import CheckpointError, Pipeline, PlanError, TooSlowError, at_best, load_pipeline
+from auras_ros.ros.refusals import SETTINGS_ERRORS
 
-REFUSALS = (CheckpointError, DeviceError, ParameterError, PlanError, OSError)  # settings that cannot work
+_OWN = (CheckpointError, DeviceError, ParameterError, PlanError, OSError)
+REFUSALS: tuple[type[Exception], ...] = (*_OWN, *SETTINGS_ERRORS)  # settings that cannot work
+MAY_PASS = (TooSlowError,)  # of those: a machine that was busy
 
 
 class Loading:
@@ -65,12 +69,16 @@ class Loading:
             pipelines.append(first.beside(plan))
             pipelines[-1].warm_up()
         for pipeline in pipelines:
-            check_age(pipeline.plan, pipeline.executor.frame_ns, settings.max_age_ms)
+            at_best(partial(_check_age, pipeline, settings.max_age_ms), pipeline.warm_up)
             Live(pipeline.executor, lambda _: None, lambda _: None, cores, settings.threads)  # refuses bad cores now
         return tuple(pipelines)
 
     def _say(self, step: str) -> None:
         self.progress = step
+
+
+def _check_age(pipeline: Pipeline, max_age_ms: float) -> None:
+    check_age(pipeline.plan, pipeline.executor.frame_ns, max_age_ms)
 
 
 def unload(pipelines: tuple[Pipeline, ...]) -> None:

@@ -1,8 +1,8 @@
 """The agent's signs of life, and the end of its process where a frame does not end.
 
-The heart beats in every state. A frame that hangs stops it, with a last beat that says so, and then the process ends;
-where the frame keeps the interpreter, so that nothing here runs any more, the guard outside ends it. Nothing here
-touches the frames.
+The heart beats in every state. While a frame is late it is silent, after a beat that says so; a frame that hangs stops
+it, and then the process ends; where the frame keeps the interpreter, so that nothing here runs any more, the guard
+outside ends it. Nothing here touches the frames.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from auras_ros.nodes.agent_heart import HangWatch, Heart
 from auras_ros.nodes.agent_status import Status
 from auras_ros.nodes.agent_voice import Voice
 from auras_ros.nodes.guard import Guard
+from auras_ros.ros.callbacks import Failures
 
 LAST_RESORT_S = 3.0  # a process whose frame hangs is ended by force after this
 GUARD_S = 5.0  # and one of which no thread runs after this: no frame that gives way is taken for it
@@ -25,9 +26,10 @@ class Pulse:
 
     def __init__(self, status: Status, voice: Voice, logger: Any) -> None:
         self._status, self._voice, self._logger = status, voice, logger
-        self._heart = Heart(self.beat, self._why_stop, self._ended)
+        self._heart = Heart(self._beat_in_time, self._why_stop, self._ended)
         self._guard, self._guarded = Guard(GUARD_S, self._on_no_guard), False
         self._hangs, self._limit_ns = HangWatch(), 0
+        self._late, self._failures = "", Failures()
         self.hung = False
 
     def start(self) -> None:
@@ -65,19 +67,47 @@ class Pulse:
     # -- the heart's thread -------------------------------------------------------------------------------
 
     def _why_stop(self, now_ns: int) -> str:
+        if self._failures.only():
+            return f"no heartbeat can be published: {self._failures.last}"
         frames = self._status.frames
         if frames is None:
+            self._say_late("")
             return ""
         if frames.broken():
             return "a strand ended by itself: the traceback before this says which, and why"
-        strand = self._hangs.look(frames.under_way(), self._limit_ns, now_ns)
-        return f"hung: a frame of {strand} does not end" if strand else ""
+        late = self._hangs.look(frames.under_way(), self._limit_ns, now_ns)
+        if late is not None and late.hung:
+            return f"hung: {late.strand} does not end"
+        self._say_late(late.strand if late is not None else "")
+        return ""
+
+    def _say_late(self, strand: str) -> None:
+        """Once when a frame is late, with a beat, the last one until it ends; and once when it has ended."""
+        if strand == self._late:
+            return
+        self._late = strand
+        limit_s = self._limit_ns / 1e9
+        if not strand:
+            self._status.late = ""
+            self._logger.info("the late frame has ended: the same session goes on")
+            return
+        self._status.late = f"late: {strand} has been under way for more than {limit_s:.1f} s"
+        self._logger.error(f"{self._status.late}; no heartbeat until it ends, on which the actuator holds")
+        self.beat()
+
+    def _beat_in_time(self) -> None:
+        if self._late:
+            self._guard.beat(self._guarded)
+            return
+        with self._failures.guarded("a heartbeat", self._logger.error):
+            self.beat()
 
     def _ended(self, reason: str) -> None:
         """The last beat says why; then silence, on which the actuator holds, and the process ends."""
         self._logger.error(reason)
         self.hung = reason.startswith("hung")
         status = self._status
+        status.late = ""
         status.now(status.lifecycle, reason, True)  # no other state: the actuator must hold, not disarm
         self.beat()
         if self.hung:  # what hangs may hold what an orderly end waits for

@@ -19,6 +19,7 @@ class Status:
     def __init__(self, session: str) -> None:
         self.session = session
         self.lifecycle, self._doing, self._wrong = "unconfigured", "", False
+        self.late = ""  # which frame is, if one is; the heart's thread
         self.configured: Configured | None = None
         self.activate_ms: float | None = None
         self.footprint: dict[str, object] = {}  # of what is configured
@@ -48,6 +49,8 @@ class Status:
         frames, configured = self._frames, self.configured
         if self._doing:
             return self._doing if self._wrong else f"{self.lifecycle}: {self._doing}"
+        if self.late:
+            return self.late
         if self.lifecycle != "active" or frames is None or configured is None:
             return self.lifecycle
         if configured.actuator.lost():
@@ -86,7 +89,10 @@ class Status:
         return self.configured.inputs.check() if self.configured else self._none()
 
     def _check_frames(self) -> Report:
-        return self._health.frames() if self._health else self._none()
+        if self._health is None:
+            return self._none()
+        report = self._health.frames()
+        return Report(Level.ERROR, self.late, report.values) if self.late else report
 
     def _check_plan(self) -> Report:
         return self._health.plan() if self._health else self._none()

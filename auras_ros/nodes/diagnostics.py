@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from auras_ros.output import printable
 from auras_ros.ros import (
     Clock,
     ClockType,
@@ -20,6 +21,7 @@ from auras_ros.ros import (
     SubscriptionEventCallbacks,
     qos_policy_name_from_kind,
 )
+from auras_ros.ros.callbacks import failures_of
 from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
 TOPIC = "/diagnostics"
@@ -58,7 +60,8 @@ class Diagnostics:
     def __init__(self, node: Node, hardware_id: str, period_s: float = 1.0) -> None:
         self._node, self._hardware_id = node, hardware_id
         self._name = node.get_fully_qualified_name().lstrip("/")
-        self._tasks: dict[str, Callable[[], Report]] = {}
+        self._failures = failures_of(node)
+        self._tasks: dict[str, Callable[[], Report]] = {"callbacks": self._check_callbacks}
         self.qos = QosWatch(node, self.changed)
         events = self.qos.publisher(TOPIC)
         self._publisher = node.create_publisher(DiagnosticArray, TOPIC, RELIABLE, event_callbacks=events)
@@ -72,17 +75,29 @@ class Diagnostics:
 
     def changed(self) -> None:
         """Publish now."""
-        array = DiagnosticArray(status=[self._status(task, check()) for task, check in self._tasks.items()])
+        array = DiagnosticArray(status=[self._look(task, check) for task, check in self._tasks.items()])
         array.header.stamp = self._node.get_clock().now().to_msg()
         self._publisher.publish(array)
+
+    def _look(self, task: str, check: Callable[[], Report]) -> DiagnosticStatus:
+        status = self._status(task, Report(Level.ERROR, "cannot be told: the log says why"))
+        with self._failures.guarded(f"the diagnostic task '{task}'", self._node.get_logger().error):
+            status = self._status(task, check())
+        return status  # noqa: RET504  (not reached where the block raised)
+
+    def _check_callbacks(self) -> Report:
+        failures = self._failures
+        if not failures.count:
+            return Report(Level.OK, "no callback has failed")
+        return Report(Level.WARN, f"callbacks failed, last: {failures.last}", {"failed": failures.count})
 
     def _status(self, task: str, report: Report) -> DiagnosticStatus:
         return DiagnosticStatus(
             level=_ON_WIRE[report.level],
             name=f"{self._name}: {task}",
-            message=report.message,
+            message=printable(report.message),
             hardware_id=self._hardware_id,
-            values=[KeyValue(key=key, value=str(value)) for key, value in report.values.items()],
+            values=[KeyValue(key=printable(key), value=printable(str(value))) for key, value in report.values.items()],
         )
 
 

@@ -35,6 +35,7 @@ from auras_ros.nodes.exit_status import BAD_SETTINGS
 
 BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in the place of a robot
 LIFECYCLE = frozenset({"agent"})
+ACTUATOR = "actuator"
 RESPAWN_DELAY_S = 1.0  # more than none: in it, what must not come back is told so
 POLL_S = 0.2  # between two looks for a new process's node
 # A `ros2 launch` that is killed, or gets SIGTERM, leaves its processes running. The kernel then ends them in its place.
@@ -117,11 +118,30 @@ def _start(executable: str, parameters: list[Any], options: dict[str, Any]) -> l
     """The actions that start one process; a life cycle's handlers come before the process that they answer to."""
     name = executable.removesuffix(BRIDGE)
     common = {"package": "auras_ros", "executable": executable, "name": name, "parameters": parameters, **options}
+    if executable == ACTUATOR and options["respawn"]:
+        return _start_actuator(common)
     if executable not in LIFECYCLE:
         plain = Node(**common)
         return [_give_up(plain), plain]
     node = LifecycleNode(**common)
     return [_give_up(node), *BringUp(node).handlers(), node]
+
+
+def _start_actuator(common: dict[str, Any]) -> list[Any]:
+    """Started again from here: `respawn` repeats the command line, and one that comes back must not arm itself."""
+    node = Node(**{**common, "respawn": False})
+    again = {**common, "parameters": [*common["parameters"], {"arm_on_start": False}]}
+
+    def on_exit(event: Any, context: Any) -> list[Any]:
+        if event.returncode == BAD_SETTINGS:
+            return [LogInfo(msg=_not_again(node))]
+        return [] if context.is_shutdown else [TimerAction(period=RESPAWN_DELAY_S, actions=_start_actuator(again))]
+
+    return [RegisterEventHandler(OnProcessExit(target_action=node, on_exit=on_exit)), node]
+
+
+def _not_again(node: Any) -> str:
+    return f"{node.node_name} cannot start with these settings, its own message says why: not started again"
 
 
 def _give_up(node: Any) -> Any:
@@ -133,8 +153,7 @@ def _give_up(node: Any) -> Any:
     def on_exit(event: Any, context: Any) -> list[Any]:
         if event.returncode != BAD_SETTINGS:
             return []
-        text = f"{node.node_name} cannot start with these settings, its own message says why: not started again"
-        return [LogInfo(msg=text), EmitEvent(event=ShutdownProcess(process_matcher=matches_action(node)))]
+        return [LogInfo(msg=_not_again(node)), EmitEvent(event=ShutdownProcess(process_matcher=matches_action(node)))]
 
     return RegisterEventHandler(OnProcessExit(target_action=node, on_exit=on_exit))
 

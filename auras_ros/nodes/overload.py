@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 
-from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.plan import HOPELESS, Plan, PlanError, TooSlowError
 
 STRIKES, WINDOW = 3, 10  # so many late chunks among so many are an overload
 
@@ -23,10 +23,12 @@ class Step(str, Enum):
 
 
 def check_age(plan: Plan, duration_ns: int, max_age_ms: float) -> None:
-    """Refuse a plan whose chunks cannot keep the contract (0: there is none). Raises PlanError."""
+    """Refuse a plan whose chunks cannot keep the contract (0: there is none). Raises PlanError where the
+    plan never could here, TooSlowError where this machine may have been busy when `duration_ns` was measured."""
     oldest_ms, each_ms = plan.oldest_ns(duration_ns) / 1e6, plan.interval_ns(duration_ns) / 1e6
     if 0 < max_age_ms < oldest_ms:
-        raise PlanError(
+        never = max_age_ms < plan.oldest_ns(duration_ns // HOPELESS) / 1e6
+        raise (PlanError if never else TooSlowError)(
             f"plan: '{plan}': with frames of {duration_ns / 1e6:.1f} ms and a chunk each {each_ms:.1f} ms its actions "
             f"would get {oldest_ms:.1f} ms old, max_age_ms is {max_age_ms:g}"
         )

@@ -1,8 +1,9 @@
-"""The life of a node's process: initialise, build, spin, halt, shut down; the exit status says how it went.
+"""The life of a node's process: initialise, build, spin, halt, shut down; the exit status (`exit_status`) says how it
+went.
 
-0: asked to stop. 1: it broke. 2: it cannot start with these settings, and starting it again will not help.
-Signals are taken here and not by ROS, whose handlers end the context at once: a node that is asked to stop must
-still be able to publish its last word.
+Nothing that comes from outside ends it: callbacks are guarded (`ros.callbacks`), and lines that nobody takes are lost
+(`output`). Signals are taken here and not by ROS, whose handlers end the context at once: a node that is asked to stop
+must still be able to publish its last word.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn, TypeVar
 
+from auras_ros.descriptors import ensure_descriptors
 from auras_ros.heap import bound_heap
-from auras_ros.nodes.exit_status import BAD_SETTINGS, BROKEN
-from auras_ros.ros import Node, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
+from auras_ros.nodes.exit_status import BAD_SETTINGS, BROKEN, TOO_SLOW
+from auras_ros.output import never_in_the_way, printable
+from auras_ros.ros import Node, SignalHandlerOptions, init, try_shutdown
+from auras_ros.ros.callbacks import Callbacks
+from auras_ros.ros.refusals import SETTINGS_ERRORS
 
-WAKE_S = 0.05  # Python runs a signal handler only between two waits
 N = TypeVar("N", bound=Node)
 
 
@@ -32,45 +37,64 @@ def node_main(
     working: Callable[[N], bool],
     bad_settings: tuple[type[Exception], ...],
     asked: threading.Event | None = None,
+    too_slow: tuple[type[Exception], ...] = (),
 ) -> int:
     """Run one node until SIGINT or SIGTERM, or until it is no longer `working`: a node whose own thread broke must
-    not look alive. `bad_settings`: errors of `build` and `start` that end with status 2. `asked` is set by the
-    signals, for a node whose start takes long."""
-    bound_heap()
+    not look alive. `bad_settings`: errors of `build` and `start` that end with status 2, `too_slow`: those of them
+    that may pass, status 3. `asked` is set by the signals, for a node whose start takes long."""
     asked = asked or threading.Event()
-    if not faulthandler.is_enabled():
-        faulthandler.enable()  # what ends a process from below leaves a traceback of every thread
+    with never_in_the_way():
+        bound_heap()
+        if not faulthandler.is_enabled():
+            faulthandler.enable()  # what ends a process from below leaves a traceback of every thread
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        asked.set()
+        def ask(number: int, frame: FrameType | None) -> None:
+            asked.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ask)
-    try:
-        init(args=sys.argv if argv is None else argv, signal_handler_options=SignalHandlerOptions.NO)
-    except ValueError as error:  # ROS arguments, or a parameter file, that cannot be read
-        return _refused(error)
-    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, ask)
         try:
-            node = build()
-        except bad_settings as error:
-            return _refused(error)
-        executor = SingleThreadedExecutor()
-        executor.add_node(node)
-        try:
+            with _refusals((OSError, ValueError, RuntimeError), ()):  # ROS arguments, a parameter file, the environment
+                ensure_descriptors()
+                init(args=sys.argv if argv is None else argv, signal_handler_options=SignalHandlerOptions.NO)
             try:
-                start(node)
-            except bad_settings as error:
-                return _refused(error)
-            while not asked.is_set() and working(node):
-                executor.spin_once(timeout_sec=WAKE_S)
-            return 0 if working(node) else BROKEN
-        finally:
-            halt(node)
-            executor.shutdown()
-            node.destroy_node()
-    finally:
-        try_shutdown()
+                with _refusals((*bad_settings, *SETTINGS_ERRORS), too_slow):
+                    node = build()
+                callbacks = Callbacks(node)
+                try:
+                    with _refusals((*bad_settings, *SETTINGS_ERRORS), too_slow):
+                        start(node)
+                    while not asked.is_set() and working(node):
+                        if not callbacks.turn():
+                            return BROKEN
+                    return 0 if working(node) else BROKEN
+                finally:
+                    halt(node)
+                    callbacks.close()
+                    node.destroy_node()
+            finally:
+                try_shutdown()
+        except RefusedError as refused:
+            print(f"error: {refused}", file=sys.stderr, flush=True)
+            return refused.status
+
+
+class RefusedError(Exception):
+    """The node cannot start, for a reason that is told in one line; `status` is how the process ends."""
+
+    def __init__(self, error: Exception, status: int) -> None:
+        super().__init__(printable(str(error)))
+        self.status = status
+
+
+@contextmanager
+def _refusals(bad_settings: tuple[type[Exception], ...], too_slow: tuple[type[Exception], ...]) -> Iterator[None]:
+    try:
+        yield
+    except too_slow as error:
+        raise RefusedError(error, TOO_SLOW) from error
+    except bad_settings as error:
+        raise RefusedError(error, BAD_SETTINGS) from error
 
 
 def leave(status: int) -> NoReturn:
@@ -84,8 +108,3 @@ def leave(status: int) -> NoReturn:
         sys.stderr.flush()
         os._exit(status)
     sys.exit(status)
-
-
-def _refused(error: Exception) -> int:
-    print(f"error: {error}", file=sys.stderr, flush=True)
-    return BAD_SETTINGS

@@ -19,7 +19,7 @@ from typing import IO, Any
 import yaml
 
 from auras_ros.nodes.config import EXECUTABLES, read_config
-from auras_ros.nodes.exit_status import BAD_SETTINGS
+from auras_ros.nodes.exit_status import BAD_SETTINGS, TOO_SLOW
 
 RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 STEADY_S = 10.0  # a process that lived this long starts again at the shortest delay
@@ -38,6 +38,7 @@ class _Slot:
     process: subprocess.Popen[bytes] | None = None
     started_s: float = 0.0
     restarts: int = 0
+    too_slow: int = 0
     due_s: float | None = 0.0
 
 
@@ -65,13 +66,13 @@ class Supervisor:
         log: IO[Any] | None = None,
         parameters: dict[str, dict[str, Any]] | None = None,
     ) -> None:
-        read = read_config(config, EXECUTABLES)
+        read = self.read = read_config(config, EXECUTABLES)
         self.respawn, self.warnings = read.supervision.respawn, read.warnings
         self.config, self._log = config, log
         self._namespace = f"/{namespace.strip('/')}" if namespace else ""
         self._scratch = tempfile.TemporaryDirectory(prefix="auras_") if namespace else None
         self._parameters = _under(self._namespace, config, Path(self._scratch.name)) if self._scratch else config
-        self._overrides = parameters or {}
+        self._overrides = dict(parameters or {})
         self._placed = read.placed  # paths that stand beside the config
         self._slots = [_Slot(name) for name in read.supervision.processes]
 
@@ -79,6 +80,15 @@ class Supervisor:
     def processes(self) -> dict[str, subprocess.Popen[bytes]]:
         """Executable name -> process, those that were started and not yet found dead."""
         return {slot.name: slot.process for slot in self._slots if slot.process is not None}
+
+    @property
+    def too_slow(self) -> list[str]:
+        """Executables that found this machine too slow for their settings."""
+        return [slot.name for slot in self._slots if slot.too_slow]
+
+    def override(self, node: str, parameters: dict[str, Any]) -> None:
+        """Other overrides for a node, from its next start on."""
+        self._overrides[node] = parameters
 
     def start(self) -> None:
         for slot in self._slots:
@@ -123,12 +133,16 @@ class Supervisor:
 
     def _died(self, slot: _Slot, status: int) -> str:
         how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
+        if status == TOO_SLOW:
+            slot.too_slow += 1
+            how = "found this machine too slow for its settings just now (its own message says by how much)"
         if status == BAD_SETTINGS:
             raise SupervisorError(f"{slot.name} cannot start with these settings; its own message says why")
         if not self.respawn:
             slot.due_s = None
             return f"{slot.name} {how}"
-        early = slot.restarts if time.monotonic() - slot.started_s <= STEADY_S else 0
+        steady = time.monotonic() - slot.started_s > STEADY_S and status != TOO_SLOW
+        early = 0 if steady else slot.restarts
         delay_s = RESTART_DELAYS_S[min(early, len(RESTART_DELAYS_S) - 1)]
         slot.restarts = early + 1
         slot.due_s = time.monotonic() + delay_s
@@ -144,6 +158,8 @@ class Supervisor:
         for node, values in (*self._placed.items(), *self._overrides.items()):  # the last word counts
             for name, value in values.items():
                 command += ["-p", f"{node}:{name}:={yaml.safe_dump(value, default_flow_style=True).splitlines()[0]}"]
+        if slot.name == "actuator" and slot.restarts:  # one that comes back is armed by a person
+            command += ["-p", "arm_on_start:=false"]
         slot.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

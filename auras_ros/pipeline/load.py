@@ -17,7 +17,7 @@ from auras_ros.device.memory import device_bytes
 from auras_ros.observation import Observation
 from auras_ros.pipeline.modes import Executor, check_plan, make_executor
 from auras_ros.pipeline.offloaded import Offload, Placed, place_policy
-from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
 from auras_ros.pipeline.request import Emission, Identity, Latched, Noise, Origin, to_chunk
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.family import LoadedPolicy
@@ -33,6 +33,8 @@ __all__ = [
     "Offload",
     "Pipeline",
     "PlanError",
+    "TooSlowError",
+    "at_best",
     "check_plan",
     "executor_on",
     "in_words",
@@ -41,6 +43,8 @@ __all__ = [
     "noise_tape",
     "to_latched",
 ]
+
+MEASURES = 3  # of a frame's duration, before a plan is refused for it
 
 
 class Pipeline:
@@ -88,20 +92,31 @@ class Pipeline:
         return (0, 0) if self._device is None else device_bytes(self._device.tensors)
 
     def warm_up(self) -> None:
-        """Discarded frames on random values; then refuse a plan whose chunks would come too late (design rule 9)."""
+        """Discarded frames on random values; then refuse a plan whose chunks would come too late (design rule 9). What
+        is too slow is measured again, here and by a further call: the best counts."""
         spec, contract = self.checkpoint.spec, self.checkpoint.contract
         height, width = spec.image_size
         states = 0 if spec.state is None else len(spec.state.names)
         images = torch.zeros((1, spec.history, len(spec.cameras), spec.channels, height, width))
         reference = None if spec.state is None else np.zeros((1, len(contract.names)))
-        self.executor.warm_up(Latched(images, torch.zeros((1, spec.history, states)), Origin(0, 0, reference)))
+        like = Latched(images, torch.zeros((1, spec.history, states)), Origin(0, 0, reference))
+
+        def measure() -> None:
+            before_ns = self.executor.frame_ns
+            self.executor.warm_up(like)
+            if before_ns:
+                self.executor.frame_ns = min(before_ns, self.executor.frame_ns)
+
+        measure()
+        self.executor.ledger.stale_ns = self.checkpoint.horizon * contract.dt_ns
+        at_best(self._check_horizon, measure)
+
+    def _check_horizon(self) -> None:
         period_ns = round(self.plan.frame_period_ms * 1e6)
         frame_ns = max(self.executor.frame_ns, period_ns)
         if self.plan.mode == "par":
             frame_ns = max(self.executor.frame_ns // self.plan.workers, period_ns)
-        horizon_ns = self.checkpoint.horizon * contract.dt_ns
-        self.plan.check_horizon(frame_ns, horizon_ns)
-        self.executor.ledger.stale_ns = horizon_ns
+        self.plan.check_horizon(frame_ns, self.checkpoint.horizon * self.checkpoint.contract.dt_ns)
 
     def set_prompt(self, ids: Sequence[int]) -> None:
         """Another prompt for every frame that begins later; who calls raises the epoch before one does, so that nothing
@@ -125,6 +140,19 @@ class Pipeline:
 
     def chunk(self, emission: Emission) -> Chunk:
         return to_chunk(emission, self._identity)
+
+
+def at_best(check: Callable[[], None], measure: Callable[[], None]) -> None:
+    """`check`, and again after each `measure` while it finds this machine too slow. Raises TooSlowError at last: a
+    machine that was busy for a moment is not too slow."""
+    for _ in range(MEASURES - 1):
+        try:
+            check()
+        except TooSlowError:
+            measure()
+        else:
+            return
+    check()
 
 
 def load_pipeline(

@@ -22,6 +22,13 @@ class PlanError(ValueError):
     """A plan that cannot work, named by its field."""
 
 
+class TooSlowError(PlanError):
+    """A plan that this machine was too slow for when it was measured: slow is not wrong, and may pass."""
+
+
+HOPELESS = 10  # so many times too slow is wrong: no neighbour's work slows a machine down as much
+
+
 @dataclass(frozen=True)
 class Plan:
     """Auras section 4.3. Raises PlanError, naming the field.
@@ -143,10 +150,12 @@ class Plan:
         return frames * self.interval_ns(duration_ns) + duration_ns
 
     def check_horizon(self, frame_ns: int, horizon_ns: int) -> None:
-        """Refuse a plan whose chunks would be used up before they come (design rule 9)."""
+        """Refuse a plan whose chunks would be used up before they come (design rule 9). Raises PlanError where its own
+        frame period is too long, or this machine hopeless; TooSlowError where it may have been busy."""
         frames = self.latency_frames + 2
         if frames * frame_ns > horizon_ns:
-            raise PlanError(
+            wrong = frames * max(round(self.frame_period_ms * 1e6), frame_ns // HOPELESS) > horizon_ns
+            raise (PlanError if wrong else TooSlowError)(
                 f"plan: {frames} frames (L + 2) of {frame_ns / 1e6:.1f} ms outlast the horizon of "
                 f"{horizon_ns / 1e6:.0f} ms: fewer stages or workers, or a quicker generation plan"
             )

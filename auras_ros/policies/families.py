@@ -38,6 +38,7 @@ def find(kind: object) -> Family:
     (other,) = others.select(name=kind)
     try:
         family: Family = other.load()
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"type '{kind}': entry point {other.value} cannot be loaded: {error}") from error
+    except Exception as error:  # somebody else's module: whatever its import raises
+        text = f"type '{kind}': entry point {other.value} cannot be loaded: {type(error).__name__}: {error}"
+        raise ValueError(text) from error
     return family

@@ -30,9 +30,9 @@ class Film:
     """`chunk`, `action`, `actuator` as they come; `table` and `status` for each control step, in either order."""
 
     def __init__(self, frames: Frames, threshold: float, plan: str) -> None:
-        """threshold: the coverage beyond which a table is a success."""
+        """threshold: the coverage beyond which a table is a success. plan: as it is shown, may change."""
         self.lost = 0
-        self._frames, self._threshold, self._plan = frames, threshold, plan
+        self._frames, self._threshold, self.plan = frames, threshold, plan
         self._chunks: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
         self._state, self._source = "unknown", "none"
         self._index: int | None = None
@@ -111,6 +111,6 @@ class Film:
             rest=None if chunk is None or self._index is None else chunk[self._index + 1 :],
             successes=successes,
             played=played,
-            plan=self._plan,
+            plan=self.plan,
             verdict=verdict,
         )

@@ -70,6 +70,28 @@ def test_useless_options_are_refused_by_name(argv: list[str], capsys: pytest.Cap
     assert argv[0].strip("-") in capsys.readouterr().err
 
 
+def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guards against a demo that refuses to start on a machine where 100 steps take longer."""
+    options = parse(["--plan", "ddpm100", "--drift", "0.5", "--seed", "3", "--no-video", "--out", str(tmp_path)])
+    running = demo._Demo(options, [])
+    overridden: list[tuple[str, dict[str, Any]]] = []
+    supervisor = SimpleNamespace(
+        poll=list, too_slow=[], override=lambda node, values: overridden.append((node, values))
+    )
+    turn = running._turns(SimpleNamespace(spin_once=lambda timeout_sec: None), supervisor)  # type: ignore[arg-type]
+    assert turn()
+    assert overridden == []
+    supervisor.too_slow.append("agent")
+    assert turn()
+    assert turn()
+    assert overridden == [("agent", {"plan": "quick", "seed": 3})]
+    assert running._row == {"plan": "quick", "drift_px": 0.5}
+    said = capsys.readouterr().out
+    assert said.startswith("plan 'ddpm100' is too slow for this machine, now at least: 'quick' is played")
+
+
 def test_the_config_leaves_resetting_and_arming_to_the_referee() -> None:
     config = read_config(resources.find("config", "demo.yaml"))
     assert config.section("pusht")["auto_reset"] is False

@@ -24,6 +24,7 @@ CHILDREN = {
     "while True: time.sleep(9)\n",
     "wrong": "import sys\nsys.exit(2)\n",
     "broken": "import sys\nsys.exit(7)\n",
+    "slow": "import sys\nsys.exit(3)\n",
     "words": "import sys, time\nprint(' '.join(sys.argv[1:]), flush=True)\ntime.sleep(99)\n",
 }
 
@@ -105,6 +106,32 @@ def test_each_restart_waits_longer_until_a_process_is_steady(
     monkeypatch.setattr(module, "STEADY_S", -1.0)  # from now on every life counts as steady
     lines = [line for line in news(supervisor, 6) if "exited" in line]
     assert lines[-1] == "broken exited with status 7, starting again in 0.01 s"
+
+
+def test_who_found_the_machine_too_slow_tries_again_later_each_time_and_the_others_go_on(
+    config: Config, supervise: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against a slow warm-up that ends the whole runtime."""
+    monkeypatch.setattr(module, "RESTART_DELAYS_S", (0.01, 0.02, 0.03))
+    monkeypatch.setattr(module, "STEADY_S", -1.0)  # to be found too slow takes longer than a life that counts as steady
+    supervisor = supervise(config("slow", "sleeper"))
+    sleeper = supervisor.processes["sleeper"]
+    lines = [line for line in news(supervisor, 6) if "too slow" in line]
+    why = "slow found this machine too slow for its settings just now (its own message says by how much)"
+    assert lines == [f"{why}, starting again in {s} s" for s in (0.01, 0.02, 0.03)]
+    assert supervisor.processes["sleeper"] is sleeper
+    assert supervisor.too_slow == ["slow"]
+
+
+def test_other_overrides_hold_from_the_next_start_on(
+    config: Config, supervise: Callable[..., Supervisor], tmp_path: Path
+) -> None:
+    supervisor = supervise(config("words"), parameters={"agent": {"plan": "ddpm100"}})
+    until_log(tmp_path, "-p agent:plan:=ddpm100")
+    supervisor.override("agent", {"plan": "quick"})
+    supervisor.processes["words"].kill()
+    news(supervisor, 2)
+    until_log(tmp_path, "-p agent:plan:=quick")
 
 
 def test_without_respawn_the_run_ends_when_nothing_is_left(
@@ -279,4 +306,4 @@ def test_the_children_are_found_on_this_machine_alone_unless_the_config_says_mor
 
 def test_a_discovery_range_that_is_none_is_refused(config: Config, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command.run([str(config("sleeper", discovery_range="everybody"))]) == 2
-    assert "supervisor discovery_range: expected one of" in capsys.readouterr().err
+    assert "supervisor: discovery_range: must be one of" in capsys.readouterr().err

@@ -80,7 +80,7 @@ Times = dict[str, list[float]]
 
 
 def frame_hung(checkpoint: str, folder: Path, n: int) -> Times:
-    """From the frame that does not end. found: the agent says so in its last heartbeat; hold: the label of the
+    """From the frame that does not end. found: the agent says in its heartbeat that it is late; hold: the label of the
     actuator's command; ended: the process, with status 1. Each time another agent is started, and armed."""
     times: Times = defaultdict(list)
     with _driven(checkpoint, folder) as (watch, children):
@@ -91,7 +91,7 @@ def frame_hung(checkpoint: str, folder: Path, n: int) -> Times:
             watch.armed()
             agent.send(signal.SIGUSR1)
             hung_ns = _printed_ns(watch, agent, "hung at")
-            watch.until(lambda: "does not end" in watch.beats[-1]["state"], "the agent says that a frame hangs")
+            watch.until(lambda: watch.beats[-1]["state"].startswith("late: "), "the agent says that a frame is late")
             found_ns = time.monotonic_ns()
             hold = watch.first("holding", hung_ns)
             assert agent.wait() == 1, agent.output

@@ -71,6 +71,32 @@ def test_each_task_is_a_status_named_after_its_node(pair: Pair) -> None:
         diagnostics.add("OK", lambda: reports[Level.OK])
 
 
+class Hostile:
+    """A value that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise RecursionError
+
+
+def test_what_cannot_be_told_keeps_no_other_task_from_being_told(pair: Pair) -> None:
+    """Guards against texts from outside that end what passes them on: lone surrogates, values without a text."""
+    diagnostics = Diagnostics(pair.node, "", period_s=0.05)
+    diagnostics.add("odd", lambda: Report(Level.OK, "a \ud800", {"k\ud800": "v\ud800\0"}))
+    diagnostics.add("hostile", lambda: Report(Level.OK, "", {"value": Hostile()}))
+    diagnostics.add("broken", [].pop)
+    pair.until(lambda: len(pair.heard) >= 3)
+    statuses = {name.partition(": ")[2]: status for name, status in pair.newest().items()}
+    assert statuses["odd"].message == "a \\ud800"
+    assert (statuses["odd"].values[0].key, statuses["odd"].values[0].value) == ("k\\ud800", "v\\ud800\\0")
+    for task in ("hostile", "broken"):
+        assert (statuses[task].level, statuses[task].message) == (
+            DiagnosticStatus.ERROR,
+            "cannot be told: the log says why",
+        )
+    assert statuses["callbacks"].level == DiagnosticStatus.WARN
+    assert int(statuses["callbacks"].values[0].value) >= 4
+
+
 def test_it_comes_by_itself_and_at_once_when_something_changed(pair: Pair) -> None:
     state = ["before"]
     Diagnostics(pair.other, "", period_s=0.05).add("beat", lambda: Report(Level.OK, ""))

@@ -1,24 +1,32 @@
-"""A frame that does not end: the heart stops within a second, the actuator holds, and the process comes to an end.
-Also where the frame keeps the interpreter, so that no Python thread of the process runs any more."""
+"""A frame that is late: the heart is silent within a second, and the actuator holds. One that ends goes on as it was;
+one that does not, though the machine lets it, ends the process. Also where the frame keeps the interpreter, so that no
+Python thread of the process runs any more."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.nodes.agent_heart import BEAT_NS, HangWatch, frame_limit_ns
-from auras_ros.nodes.guard_process import STEP_S, UNWATCHED, WATCHED, Silence, stopped
+from auras_ros.nodes.agent_heart import BEAT_NS, HUNG_NS, HangWatch, Late, frame_limit_ns
+from auras_ros.nodes.guard_process import AT_LAST, STEP_S, UNWATCHED, WATCHED, OwnTime, Silence, stopped
 from tests.nodes.stand_ins import Robot
 from tests.nodes.wire import MS, Child, Children, Watch
 
 HELD_WITHIN_MS = 1000 + 150  # found within a second, and the actuator's own watch over the heartbeat
-HANGS = """
+SOON = """
+import auras_ros.nodes.agent_heart as heart
+heart.HUNG_NS, heart.HUNG_LIMITS = 2 * 10**9, 1
+"""
+HANGS = (
+    SOON
+    + """
 import threading, time
 from auras_ros.pipeline.whole import WholeStrand
 run = WholeStrand.run
@@ -28,6 +36,19 @@ def hang(self):
         threading.Event().wait()
     run(self)
 WholeStrand.run = hang
+"""
+)
+IS_LATE = """
+import time
+from auras_ros.pipeline.whole import WholeStrand
+run, late = WholeStrand.run, []
+def be_late(self):
+    if self._ledger.frames > 10 and not late:
+        late.append(True)
+        print('hung at', time.monotonic_ns(), flush=True)
+        time.sleep(3)
+    run(self)
+WholeStrand.run = be_late
 """
 
 
@@ -51,13 +72,33 @@ def test_a_hung_worker_is_found_within_a_second_and_the_process_ends(
     watch.arm()
     watch.until(lambda: "hung at" in agent.output, "the frame hangs")
     held_for_silence(watch, agent)
+    assert watch.beats[-1]["state"].startswith("late: frame of 'quick"), watch.beats[-1]
+    watch.until(lambda: "does not end" in watch.beats[-1]["state"], "the last beat says why it ends")
     assert agent.wait() == 1, agent.output
-    assert "does not end" in agent.output
-    assert "does not end" in watch.beats[-1]["state"]
+    assert "hung: frame of 'quick,frame_period_ms=300.0' does not end" in agent.output
 
 
-HANGS_IN_NATIVE_CODE = """
-import time
+def test_after_a_late_frame_the_same_session_drives_on_without_being_armed_again(
+    actuator: Callable[..., Child], children: Children, watch: Watch, robot: Robot, checkpoint: str
+) -> None:
+    """Guards against a busy machine that needs a person afterwards."""
+    actuator(agent_timeout_ms=100.0, max_chunk_age_ms=60000.0)
+    agent = children.node("agent", {"checkpoint": checkpoint, "camera_age_limit_ms": 5000.0}, code=IS_LATE)
+    watch.hear_agent()
+    watch.arm()
+    watch.until(lambda: "hung at" in agent.output, "the frame is late")
+    session = watch.beats[-1]["session"]
+    held_for_silence(watch, agent)
+    count = len(watch.states)
+    watch.until(lambda: any(state["state"] == "armed" for state in watch.states[count:]), "it drives on")
+    assert watch.beats[-1]["session"] == session
+    assert "the late frame has ended: the same session goes on" in agent.output
+    assert agent.process.poll() is None
+
+
+HANGS_IN_NATIVE_CODE = (
+    SOON
+    + """
 import torch
 from auras_ros.pipeline.whole import WholeStrand
 run, much = WholeStrand.run, torch.rand(500, 500)
@@ -67,6 +108,7 @@ def hang(self):
     run(self)
 WholeStrand.run = hang
 """
+)
 
 
 def test_a_worker_that_hangs_in_native_code_ends_the_process_with_the_same_status(
@@ -224,13 +266,72 @@ def test_a_stopped_process_is_told_from_one_that_sleeps(children: Children) -> N
     assert stopped(child.pid)
 
 
-def look(beats: list[tuple[int, int | None]], limit_ns: int) -> str:
+def test_silence_while_the_process_waits_for_a_processor_does_not_count_but_for_ever() -> None:
+    silence = Silence(1.0)
+    assert not silence.too_long(WATCHED, False)
+    waiting = round(AT_LAST / STEP_S)
+    assert not any(silence.too_long(b"", False, 0.0) for _ in range(waiting - 1))
+    assert any(silence.too_long(b"", False, 0.0) for _ in range(3))
+
+
+def test_time_in_which_a_process_waited_for_a_processor_is_not_its_own(children: Children) -> None:
+    """Six busy loops on one core: each has a sixth of it. One that sleeps has all of the time."""
+    core = min(os.sched_getaffinity(0))
+    loop = f"import os\nos.sched_setaffinity(0, [{core}])\nprint('up', flush=True)\nwhile True: pass"
+    busy = [children(sys.executable, "-c", loop) for _ in range(6)]
+    asleep = children(sys.executable, "-c", "import time\nprint('up', flush=True)\ntime.sleep(1000)")
+    end_s = time.monotonic() + 20.0
+    while not all("up" in child.output for child in [*busy, asleep]):
+        assert time.monotonic() < end_s
+    owns = [OwnTime(child.pid) for child in (busy[0], asleep)]
+    for own in owns:
+        own.of(0)
+    began_ns = time.monotonic_ns()
+    while (passed_ns := time.monotonic_ns() - began_ns) < 1500 * MS:
+        time.sleep(0.05)
+    waits, sleeps = (own.of(passed_ns) for own in owns)
+    assert waits < passed_ns * 0.6
+    assert sleeps > passed_ns * 0.9
+
+
+class AllOwn(OwnTime):
+    """A machine that is never busy."""
+
+    def of(self, passed_ns: int) -> int:
+        return passed_ns
+
+
+class NoneOwn(OwnTime):
+    """A machine on which the process waits all the time."""
+
+    def of(self, passed_ns: int) -> int:
+        return 0
+
+
+def watched(beats: list[tuple[int, int | None]], limit_ns: int, own: type[OwnTime] = AllOwn) -> Late | None:
     """The word after these beats: (time passed since the one before, when the frame under way began), ns."""
-    watch, now_ns, found = HangWatch(), 0, ""
+    watch, now_ns, found = HangWatch(lambda: own(0)), 0, None
     for passed_ns, began_ns in beats:
         now_ns += passed_ns
         found = watch.look({} if began_ns is None else {"frame": began_ns}, limit_ns, now_ns)
     return found
+
+
+def look(beats: list[tuple[int, int | None]], limit_ns: int) -> str:
+    """The strand whose frame is late."""
+    found = watched(beats, limit_ns)
+    return found.strand if found else ""
+
+
+def test_a_late_frame_is_hung_by_the_processes_own_time_alone() -> None:
+    """Guards against an agent that ends itself because its machine is busy."""
+    beat: list[tuple[int, int | None]] = [(BEAT_NS, 5)]
+    late, hung = round(1000 * MS / BEAT_NS) + 3, round(HUNG_NS / BEAT_NS)
+    assert watched(beat * late, 1000 * MS) == Late("frame", False)
+    assert watched(beat * (late + hung), 1000 * MS) == Late("frame", True)
+    assert watched(beat * (late + hung), 1000 * MS, NoneOwn) == Late("frame", False)
+    assert watched(beat * (late + 6 * hung), 1000 * MS, NoneOwn) == Late("frame", True), "whatever the machine does"
+    assert watched([*beat * (late + hung - 9), (BEAT_NS, 6), *[(BEAT_NS, 6)] * late], 1000 * MS) == Late("frame", False)
 
 
 def test_the_same_frame_for_too_long_is_found() -> None:

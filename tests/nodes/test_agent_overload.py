@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.nodes.overload import STRIKES, WINDOW, Overload, Step, check_age
-from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
 from tests.nodes.agent_child import published_ns, running
 
 MS = 1_000_000
@@ -62,6 +62,22 @@ def test_how_old_actions_get(plan: Plan, duration_ms: int, interval_ms: int, old
     check_age(plan, duration_ms * MS, 0.0)
     with pytest.raises(PlanError, match=f"{oldest_ms}.0 ms old, max_age_ms is {oldest_ms - 1}"):
         check_age(plan, duration_ms * MS, oldest_ms - 1.0)
+
+
+def test_a_machine_that_may_have_been_busy_is_told_from_a_plan_that_never_can() -> None:
+    """Guards against a measured duration that becomes a permanent refusal."""
+    with pytest.raises(TooSlowError):
+        check_age(FREE, 40 * MS, 50.0)
+    for plan, max_age_ms in ((FREE, 5.0), (GRID, 99.0)):  # ten times too slow; the grid alone is too coarse
+        with pytest.raises(PlanError) as never:
+            check_age(plan, 40 * MS, max_age_ms)
+        assert not isinstance(never.value, TooSlowError)
+    with pytest.raises(TooSlowError):
+        FREE.check_horizon(200 * MS, 500 * MS)
+    for plan, frame_ns in ((FREE, 2000 * MS), (Plan(frame_period_ms=200.0), 200 * MS)):
+        with pytest.raises(PlanError) as never:
+            plan.check_horizon(frame_ns, 500 * MS)
+        assert not isinstance(never.value, TooSlowError)
 
 
 def naive(chunks: list[tuple[int, int]], max_age_ms: int, fallback: bool) -> list[Step]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import signal
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +16,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from auras_ros.nodes import actuator, agent
+from auras_ros.nodes.exit_status import TOO_SLOW
+from auras_ros.pipeline.load import MEASURES
+from auras_ros.pipeline.plan import Plan, TooSlowError
 from auras_ros.policies.tensors import sha256
 from tests.nodes.wire import Children
 
@@ -57,6 +63,7 @@ def refused(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> Refused:
         ("realtime_priority:=99", ("actuator: realtime_priority", "[0, 90]")),
         ("arm_on_start:=1", ("actuator: arm_on_start", "bool")),
         ("agent:=7", ("actuator: agent", "str")),
+        ("action_topic:=/bad topic!", ("topic '/bad topic!'", "letters, digits and _")),
     ],
 )
 def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, named: tuple[str, ...]) -> None:
@@ -77,6 +84,7 @@ def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, n
         (["plan:=fastest"], ("plan", "fastest", "quick")),
         (["max_age_ms:=0.5"], ("plan: 'quick'", "max_age_ms is 0.5", "ms old")),
         (["fallback_plan:=quick,mode=warp"], ("fallback_plan: mode", "warp")),
+        (["actuator:=bad name!"], ("topic 'bad name!/state'", "letters, digits and _")),
         (["prompt_limit_bytes:=0"], ("agent: prompt_limit_bytes", "[1, 16384]")),
         (["max_memory_mb:=-1.0"], ("agent: max_memory_mb", "[0.0, ")),
         (["max_memory_mb:=1.0"], ("max_memory_mb", "on a CPU", "offload_folder must be given")),
@@ -150,6 +158,75 @@ def test_ros_arguments_that_cannot_be_read_are_shown(capfd: pytest.CaptureFixtur
     assert len(lines) == 1
     assert lines[0].startswith("error: ")
     assert words[-1] in lines[0] or words[0] in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["-r", "__ns:=/bad name"], "namespace '/bad name'"),
+        (["-r", "__node:=bad name"], "node name 'bad name'"),
+    ],
+    ids=str,
+)
+def test_names_that_ros_refuses_are_shown(capfd: pytest.CaptureFixture[str], words: list[str], named: str) -> None:
+    assert actuator.main(["actuator", "--ros-args", *words]) == 2
+    assert capfd.readouterr().err.startswith(f"error: {named}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ROS_AUTOMATIC_DISCOVERY_RANGE", "EVERYWHERE"), ("CYCLONEDDS_URI", "<a"), ("CYCLONEDDS_URI", "x")],
+)
+def test_discovery_that_cannot_be_used_is_named(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.delenv("ROS_LOCALHOST_ONLY", raising=False)
+    monkeypatch.setenv(name, value)
+    assert actuator.main(["actuator", "--ros-args", "-p", "checkpoint:=pusht"]) == 2
+    assert f"error: {name} is '{value}'" in capfd.readouterr().err  # after what Cyclone DDS says itself
+
+
+def test_a_parameter_file_that_contains_itself_is_named(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "round.yaml"
+    path.write_text("actuator: &a\n  ros__parameters: &b\n    again: *b\n")
+    assert actuator.main(["actuator", "--ros-args", "--params-file", str(path)]) == 2
+    assert f"error: parameter file {path}: an entry contains itself" in capfd.readouterr().err
+
+
+def test_too_few_descriptors_are_said_and_end_nothing_from_below(children: Children, checkpoint: str) -> None:
+    """Guards against SIGSEGV in the middleware."""
+    node = f"{sys.executable} -m auras_ros.nodes.actuator --ros-args -p checkpoint:={checkpoint}"
+    child = children("bash", "-c", f"ulimit -n 8; exec {node}")
+    assert child.wait() == 2, child.output
+    assert child.output.startswith("error: open files: at most 8 are allowed here")
+    child = children("bash", "-c", f"ulimit -S -n 8; exec {node}")  # its own limit alone: it raises it
+    end_s = time.monotonic() + 20.0
+    while "nofile" not in child.output and child.process.poll() is None and limit(child.pid) < 64:
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+    assert child.process.poll() is None, child.output
+
+
+def limit(pid: int) -> int:
+    """How many files a process may have open."""
+    return resource.prlimit(pid, resource.RLIMIT_NOFILE)[0]
+
+
+def test_a_machine_that_was_too_slow_is_another_status_than_settings_that_cannot_work(
+    checkpoint: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against a supervisor that takes a slow warm-up for a permanent refusal."""
+    measured = []
+
+    def too_slow(*_: object) -> None:
+        measured.append(True)
+        raise TooSlowError("plan: 3 frames (L + 2) of 589.0 ms outlast the horizon of 1600 ms")
+
+    monkeypatch.setattr(Plan, "check_horizon", too_slow)
+    words = ["-p", f"checkpoint:={checkpoint}", "-p", "autostart:=true"]
+    assert agent.main(["agent", "--ros-args", *words]) == TOO_SLOW
+    assert "error: plan: 3 frames (L + 2) of 589.0 ms outlast" in capfd.readouterr().err
+    assert len(measured) == MEASURES, "what is too slow is measured again first"
 
 
 def test_the_status_is_that_of_the_process(children: Children, checkpoint: str) -> None:

@@ -16,8 +16,8 @@ import torch
 from auras_ros.action import Chunk
 from auras_ros.clock import VirtualClock
 from auras_ros.observation import Observation
-from auras_ros.pipeline.load import CheckpointError, Pipeline, PlanError, load_pipeline
-from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.load import MEASURES, CheckpointError, Pipeline, PlanError, at_best, load_pipeline
+from auras_ros.pipeline.plan import Plan, TooSlowError
 from auras_ros.pipeline.request import Emission
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
@@ -223,3 +223,32 @@ def test_a_plan_whose_chunks_come_too_late_is_refused(tmp_path: Path) -> None:
     tiny.write(tmp_path)
     with pytest.raises(PlanError, match=r"3 frames \(L \+ 2\) of 10000.0 ms outlast the horizon"):
         load_pipeline(tmp_path, Plan(frame_period_ms=10_000.0), 0, VirtualClock())
+
+
+def test_a_machine_that_was_busy_for_a_moment_is_measured_again(tmp_path: Path) -> None:
+    """Guards against a single slow warm-up that refuses a plan. The best measure counts, and stays."""
+    tiny.write(tmp_path)
+    pipeline = load_pipeline(tmp_path, Plan(), 0, VirtualClock())
+    quick_ns, slow_ns = 1_000_000, pipeline.checkpoint.horizon * pipeline.checkpoint.contract.dt_ns
+    measured = iter([slow_ns, 2 * slow_ns, quick_ns, slow_ns])
+
+    def warm_up(like: object) -> None:
+        pipeline.executor.frame_ns = next(measured)
+
+    pipeline.executor.frame_ns = 0
+    pipeline.executor.warm_up = warm_up  # type: ignore[method-assign, assignment]
+    pipeline.warm_up()
+    assert pipeline.executor.frame_ns == quick_ns
+    pipeline.warm_up()
+    assert pipeline.executor.frame_ns == quick_ns
+
+
+def test_a_machine_that_stays_too_slow_is_refused_as_that() -> None:
+    measured: list[bool] = []
+
+    def check() -> None:
+        raise TooSlowError("too slow")
+
+    with pytest.raises(TooSlowError):
+        at_best(check, lambda: measured.append(True))
+    assert len(measured) == MEASURES - 1

@@ -120,10 +120,18 @@ def test_what_its_package_does_not_have_is_said_by_name(written: Path) -> None:
         checkpoint.load(written)
 
 
-def test_a_package_that_cannot_be_loaded_is_said_by_name(written: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import nothing_of_that_name\n", "ModuleNotFoundError: No module"),
+        ("1 / 0\n", "ZeroDivisionError"),
+        ("def f(:\n", "SyntaxError"),
+    ],
+)
+def test_a_package_that_cannot_be_loaded_is_said_by_name(written: Path, tmp_path: Path, text: str, said: str) -> None:
     sys.modules.pop("reach_policy", None)
-    (tmp_path / "reach_policy.py").write_text("import nothing_of_that_name\n")
+    (tmp_path / "reach_policy.py").write_text(text)
     with pytest.raises(
-        CheckpointError, match="type 'reach': entry point reach_policy:family cannot be loaded: No module"
+        CheckpointError, match=f"type 'reach': entry point reach_policy:family cannot be loaded: {said}"
     ):
         checkpoint.load(written)

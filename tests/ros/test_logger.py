@@ -42,3 +42,32 @@ def test_level_names() -> None:
     assert logging.parse_level("warning") == logging.parse_level("WARN") == LoggingSeverity.WARN
     with pytest.raises(ValueError, match="loud"):
         logging.parse_level("loud")
+
+
+class Unwritable:
+    """A standard error whose disk is full, or that is closed."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def isatty(self) -> bool:
+        return False
+
+    def write(self, text: str) -> int:
+        raise self._error
+
+    flush = write
+
+
+@pytest.mark.parametrize("stderr", [Unwritable(OSError(28, "full")), Unwritable(ValueError("closed file")), None])
+def test_a_line_that_cannot_be_written_is_counted_and_ends_nobody(
+    monkeypatch: pytest.MonkeyPatch, stderr: object
+) -> None:
+    before, sent = logging.unwritten, list[logging.Record]()
+    sink = sent.append
+    monkeypatch.setattr(logging.sys, "stderr", stderr)  # type: ignore[attr-defined]
+    logging.add_sink("unwritable", sink)
+    assert RcutilsLogger("unwritable").error("said all the same")
+    logging.remove_sink("unwritable", sink)
+    assert logging.unwritten == before + 1
+    assert [record.text for record in sent] == ["said all the same"], "rosout has it"

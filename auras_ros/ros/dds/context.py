@@ -52,7 +52,7 @@ class Context:
             self._close()
             self.arguments = parse(sys.argv if args is None else args)
             self.domain_id = discovery.domain_id() if domain_id is None else domain_id
-            discovery.discovery_range()  # a wrong word is told here, not by the first node
+            discovery.configuration()  # what the environment says wrongly is refused now, not by the first node
             warning = security.check()
             for name, level in self.arguments.log_levels:
                 set_logger_level(name, level)

@@ -26,11 +26,15 @@ DISCOVERY_GROUP = "239.255.0.1"  # where DDS participants look for each other
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")
 
 
+class ConfigurationError(ValueError):
+    """The environment's discovery variables cannot be used; the message names the variable."""
+
+
 def domain_id(environment: Mapping[str, str] = os.environ) -> int:
     """ROS_DOMAIN_ID, 0 where it is unset; ValueError where it is no number from 0 to 232."""
     text = environment.get("ROS_DOMAIN_ID", "") or "0"
     if not text.isascii() or not text.isdigit() or int(text) > MAX_DOMAIN_ID:
-        raise ValueError(f"ROS_DOMAIN_ID is {text!r}, expected a number from 0 to {MAX_DOMAIN_ID}")
+        raise ConfigurationError(f"ROS_DOMAIN_ID is {text!r}, expected a number from 0 to {MAX_DOMAIN_ID}")
     return int(text)
 
 
@@ -40,7 +44,7 @@ def discovery_range(environment: Mapping[str, str] = os.environ) -> str:
         return "LOCALHOST"
     value = environment.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "") or "SUBNET"
     if value not in RANGES:
-        raise ValueError(f"ROS_AUTOMATIC_DISCOVERY_RANGE is {value!r}, expected one of {', '.join(RANGES)}")
+        raise ConfigurationError(f"ROS_AUTOMATIC_DISCOVERY_RANGE is {value!r}, expected one of {', '.join(RANGES)}")
     return value
 
 

@@ -1,6 +1,8 @@
 """Logging as ROS prints it: severity, time, name, on stderr, with throttling per call site.
 
-A logger that belongs to a node, or is a child of one that does, also goes to that node's sink (`rosout.py`).
+Logging never raises: a line that cannot be written is counted (`unwritten`). That it makes nobody wait is the stream's
+matter (`auras_ros.output`, which the nodes put in its place). A logger that belongs to a node, or is a child of one
+that does, also goes to that node's sink (`rosout.py`).
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ class Record:
 Sink = Callable[[Record], None]
 _sinks: dict[str, Sink] = {}
 _stderr_enabled = True
+unwritten = 0  # lines that stderr did not take
 _levels: dict[str, LoggingSeverity] = {"": LoggingSeverity.INFO}
 _lock = threading.Lock()
 _COLORS = {10: "32", 20: "0", 30: "33", 40: "31", 50: "31"}
@@ -96,12 +99,16 @@ def parse_level(text: str) -> LoggingSeverity:
 def _print(record: Record) -> None:
     stamp = f"{record.stamp_ns // 10**9}.{record.stamp_ns % 10**9:09d}"
     line = f"[{record.severity.name}] [{stamp}] [{record.name}]: {record.text}"
+    global unwritten
     stream = sys.stderr
-    if stream.isatty():
-        line = f"\033[{_COLORS[record.severity]}m{line}\033[0m"
-    with _lock:
-        stream.write(line + "\n")
-        stream.flush()
+    try:
+        if stream.isatty():
+            line = f"\033[{_COLORS[record.severity]}m{line}\033[0m"
+        with _lock:
+            stream.write(line + "\n")
+            stream.flush()
+    except (AttributeError, OSError, ValueError):  # no stderr, none that can be written, a closed one
+        unwritten += 1
 
 
 class RcutilsLogger:

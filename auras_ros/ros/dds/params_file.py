@@ -64,7 +64,10 @@ def load(path: str | Path) -> list[ParameterRule]:
         raise ParametersFileError(f"parameter file {error}") from None
     if document is None:
         return []
-    rules = list(_nodes(document, "", str(path)))
+    try:
+        rules = list(_nodes(document, "", str(path)))
+    except RecursionError:
+        raise ParametersFileError(f"parameter file {path}: an entry contains itself, or entries are too deep") from None
     return sorted(rules, key=lambda rule: (rule.pattern != "/**", "*" not in rule.pattern))
 
 

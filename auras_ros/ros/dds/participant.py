@@ -7,6 +7,7 @@ It knows nothing of ROS beyond the enclave that a participant announces.
 from __future__ import annotations
 
 import ctypes as ct
+import os
 import threading
 import weakref
 from typing import Protocol
@@ -51,7 +52,12 @@ def _create_domain(domain_id: int) -> int:
     """A domain as the environment says. Its sockets are kept from the network before it has a participant."""
     text = discovery.configuration().encode()
     before = loopback.sockets()
-    handle = dds.check(dds.create_domain(domain_id, text or None), f"domain {domain_id}")
+    handle: int = dds.create_domain(domain_id, text or None)
+    if handle < 0 and (given := os.environ.get("CYCLONEDDS_URI", "")):
+        raise discovery.ConfigurationError(
+            f"CYCLONEDDS_URI is {given[:200]!r}, which Cyclone DDS refuses; the line above says why"
+        )
+    dds.check(handle, f"domain {domain_id}")
     try:
         if discovery.loopback_alone():
             loopback.tie(before)

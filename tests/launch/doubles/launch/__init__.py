@@ -23,6 +23,7 @@ class LaunchContext:
         self.writers: dict[str, list[list[int]]] = {}  # topic: endpoint gids, as launch_ros' own node sees them
         self.ros_node: Any = None  # or a real node, which then sees for itself
         self.now_s = 0.0
+        self.is_shutdown = False
 
     def visit(self, entities: list[Any] | None) -> None:
         """Execute actions in order, each with what it returns."""

@@ -1,0 +1,123 @@
+"""Lines for people, from a process that must not wait for them: the disk is full, the pipe is closed, its reader does
+not read.
+
+What cannot be written at once is lost and counted, and the next line that can be written says how many were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TextIO
+
+LONGEST = 1 << 16  # of a line: a longer one is written in pieces
+
+
+class Lossy(io.TextIOBase):
+    """A text stream on a descriptor. Nothing that it is asked for raises; `lost` counts the lines nobody took."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.RLock()
+        self._pending = ""  # of a line that has not ended yet
+        self._cut = False  # the last write ended within a line
+        self.lost = 0
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "utf-8"
+
+    @property
+    def errors(self) -> str:  # type: ignore[override]
+        return "backslashreplace"
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        """Whole lines go out at once, what begins one with its end or with `flush`."""
+        with self._lock:
+            self._pending += text
+            whole, newline, rest = self._pending.rpartition("\n")
+            if newline:
+                self._pending = rest
+                self._send(whole + newline)
+            if len(self._pending) > LONGEST:
+                self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        with self._lock:
+            pending, self._pending = self._pending, ""
+            if pending:
+                self._send(pending)
+
+    def _send(self, text: str) -> None:
+        before = f"[{self.lost} lines were lost here: they could not be written]\n" if self.lost else ""
+        data = (before + text).encode("utf-8", "backslashreplace")
+        if self._cut:
+            data = b"\n" + data
+        try:
+            sent = os.write(self._descriptor, data)
+        except OSError:  # nobody reads, nobody will, or there is no room
+            self.lost += max(1, text.count("\n"))
+            return
+        self.lost = data[sent:].count(b"\n")
+        self._cut = sent < len(data)
+
+
+@contextlib.contextmanager
+def never_in_the_way() -> Iterator[None]:
+    """For a long-lived process: standard output and error become `Lossy`, and their descriptors never make a writer
+    wait, whoever writes (C libraries too). Where they are something else already, they are left alone."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (_lossy(stream) for stream in before)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, Lossy):
+                stream.flush()
+        sys.stdout, sys.stderr = before
+
+
+def _lossy(stream: TextIO) -> TextIO:
+    try:
+        descriptor = stream.fileno()
+    except (AttributeError, OSError, ValueError):  # None, closed, or of the memory alone
+        return stream
+    if descriptor not in (1, 2):
+        return stream
+    with contextlib.suppress(OSError):  # what a full disk does not take is lost
+        stream.flush()
+    _never_wait(descriptor)
+    return Lossy(descriptor)  # type: ignore[return-value]
+
+
+def _never_wait(descriptor: int) -> None:
+    """An open pipe or terminal of one's own, that refuses in place of making its writer wait. To make the given one
+    refuse would do so for all who share it: the shell, the supervisor."""
+    if not (stat.S_ISFIFO(os.fstat(descriptor).st_mode) or os.isatty(descriptor)):
+        return
+    try:
+        own = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:  # another user's, or a pipe that nobody reads: writing to it fails at once
+        return
+    os.dup2(own, descriptor)
+    os.close(own)
+
+
+def printable(text: str) -> str:
+    """Text from outside as it can be written and sent: what has no UTF-8 form (a lone surrogate) is spelt out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")

@@ -1,0 +1,17 @@
+"""What the middleware refuses of a user's settings when a node is built: names, and the variables of discovery."""
+
+from __future__ import annotations
+
+from .backend import BACKEND
+
+SETTINGS_ERRORS: tuple[type[Exception], ...]
+
+if BACKEND == "rclpy":
+    from rclpy.exceptions import NameValidationException
+
+    SETTINGS_ERRORS = (NameValidationException,)
+else:
+    from .dds.discovery import ConfigurationError
+    from .dds.names import InvalidNameError
+
+    SETTINGS_ERRORS = (ConfigurationError, InvalidNameError)

@@ -1,0 +1,105 @@
+"""A line that nobody takes stops nobody: full disk, closed pipe, a pipe that is full because nobody reads it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from auras_ros.output import Lossy, never_in_the_way, printable
+
+LINE = "x" * 100
+MANY = 3000  # lines, 300 kB: more than a pipe holds
+PATIENCE_S = 30.0
+TALKS = f"""
+import sys
+from auras_ros.output import never_in_the_way
+with never_in_the_way():
+    for number in range({MANY}):
+        print(number, {LINE!r}, file=sys.stderr)
+        print(number, {LINE!r}, flush=True)
+    open(sys.argv[1], "w").write("got there")
+"""
+
+
+def talk(folder: Path, stdout: int | None, stderr: int | None) -> tuple[int, bool]:
+    """Run a process that says more than anybody takes: (its exit status, whether it came to its end)."""
+    done = folder / "done"
+    with subprocess.Popen([sys.executable, "-c", TALKS, str(done)], stdout=stdout, stderr=stderr) as process:
+        return process.wait(PATIENCE_S), done.exists()
+
+
+def test_a_pipe_that_nobody_reads_makes_nobody_wait(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    try:
+        assert talk(tmp_path, write, write) == (0, True)
+        assert os.get_blocking(write), "who shares the pipe is left as it was"
+        assert os.read(read, 100).startswith(b"0 xxx"), "what there was room for is there"
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_a_closed_pipe_and_a_full_disk_end_nobody(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        assert talk(tmp_path, write, write) == (0, True)
+        (tmp_path / "done").unlink()
+        assert talk(tmp_path, full, full) == (0, True)
+    finally:
+        os.close(write)
+        os.close(full)
+
+
+def test_what_was_lost_is_counted_and_said_when_somebody_reads_again() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    stream = Lossy(write)
+    try:
+        for _ in range(MANY):
+            print(LINE, file=stream)
+        lost = stream.lost
+        assert 0 < lost < MANY
+        taken = os.read(read, 1 << 20)
+        print("here again", file=stream)
+        assert stream.lost == 0
+        after = os.read(read, 1 << 20).decode()
+        assert after.strip().splitlines() == [f"[{lost} lines were lost here: they could not be written]", "here again"]
+        assert taken.count(b"\n") == MANY - lost
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_a_line_goes_out_whole_and_the_begun_one_with_flush() -> None:
+    read, write = os.pipe()
+    stream = Lossy(write)
+    try:
+        os.set_blocking(read, False)
+        stream.write("a be")
+        with pytest.raises(BlockingIOError):
+            os.read(read, 100)
+        stream.write("ginning\nand \ud800")
+        assert os.read(read, 100) == b"a beginning\n"
+        stream.flush()
+        assert os.read(read, 100) == rb"and \ud800"
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_streams_that_are_somebody_elses_are_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    before = sys.stdout, sys.stderr
+    with never_in_the_way():
+        print("to the test")
+        assert (sys.stdout, sys.stderr) == before
+    assert capsys.readouterr().out == "to the test\n"
+
+
+def test_text_from_outside_is_made_writable() -> None:
+    assert printable("a\ud800\0é") == "a\\ud800\\0é"
