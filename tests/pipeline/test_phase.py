@@ -195,3 +195,15 @@ def test_the_earliest_start_is_the_next_tick_or_the_end_of_what_runs() -> None:
     assert free.earliest_ns() == 0
     free.started(80 * MS)
     assert free.earliest_ns() == 150 * MS
+
+
+@pytest.mark.parametrize("lasts_ms", [[150.0, 250.0, 350.0, 410.0], [380.0, 390.0, 410.0, 420.0], [500.0, 550.0]])
+def test_frames_that_are_long_or_of_any_length_lose_no_tick_to_the_wait(lasts_ms: list[float]) -> None:
+    """Some overrun the grid whatever is done: with the lock no more of them do."""
+    for phase_ms in (3.0, 70.0):
+        camera = Camera(100.0, phase_ms, jitter_ms=2.0)
+        on = play([camera], 400.0, lasts_ms, 60.0, lock=True)
+        off = play([camera], 400.0, lasts_ms, 60.0, lock=False)
+        assert on.skipped <= off.skipped + 1
+        assert len(on.starts) >= len(off.starts) - 2
+        assert p90_ms(on) <= 10.0
