@@ -17,6 +17,7 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.agent_pictures import Pictures
 from auras_ros.nodes.agent_refusals import STATE, Refusals
 from auras_ros.nodes.agent_settings import Settings
+from auras_ros.nodes.agent_stamps import Stamps
 from auras_ros.nodes.diagnostics import Level, QosWatch, Report
 from auras_ros.observation import (
     Arrivals,
@@ -30,14 +31,11 @@ from auras_ros.observation import (
     decode_compressed,
     decode_raw,
 )
-from auras_ros.ros import Duration, JumpThreshold, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
-from auras_ros.ros.image import stamp_ns
+from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from auras_ros.ros.msg import CompressedImage, Image, JointState
 
 STATE_WAIT_NS = 20_000_000
 STATE_LAG_STEPS = 4
-LEAP_S = 10  # of simulated time: no simulation takes such a step on its way
-LATE_NS = 2_000_000_000  # how long after a reset messages of before it may still come
 SKEW_SAID_NS = 100_000_000  # images of one instant come one after another: between them there is a skew that passes
 BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
@@ -68,14 +66,7 @@ class Inputs:
         self._skewed_since_ns: int | None = None
         self._awaited_origin_ns = self._awaited_since_ns = -1
         self._latching = threading.Lock()
-        self._jumped_ns: int | None = None  # when the clock went back
-        # rclpy keeps a bare pointer to the handle: a reference of ours, until `close`
-        self._jumps = node.get_clock().create_jump_callback(
-            JumpThreshold(
-                min_forward=Duration(seconds=LEAP_S), min_backward=Duration(nanoseconds=-1), on_clock_change=True
-            ),
-            post_callback=self._on_jump,
-        )
+        self._stamps = Stamps(node, self._on_jump)
         self._topics: list[Any] = []
         for camera in spec.cameras:
             self._subscribe_camera(camera.name, qos)
@@ -114,7 +105,7 @@ class Inputs:
 
     def close(self) -> None:
         self._pictures.close()
-        self._jumps.unregister()
+        self._stamps.close()
         for topic in self._topics:
             self._node.destroy_subscription(topic)
         self._topics = []
@@ -167,7 +158,7 @@ class Inputs:
         return self._cameras[name].height, self._cameras[name].width
 
     def _put_image(self, name: str, frame: Any, header: Any) -> None:
-        stamp, latency_ns = self._stamp(header)
+        stamp, latency_ns = self._stamps.read(header)
         now_ns = self._monotonic.now_ns()
         if not self._put(name, lambda: self._assembler.put_image(name, frame, stamp, now_ns, latency_ns), now_ns):
             return
@@ -194,7 +185,7 @@ class Inputs:
     def _on_joint_states(self, message: JointState) -> None:
         if self._news is None:
             return
-        stamp, latency_ns = self._stamp(message.header)
+        stamp, latency_ns = self._stamps.read(message.header)
         positions = np.asarray(message.position, dtype=np.float64)
         names, now_ns = list(message.name), self._monotonic.now_ns()
         self._put(STATE, lambda: self._assembler.put_state(names, positions, stamp, now_ns, latency_ns), now_ns)
@@ -204,11 +195,11 @@ class Inputs:
         """Whether it was taken."""
         fault = put()
         if fault is not None and fault.name in (FaultName.BACKWARDS, FaultName.CLOCK_BACK):
-            if self._just_jumped(now_ns):
+            if self._stamps.just_jumped(now_ns):
                 self._assembler.reset()  # what is held came late, from the world before
                 fault = put()
             elif fault.name is FaultName.CLOCK_BACK:
-                self._on_jump(None)
+                self._stamps.jumped()
                 fault = put()
         if fault is None:
             self._refusals.taken(source, now_ns)
@@ -224,25 +215,9 @@ class Inputs:
         self._refusals.refused(source, fault)
         self._node.get_logger().warning(str(fault), throttle_duration_sec=1.0)
 
-    def _on_jump(self, jump: Any) -> None:
-        """Time went back (simulated, or this host's clock was set), leapt, or another clock is in force: what was seen
-        belongs to a world that is over."""
-        self._jumped_ns = self._monotonic.now_ns()
+    def _on_jump(self) -> None:
         if self._anew is not None:
             self._anew()
-        self._node.get_logger().warning(
-            "the clock went back, leapt ahead, or was changed for another: what was seen is forgotten"
-        )
-
-    def _just_jumped(self, now_ns: int) -> bool:
-        return self._jumped_ns is not None and now_ns - self._jumped_ns < LATE_NS
-
-    def _stamp(self, header: Any) -> tuple[int, int]:
-        """(the stamp, how long ago it was by the same clock). Simulated time is known as of the last /clock alone: a
-        stamp ahead of it is 0 ago, and never from the future."""
-        stamp = stamp_ns(header)
-        ago_ns = self._node.get_clock().now().nanoseconds - stamp
-        return stamp, max(0, ago_ns) if self._node.get_parameter("use_sim_time").value else ago_ns
 
     # -- what a frame latches -----------------------------------------------------------------------------
 

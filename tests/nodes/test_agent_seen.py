@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.nodes import agent_inputs, agent_pictures
+from auras_ros.nodes import agent_inputs, agent_pictures, agent_stamps
 from auras_ros.nodes.agent_inputs import STATE, Inputs
 from auras_ros.nodes.agent_settings import Settings
 from auras_ros.observation import Observation, ObservationSpec, Preprocessor
@@ -42,8 +42,8 @@ class Bench:
         self.epochs, self.news = 0, threading.Semaphore(0)
         self.next_frame_ms = 0
         self.callbacks: dict[str, Any] = {}
-        monkeypatch.setattr(agent_inputs, "MonotonicClock", lambda: self)
-        monkeypatch.setattr(agent_pictures, "MonotonicClock", lambda: self)
+        for module in (agent_inputs, agent_pictures, agent_stamps):
+            monkeypatch.setattr(module, "MonotonicClock", lambda: self)
         say = lambda text, **_: self.said.append(text)  # noqa: E731
         clock = SimpleNamespace(now=lambda: SimpleNamespace(nanoseconds=self.wall_ms * MS))
         clock.create_jump_callback = self._on_jumps
