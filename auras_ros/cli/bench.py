@@ -15,6 +15,7 @@ from auras_ros.evaluate.report import Report
 INTERRUPTED = 130
 BENCHES = {
     "ros": "image latency between two processes; the actuator's interval error beside inference, with and without FIFO",
+    "phase": "staleness over topics without and with frames in phase with the camera, on the same seeds",
     "fig3": "how far a request's perception and generation fill the device",
     "fig5": "success over the degree of parallelism, from stale observations and from the newest",
     "fig10": "the four modes: rates (as `pipeline`) and, from reports of `auras eval`, success",

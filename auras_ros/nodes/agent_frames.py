@@ -48,6 +48,7 @@ class Frames:
         threads: int,
         prompt: str,
         in_force: str | None = None,
+        phase_lock: bool = False,
     ) -> None:
         self._inputs, self._actuator, self.overload = inputs, actuator, overload
         self._publish, self._changed = publish, changed
@@ -55,10 +56,11 @@ class Frames:
         self._lock = threading.Lock()  # held for marks and for publishing, never for computing
         self._halted = False
         self._tracks: list[_Track] = []
+        arrivals = inputs.arrivals if phase_lock else None
         for number, pipeline in enumerate(pipelines):
             take = lambda now_ns, number=number: self._latch(number, now_ns)  # noqa: E731
             give = lambda emission, number=number: self._emit(number, emission)  # noqa: E731
-            self._tracks.append(_Track(pipeline, Live(pipeline.executor, take, give, cores, threads)))
+            self._tracks.append(_Track(pipeline, Live(pipeline.executor, take, give, cores, threads, arrivals)))
         self._number = 0
         newest = max((track.ledger for track in self._tracks), key=lambda ledger: ledger.epoch)
         self._tracks[0].ledger.follow(newest)  # what an earlier activation has left on its way is over
@@ -81,9 +83,13 @@ class Frames:
         return self._track.live
 
     def start(self) -> None:
-        self._inputs.open(self._arrived, self.reset)
+        self._inputs.open(self._arrived, self.reset, self.earliest_ns)
         for track in self._tracks:
             track.live.start()
+
+    def earliest_ns(self) -> int:
+        """No frame of the plan in force starts before."""
+        return self.live.earliest_ns()
 
     def broken(self) -> bool:
         """Whether a strand has ended by itself."""

@@ -1,12 +1,12 @@
 """What the agent is shown: cameras and joint states into the assembler, and the newest observation out of it.
 
-What arrives is not trusted: garbage is refused, named and counted. Nothing here runs a frame.
+What arrives is not trusted: garbage is refused, named and counted, and so are stamps from the future. Nothing here
+runs a frame.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,26 +14,28 @@ from typing import Any
 import numpy as np
 
 from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.agent_pictures import Pictures
+from auras_ros.nodes.agent_refusals import STATE, Refusals
 from auras_ros.nodes.agent_settings import Settings
+from auras_ros.nodes.agent_stamps import Stamps
 from auras_ros.nodes.diagnostics import Level, QosWatch, Report
 from auras_ros.observation import (
+    Arrivals,
     Assembler,
     Fault,
     FaultName,
     Observation,
     ObservationError,
     ObservationSpec,
+    Picture,
     decode_compressed,
     decode_raw,
 )
-from auras_ros.ros import Duration, JumpThreshold, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
-from auras_ros.ros.image import stamp_ns
+from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from auras_ros.ros.msg import CompressedImage, Image, JointState
 
-STATE = "joint_states"
 STATE_WAIT_NS = 20_000_000
 STATE_LAG_STEPS = 4
-LATE_NS = 2_000_000_000  # how long after a reset messages of before it may still come
 SKEW_SAID_NS = 100_000_000  # images of one instant come one after another: between them there is a skew that passes
 BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
@@ -41,29 +43,30 @@ BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 class Inputs:
     """Subscribes for one configured policy; `close` ends that. Messages are taken while `open` alone.
 
-    `latch` is of the frames' threads, one at a time; all else of the executor's.
+    `latch` is of the frames' threads, one at a time; all else of the executor's. `arrivals`: when images came that a
+    frame could use at once.
     """
 
     def __init__(self, node: Node, spec: ObservationSpec, settings: Settings, qos: QosWatch) -> None:
         self._node, self._spec, self._settings = node, spec, settings
         self._monotonic = MonotonicClock()
         self._assembler = Assembler(
-            spec, settings.camera_age_limit_ms, settings.state_age_limit_ms, settings.sync_tolerance_ms
-        )
+            spec, settings.camera_age_limit_ms, settings.state_age_limit_ms, settings.sync_tolerance_ms,
+            settings.stamp_ahead_ms,
+        )  # fmt: skip
+        self._cameras = {camera.name: camera for camera in spec.cameras}
+        self.arrivals = Arrivals(self._cameras)
+        self._pictures = Pictures(self._on_prepared)
+        self._newest: dict[str, Picture | None] = {}
         self._news: Callable[[], None] | None = None
         self._anew: Callable[[], None] | None = None
-        self._taken_ns: dict[str, int] = {}  # topic -> when the last good message came
-        self._refused: Counter[str] = Counter()  # topic -> messages that were not taken
+        self._next_frame_ns: Callable[[], int] = lambda: 0
+        self._refusals = Refusals([*self._cameras, STATE])
         self._fault: Fault | None = None
         self._skewed_since_ns: int | None = None
         self._awaited_origin_ns = self._awaited_since_ns = -1
         self._latching = threading.Lock()
-        self._jumped_ns: int | None = None  # when the clock went back
-        # rclpy keeps a bare pointer to the handle: a reference of ours, until `close`
-        self._jumps = node.get_clock().create_jump_callback(
-            JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=True),
-            post_callback=self._on_jump,
-        )
+        self._stamps = Stamps(node, self._on_jump)
         self._topics: list[Any] = []
         for camera in spec.cameras:
             self._subscribe_camera(camera.name, qos)
@@ -85,10 +88,14 @@ class Inputs:
             )
         )
 
-    def open(self, news: Callable[[], None], anew: Callable[[], None]) -> None:
+    def open(
+        self, news: Callable[[], None], anew: Callable[[], None], next_frame_ns: Callable[[], int] = lambda: 0
+    ) -> None:
         """Take messages from now on, none of before; `news()` is called on each good one, `anew()` when the clock has
-        gone back: the epoch is another one then."""
+        gone back: the epoch is another one then. next_frame_ns: no frame starts before."""
         self._assembler.reset()
+        self.arrivals.clear()
+        self._next_frame_ns = next_frame_ns
         self._fault = self._skewed_since_ns = None
         self._news, self._anew = news, anew
 
@@ -97,7 +104,8 @@ class Inputs:
         self._news = self._anew = None
 
     def close(self) -> None:
-        self._jumps.unregister()
+        self._pictures.close()
+        self._stamps.close()
         for topic in self._topics:
             self._node.destroy_subscription(topic)
         self._topics = []
@@ -124,6 +132,8 @@ class Inputs:
                 encoding=message.encoding,
                 step=message.step,
                 data=message.data,
+                is_bigendian=message.is_bigendian,
+                expected=self._size(name),
             )
         except ObservationError as error:
             self._undecoded(name, error.fault)
@@ -134,7 +144,7 @@ class Inputs:
         if self._news is None:
             return
         try:
-            frame = decode_compressed(message.data)
+            frame = decode_compressed(message.data, expected=self._size(name))
         except ObservationError as error:
             self._undecoded(name, error.fault)
             return
@@ -142,53 +152,72 @@ class Inputs:
 
     def _undecoded(self, name: str, fault: Fault) -> None:
         """An image that was refused for one of its fields: of which camera, the message itself does not know."""
-        self._refused[name] += 1
-        self._say(self._assembler.count(replace(fault, source=f"{name}: {fault.source}")))
+        self._refuse(name, self._assembler.count(replace(fault, source=f"{name}: {fault.source}")))
+
+    def _size(self, name: str) -> tuple[int, int]:
+        return self._cameras[name].height, self._cameras[name].width
 
     def _put_image(self, name: str, frame: Any, header: Any) -> None:
-        stamp, latency_ns = self._stamp(header)
+        stamp, latency_ns = self._stamps.read(header)
         now_ns = self._monotonic.now_ns()
-        self._put(name, lambda: self._assembler.put_image(name, frame, stamp, now_ns, latency_ns), now_ns)
+        if not self._put(name, lambda: self._assembler.put_image(name, frame, stamp, now_ns, latency_ns), now_ns):
+            return
+        picture = self._assembler.newest(name)
+        if picture is None or picture is self._newest.get(name):  # a camera that repeats one frame
+            return
+        self._newest[name] = picture
+        if self._may_be_used(now_ns):
+            self._pictures.prepare(name, picture)
+        else:  # as though it had been prepared: what counts are the times between images
+            self.arrivals.came(name, now_ns + self._pictures.lasts_ns)
+            self._tell()
+
+    def _may_be_used(self, now_ns: int) -> bool:
+        """Whether a frame may latch this image, or look back at it: not if another one comes before it starts."""
+        back_ns = (self._spec.history - 1) * self._spec.dt_ns
+        return now_ns + (self.arrivals.period_ns or 0) + back_ns >= self._next_frame_ns() or not self.arrivals.period_ns
+
+    def _on_prepared(self, name: str) -> None:
+        """Any thread."""
+        self.arrivals.came(name, self._monotonic.now_ns())
+        self._tell()
 
     def _on_joint_states(self, message: JointState) -> None:
         if self._news is None:
             return
-        stamp, latency_ns = self._stamp(message.header)
+        stamp, latency_ns = self._stamps.read(message.header)
         positions = np.asarray(message.position, dtype=np.float64)
         names, now_ns = list(message.name), self._monotonic.now_ns()
         self._put(STATE, lambda: self._assembler.put_state(names, positions, stamp, now_ns, latency_ns), now_ns)
+        self._tell()
 
-    def _put(self, source: str, put: Callable[[], Fault | None], now_ns: int) -> None:
+    def _put(self, source: str, put: Callable[[], Fault | None], now_ns: int) -> bool:
+        """Whether it was taken."""
         fault = put()
-        if fault is not None and fault.name is FaultName.BACKWARDS and self._just_jumped(now_ns):
-            self._assembler.reset()  # what is held came late, from the world before
-            fault = put()
-        self._say(fault)
+        if fault is not None and fault.name in (FaultName.BACKWARDS, FaultName.CLOCK_BACK):
+            if self._stamps.just_jumped(now_ns):
+                self._assembler.reset()  # what is held came late, from the world before
+                fault = put()
+            elif fault.name is FaultName.CLOCK_BACK:
+                self._stamps.jumped()
+                fault = put()
         if fault is None:
-            self._taken_ns[source] = now_ns
+            self._refusals.taken(source, now_ns)
         else:
-            self._refused[source] += 1
-        if self._news is not None:
-            self._news()
+            self._refuse(source, fault)
+        return fault is None
 
-    def _on_jump(self, jump: Any) -> None:
-        """Simulated time went back, or another clock is in force: what was seen belongs to a world that is over."""
-        self._jumped_ns = self._monotonic.now_ns()
+    def _tell(self) -> None:
+        if (news := self._news) is not None:
+            news()
+
+    def _refuse(self, source: str, fault: Fault) -> None:
+        self._refusals.refused(source, fault)
+        self._node.get_logger().warning(str(fault), throttle_duration_sec=1.0)
+
+    def _on_jump(self) -> None:
         if self._anew is not None:
             self._anew()
-        self._node.get_logger().warning("the clock went back, or was changed for another: what was seen is forgotten")
-
-    def _just_jumped(self, now_ns: int) -> bool:
-        return self._jumped_ns is not None and now_ns - self._jumped_ns < LATE_NS
-
-    def _stamp(self, header: Any) -> tuple[int, int]:
-        """(the stamp, how long ago it was by the same clock). A camera clock that runs ahead counts as 0 ago."""
-        stamp = stamp_ns(header)
-        return stamp, max(0, self._node.get_clock().now().nanoseconds - stamp)
-
-    def _say(self, fault: Fault | None) -> None:
-        if fault is not None:
-            self._node.get_logger().warning(str(fault), throttle_duration_sec=1.0)
 
     # -- what a frame latches -----------------------------------------------------------------------------
 
@@ -241,16 +270,12 @@ class Inputs:
     def check(self) -> Report:
         """Ages of the last good messages, and everything counted."""
         now_ns, counters = self._monotonic.now_ns(), self._assembler.counters()
-        values: dict[str, object] = {}
-        for source in [*(camera.name for camera in self._spec.cameras), STATE]:
-            taken_ns = self._taken_ns.get(source)
-            values[f"{source} age_ms"] = "never" if taken_ns is None else f"{(now_ns - taken_ns) / 1e6:.0f}"
-            values[f"{source} refused"] = self._refused[source]
+        values = self._refusals.values(now_ns)
         for name, counts in counters["streams"].items():
             values |= {f"{name} {what}": count for what, count in counts.items()}
         values |= {f"fault {name}": count for name, count in counters["faults"].items()}
         if self._news is None:
             return Report(Level.OK, "not active: nothing is taken", values)
         if fault := self._fault:
-            return Report(Level.ERROR, f"no observation: {fault}", values)
+            return Report(Level.ERROR, f"no observation: {fault}{self._refusals.cause(fault)}", values)
         return Report(Level.OK, "observations come", values)

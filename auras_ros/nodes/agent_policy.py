@@ -53,7 +53,7 @@ class Configured:
         with self._setting:
             self._frames = frames = Frames(
                 self.pipelines, self.inputs, self.actuator, overload, publish, on_step, settings.core_numbers(),
-                settings.threads, self.prompt.text, self.prompt.in_force,
+                settings.threads, self.prompt.text, self.prompt.in_force, settings.phase_lock,
             )  # fmt: skip
         return frames
 

@@ -51,6 +51,13 @@ class Settings:
     camera_age_limit_ms: float = parameter(350.0, "no frame runs on an older camera image", 1.0, 60000.0)
     state_age_limit_ms: float = parameter(350.0, "no frame runs on older joint states", 1.0, 60000.0)
     sync_tolerance_ms: float = parameter(50.0, "how far the cameras' newest stamps may lie apart", 0.0, 10000.0)
+    stamp_ahead_ms: float = parameter(
+        100.0, "how far ahead of this host's clock a stamp may be (cameras of other hosts); beyond it is refused",
+        1.0, 60000.0,
+    )  # fmt: skip
+    phase_lock: bool = parameter(
+        True, "with frame_period_ms: frames keep in phase with the cameras and wait for an image that is about to come"
+    )
     compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
     device: str = parameter("cpu", "where the policy runs: cpu, cuda, or auto for cuda where there is one")
     max_memory_mb: float = parameter(

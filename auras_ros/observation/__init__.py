@@ -6,12 +6,14 @@ clock, and names every reason why there is no observation.
 
 from __future__ import annotations
 
+from .arrivals import Arrivals
 from .assemble import Assembler, Observation
 from .camera import CameraSpec, Crop, Normalization, Pad, Resize
 from .checks import SpecError
 from .fault import Fault, FaultName, ObservationError
 from .history import History
 from .images import MAX_PIXELS, compressed_size, decode_compressed, decode_raw
+from .picture import Picture
 from .preprocess import Prepared, Preprocessor
 from .slot import LatestSlot, Stamped
 from .spec import ObservationSpec, StateSpec
@@ -20,6 +22,7 @@ from .sync import Synced, synchronize
 
 __all__ = [
     "MAX_PIXELS",
+    "Arrivals",
     "Assembler",
     "CameraSpec",
     "Crop",
@@ -33,6 +36,7 @@ __all__ = [
     "ObservationError",
     "ObservationSpec",
     "Pad",
+    "Picture",
     "Prepared",
     "Preprocessor",
     "Resize",

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from .fault import Fault, ObservationError
 from .history import History
 from .images import ImageArray
+from .picture import Picture
 from .preprocess import Float32Array, Preprocessor
 from .slot import LatestSlot, Stamped
 from .spec import ObservationSpec
@@ -25,8 +26,6 @@ from .sync import Synced, synchronize
 
 STATE = "state"
 _STATE_STEPS = 4  # policy steps that a camera may lag behind the state and still find the one beside it
-
-_Prepared = tuple[Stamped[ImageArray], Float32Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +48,7 @@ class Observation:
 
 class Assembler:
     """`camera_age_limit_ms`, `state_age_limit_ms`: how old (on the monotonic clock) the newest may be;
-    `sync_tolerance_ms`: how far the newest stamps of the cameras may lie apart.
+    `sync_tolerance_ms`: how far the newest stamps of the cameras may lie apart; `ahead_limit_ms`: see `LatestSlot`.
 
     `put_*` may be called from one thread and `latch` from another. The newest frame of each camera is
     taken, and the state beside the origin (a state stamped by a clock of its own: the newest). Entries for
@@ -62,18 +61,18 @@ class Assembler:
         camera_age_limit_ms: float,
         state_age_limit_ms: float,
         sync_tolerance_ms: float,
+        ahead_limit_ms: float | None = None,
     ) -> None:
         self.spec = spec
         self.preprocess = Preprocessor(spec)
         self._tolerance_ns = round(sync_tolerance_ms * 1e6)
-        self._cameras: dict[str, LatestSlot[ImageArray]] = {
-            camera.name: LatestSlot(camera.name, camera_age_limit_ms) for camera in spec.cameras
+        self._cameras: dict[str, LatestSlot[Picture]] = {
+            camera.name: LatestSlot(camera.name, camera_age_limit_ms, ahead_limit_ms) for camera in spec.cameras
         }
-        self._state = LatestSlot[StateArray](STATE, state_age_limit_ms) if spec.state else None
+        self._state = LatestSlot[StateArray](STATE, state_age_limit_ms, ahead_limit_ms) if spec.state else None
         self._joints = JointMap(spec.state.names if spec.state else ())
         self._past: dict[str, History[Any]] = {name: History(spec.history, spec.dt_ns) for name in self._cameras}
         self._past[STATE] = History(spec.history + _STATE_STEPS, spec.dt_ns)
-        self._prepared: dict[str, list[_Prepared]] = {}
         self._faults: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -82,13 +81,15 @@ class Assembler:
     ) -> Fault | None:
         """Take a decoded frame, uint8 RGB of the size that the spec says. Returns the fault, or None.
 
-        The frame is kept, not copied: it must not change any more.
+        The frame is kept, not copied: it must not change any more. A latch prepares it, unless somebody has done so
+        before (`newest`).
         """
         try:
             self.preprocess.check_frame(name, frame)
         except ObservationError as error:
             return self.count(error.fault)
-        return self._put(self._cameras[name], frame, stamp_ns, receipt_mono_ns, latency_ns)
+        picture = Picture(frame, lambda pixels: self.preprocess.image(name, pixels))
+        return self._put(self._cameras[name], picture, stamp_ns, receipt_mono_ns, latency_ns)
 
     def put_state(
         self,
@@ -106,6 +107,10 @@ class Assembler:
         except ObservationError as error:
             return self.count(error.fault)
         return self._put(self._state, vector, stamp_ns, receipt_mono_ns, latency_ns)
+
+    def newest(self, name: str) -> Picture | None:
+        """The newest picture of a camera, however old; the same one again where a frame was repeated."""
+        return self._cameras[name].item()
 
     def latch(self, now_mono_ns: int) -> Observation | Fault:
         """The observation as of now, or the first fault (cameras in the spec's order, state, then skew)."""
@@ -128,7 +133,6 @@ class Assembler:
                     slot.reset()
             for past in self._past.values():
                 past.clear()
-            self._prepared = {}
 
     def counters(self) -> dict[str, Any]:
         """Totals: `faults` by name, and each stream's counters."""
@@ -183,8 +187,8 @@ class Assembler:
         height, width = self.spec.image_size
         images = np.empty((len(instants), len(self._cameras), self.spec.channels, height, width), dtype=np.float32)
         for column, name in enumerate(self._cameras):
-            for row, image in enumerate(self._images(name, [instant[name] for instant in instants])):
-                images[row, column] = image
+            for row, instant in enumerate(instants):
+                images[row, column] = instant[name].item.image()
         states = [instant[STATE] if self._state else None for instant in instants]
         newest = states[-1]
         return Observation(
@@ -197,13 +201,3 @@ class Assembler:
             tuple(tuple(instant[name].stamp_ns for name in self._cameras) for instant in instants),
             None if newest is None else newest.stamp_ns,
         )
-
-    def _images(self, name: str, entries: list[Stamped[ImageArray]]) -> list[Float32Array]:
-        """One camera's frames preprocessed; what the latch before has done already is taken from there."""
-        done: list[_Prepared] = []
-        for entry in entries:
-            # By identity: after a reset another frame may carry the same stamp.
-            known = [image for at, image in done + self._prepared.get(name, []) if at is entry]
-            done.append((entry, known[0] if known else self.preprocess.image(name, entry.item)))
-        self._prepared[name] = done
-        return [image for _, image in done]

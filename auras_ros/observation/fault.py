@@ -15,6 +15,8 @@ class FaultName(str, Enum):
     MISSING = "missing"
     STALE = "stale"
     BACKWARDS = "backwards"
+    FUTURE = "future"
+    CLOCK_BACK = "clock_back"
     SKEW = "skew"
     UNKNOWN_SOURCE = "unknown_source"
     BAD_SIZE = "bad_size"

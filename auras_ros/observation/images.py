@@ -2,7 +2,8 @@
 
 Raw images become views where their layout allows it. Of compressed images the size is read from the header
 and checked before the decoder runs, and the file must be whole: decoders fill what is missing with grey and
-only print a warning. This module never resizes, and knows no message type.
+only print a warning. What a file may cost is bounded before it is decoded, and the decoder lets other threads run.
+This module never resizes, and knows no message type.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import zlib
 import numpy as np
 import numpy.typing as npt
 
+from . import encodings
 from .fault import FaultName, ObservationError
 
 ImageArray = npt.NDArray[np.uint8]
@@ -20,52 +22,62 @@ Buffer = bytes | bytearray | memoryview | ImageArray
 
 MAX_PIXELS = 4096 * 4096
 
-_CHANNELS = {"rgb8": 3, "bgr8": 3, "rgba8": 4, "bgra8": 4, "mono8": 1}
+MORE_BYTES = 65_536  # of a file, beside four for each pixel: headers, colour profiles
+MAX_PARTS = 10_000  # segments of a JPEG file, chunks of a PNG file: cameras write a few dozen at most
+MAX_SCANS = 100  # of a progressive JPEG; ten are usual. Each one is a pass over the whole picture
+
+Size = tuple[int, int]
+
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8"
 # Start-of-frame markers; C4, C8 and CC in that range mean other things.
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _BARE = frozenset(range(0xD0, 0xD8)) | {0x01}
+_SCAN = b"\xff\xda"
 
 
 def decode_raw(
-    *, height: int, width: int, encoding: str, step: int, data: Buffer, max_pixels: int = MAX_PIXELS
+    *,
+    height: int,
+    width: int,
+    encoding: str,
+    step: int,
+    data: Buffer,
+    is_bigendian: int = 0,
+    max_pixels: int = MAX_PIXELS,
+    expected: Size | None = None,
 ) -> ImageArray:
-    """The fields of a raw image as RGB, uint8 [height, width, 3], a view on `data` (never written to).
+    """The fields of a raw image as RGB, uint8 [height, width, 3], a view on `data` where possible (never written to).
 
-    Encodings rgb8, bgr8, rgba8, bgra8, mono8; alpha is dropped, grey is repeated. `step` may exceed the
-    row's bytes (padding). Byte order has no meaning for 8 bits. Raises ObservationError naming the field.
+    `encodings` says which encodings are read, and how. Alpha is dropped, grey is repeated. `step` may exceed the row's
+    bytes (padding). Byte order has no meaning for 8 bits. expected: the only (height, width) that is taken. Raises
+    ObservationError naming the field.
     """
-    channels = _CHANNELS.get(encoding)
-    if channels is None:
-        known = ", ".join(_CHANNELS)
-        raise ObservationError(FaultName.BAD_ENCODING, "encoding", f"{encoding[:40]!r} is not one of {known}")
-    _check_size(height, width, max_pixels)
-    if step < width * channels:
-        detail = f"{step} bytes for a row of {width} x {channels}"
+    pixel = encodings.bytes_per_pixel(encoding)
+    _check_size(height, width, max_pixels, expected)
+    encodings.check_sides(encoding, height, width)
+    if step < width * pixel:
+        detail = f"{step} bytes for a row of {width} x {pixel}"
         raise ObservationError(FaultName.BAD_STEP, "step", detail)
     flat = _as_bytes(data)
     if flat.size != step * height:
         raise ObservationError(FaultName.BAD_DATA, "data", f"{flat.size} bytes, expected {step} x {height}")
-    rows = flat.reshape(height, step)[:, : width * channels]
-    pixels = rows.reshape(height, width, channels)
-    if channels == 1:
-        return np.broadcast_to(pixels, (height, width, 3))
-    return pixels[:, :, 2::-1] if encoding.startswith("bgr") else pixels[:, :, :3]
+    rows = flat.reshape(height, step)[:, : width * pixel]
+    return encodings.to_rgb(encoding, rows, big_endian=bool(is_bigendian))
 
 
-def decode_compressed(data: Buffer, max_pixels: int = MAX_PIXELS) -> ImageArray:
+def decode_compressed(data: Buffer, max_pixels: int = MAX_PIXELS, expected: Size | None = None) -> ImageArray:
     """A whole JPEG or PNG file as RGB, uint8 [height, width, 3]; EXIF rotation is not applied.
 
-    Raises ObservationError: `bad_data` for anything empty, truncated, corrupt or of another format,
-    `bad_encoding` for sample depths other than 8 bits, `too_large` before anything is allocated.
+    expected: the only (height, width) that is taken. Raises ObservationError: `bad_data` for anything empty, truncated,
+    corrupt or of another format, `bad_encoding` for sample depths other than 8 bits, `bad_size` for another size than
+    expected, `too_large` for what would take too long; all but corrupt pixels before anything is decoded.
     """
     flat = _as_bytes(data)
-    if flat.size > 4 * max_pixels + 65536:
-        detail = f"{flat.size} bytes for at most {max_pixels} pixels"
-        raise ObservationError(FaultName.TOO_LARGE, "data", detail)
+    _check_bytes(flat.size, max_pixels)
     height, width = compressed_size(flat.data)
-    _check_size(height, width, max_pixels)
+    _check_size(height, width, max_pixels, expected)
+    _check_bytes(flat.size, height * width)
     _check_whole(flat.data)
     import cv2
 
@@ -102,7 +114,9 @@ def _png_size(data: bytes | memoryview) -> tuple[int, int]:
 
 def _jpeg_size(data: bytes | memoryview) -> tuple[int, int]:
     at = 2
-    while at + 4 <= len(data):
+    for _ in range(MAX_PARTS):
+        if at + 4 > len(data):
+            raise _truncated("JPEG header")
         if data[at] != 0xFF:
             raise ObservationError(FaultName.BAD_DATA, "data", f"JPEG: no marker at byte {at}")
         marker = data[at + 1]
@@ -116,7 +130,7 @@ def _jpeg_size(data: bytes | memoryview) -> tuple[int, int]:
             return _sof_size(data, at)
         else:
             at += 2 + int(struct.unpack_from(">H", data, at + 2)[0])
-    raise _truncated("JPEG header")
+    raise _too_many("segments", MAX_PARTS)
 
 
 def _sof_size(data: bytes | memoryview, at: int) -> tuple[int, int]:
@@ -133,33 +147,50 @@ def _check_whole(data: memoryview) -> None:
     if data[:2] == _JPEG:
         if not bytes(data[-64:]).rstrip(b"\x00").endswith(b"\xff\xd9"):
             raise _truncated("JPEG: no end marker")
+        if bytes(data).count(_SCAN) > MAX_SCANS:
+            raise _too_many("scans", MAX_SCANS)
         return
     at = 8
-    while at + 12 <= len(data):
+    for _ in range(MAX_PARTS):
+        if at + 12 > len(data):
+            raise _truncated("PNG: no end chunk")
         length, kind = struct.unpack_from(">I4s", data, at)
         end = at + 12 + length
         if end > len(data):
-            break
+            raise _truncated("PNG: no end chunk")
         if zlib.crc32(data[at + 4 : end - 4]) != struct.unpack_from(">I", data, end - 4)[0]:
             detail = f"PNG: checksum of chunk {kind!r} at byte {at}"
             raise ObservationError(FaultName.BAD_DATA, "data", detail)
         if kind == b"IEND":
             return
         at = end
-    raise _truncated("PNG: no end chunk")
+    raise _too_many("chunks", MAX_PARTS)
+
+
+def _too_many(what: str, most: int) -> ObservationError:
+    return ObservationError(FaultName.TOO_LARGE, "data", f"more than {most} {what}")
 
 
 def _truncated(what: str) -> ObservationError:
     return ObservationError(FaultName.BAD_DATA, "data", f"truncated: {what}")
 
 
-def _check_size(height: int, width: int, max_pixels: int) -> None:
+def _check_size(height: int, width: int, max_pixels: int, expected: Size | None) -> None:
     if height < 1 or width < 1:
         field = "height" if height < 1 else "width"
         raise ObservationError(FaultName.BAD_SIZE, field, f"{height} x {width}")
     if height * width > max_pixels:
         detail = f"{height} x {width}, at most {max_pixels} pixels"
         raise ObservationError(FaultName.TOO_LARGE, "height x width", detail)
+    if expected is not None and (height, width) != expected:
+        detail = f"{height} x {width}, expected {expected[0]} x {expected[1]}"
+        raise ObservationError(FaultName.BAD_SIZE, "height x width", detail)
+
+
+def _check_bytes(size: int, pixels: int) -> None:
+    if size > 4 * pixels + MORE_BYTES:
+        detail = f"{size} bytes for at most {pixels} pixels"
+        raise ObservationError(FaultName.TOO_LARGE, "data", detail)
 
 
 def _as_bytes(data: Buffer) -> ImageArray:

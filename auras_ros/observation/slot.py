@@ -1,7 +1,8 @@
 """The newest item of a stream, never a queue: what a frame latches at its start.
 
 Age is counted on the host's monotonic clock, so a jump of the wall clock or of the camera's does not make a
-frozen stream look alive. This module never waits and never looks into an item.
+frozen stream look alive. A stamp is believed as far as the host's clock bears it out: one from the future would make
+everything that comes later look old. This module never waits and never looks into an item.
 """
 
 from __future__ import annotations
@@ -29,29 +30,41 @@ class LatestSlot(Generic[T]):
 
     A stamp that comes again is the same observation again (a camera that repeats one frame): it neither
     replaces the item nor makes it younger. A stamp that goes back is refused until `reset`.
+
+    ahead_limit_ms: how far ahead of the host's clock a stamp may be; None: any.
     """
 
-    def __init__(self, name: str, age_limit_ms: float) -> None:
+    def __init__(self, name: str, age_limit_ms: float, ahead_limit_ms: float | None = None) -> None:
         if not age_limit_ms > 0:
             raise ValueError(f"slot {name!r}: age_limit_ms: {age_limit_ms!r} is not above zero")
         self.name = name
         self._age_limit_ns = round(age_limit_ms * 1e6)
+        self._ahead_limit_ns = None if ahead_limit_ms is None else round(ahead_limit_ms * 1e6)
         self._lock = threading.Lock()
         self._entry: Stamped[T] | None = None
-        self._counts = {"received": 0, "repeated": 0, "backwards": 0}
+        self._counts = {"received": 0, "repeated": 0, "backwards": 0, "future": 0}
 
     def put(self, item: T, stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0) -> Stamped[T] | Fault:
-        """Take an item that was received at `receipt_mono_ns`, `latency_ns` after its stamp (as far as the
-        node can tell; a negative one counts as zero). Returns the entry that the slot holds, or the fault.
+        """Take an item that was received at `receipt_mono_ns`, `latency_ns` after its stamp (as far as the node can
+        tell). A negative latency, a stamp from the future, counts as zero within the limit and is refused beyond.
+        Returns the entry that the slot holds, or the fault. `clock_back`: what is held was good when it came and is
+        from the future now, so the host's clock was set back; who calls decides whether to `reset`.
         """
         with self._lock:
             self._counts["received"] += 1
-            held = self._entry
+            held, limit_ns = self._entry, self._ahead_limit_ns
+            if limit_ns is not None and -latency_ns > limit_ns:
+                self._counts["future"] += 1
+                return Fault(FaultName.FUTURE, self.name, _ahead(-latency_ns, limit_ns))
             if held is not None and stamp_ns == held.stamp_ns:
                 self._counts["repeated"] += 1
                 return held
             if held is not None and stamp_ns < held.stamp_ns:
                 self._counts["backwards"] += 1
+                ahead_ns = held.stamp_ns - (stamp_ns + latency_ns)
+                if limit_ns is not None and ahead_ns > limit_ns:
+                    detail = f"the newest before it is {ahead_ns / 1e6:.0f} ms in the future: the clock was set back"
+                    return Fault(FaultName.CLOCK_BACK, self.name, detail)
                 back_ms = (held.stamp_ns - stamp_ns) / 1e6
                 return Fault(FaultName.BACKWARDS, self.name, f"stamp went back by {back_ms:.3f} ms")
             self._entry = Stamped(item, stamp_ns, receipt_mono_ns - max(0, latency_ns))
@@ -69,12 +82,25 @@ class LatestSlot(Generic[T]):
             return Fault(FaultName.STALE, self.name, f"{age_ns / 1e6:.1f} ms old, limit {limit_ms:g} ms")
         return held
 
+    def item(self) -> T | None:
+        """The newest item, however old it is."""
+        with self._lock:
+            return None if self._entry is None else self._entry.item
+
     def reset(self) -> None:
         """Forget the item and its stamp: the stream may start anew."""
         with self._lock:
             self._entry = None
 
     def counters(self) -> dict[str, int]:
-        """Totals: received, repeated, backwards."""
+        """Totals: received, repeated, backwards (a clock that was set back included), future."""
         with self._lock:
             return dict(self._counts)
+
+
+def _ahead(ahead_ns: int, limit_ns: int) -> str:
+    """With the remedy: nothing mends this by itself."""
+    return (
+        f"stamped {ahead_ns / 1e6:.0f} ms ahead of this host's clock, at most {limit_ns / 1e6:g} ms are taken:"
+        " synchronise the clock of the host that stamps it (chrony, PTP), or raise stamp_ahead_ms"
+    )

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections import deque
+
+KEPT = 16  # durations of frames
+
 
 class FrameClock:
-    """Grid of `period_ns` from the first frame's start; 0 is free-running. It tells times and never sleeps."""
+    """Grid of `period_ns` from the first frame's start; 0 is free-running. It tells times and never sleeps.
 
-    def __init__(self, period_ns: int) -> None:
+    patient: a tick at which there was nothing to do stays open until the next one, so that a frame may start late
+    (`phase`); otherwise that frame waits for the next tick.
+    """
+
+    def __init__(self, period_ns: int, *, patient: bool = False) -> None:
         if period_ns < 0:
             raise ValueError(f"period_ns must not be negative, got {period_ns}")
-        self.period_ns = period_ns
+        self.period_ns, self._patient = period_ns, patient
         self._origin_ns: int | None = None
         self._tick = -1
         self._due_tick = 0
         self._idle = False
+        self._began_ns, self._running = 0, False
+        self._durations_ns: deque[int] = deque(maxlen=KEPT)
         self.skipped = 0
 
     def next_start_ns(self, now_ns: int) -> int:
@@ -25,11 +35,32 @@ class FrameClock:
             return now_ns
         if self._origin_ns is None:
             return now_ns
-        self._due_tick = max(self._tick + 1, -(-(now_ns - self._origin_ns) // self.period_ns))
+        since_ns = now_ns - self._origin_ns
+        is_open = self._patient and self._idle
+        reached = since_ns // self.period_ns if is_open else -(-since_ns // self.period_ns)
+        self._due_tick = max(self._tick + 1, reached)
         return self._origin_ns + self._due_tick * self.period_ns
+
+    @property
+    def tick_ns(self) -> int | None:
+        """The tick that `next_start_ns` has found; None where there is no grid yet."""
+        return None if self._origin_ns is None else self._origin_ns + self._due_tick * self.period_ns
+
+    @property
+    def spare_ns(self) -> int:
+        """How late a frame may start and still cost no tick, as long as the last ones took; 0 before the first."""
+        return min((-lasted_ns % self.period_ns for lasted_ns in self._durations_ns), default=0)
+
+    def earliest_ns(self) -> int:
+        """No frame starts before: the next tick, or the end of the one under way if it lasts as long as the shortest of
+        the last ones. 0 where neither is known."""
+        ends_ns = self._began_ns + min(self._durations_ns) if self._running and self._durations_ns else 0
+        tick_ns = 0 if self._origin_ns is None else self._origin_ns + (self._tick + 1) * self.period_ns
+        return max(ends_ns, tick_ns)
 
     def started(self, at_ns: int) -> None:
         """A frame starts, at a time that `next_start_ns` gave or later."""
+        self._began_ns, self._running = at_ns, True
         if self.period_ns == 0:
             return
         if self._origin_ns is None:
@@ -41,8 +72,18 @@ class FrameClock:
             self._tick = max(self._tick + 1, tick)
         self._idle = False
 
+    def ended(self, at_ns: int) -> None:
+        """The frame that has started last is over."""
+        self._durations_ns.append(at_ns - self._began_ns)
+        self._running = False
+
     def idle(self) -> None:
         """There was nothing to do at the last `next_start_ns`: ticks from there to the next start are no overrun."""
         if not self._idle:
             self.skipped += max(0, self._due_tick - self._tick - 1)
         self._idle = True
+
+    def move(self, by_ns: int) -> None:
+        """Move the whole grid: the next tick comes so much later, or earlier."""
+        if self._origin_ns is not None:
+            self._origin_ns += by_ns

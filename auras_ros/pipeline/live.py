@@ -1,4 +1,4 @@
-"""An executor in real time: one thread a strand, frames on a grid or back to back (design rule 1).
+"""An executor in real time: one thread a strand, frames on a grid (`frames`, `phase`) or back to back (design rule 1).
 
 It asks for observations and hands out emissions; where they come from and go to is the caller's business.
 """
@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import DeviceError, checked, occupy
+from auras_ros.observation import Arrivals
 from auras_ros.pipeline.frames import FrameClock
 from auras_ros.pipeline.meter import FrameMeter
 from auras_ros.pipeline.modes import Executor
+from auras_ros.pipeline.phase import PhaseLock
 from auras_ros.pipeline.request import Emission, Latched, Strand
 
 __all__ = ["DeviceError", "Live"]
@@ -24,8 +26,9 @@ class Live:
     """latch(now_ns) gives the newest observation, or None where there is none to use; emit takes what is finished.
 
     Both are called from the strands' threads. threads: intra-op threads of each strand. cores: the strands take turns
-    at them, each as many as it has threads; None leaves that to the system. Raises DeviceError for more threads than
-    cores.
+    at them, each as many as it has threads; None leaves that to the system. arrivals: of the images that `latch` sees;
+    the grid of frames keeps in phase with them. None leaves the grid where it began. Raises DeviceError for more
+    threads than cores.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class Live:
         emit: Callable[[Emission], None],
         cores: Sequence[int] | None = None,
         threads: int = 1,
+        arrivals: Arrivals | None = None,
     ) -> None:
         self.executor = executor
         self._latch, self._emit = latch, emit
@@ -42,7 +46,11 @@ class Live:
         self._cores = list(cores) if cores else []
         self._clock = MonotonicClock()
         period_ns = 0 if executor.plan.mode == "par" else round(executor.plan.frame_period_ms * 1e6)
-        self.frame_clocks = {strand.name: FrameClock(period_ns) for strand in executor.strands}
+        keeps = arrivals if period_ns > 0 else None
+        self.frame_clocks = {
+            strand.name: FrameClock(period_ns, patient=keeps is not None) for strand in executor.strands
+        }
+        self._phase = None if keeps is None else PhaseLock(keeps, list(self.frame_clocks.values()))
         self.meter = FrameMeter(self.frame_clocks)
         self._news = threading.Condition()
         self._count = 0
@@ -80,6 +88,10 @@ class Live:
             self._count += 1
             self._news.notify_all()
 
+    def earliest_ns(self) -> int:
+        """No frame starts before, as far as that can be told."""
+        return min(clock.earliest_ns() for clock in self.frame_clocks.values())
+
     def reset(self, forget: Callable[[], None]) -> None:
         """A new epoch; `forget` clears what the caller keeps. No frame of the new epoch sees what was before."""
         with self._boundary:
@@ -105,7 +117,9 @@ class Live:
                 self.arrived()  # for the other strands: a context, or a worker's turn
                 if emission is not None:
                     self._emit(emission)
-                self.meter.ended(strand.name, self._clock.now_ns())
+                ended_ns = self._clock.now_ns()
+                self.meter.ended(strand.name, ended_ns)
+                frames.ended(ended_ns)
         except BaseException:
             self._running = False  # a strand that fails ends all of them
             raise
@@ -118,10 +132,18 @@ class Live:
     def _begin(self, strand: Strand, frames: FrameClock) -> bool:
         with self._boundary:
             now_ns = self._clock.now_ns()
+            phase = self._phase if strand is self.executor.strands[0] else None  # the others see what it has latched
+            if phase is not None and phase.wait_ns(now_ns) > 0:
+                return False
             seen = self._latch(now_ns)
             if not strand.wants(seen, now_ns):
+                if phase is not None:
+                    phase.nothing()
                 return False
+            tick_ns = frames.tick_ns
             frames.started(now_ns)
+            if phase is not None and tick_ns is not None:
+                phase.started(tick_ns, now_ns)
             strand.begin(seen, now_ns)
             return True
 
@@ -134,7 +156,9 @@ class Live:
 
     def _wait(self, count: int) -> None:
         """Until something is new since `count`, a request may be admitted, or it is time to look again."""
-        left_s = self.executor.ledger.closed_ns(self._clock.now_ns()) / 1e9
+        now_ns = self._clock.now_ns()
+        left_ns = [self.executor.ledger.closed_ns(now_ns), self._phase.wait_ns(now_ns) if self._phase else 0]
+        left_s = min((each / 1e9 for each in left_ns if each > 0), default=LOOK_S)
         with self._news:
             if self._count == count:
-                self._news.wait(left_s if 0 < left_s < LOOK_S else LOOK_S)
+                self._news.wait(min(left_s, LOOK_S))

@@ -86,7 +86,7 @@ class Garbage:
     def image(self) -> Image:
         size = self._rng.choice((0, 96, 60_000))
         pixels = np.zeros(self._rng.choice((0, 7, 96 * 96)), np.uint8)
-        encoding = self._rng.choice(("rgb8", "", "yuv422", "rgb8 "))
+        encoding = self._rng.choice(("rgb8", "", "16UC1", "rgb8 "))
         return Image(
             height=size, width=size, step=self._rng.choice((0, 288, 2**32 - 1)), encoding=encoding, data=pixels
         )

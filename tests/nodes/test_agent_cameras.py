@@ -188,9 +188,9 @@ def test_one_camera_that_stops_ends_the_chunks_though_the_others_go_on(arms: Arm
 
 
 WRONG = {
-    "bad_size": ({}, f"shape ({HEIGHT // 2}, {WIDTH}, 3), expected ({HEIGHT}, {WIDTH}, 3)"),
+    "bad_size": ({}, f"{HEIGHT // 2} x {WIDTH}, expected {HEIGHT} x {WIDTH}"),
     "bad_step": ({"step": 10}, f"10 bytes for a row of {WIDTH} x 3"),
-    "bad_encoding": ({"encoding": "yuv422"}, "'yuv422' is not one of"),
+    "bad_encoding": ({"encoding": "16UC1"}, "'16UC1' is a depth image"),
     "bad_data": ({"data": np.zeros(7, np.uint8)}, "7 bytes, expected"),
 }
 

@@ -96,7 +96,7 @@ def test_what_is_wrong_with_images_and_states_is_named_and_nothing_runs_on_it(ag
     bad: list[int] = []
     garbage = {
         "bad_step": {"step": 10},
-        "bad_encoding": {"encoding": "yuv422"},
+        "bad_encoding": {"encoding": "16UC1"},
         "bad_data": {"data": np.zeros(96 * 96, np.uint8)},
         "bad_size": {"height": 48, "data": np.zeros(96 * 48 * 3, np.uint8)},
         "too_large": {"height": 2**31, "width": 2**31, "step": 2**32 - 1},

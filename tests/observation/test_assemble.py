@@ -110,7 +110,7 @@ def test_what_is_refused_is_counted_and_changes_nothing(make: SimpleNamespace) -
     assert counters["faults"] == {
         "bad_size": 1, "unknown_source": 1, "backwards": 2, "missing_joint": 1, "non_finite": 1, "too_large": 1
     }  # fmt: skip
-    assert counters["streams"]["top"] == {"received": 2, "repeated": 0, "backwards": 1}
+    assert counters["streams"]["top"] == {"received": 2, "repeated": 0, "backwards": 1, "future": 0}
     assert counters["streams"]["state"]["received"] == 2
 
 

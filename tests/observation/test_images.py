@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import struct
+import threading
+import time
 import tracemalloc
+import zlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -229,3 +232,69 @@ def test_a_file_with_a_changed_byte_is_refused_or_keeps_its_form(at: int, value:
     assert image.dtype == np.uint8
     assert image.shape[2] == 3
     assert image.shape[0] * image.shape[1] <= 10_000
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_another_size_than_the_cameras_is_refused_before_it_is_decoded(
+    make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """A PNG of 47 KiB with 4096 x 4096 pixels decodes for most of a second."""
+    data = make.encode(make.noise(32, 48), suffix)
+    assert decode_compressed(data, expected=(32, 48)).shape == (32, 48, 3)
+
+    def decoder(*_: Any) -> None:
+        raise AssertionError("decoded")
+
+    monkeypatch.setattr(cv2, "imdecode", decoder)
+    for expected in ((48, 32), (32, 47), (96, 96)):
+        assert fault(decode_compressed, data, expected=expected) == (FaultName.BAD_SIZE, "height x width")
+    flat = make.encode(np.zeros((4096, 4096, 3), np.uint8), suffix)
+    assert fault(decode_compressed, flat, expected=(96, 96))[0] in (FaultName.BAD_SIZE, FaultName.TOO_LARGE)
+
+
+def test_a_file_larger_than_its_pixels_could_make_it_is_refused(
+    make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("decoded"))
+    data = make.encode(make.noise(8, 8), ".jpg")
+    padded = data[:2] + b"\xff\xfe\xff\xff" + bytes(65533) + data[2:] + bytes(64)
+    assert fault(decode_compressed, padded) == (FaultName.TOO_LARGE, "data")
+
+
+def test_files_of_countless_parts_are_refused(make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scan of a few bytes makes the decoder pass over the whole picture; segments cost time before any pixel."""
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("decoded"))
+    data = make.encode(make.noise(64, 64), ".jpg", cv2.IMWRITE_JPEG_PROGRESSIVE, 1)
+    scan = data[data.rindex(b"\xff\xda") : -2]
+    many = data[:-2] + scan[:14] * 200 + data[-2:]
+    assert fault(decode_compressed, many) == (FaultName.TOO_LARGE, "data")
+    segments = data[:2] + b"\xff\xfe\x00\x02" * 12_000 + data[2:]
+    assert fault(decode_compressed, segments) == (FaultName.TOO_LARGE, "data")
+    png = make.png_header(256, 256)
+    empty = png[33:45]
+    chunks = png[:33] + empty.replace(b"IEND", b"teXt")[:8] + struct.pack(">I", zlib.crc32(b"teXt"))
+    chunks = png[:33] + chunks[33:] * 12_000 + png[33:]
+    assert fault(decode_compressed, chunks) == (FaultName.TOO_LARGE, "data")
+
+
+def test_the_decoder_lets_other_threads_run(make: SimpleNamespace) -> None:
+    """While one thread decodes for a long time another one goes on: the interpreter is not held."""
+    data = make.encode(make.noise(3000, 3000), ".png")
+    done, beats = threading.Event(), []
+
+    def beat() -> None:
+        while not done.is_set():
+            beats.append(time.monotonic())
+            done.wait(0.002)
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    began = time.monotonic()
+    try:
+        decode_compressed(data)
+    finally:
+        ended = time.monotonic()
+        done.set()
+        thread.join()
+    within = [at for at in beats if began < at < ended]
+    assert len(within) >= 3, f"{len(within)} beats in {ended - began:.3f} s"

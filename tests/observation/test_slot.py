@@ -64,7 +64,7 @@ def test_a_repeated_stamp_does_not_make_it_younger(slot: LatestSlot[str]) -> Non
         slot.put("a again", 7, now_ms * MS)
     assert held(slot, 100 * MS) == "a"
     assert fault(slot, 101 * MS).name is FaultName.STALE
-    assert slot.counters() == {"received": 21, "repeated": 20, "backwards": 0}
+    assert slot.counters() == {"received": 21, "repeated": 20, "backwards": 0, "future": 0}
 
 
 def test_a_stamp_that_goes_back_is_refused_until_reset(slot: LatestSlot[str]) -> None:
@@ -110,3 +110,68 @@ def test_two_threads_never_see_half_an_entry() -> None:
         done.set()
         writer.join()
     assert seen == sorted(seen)
+
+
+def believing(ahead_limit_ms: float = 100) -> LatestSlot[str]:
+    return LatestSlot("top", age_limit_ms=300, ahead_limit_ms=ahead_limit_ms)
+
+
+HOUR = 3_600_000 * MS
+
+
+def test_a_stamp_from_the_future_is_refused_and_blinds_nobody() -> None:
+    """One hour ahead, once: what comes later was `backwards` until a reset."""
+    slot = believing()
+    slot.put("a", 1000 * MS, 0, latency_ns=5 * MS)
+    ahead = slot.put("b", 1100 * MS + HOUR, 100 * MS, latency_ns=-HOUR)
+    assert isinstance(ahead, Fault)
+    assert (ahead.name, ahead.source) == (FaultName.FUTURE, "top")
+    assert "3600000 ms ahead" in ahead.detail
+    assert "chrony" in ahead.detail
+    assert "stamp_ahead_ms" in ahead.detail
+    assert isinstance(slot.put("c", 1200 * MS, 200 * MS, latency_ns=5 * MS), Stamped)
+    assert held(slot, 200 * MS) == "c"
+    assert slot.counters() == {"received": 3, "repeated": 0, "backwards": 0, "future": 1}
+
+
+def test_a_camera_that_runs_ahead_within_the_limit_is_taken_and_blinds_for_no_longer() -> None:
+    slot = believing()
+    for at_ms in range(0, 1000, 50):  # constantly 90 ms ahead
+        assert isinstance(slot.put("ahead", (at_ms + 90) * MS, at_ms * MS, latency_ns=-90 * MS), Stamped)
+    refused = [
+        at_ms
+        for at_ms in range(1000, 1500, 50)  # then it is set right
+        if isinstance(slot.put("right", at_ms * MS, at_ms * MS), Fault)
+    ]
+    assert refused == [1000]
+    assert held(slot, 1500 * MS) == "right"
+
+
+def test_a_clock_that_was_set_back_is_told_from_a_message_that_comes_late() -> None:
+    slot = believing()
+    slot.put("before", HOUR + 1000 * MS, 0, latency_ns=5 * MS)
+    late = slot.put("late", HOUR + 900 * MS, 50 * MS, latency_ns=155 * MS)  # by the clock of before
+    assert isinstance(late, Fault)
+    assert late.name is FaultName.BACKWARDS
+    set_back = slot.put("after", 1100 * MS, 100 * MS, latency_ns=5 * MS)
+    assert isinstance(set_back, Fault)
+    assert set_back.name is FaultName.CLOCK_BACK
+    slot.reset()
+    assert isinstance(slot.put("after", 1100 * MS, 100 * MS, latency_ns=5 * MS), Stamped)
+
+
+@pytest.mark.parametrize("back_ms", [20, 90, 150, 400, 3_600_000])
+def test_after_a_step_back_images_are_taken_again_within_the_limit_and_one_period(back_ms: int) -> None:
+    slot, taken = believing(), []
+    wall_ns = 2 * HOUR
+    for at_ms in range(0, 3000, 50):
+        now_ns = wall_ns + at_ms * MS - (back_ms * MS if at_ms >= 1000 else 0)
+        got = slot.put("image", now_ns - 5 * MS, at_ms * MS, latency_ns=5 * MS)
+        if isinstance(got, Fault) and got.name is FaultName.CLOCK_BACK:
+            slot.reset()
+            got = slot.put("image", now_ns - 5 * MS, at_ms * MS, latency_ns=5 * MS)
+        if isinstance(got, Stamped):
+            taken.append(at_ms)
+    after = [at_ms for at_ms in taken if at_ms >= 1000]
+    assert after[0] <= 1000 + 100 + 50
+    assert after == list(range(after[0], 3000, 50))

@@ -15,9 +15,10 @@ import torch
 
 from auras_ros.clock import VirtualClock
 from auras_ros.device import DeviceError
+from auras_ros.observation import Arrivals
 from auras_ros.pipeline import live as live_module
 from auras_ros.pipeline.live import Live
-from auras_ros.pipeline.request import Latched, Strand
+from auras_ros.pipeline.request import Latched, Origin, Strand
 from tests.pipeline.real_time import PATIENCE_S, PLANS, Around, World, executor
 
 MS = 1_000_000
@@ -112,6 +113,58 @@ def test_frames_start_on_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [start // MS for start in starts] == ticks
     assert max(start % MS for start in starts) <= 3 * LOOK_NS, starts
     assert live.frame_clocks["frame"].skipped == 1 + 2 + 1
+
+
+class Filmed(Creeping):
+    """A camera of 10 ms beside it: its images come as time passes."""
+
+    PERIOD_NS, LOOK_NS = 10 * MS, MS // 4
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        super().__init__()
+        self._arrivals, self.image, self.told = arrivals, 0, lambda: None
+
+    def now_ns(self) -> int:
+        self.advance(self.LOOK_NS)
+        now_ns = super().now_ns()
+        while (self.image + 1) * self.PERIOD_NS <= now_ns:
+            self.image += 1
+            self._arrivals.came("top", self.image * self.PERIOD_NS)
+            self.told()
+        return now_ns
+
+
+@pytest.mark.parametrize("lock", [True, False])
+@pytest.mark.parametrize("text", ["quick,frame_period_ms=40", "fine,mode=auras,pp_generation=3,frame_period_ms=40"])
+def test_frames_keep_in_phase_with_the_camera(text: str, lock: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They begin 4 ms before an image comes, and stay there where nothing is done about it. Frames last 12 ms."""
+    arrivals, world = Arrivals(["top"]), World()
+    clock, ages = Filmed(arrivals), list[float]()
+    monkeypatch.setattr(live_module, "MonotonicClock", lambda: clock)
+    monkeypatch.setattr(live_module, "LOOK_S", 0.0002)  # time passes with the looks: no reason to wait for real
+
+    def latch(now_ns: int) -> Latched | None:
+        if clock.image < 5 or (not ages and now_ns % clock.PERIOD_NS < 6 * MS):
+            return None
+        ages.append((now_ns - clock.image * clock.PERIOD_NS) / MS)
+        return Latched(world.images, world.state, Origin(clock.image, clock.image * clock.PERIOD_NS))
+
+    made = executor(text)
+    made.strands = (Lasting(made.strands[0], clock, repeat(12 * MS)),)
+    live = Live(made, latch, world.take, arrivals=arrivals if lock else None)
+    clock.told = live.arrived
+    live.start()
+    try:
+        world.until(lambda: len(world.emissions) >= 24)
+    finally:
+        live.halt()
+        made.close()
+    late = sorted(ages[len(ages) // 2 :])
+    if lock:
+        assert late[round(0.9 * len(late)) - 1] <= 1.0 + 3 * clock.LOOK_NS / MS, late
+    else:
+        assert late[0] >= 5.0, late
+    assert live.frame_clocks[made.strands[0].name].skipped == 0
 
 
 def test_par_spaces_its_requests() -> None:

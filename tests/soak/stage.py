@@ -175,7 +175,7 @@ class Acted:
         elif topic.startswith("camera"):
             for name in NAMES:  # whichever it was
                 self._count("agent: observation", f"fault {name}")
-                for field in ("", "encoding", "step", "top", "width"):
+                for field in ("", "encoding", "step", "height x width", "width"):
                     self._say("agent", f"{field}: {name}: what is wrong with it")
         elif topic == "/clock":
             leap_s, self.clock_s = message.clock.sec - self.clock_s, message.clock.sec

@@ -34,9 +34,9 @@ CORRUPT: list[tuple[str, dict[str, Any]]] = [
     ("too_large", {"height": 2**31, "width": 2**31, "step": 2**32 - 1}),
 ]
 WRONG: list[tuple[str, dict[str, Any]]] = [
-    ("encoding: bad_encoding", {"encoding": "yuv422"}),
+    ("encoding: bad_encoding", {"encoding": "16UC1"}),
     ("step: bad_step", {"step": 10}),
-    ("top: bad_size", {"height": SIDE // 2, "data": MANY}),
+    ("height x width: bad_size", {"height": SIDE // 2, "data": MANY}),
     ("width: bad_size", {"width": 0}),
 ]
 PROMPTS = ("\x01", "\x1b]0;x\x07", "y" * 5000)

@@ -1,0 +1,178 @@
+"""`auras bench phase`: how much fresher actions are when frames keep in phase with the camera.
+
+Plays the processes of a config over topics, in turn without the agent's `phase_lock` and with it, on the same seeds.
+Staleness: from an image's stamp to the publishing of the chunk that answers it. Image age: from the stamp to the latch;
+what is left of it without the transport (stamp to receipt, measured here beside the agent) is what the lock can win.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryFile
+from typing import Any
+
+import numpy as np
+
+from auras_ros import resources
+from auras_ros.bench.options import amount, check_least, listed
+from auras_ros.bench.ros_image import on_loopback
+from auras_ros.evaluate.report import Report
+from auras_ros.nodes.supervisor import Supervisor, SupervisorError
+from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy, init, spin_once, try_shutdown
+from auras_ros.ros.image import stamp_ns
+from auras_ros.ros.msg import DiagnosticArray, Image, String
+
+START_S = 90.0
+SETTLE_S = 4.0  # after arming; then the figures begin
+LEAST_CHUNKS = 10
+LAST_LINES = 12  # of the processes' output, beside an error
+CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+
+Progress = Callable[[str], None]
+
+
+def run(argv: list[str], progress: Progress) -> Report:
+    parser = argparse.ArgumentParser(prog="auras bench phase", description=__doc__)
+    parser.add_argument("--config", type=listed(str), default=["pusht.yaml", "demo.yaml"], help="names or files")
+    parser.add_argument("--seeds", type=int, default=4, help="of the table; each is played without and with (4)")
+    parser.add_argument("--seconds", type=amount, default=20.0, help="measured in each episode (20)")
+    options = parser.parse_args(argv)
+    check_least(parser, options, seeds=1, seconds=5)
+    configs = [resources.find("config", each) if "/" not in each else Path(each) for each in options.config]
+    report = Report("phase")
+    with on_loopback():  # it publishes actions: never into a robot's network by accident
+        for seed in range(options.seeds):
+            for config in configs:
+                for lock in (False, True) if seed % 2 == 0 else (True, False):
+                    progress(f"{config.name}, seed {seed}, phase_lock {'on' if lock else 'off'} ...")
+                    try:
+                        row = _episode(config, seed, lock, options.seconds)
+                    except (RuntimeError, SupervisorError) as error:
+                        report.more["failed"] = f"{config.name}, seed {seed}, phase_lock {lock}: {error}"
+                        continue
+                    report.rows.append({"config": config.name, "seed": seed, "phase_lock": lock, **row})
+    report.summary |= summarised(report.rows)
+    return report
+
+
+def summarised(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Gains are of pairs of one config and seed; of several configs the smallest counts."""
+    found: dict[str, float] = {}
+    gains: dict[str, list[float]] = {}
+    by_key = {(row["config"], row["seed"], row["phase_lock"]): row for row in rows}
+    for (config, seed, lock), row in by_key.items():
+        if lock and (without := by_key.get((config, seed, False))):
+            gains.setdefault(config, []).append(without["staleness_ms_p50"] - row["staleness_ms_p50"])
+    for config, each in gains.items():
+        found[f"staleness_gain_ms_p50_{Path(config).stem}"] = median(each)
+    if gains:
+        found["staleness_gain_ms_p50"] = min(median(each) for each in gains.values())
+        found["pairs"] = sum(len(each) for each in gains.values())
+    for lock, suffix in ((False, "off"), (True, "on")):
+        played = [row for row in rows if row["phase_lock"] == lock]
+        for figure in ("staleness_ms_p50", "image_age_ms_p90", "excess_periods_p90", "chunks_per_s") if played else ():
+            found[f"{figure}_{suffix}"] = median(row[figure] for row in played)
+    return found
+
+
+def measured(
+    chunks: list[dict[str, int]], images: list[tuple[int, int]], missed: int, seconds: float
+) -> dict[str, float]:
+    """One episode. chunks: what the provenance says of each; images: (stamp, receipt) of each, ns, one clock."""
+    if len(chunks) < LEAST_CHUNKS or len(images) < LEAST_CHUNKS:
+        raise RuntimeError(f"{len(chunks)} chunks and {len(images)} images in {seconds:g} s are too few")
+    staleness = [(chunk["published_ns"] - chunk["origin_mono_ns"]) / 1e6 for chunk in chunks]
+    age = [(chunk["latched_ns"] - chunk["origin_mono_ns"]) / 1e6 for chunk in chunks]
+    transport_ms = median((receipt - stamp) / 1e6 for stamp, receipt in images)
+    period_ms = median(later[0] - earlier[0] for earlier, later in pairwise(images)) / 1e6
+    figures = {"staleness_ms": staleness, "image_age_ms": age}
+    row = {f"{name}_p{at}": float(np.percentile(values, at)) for name, values in figures.items() for at in (50, 90)}
+    row |= {"transport_ms_p50": transport_ms, "camera_period_ms": period_ms}
+    row["excess_periods_p90"] = (row["image_age_ms_p90"] - transport_ms) / period_ms
+    return {**row, "chunks_per_s": len(chunks) / seconds, "missed_ticks": missed, "n": len(chunks)}
+
+
+class _Listener:
+    """What is heard of one episode."""
+
+    def __init__(self, node: Node) -> None:
+        self.chunks: list[dict[str, int]] = []
+        self.images: list[tuple[int, int]] = []
+        self.missed, self.state = 0, ""
+        node.create_subscription(DiagnosticArray, "provenance", self._on_chunk, QoSProfile(depth=10))
+        node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, QoSProfile(depth=10))
+        node.create_subscription(Image, "camera/top/image_raw", self._on_image, CAMERA)
+        node.create_subscription(String, "actuator/state", self._on_state, QoSProfile(depth=1))
+
+    def _on_chunk(self, message: Any) -> None:
+        values = {pair.key: pair.value for pair in message.status[0].values}
+        self.chunks.append({name: int(values[name]) for name in ("origin_mono_ns", "latched_ns", "published_ns")})
+
+    def _on_diagnostics(self, message: Any) -> None:
+        for status in message.status:
+            if status.name == "agent: frames":
+                self.missed = int(next((pair.value for pair in status.values if pair.key == "missed_ticks"), 0))
+
+    def _on_image(self, message: Any) -> None:
+        self.images.append((stamp_ns(message), time.time_ns()))
+
+    def _on_state(self, message: Any) -> None:
+        self.state = json.loads(message.data)["state"]
+
+    def forget(self) -> int:
+        """What was heard so far does not count; returns the ticks that were missed until now."""
+        self.chunks.clear()
+        self.images.clear()
+        return self.missed
+
+
+def _episode(config: Path, seed: int, lock: bool, seconds: float) -> dict[str, float]:
+    overrides: dict[str, dict[str, Any]] = {
+        "agent": {"phase_lock": lock},
+        "actuator": {"arm_on_start": True},
+        "pusht": {"seed": seed},
+    }
+    with _supervised(config, overrides) as (listener, spin):
+        spin(lambda: listener.state == "armed", START_S)
+        if listener.state != "armed":
+            raise RuntimeError(f"the actuator was not armed within {START_S:g} s; try: auras run {config}")
+        spin(lambda: False, SETTLE_S)
+        missed = listener.forget()
+        spin(lambda: False, seconds)
+        return measured(listener.chunks, listener.images, listener.missed - missed, seconds)
+
+
+@contextmanager
+def _supervised(
+    config: Path, overrides: dict[str, dict[str, Any]]
+) -> Iterator[tuple[_Listener, Callable[[Callable[[], bool], float], None]]]:
+    """The processes, what is heard of them, and a way to let time pass until something is true."""
+    init(args=[])
+    node = Node("bench_phase")
+    listener = _Listener(node)
+    try:
+        with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+            try:
+                with Supervisor(config, log=log, parameters=overrides) as supervisor:
+
+                    def spin(done: Callable[[], bool], seconds: float) -> None:
+                        end_s = time.monotonic() + seconds
+                        while not done() and time.monotonic() < end_s:
+                            spin_once(node, timeout_sec=0.1)
+                            if news := supervisor.poll():
+                                raise RuntimeError(f"a process ended: {'; '.join(news)}")
+
+                    yield listener, spin
+            except (RuntimeError, SupervisorError) as error:
+                log.seek(0)
+                raise RuntimeError("\n".join([str(error), *log.read().splitlines()[-LAST_LINES:]])) from error
+    finally:
+        node.destroy_node()
+        try_shutdown()

@@ -1,0 +1,45 @@
+"""What came in on each topic and what was refused, in the words of diagnostics: a stale camera says why it is stale."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from auras_ros.observation import Fault
+
+STATE = "joint_states"
+STATE_SLOT = "state"  # its name in faults
+
+
+class Refusals:
+    """Of the executor's thread; `cause` of any."""
+
+    def __init__(self, sources: Iterable[str]) -> None:
+        self._sources = tuple(sources)
+        self._taken_ns: dict[str, int] = {}  # when the last good message came
+        self._refused: Counter[str] = Counter()
+        self._reasons: dict[str, str] = {}  # why the newest message was not taken, until one is
+
+    def taken(self, source: str, now_ns: int) -> None:
+        self._taken_ns[source] = now_ns
+        self._reasons.pop(source, None)
+
+    def refused(self, source: str, fault: Fault) -> None:
+        self._refused[source] += 1
+        self._reasons[source] = f"{fault.name.value}: {fault.detail}"
+
+    def cause(self, fault: Fault) -> str:
+        """Why a stream has nothing new, where messages come and are refused; else empty."""
+        reason = self._reasons.get(STATE if fault.source == STATE_SLOT else fault.source)
+        return f"; its newest message was refused: {reason}" if reason else ""
+
+    def values(self, now_ns: int) -> dict[str, object]:
+        """Of each source the age of its last good message, how many were refused, and the newest reason."""
+        values: dict[str, object] = {}
+        for source in self._sources:
+            taken_ns = self._taken_ns.get(source)
+            values[f"{source} age_ms"] = "never" if taken_ns is None else f"{(now_ns - taken_ns) / 1e6:.0f}"
+            values[f"{source} refused"] = self._refused[source]
+            if source in self._reasons:
+                values[f"{source} refused_for"] = self._reasons[source]
+        return values

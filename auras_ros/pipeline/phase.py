@@ -1,0 +1,65 @@
+"""Frames in phase with the camera: a grid whose ticks fall just before an image comes, not just after one was missed.
+
+Two things make that true. A frame whose tick has come waits for the image that is due, as long as that costs no tick.
+And the grid itself is moved, a little at each frame, until its ticks lie where images are about to come: then the wait
+is as short as the camera's jitter. This module never sleeps and knows no thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from auras_ros.observation import Arrivals
+from auras_ros.pipeline.frames import FrameClock
+
+GAIN = 4  # a frame moves the grid by a quarter of what it is off ...
+STEP = 50  # ... and by no more than a fiftieth of the shorter period of the two
+
+
+class PhaseLock:
+    """clocks: of the strand that latches observations, then of those that follow it (dec's generation), which are moved
+    alike. Called at the boundary, one thread at a time."""
+
+    def __init__(self, arrivals: Arrivals, clocks: Sequence[FrameClock]) -> None:
+        self._arrivals, self._clocks = arrivals, clocks
+        self._nothing = False
+
+    def wait_ns(self, now_ns: int) -> int:
+        """How long a frame whose tick has come should wait yet for the image that is due; 0: it starts."""
+        clock = self._clocks[0]
+        due = self._arrivals.due_ns(now_ns)
+        if clock.tick_ns is None or due is None or self._arrivals.is_fresh(now_ns):
+            return 0
+        expected_ns, lost_ns = due
+        latest_ns = clock.tick_ns + clock.spare_ns - self._most_ns()
+        return max(0, min(lost_ns, latest_ns) - now_ns) if expected_ns <= latest_ns else 0
+
+    def nothing(self) -> None:
+        """There was nothing to do at a tick."""
+        self._nothing = True
+
+    def started(self, tick_ns: int, now_ns: int) -> None:
+        """A frame has started at `now_ns` that was due at `tick_ns`: keep the grid where the images are."""
+        late_ns = now_ns - tick_ns
+        if self._nothing and late_ns > self._clocks[0].spare_ns:
+            self._move(late_ns)  # images are back: the grid begins anew with them
+        else:
+            self._move(self._step_ns(tick_ns))
+        self._nothing = False
+
+    def _step_ns(self, tick_ns: int) -> int:
+        newest_ns, period_ns = self._arrivals.newest_ns(), self._arrivals.period_ns
+        if newest_ns is None or period_ns is None:
+            return 0
+        most_ns = self._most_ns()
+        off_ns = newest_ns - self._arrivals.jitter_ns - tick_ns
+        off_ns = (off_ns + period_ns // 2) % period_ns - period_ns // 2  # from the nearest image
+        return max(-most_ns, min(most_ns, off_ns // GAIN))
+
+    def _most_ns(self) -> int:
+        """How far a frame may move the grid."""
+        return min(self._arrivals.period_ns or 0, self._clocks[0].period_ns) // STEP
+
+    def _move(self, by_ns: int) -> None:
+        for clock in self._clocks:
+            clock.move(by_ns)
