@@ -148,7 +148,8 @@ class GenerateStrand:
         if self._request is not None:
             assert self._generation is not None
             self._began_ns = self._clock.now_ns()
-            self._generated_ns = self._generation.run(self._clock)
+            self._generation.launch()
+            self._generated_ns = self._generation.wait(self._clock)
         else:
             self._generated_ns = self._clock.now_ns()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from auras_ros.device import Device, Download, Mark, Stage, Upload
+from auras_ros.device import Device, Download, Mark, Stage, Upload, launches_ahead
 from auras_ros.pipeline.context import PublicContext, store
 from auras_ros.pipeline.continuity import Aim
 from auras_ros.pipeline.merged import MergedSlab
@@ -66,10 +66,9 @@ class FrameStages:
 
     @property
     def launches_ahead(self) -> bool:
-        """Whether generation can be launched while the context that it reads is perceived: the launch of one stage is
-        then hidden behind the run of another (Auras 5). Not where a launch runs in its thread, as on a CPU, and not
-        where what is launched depends on the values."""
-        return self._device.tensors.type != "cpu" and not self.slab.looks
+        """Whether generation can be launched while the context that it reads is perceived. Not where what is launched
+        depends on the values."""
+        return launches_ahead(self._device) and not self.slab.looks
 
     @property
     def public(self) -> PublicContext:

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from auras_ros.clock import Clock
-from auras_ros.device import Device, Download, Lane, Stage
+from auras_ros.device import Device, Download, Lane, Mark, Stage
 from auras_ros.pipeline.context import store
 from auras_ros.pipeline.continuity import Aim
 from auras_ros.pipeline.guided import make_steps
@@ -68,13 +68,16 @@ class WholeGeneration:
     def _finish(self) -> Tensor:
         return self._policy.finish(self._state)
 
-    def run(self, clock: Clock) -> int:
-        """Every step, then the actions' way to the host; returns once they are there. When the last step ended, ns."""
-        generated = self._lane.launch(self._stage)
-        left = self._leaving.launch((generated,))
-        generated.wait()
+    def launch(self, after: Sequence[Mark] = ()) -> None:
+        """Every step, then the actions' way to the host."""
+        self._generated = self._lane.launch(self._stage, after)
+        self._left = self._leaving.launch((self._generated,))
+
+    def wait(self, clock: Clock) -> int:
+        """Until the actions are on the host. When the last step ended, ns."""
+        self._generated.wait()
         ended_ns = clock.now_ns()
-        left.wait()
+        self._left.wait()
         return ended_ns
 
     def finished(self) -> Tensor:

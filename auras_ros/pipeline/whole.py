@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.clock import Clock
-from auras_ros.device import Device, Lane, Upload
+from auras_ros.device import Device, Lane, Mark, Upload, launches_ahead
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.generation import Admitted, WholeGeneration
 from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise
@@ -105,10 +105,19 @@ class WholeStrand:
         self._perceived_ns = self._generated_ns = self._clock.now_ns()
         if self._request is None:
             return  # a bubble: another worker took the observation
+        ahead = launches_ahead(self._device)
         perceived = self._lane.launch(stages.perception, (self._arrived,))
-        perceived.wait()
-        self._perceived_ns = self._clock.now_ns()
-        self._generated_ns = stages.generation.run(self._clock)
+        if not ahead:
+            self._perceived_ns = self._waited(perceived)
+        stages.generation.launch((perceived,))
+        if ahead:
+            self._perceived_ns = self._waited(perceived)
+        self._generated_ns = stages.generation.wait(self._clock)
+
+    def _waited(self, mark: Mark) -> int:
+        """When what was launched is over, ns."""
+        mark.wait()
+        return self._clock.now_ns()
 
     def end(self, now_ns: int) -> Emission | None:
         request, self._request = self._request, None

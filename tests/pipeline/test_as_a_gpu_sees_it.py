@@ -24,7 +24,7 @@ from auras_ros.device.cpu import CpuDevice
 from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.elsewhere import Elsewhere, values_stay_behind
-from tests.pipeline.families import FORMS, checkpoint
+from tests.pipeline.families import FORMS, checkpoint, looks
 
 MODES = [
     "",
@@ -166,6 +166,27 @@ def test_generation_is_launched_while_its_context_is_perceived(
     rest = [each.strip("|") for each in frames[2:]]
     assert all("fetch" not in each for each in rest), order
     pipeline.executor.close()
+
+
+@pytest.mark.parametrize("changes", ["", ",mode=par,workers=2", ",mode=par,workers=2,together=true"])
+@pytest.mark.parametrize("kind", ["diffusion", "tokens"])
+def test_seq_and_par_do_not_wait_between_perception_and_generation(
+    kind: str, changes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A baseline is not handicapped: a host that waits there lets the GPU stand still for the time of a launch."""
+    values_stay_behind(monkeypatch)
+    device = Ordered()
+    pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
+    executor, frames = pipeline.executor, 3
+    for frame, seen in enumerate(looks(executor.policy, frames)):
+        strand = executor.strands[frame % len(executor.strands)]
+        strand.begin(seen, 0)
+        device.order.clear()
+        strand.run()
+        assert device.order[:3] == ["perception", "generation", "copy out"], device.order
+        assert device.order[3:] == ["wait for perception", "wait for generation", "wait for copy out"]
+        assert strand.end(0) is not None
+    executor.close()
 
 
 def test_what_only_the_body_holds_is_noticed() -> None:
