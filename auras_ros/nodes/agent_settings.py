@@ -16,7 +16,7 @@ class Settings:
 
     autostart: bool = parameter(False, "configure and activate at start; without it somebody else does")
     checkpoint: str = parameter("pusht", "the policy: a name that ships, or a folder")
-    plan: str = parameter("quick", "one of the checkpoint's generation plans: sampler and steps")
+    plan: str = parameter("", "one of the checkpoint's generation plans: sampler and steps; empty: its first")
     mode: str = parameter("seq", "schedule of perception and generation: seq, dec, par or auras")
     pp_perception: int = parameter(1, "auras: perception stages", 1, MAX_STAGES)
     pp_generation: int = parameter(1, "auras: generation stages, one request each", 1, MAX_STAGES)
@@ -51,6 +51,9 @@ class Settings:
     sync_tolerance_ms: float = parameter(50.0, "how far the cameras' newest stamps may lie apart", 0.0, 10000.0)
     compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
     device: str = parameter("cpu", "where the policy runs: cpu, cuda, or auto for cuda where there is one")
+    dtype: str = parameter(
+        "auto", "type of the weights: float32, bfloat16, float16, or auto (cpu: float32; cuda: as they are stored)"
+    )
     max_memory_mb: float = parameter(
         0.0, "device memory that the weights may take, MB; the rest is brought in when it runs; 0: all", 0.0, 1e7
     )

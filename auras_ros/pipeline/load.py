@@ -24,9 +24,11 @@ from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import PromptedPolicy
+from auras_ros.policies.precision import DTYPES, runtime_dtype
 from auras_ros.policies.tensors import CheckpointError
 
 __all__ = [
+    "DTYPES",
     "MB",  # device is unknown to nodes
     "Checkpoint",
     "CheckpointError",
@@ -58,7 +60,7 @@ class Pipeline:
         cores: Sequence[int] | None = None,
         offload: Offload | None = None,
     ) -> None:
-        self.checkpoint, self.plan = checkpoint, plan
+        self.checkpoint, self.plan = checkpoint, (plan := plan.named(checkpoint.first_plan))
         self._policy = policy = checkpoint.policy(plan.generation)
         self.placed = Placed(0) if device is None else place_policy(policy, device.tensors, offload)
 
@@ -135,26 +137,28 @@ def load_pipeline(
     cores: Sequence[int] | None = None,
     device: str = "cpu",
     offload: Offload | None = None,
+    dtype: str = "auto",
 ) -> Pipeline:
     """Load, check (golden sample included) and warm up. Raises CheckpointError, PlanError or DeviceError by name.
 
     `progress` is told which step begins. cores: see `make_executor`. device: cpu, cuda or auto. offload: None leaves
-    no weights out.
+    no weights out. dtype: of the weights, see `precision.runtime_dtype`.
     """
     torch.set_num_threads(threads)
     progress("loading")
-    checkpoint = load(folder)
+    where = make_device(device)
+    checkpoint = load(folder, dtype, where.tensors.type)
     progress("warm-up")
-    pipeline = Pipeline(checkpoint, plan, seed, clock, host, session, make_device(device), cores, offload)
+    pipeline = Pipeline(checkpoint, plan, seed, clock, host, session, where, cores, offload)
     pipeline.warm_up()
     return pipeline
 
 
 def executor_on(device: str, checkpoint: Checkpoint, policy: LoadedPolicy, plan: Plan, noise: Noise) -> Executor:
-    """The executor of one of a checkpoint's policies, which is moved to `device`: cpu, cuda or auto. Raises
-    DeviceError."""
+    """The executor of one of a checkpoint's policies, which is moved to `device` (cpu, cuda or auto), its weights in
+    the type that an agent would run them in there. Raises DeviceError."""
     where = make_device(device)
-    place_policy(policy, where.tensors, None)
+    place_policy(policy, where.tensors, None, runtime_dtype(checkpoint.asked, where.tensors.type, checkpoint.stored))
     return make_executor(policy, plan, noise, MonotonicClock(), where, contract=checkpoint.contract)
 
 

@@ -26,20 +26,20 @@ class PlanError(ValueError):
 class Plan:
     """Auras section 4.3. Raises PlanError, naming the field.
 
-    generation: one of the checkpoint's generation plans (sampler and steps). pp_perception, pp_generation: stages that
-    a request passes, one a frame (auras alone). fetch_offset: 0 generates from the context of the same frame, -1 from
-    that of the frame before, and then beside perception. alpha: skew of the generation steps towards the last stage.
-    batched: rows of one frame share one call of the network. frame_period_ms: 0 runs frames back to back; for par it
-    is the interval between requests, and 0 spaces them evenly. workers: requests at a time (par alone). together: these
-    requests begin together, on one observation, and run as one batch, each with all of its own work (par alone). Of an
-    autoregressive policy (`pipeline.merged`): merge, one forward for each token that a stage has left, or one for the
-    whole frame; emit, all tokens as they stand at a request's end (newest), or those that it took on its way (own, as
-    in the paper); reuse, of the frame before's keys and values, those up to what changed (exact), or all but of what
-    changed (approximate). guide: how a chunk goes on from the one in force (`policies.guidance`), for policies that
-    denoise and one request at a time, or one frame.
+    generation: one of the checkpoint's generation plans (sampler and steps); empty: its first. pp_perception,
+    pp_generation: stages that a request passes, one a frame (auras alone). fetch_offset: 0 generates from the context
+    of the same frame, -1 from that of the frame before, and then beside perception. alpha: skew of the generation steps
+    towards the last stage. batched: rows of one frame share one call of the network. frame_period_ms: 0 runs frames
+    back to back; for par it is the interval between requests, and 0 spaces them evenly. workers: requests at a time
+    (par alone). together: these requests begin together, on one observation, and run as one batch, each with all of its
+    own work (par alone). Of an autoregressive policy (`pipeline.merged`): merge, one forward for each token that a
+    stage has left, or one for the whole frame; emit, all tokens as they stand at a request's end (newest), or those
+    that it took on its way (own, as in the paper); reuse, of the frame before's keys and values, those up to what
+    changed (exact), or all but of what changed (approximate). guide: how a chunk goes on from the one in force
+    (`policies.guidance`), for policies that denoise and one request at a time, or one frame.
     """
 
-    generation: str = "quick"
+    generation: str = ""
     mode: str = "seq"
     pp_perception: int = 1
     pp_generation: int = 1
@@ -59,7 +59,7 @@ class Plan:
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise PlanError(f"plan: {name}: must be one of {', '.join(known)}, got {getattr(self, name)!r}")
-        if not isinstance(self.generation, str) or not self.generation or set(self.generation) & set(",= "):
+        if not isinstance(self.generation, str) or set(self.generation) & set(",= "):
             raise PlanError(f"plan: generation: must name a generation plan of the checkpoint, got {self.generation!r}")
         for name in ("batched", "together"):
             if type(getattr(self, name)) is not bool:
@@ -93,7 +93,8 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str) -> Plan:
-        """From `ddpm100,mode=auras,pp_generation=8,alpha=0.5`: first the generation plan, then what differs."""
+        """From `ddpm100,mode=auras,pp_generation=8,alpha=0.5`: first the generation plan, then what differs. Without a
+        generation plan it is the checkpoint's first."""
         first, *rest = (part.strip() for part in text.split(","))
         settings: dict[str, Any] = {}
         for part in rest if "=" not in first else [first, *rest]:
@@ -112,7 +113,12 @@ class Plan:
     def __str__(self) -> str:
         """The text that `parse` reads."""
         changed = [f.name for f in fields(self)[1:] if getattr(self, f.name) != _DEFAULTS[f.name]]
-        return ",".join([self.generation, *(f"{name}={_text(getattr(self, name))}" for name in changed)])
+        named = [self.generation] if self.generation else []
+        return ",".join([*named, *(f"{name}={_text(getattr(self, name))}" for name in changed)])
+
+    def named(self, first: str) -> Plan:
+        """The same with its generation plan named: `first`, the checkpoint's own, where it names none."""
+        return self if self.generation else replace(self, generation=first)
 
     def as_mode(self, mode: str, workers: int = 1, together: bool = False) -> Plan:
         """The same generation and frame period in another mode, without what only this mode knows. workers, together:

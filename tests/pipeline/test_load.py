@@ -15,6 +15,7 @@ import torch
 
 from auras_ros.action import Chunk
 from auras_ros.clock import VirtualClock
+from auras_ros.nodes.agent_settings import Settings
 from auras_ros.observation import Observation
 from auras_ros.pipeline.load import CheckpointError, Pipeline, PlanError, load_pipeline
 from auras_ros.pipeline.plan import Plan
@@ -223,3 +224,15 @@ def test_a_plan_whose_chunks_come_too_late_is_refused(tmp_path: Path) -> None:
     tiny.write(tmp_path)
     with pytest.raises(PlanError, match=r"3 frames \(L \+ 2\) of 10000.0 ms outlast the horizon"):
         load_pipeline(tmp_path, Plan(frame_period_ms=10_000.0), 0, VirtualClock())
+
+
+def test_a_plan_that_is_not_named_is_the_checkpoints_first_and_provenance_names_it() -> None:
+    """A converted checkpoint calls its plans as it likes: the agent's default must run it (and the four robot configs,
+    which name no plan)."""
+    plans = {"euler8": {"sampler": "ddim", "steps": 8}, "quick": {"sampler": "ddim", "steps": 4}}
+    made = Pipeline(tiny.checkpoint(plans=plans), Settings().plans()[0], 5, Ticking(START_NS))
+    named = Pipeline(tiny.checkpoint(plans=plans), Plan("euler8"), 5, Ticking(START_NS))
+    (one, said), (other, _) = run(made, observation()), run(named, observation())
+    assert said.provenance.plan == str(made.plan) == "euler8"
+    assert torch.equal(one.actions, other.actions)
+    assert made.beside(Plan(mode="dec")).plan == Plan("euler8", mode="dec")

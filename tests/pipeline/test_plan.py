@@ -53,12 +53,21 @@ def test_a_plan_is_read_field_by_field() -> None:
     assert Plan.parse("mode=par,workers=3") == Plan(mode="par", workers=3)
     assert Plan.parse("quick,mode=par,workers=3,together=true") == Plan(mode="par", workers=3, together=True)
     assert Plan.parse("generation=fine") == Plan.parse("fine") == Plan("fine")
+    assert Plan.parse("") == Plan() == Plan(generation="")
+    assert Plan.parse(",alpha=1,mode=auras") == Plan(mode="auras", alpha=1.0)
+
+
+def test_a_plan_that_names_no_generation_plan_means_the_checkpoints_first() -> None:
+    assert str(Plan()) == ""
+    assert str(Plan(mode="auras", pp_generation=2)) == "mode=auras,pp_generation=2"
+    assert str(Plan(mode="dec").named("greedy")) == "greedy,mode=dec"
+    assert str(Plan("fine", mode="dec").named("greedy")) == "fine,mode=dec"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "generation: must name"),
+        (",", "'': expected NAME=VALUE"),
         ("quick,", "'': expected NAME=VALUE"),
         ("quick,mode", "'mode': expected NAME=VALUE"),
         ("quick,pp_gen=3", "'pp_gen=3': expected NAME=VALUE, with a name of generation, mode, pp_perception"),
@@ -82,7 +91,7 @@ def test_a_text_that_is_no_plan_is_refused_by_name(text: str, said: str) -> None
     ("field", "values"),
     [
         ("mode", ["", "AURAS", None, 1]),
-        ("generation", ["", None, 100, "a,b", "a=b"]),
+        ("generation", [None, 100, "a,b", "a=b"]),
         ("batched", [1, 0, "true", None]),
         ("pp_perception", [0, -1, MAX_STAGES + 1, 1.0, True, "2", None]),
         ("pp_generation", [0, -1, MAX_STAGES + 1, 1.0, True, "2", None]),
