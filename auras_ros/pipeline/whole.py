@@ -92,8 +92,9 @@ class WholeStrand:
         self._request = None if number is None else Admitted(number, epoch, seen.origin)
         if number is not None:
             self._arrived = self._stages.arriving.send((seen.images, seen.state))
-            noise = torch.cat([self._noise(number + i) for i in range(self._count)])
-            self._stages.generation.begin(noise, self._continuity.aim(seen.origin, now_ns))
+            noise = [self._noise(number + i) for i in range(self._count)]
+            drawn = noise[0] if self._count == 1 else torch.cat(noise)
+            self._stages.generation.begin(drawn, self._continuity.aim(seen.origin, now_ns))
 
     def _captured(self, images: Tensor, state: Tensor) -> WholeStages:
         lanes = (self._lane, self._copies)

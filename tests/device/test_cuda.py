@@ -134,7 +134,7 @@ def test_an_old_mark_is_done_and_waits_for_nothing(gpu: Gpu, monkeypatch: pytest
 
 
 def test_a_host_that_waits_sleeps(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without `blocking` a waiting thread spins: a core for every strand that waits. By marks, slots, and at the end."""
+    """Without `blocking` a waiting thread spins: a core for every strand. By marks, slots, and at the end."""
     monkeypatch.setattr(cuda_lane_module, "DEPTH", 2)
     device, log = CudaDevice(), list[str]()
     launch = step(gpu, device, device.lane("lane"), log, "a")
