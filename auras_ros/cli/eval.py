@@ -57,7 +57,10 @@ def _parser() -> argparse.ArgumentParser:
     play.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
     play.add_argument("--checkpoint", default="pusht", help="folder, or the name of one that ships (pusht)")
     play.add_argument(
-        "--plan", default="quick", metavar="PLAN", help="of auras, e.g. ddpm100,pp_generation=8,alpha=0.5"
+        "--plan",
+        default="",
+        metavar="PLAN",
+        help="of auras, e.g. ddpm100,pp_generation=8,alpha=0.5 (the first)",
     )
     play.add_argument("--pp-generation", type=int, metavar="N", help="the same as pp_generation=N in the plan")
     play.add_argument("--modes", default="seq,dec,par,auras", help="par is shown plain and aligned")
@@ -78,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=("cpu", "cuda"),
         help="where durations are measured: the agent's `device` (cpu)",
     )
+    play.add_argument("--dtype", default="auto", metavar="TYPE", help="of the weights: the agent's `dtype` (auto)")
     play.add_argument(
         "--batch", type=int, metavar="N", help="episodes that are stepped together (a quarter of them, at most 64)"
     )
@@ -100,7 +104,7 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tup
         parser.error("--episodes and --batch must be at least 1 and --seed must not be negative")
     from auras_ros.evaluate.campaign import Campaign
     from auras_ros.evaluate.parts import Part
-    from auras_ros.evaluate.settings import SettingsError, check_seeds
+    from auras_ros.evaluate.settings import SettingsError, check_seeds, plan_named
     from auras_ros.pipeline.load import CheckpointError, PlanError, check_plan, load
     from auras_ros.sim import pusht
 
@@ -108,13 +112,14 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tup
     try:
         check_seeds(range(options.seed, options.seed + options.episodes))
         settings = _settings(options)
-        given = _given(options.durations, settings)
+        given = _given(options.durations, replace(settings, plan=plan_named(settings.plan, "")))
         if given is not None:
             settings.charging(_seconds(given))
     except (SettingsError, PlanError) as error:
         parser.error(str(error))
-    checkpoint = load(resources.checkpoint(options.checkpoint))
-    settings = replace(settings, checkpoint=f"{checkpoint.name}@{checkpoint.digest[:12]}")
+    checkpoint = load(resources.checkpoint(options.checkpoint), options.dtype)
+    plan = plan_named(settings.plan, checkpoint.first_plan)
+    settings = replace(settings, checkpoint=f"{checkpoint.name}@{checkpoint.digest[:12]}", plan=plan)
     try:
         for contender in settings.contenders():
             check_plan(checkpoint.policy(contender.plan.generation), contender.plan)
@@ -150,6 +155,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         workers=options.workers,
         frame_steps=options.frame_steps,
         device=options.device,
+        dtype=options.dtype,
     )
 
 
@@ -180,8 +186,8 @@ def _given(text: str | None, settings: Settings) -> dict[str, Duration] | None:
         raise SettingsError(f"durations: no file {text}")
     try:
         report = json.loads(Path(text).read_text())
-        measured = {"device": "cpu", **report["settings"]}  # reports of before there was a choice
-        for name in ("plan", "workers", "checkpoint", "device"):
+        measured = {"device": "cpu", "dtype": "auto", **report["settings"]}  # reports of before there was a choice
+        for name in ("plan", "workers", "checkpoint", "device", "dtype"):
             mine, its = getattr(settings, name), measured[name]
             if mine != its and mine != "":
                 raise SettingsError(f"durations: {text}: measured with {name} {its}, not {mine}; measure again")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ def run(argv: list[str]) -> int:
             say_errors(error)
             return 2
     options.checkpoint, options.device = options.checkpoint or "pusht", options.device or "cpu"
+    options.dtype = options.dtype or "auto"
     if options.device == "cuda" and not _has_cuda():
         parser.error("no CUDA device is here, where frames would be timed; --device cpu times them on the CPU")
     importlib.import_module("matplotlib")  # now, and not after an hour
@@ -63,7 +65,7 @@ def run(argv: list[str]) -> int:
 
     pusht.check()
     progress = Progress()
-    checkpoint = load(resources.checkpoint(options.checkpoint))
+    checkpoint = load(resources.checkpoint(options.checkpoint), options.dtype)
     try:
         search, explore = _prepared(checkpoint, options, progress)
         search.space.grid(checkpoint.policy(search.space.base.generation))
@@ -87,10 +89,11 @@ def _parser() -> argparse.ArgumentParser:
         "--checkpoint", help="folder, or the name of one that ships (that of the agent in --config, or pusht)"
     )
     parser.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
-    parser.add_argument("--plan", default="quick", help="what all plans share, e.g. ddpm100 or ddpm100,batched=false")
+    parser.add_argument("--plan", default="", help="what all plans share, e.g. ddpm100 or ddpm100,batched=false")
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="where frames are timed (that of the agent in --config, or cpu)"
     )
+    parser.add_argument("--dtype", metavar="TYPE", help="of the weights (that of the agent in --config, or auto)")
     wanted = parser.add_argument_group("what is asked for")
     wanted.add_argument("--rate", metavar="HZ|Nx", help="chunks per second at least, or 2x for twice seq's")
     wanted.add_argument(
@@ -144,7 +147,7 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     check_seeds(range(options.seed, options.seed + played))
     if options.batch < 1 or options.frame_steps < 0 or (options.trials is not None and options.trials < 1):
         raise SettingsError("batch and trials must be at least 1, frame_steps must not be negative")
-    base = parse_plan(options.plan)
+    base = parse_plan(options.plan).named(checkpoint.first_plan)
     space = Space(
         base, _whole("pp_perception", options.pp_perception), _whole("pp_generation", options.pp_generation),
         _whole("fetch_offset", options.fetch_offset), _listed("alpha", options.alpha, float), options.longest,
@@ -156,6 +159,7 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
         "checkpoint": f"{checkpoint.name}@{checkpoint.digest[:12]}", "sim": options.sim, "clock": clock,
         "max_steps": options.max_steps, "seq": str(base.as_mode("seq")),
         **({} if options.device == "cpu" else {"device": options.device}),
+        **({} if options.dtype == "auto" else {"dtype": options.dtype}),
     }  # fmt: skip
     record = Record.open(key, options.work)
     again = options.work.with_suffix(".fresh.json") if options.work else None
@@ -209,7 +213,7 @@ def _show(
         print(f"written: {options.json}")
     tuned = options.out / "tuned.yaml"
     if config is not None and result.found is not None and not result.partial:
-        _write_config(config, result.found.plan, options.device, tuned)
+        _write_config(config, result.found.plan, {"device": options.device, "dtype": options.dtype}, tuned)
     elif tuned.exists():
         print(f"left as it was, from an earlier search: {tuned}")
     draw(result, f"{checkpoint.name}, {options.sim}: {wanted}", options.out / "tune.png")
@@ -229,6 +233,7 @@ def _follow(config: Path, options: argparse.Namespace, parser: argparse.Argument
     if device not in ("auto", "cpu", "cuda"):
         parser.error(f"--config: {config}: device: no {device!r}; there is auto, cpu, cuda")
     options.device = ("cuda" if _has_cuda() else "cpu") if device == "auto" else device
+    options.dtype = options.dtype or str(agent.get("dtype", "auto"))
     ages = [age for age in (options.max_age_ms, float(agent.get("max_age_ms", 0.0)) or None) if age is not None]
     options.max_age_ms = min(ages, default=None)
 
@@ -239,14 +244,14 @@ def _has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def _write_config(config: Path, plan: Plan, device: str, path: Path) -> None:
-    """The config with this plan in its agent, on the device that it was measured on."""
+def _write_config(config: Path, plan: Plan, where: Mapping[str, str], path: Path) -> None:
+    """The config with this plan in its agent, on the device and in the type that it was measured in."""
     import yaml
 
     raw = yaml.safe_load(config.read_text(encoding="utf-8"))
     named = {each.name: getattr(plan, each.name) for each in fields(plan)}
     changed = {("plan" if name == "generation" else name): value for name, value in named.items()}
-    raw["agent"]["ros__parameters"] |= {**changed, "device": device}
+    raw["agent"]["ros__parameters"] |= {**changed, **where}
     text = yaml.safe_dump(raw, sort_keys=False)
     path.write_text(f"# {config.name} with the plan that auras tune chose\n{text}", encoding="utf-8")
     print(f"written: {path}")

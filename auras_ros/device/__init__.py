@@ -1,7 +1,7 @@
 """Where work runs: lanes and captured stages on a CPU, a GPU, or in virtual time. It knows no policy and no frame."""
 
 from auras_ros.device.cores import checked, occupy
-from auras_ros.device.lane import Device, DeviceError, Lane, Mark, Stage
+from auras_ros.device.lane import Device, DeviceError, Lane, Mark, Stage, launches_ahead
 from auras_ros.device.make import make_device
 from auras_ros.device.spans import Span, Spans
 from auras_ros.device.staging import Download, Upload
@@ -23,6 +23,7 @@ __all__ = [
     "cannot_capture",
     "checked",
     "in_words",
+    "launches_ahead",
     "make_device",
     "occupy",
 ]

@@ -33,7 +33,8 @@ class CudaStage:
 
 
 class Slot:
-    """The events around one launch. `number` is the launch they stand for now, -1 while that is none."""
+    """The events around one launch. `number` is the launch they stand for now, -1 while that is none. Who waits for the
+    end sleeps: otherwise CUDA has a thread look again and again, and takes a core for each that waits."""
 
     __slots__ = ("anchor", "begin", "end", "number", "open", "stage")
 
@@ -41,7 +42,7 @@ class Slot:
         import torch
 
         self.begin = torch.cuda.Event(enable_timing=True) if timed else None
-        self.end = torch.cuda.Event(enable_timing=timed)
+        self.end = torch.cuda.Event(enable_timing=timed, blocking=True)
         self.number = -1
         self.open = False  # launched, and its span not yet written
         self.stage = ""

@@ -91,6 +91,12 @@ class Device(Protocol):
         ...
 
 
+def launches_ahead(device: Device) -> bool:
+    """Whether a launch returns while its stage runs, so that the launch of what comes after is hidden behind it (Auras
+    5). Not on a CPU: there a launch may be the run itself, and time is told between one and the next."""
+    return device.tensors.type != "cpu"
+
+
 def refuse_if_closed(lane: str, closed: bool) -> None:
     """Raises DeviceError for a new lane of a closed device: nobody would close it."""
     if closed:

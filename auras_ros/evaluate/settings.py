@@ -39,7 +39,7 @@ class Settings:
 
     checkpoint: its name and digest. plan: of auras; the other modes take what they share of it. frame_steps: control
     steps of a frame on the paused clock. durations_s: duration key -> seconds, for the charged clock. device: where
-    they are measured, `cpu` or `cuda`.
+    they are measured, `cpu` or `cuda`. dtype: of the policy's weights, as it was asked for.
     """
 
     checkpoint: str
@@ -54,6 +54,7 @@ class Settings:
     frame_steps: int = 4
     durations_s: Mapping[str, float] = field(default_factory=dict)
     device: str = "cpu"
+    dtype: str = "auto"
 
     def __post_init__(self) -> None:
         _known("sim", (self.sim,), tuple(SIMS))
@@ -141,6 +142,13 @@ def parse_plan(text: str) -> Plan:
     if any(word.strip().startswith("workers=") for word in words):
         raise PlanError("plan: workers: belongs to par; give --workers")
     return Plan.parse(f"{text},mode=auras")
+
+
+def plan_named(text: str, first: str) -> str:
+    """The text of a plan with its generation plan: `first` where it names none; empty where that is not known yet."""
+    if parse_plan(text).generation:
+        return text
+    return f"{first},{text}".replace(",,", ",").rstrip(",") if first else ""
 
 
 def parse_durations(text: str) -> dict[str, float]:

@@ -122,7 +122,7 @@ class ActEncoder(nn.Module):
     def positions(self) -> Tensor:
         """Of the memory's tokens, [1, T, width]."""
         flat = self.encoder_1d_feature_pos_embed.weight
-        return torch.cat([flat, self.positions_2d.repeat(self.cameras, 1)])[None]
+        return torch.cat([flat, self.positions_2d.repeat(self.cameras, 1).to(flat.dtype)])[None]
 
     def forward(self, images: Tensor, state: Tensor) -> Tensor:
         carried: tuple[Tensor, ...] = (images, state)

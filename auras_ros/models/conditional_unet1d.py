@@ -118,7 +118,11 @@ class DiffusionUnet1d(nn.Module):
         self.final_conv = nn.Sequential(ConvBlock(dims[0], dims[0], kernel, final), nn.Conv1d(dims[0], actions, 1))
 
     def forward(self, x: Tensor, timestep: Tensor, condition: Tensor) -> Tensor:
-        film = torch.cat([self.diffusion_step_encoder(timestep), condition], -1)
+        sinusoid, *layers = self.diffusion_step_encoder
+        step = sinusoid(timestep).to(x.dtype)
+        for layer in layers:
+            step = layer(step)
+        film = torch.cat([step, condition], -1)
         x, skips = x.transpose(1, 2), []
         for level in self.down_modules:
             first, second, halve = cast(nn.ModuleList, level)

@@ -128,9 +128,9 @@ class DiffusionTransformer(nn.Module):
                 nn.init.normal_(parameter, std=INITIAL_STD)
 
     def forward(self, x: Tensor, timestep: Tensor, condition: Tensor) -> Tensor:
-        time = self.time_emb(timestep)[:, None]
+        time = self.time_emb(timestep).to(x.dtype)[:, None]
         seen = self.cond_obs_emb(condition.unflatten(1, (self.observations, -1)))
         memory = self.encoder(torch.cat([time, seen], 1) + self.cond_pos_emb)
-        hidden = self.decoder(self.input_emb(x) + self.pos_emb, memory, self.memory_mask)
+        hidden = self.decoder(self.input_emb(x) + self.pos_emb, memory, self.memory_mask.to(x.dtype))
         out: Tensor = self.head(self.ln_f(hidden))
         return out

@@ -38,7 +38,7 @@ class FrozenBatchNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         scale = self.weight * (self.running_var + self.eps).rsqrt()
         shift = self.bias - self.running_mean * scale
-        return x * scale[:, None, None] + shift[:, None, None]
+        return (x * scale[:, None, None] + shift[:, None, None]).to(x.dtype)
 
 
 def _norm(channels: int, kind: str) -> nn.Module:

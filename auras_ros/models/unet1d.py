@@ -22,9 +22,9 @@ class TimestepEmbedding(nn.Module):
         exponent = torch.arange(width // 2) / (width // 2 - 1)
         self.register_buffer("frequencies", torch.exp(-math.log(10000.0) * exponent), persistent=False)
 
-    def forward(self, timestep: Tensor) -> Tensor:
+    def forward(self, timestep: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         angle = timestep.float()[:, None] * self.frequencies[None]
-        embedded: Tensor = self.mlp(torch.cat([angle.sin(), angle.cos()], -1))
+        embedded: Tensor = self.mlp(torch.cat([angle.sin(), angle.cos()], -1).to(dtype))
         return embedded
 
 
@@ -66,7 +66,7 @@ class ConditionalUnet1d(nn.Module):
         self.sizes = {"widths": list(widths)}
 
     def forward(self, x: Tensor, timestep: Tensor, condition: Tensor) -> Tensor:
-        film = torch.cat([self.timestep(timestep), self.observation(condition)], -1)
+        film = torch.cat([self.timestep(timestep, x.dtype), self.observation(condition)], -1)
         first = self.down1(x.transpose(1, 2), film)
         second = self.down2(self.shrink1(first), film)
         bottom = self.bottom2(self.bottom1(self.shrink2(second), film), film)

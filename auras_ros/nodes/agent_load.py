@@ -59,6 +59,7 @@ class Loading:
         first = load_pipeline(
             resources.checkpoint(settings.checkpoint), plans[0], settings.seed, clock, host_id(), self._session,
             settings.threads, self._say, cores, settings.device, settings.offload(),
+            settings.dtype,
         )  # fmt: skip
         if first.checkpoint.language is not None:
             self._say("tokenizer")

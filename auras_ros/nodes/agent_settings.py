@@ -19,7 +19,7 @@ class Settings:
 
     autostart: bool = parameter(False, "configure and activate at start; without it somebody else does")
     checkpoint: str = parameter("pusht", "the policy: a name that ships, or a folder")
-    plan: str = parameter("quick", "one of the checkpoint's generation plans: sampler and steps")
+    plan: str = parameter("", "one of the checkpoint's generation plans: sampler and steps; empty: its first")
     mode: str = parameter("seq", "schedule of perception and generation: seq, dec, par or auras")
     pp_perception: int = parameter(1, "auras: perception stages", 1, MAX_STAGES)
     pp_generation: int = parameter(1, "auras: generation stages, one request each", 1, MAX_STAGES)
@@ -35,6 +35,7 @@ class Settings:
         "none", "seq, dec, auras, denoising: a chunk goes on from the one in force: none, inpaint, rtc"
     )
     workers: int = parameter(1, "par: requests at a time", 1, MAX_STAGES)
+    together: bool = parameter(False, "par: these requests begin together and run as one batch")
     seed: int = parameter(0, "seed of the noise", 0, 2**31 - 1)
     actuator: str = parameter("actuator", "name of the actuator node; no chunk is published while it is silent")
     actuator_timeout_ms: float = parameter(250.0, "the actuator counts as silent after this", 100.0, 1000.0)
@@ -60,6 +61,9 @@ class Settings:
     )
     compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
     device: str = parameter("cpu", "where the policy runs: cpu, cuda, or auto for cuda where there is one")
+    dtype: str = parameter(
+        "auto", "type of the weights: float32, bfloat16, float16, or auto (cpu: float32; cuda: as they are stored)"
+    )
     max_memory_mb: float = parameter(
         0.0, "device memory that the weights may take, MB; the rest is brought in when it runs; 0: all", 0.0, 1e7
     )
@@ -83,6 +87,7 @@ class Settings:
             reuse=self.reuse,
             guide=self.guide,
             workers=self.workers,
+            together=self.together,
         )
         if not self.fallback_plan:
             return (first,)

@@ -119,11 +119,13 @@ class AurasStrand:
             self._stages.forget_generated()
 
     def _admit(self, now_ns: int) -> None:
+        """The slab follows: its rows stand as the frame before has left them."""
+        assert self._stages is not None
         number = self._ledger.admit(self._seen, now_ns, self._epoch)
         if number is not None:
-            assert self._stages is not None
             self._rows[-1] = _Request(number)
-            self._stages.slab.admit(self._noise(number))
+        if any(self._rows):
+            self._stages.launch_boundary(None if number is None else self._noise(number))
 
     def run(self) -> None:
         stages, offset = self._stages, self._plan.fetch_offset
@@ -177,7 +179,6 @@ class AurasStrand:
             )
         self._continuity.ended(emission, now_ns, generated=any(self._rows))
         self._rows = [*self._rows[1:], None]
-        self._stages.slab.roll()
         return emission
 
     def keep(self, rows: Tensor) -> None:

@@ -6,12 +6,13 @@ Generation fetches the newest context once, at the request's start, and keeps it
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from auras_ros.clock import Clock
-from auras_ros.device import Device, Upload
+from auras_ros.device import Device, Mark, Upload
 from auras_ros.pipeline.context import PublicContext, store
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.generation import Admitted, WholeGeneration
@@ -25,6 +26,7 @@ class Shared:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.context: PublicContext | None = None
+        self.fetched: list[tuple[Mark, ...]] = [(), ()]  # by slot: what has to be over before it is written again
         self.version = -1
         self.epoch = 0  # of the newest context
 
@@ -72,10 +74,13 @@ class PerceiveStrand:
             for slot in (0, 1)
         ]
         self._arriving = Upload("copy in", self._device, self._copies, inputs)
-        self._shared.context = context
+        self._shared.context, self._shared.fetched = context, [(), ()]
 
     def run(self) -> None:
-        self._lane.launch(self._stages[(self._shared.version + 1) % 2], (self._arrived,)).wait()
+        slot = (self._shared.version + 1) % 2
+        with self._shared.lock:
+            read = self._shared.fetched[slot]
+        self._lane.launch(self._stages[slot], (self._arrived, *read)).wait()
 
     def end(self, now_ns: int) -> Emission | None:
         assert self._shared.context is not None
@@ -133,22 +138,28 @@ class GenerateStrand:
             if number is None or newest is None:
                 return
             assert self._shared.context is not None
-            slot = self._shared.context.slots[self._shared.version % 2][0]
+            slot = self._shared.version % 2
             if self._generation is None:
-                self._generation = self._captured(torch.zeros_like(slot))
-            self._generation.context.copy_(slot)
+                self._generation = self._captured(torch.zeros_like(self._shared.context.slots[slot][0]))
+            self._fetched = self._lane.launch(self._fetch[slot])
+            self._shared.fetched[slot] = (self._fetched,)
             self._request = Admitted(number, epoch, newest)
         self._generation.begin(self._noise(number), self._continuity.aim(newest, now_ns))
 
     def _captured(self, context: Tensor) -> WholeGeneration:
-        guide = self._continuity.guide
+        guide, public = self._continuity.guide, self._shared.context
+        assert public is not None
+        self._fetch = [
+            self._device.capture("fetch", partial(store, (context,), slot), self._lane) for slot in public.slots
+        ]
         return WholeGeneration(self._policy, self._device, self._lane, context, self._copies, guide)
 
     def run(self) -> None:
         if self._request is not None:
             assert self._generation is not None
             self._began_ns = self._clock.now_ns()
-            self._generated_ns = self._generation.run(self._clock)
+            self._generation.launch((self._fetched,))
+            self._generated_ns = self._generation.wait(self._clock)
         else:
             self._generated_ns = self._clock.now_ns()
 
@@ -179,6 +190,7 @@ class GenerateStrand:
         old = self._generation
         if old is None:
             return
+        self._fetched.wait()
         self._generation = self._captured(old.context[rows])
         self._generation.take(old, rows, self._request is not None)
         if self._request is not None:

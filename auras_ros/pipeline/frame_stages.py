@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from auras_ros.device import Device, Download, Mark, Stage, Upload
+from auras_ros.device import Device, Download, Mark, Stage, Upload, launches_ahead
 from auras_ros.pipeline.context import PublicContext, store
 from auras_ros.pipeline.continuity import Aim
+from auras_ros.pipeline.drawn import Drawn
 from auras_ros.pipeline.merged import MergedSlab
 from auras_ros.pipeline.perception import Block, perception_stages, run_blocks
 from auras_ros.pipeline.plan import Plan
@@ -66,10 +67,9 @@ class FrameStages:
 
     @property
     def launches_ahead(self) -> bool:
-        """Whether generation can be launched while the context that it reads is perceived: the launch of one stage is
-        then hidden behind the run of another (Auras 5). Not where a launch runs in its thread, as on a CPU, and not
-        where what is launched depends on the values."""
-        return self._device.tensors.type != "cpu" and not self.slab.looks
+        """Whether generation can be launched while the context that it reads is perceived. Not where what is launched
+        depends on the values."""
+        return launches_ahead(self._device) and not self.slab.looks
 
     @property
     def public(self) -> PublicContext:
@@ -91,6 +91,14 @@ class FrameStages:
             for key, bodies in self.slab.variants().items()
         }
         self._prime = device.capture("prime", self.slab.prime, first) if self.slab.needs_priming else None
+        self._noise = Drawn(self._policy, device, lanes.copies, len(self.inputs[0]))
+        self._boundary = device.capture("boundary", self._move_up, first)
+        self._moved: tuple[Mark, ...] = ()
+
+    def _move_up(self) -> None:
+        """Every request moves up by one row, and a new one stands in the youngest; of a bubble that row is nobody's."""
+        self.slab.roll()
+        self.slab.admit(self._noise.buffer)
 
     def _perception_body(self, j: int, parity: int) -> Callable[[], None]:
         source = self.inputs if j == 0 else self._between[j - 1].slots[1 - parity]
@@ -104,6 +112,11 @@ class FrameStages:
     def latch(self, images: Tensor, state: Tensor) -> None:
         """Launch the copy of what this frame perceives; the tensors are the caller's again."""
         self._arrived = self._arriving.send((images, state))
+
+    def launch_boundary(self, noise: Tensor | None) -> None:
+        """Between the frame before and this one: all rows move up, and with noise a new request begins."""
+        drawn = () if noise is None else self._noise.send(noise)
+        self._moved = (self._lanes.generation[0].launch(self._boundary, drawn),)
 
     def aim(self, aim: Aim | None) -> None:
         """What this frame's requests go on from (a guided plan)."""
@@ -121,7 +134,7 @@ class FrameStages:
         """Fetch the context that this frame generates from, then advance every row."""
         lanes, slot = self._lanes.generation, (frame + self._plan.fetch_offset) % 2
         stages = self._generate[self.slab.choose(self.public.slots[slot][0])]
-        fetched = lanes[0].launch(self._fetch[slot], after)
+        fetched = lanes[0].launch(self._fetch[slot], (*after, *self._moved))
         if self._prime is not None and self._unprimed:
             fetched, self._unprimed = lanes[0].launch(self._prime, (fetched,)), False
         return [lane.launch(s, (fetched,)) for lane, s in zip(lanes, stages, strict=True)]
@@ -146,8 +159,8 @@ class FrameStages:
 
     def keep(self, rows: Tensor) -> FrameStages:
         """The same state for these environments alone."""
-        if self._arrived is not None:
-            self._arrived.wait()
+        for mark in (*self._moved, *(() if self._arrived is None else (self._arrived,))):
+            mark.wait()
         images, state = (part[rows] for part in self.inputs)
         kept = FrameStages(self._policy, self._plan, self._device, self._lanes, images, state, self._groups)
         for new, old in zip(kept._between, self._between, strict=True):

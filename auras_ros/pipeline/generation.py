@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from auras_ros.clock import Clock
-from auras_ros.device import Device, Download, Lane, Stage
+from auras_ros.device import Device, Download, Lane, Mark, Stage
 from auras_ros.pipeline.context import store
 from auras_ros.pipeline.continuity import Aim
+from auras_ros.pipeline.drawn import Drawn
 from auras_ros.pipeline.guided import make_steps
 from auras_ros.pipeline.request import Origin
 from auras_ros.policies.policy import CausalPolicy, Policy
@@ -40,8 +41,9 @@ class WholeGeneration:
         """copies: the lane on which finished actions go to the host."""
         self._policy, self.context, self._lane = policy, context, lane
         batch = len(context)
-        noise = torch.zeros((batch, *policy.noise_shape), device=context.device)
-        start = policy.begin(noise)
+        self._noise = Drawn(policy, device, copies, batch)
+        self._begun: Sequence[Mark] = ()
+        start = policy.begin(self._noise.buffer)
         self._state = start._make(part.clone() for part in start)
         self._steps = make_steps(policy, guide, 1, batch, context.device)
         self._stage: Stage = device.capture("generation", self._body(), lane)
@@ -55,6 +57,7 @@ class WholeGeneration:
         self._indices = [torch.full((batch,), i, device=self.context.device) for i in range(policy.steps)]
 
         def run() -> None:
+            store(self._state, policy.begin(self._noise.buffer))
             for index in self._indices:
                 store(self._state, self._steps.step(self._state, self.context, index))
 
@@ -63,18 +66,21 @@ class WholeGeneration:
     def begin(self, noise: Tensor, aim: Aim | None = None) -> None:
         """A new request. noise [E, *noise_shape]. aim: what its chunk goes on from."""
         self._steps.aim(aim)
-        store(self._state, self._policy.begin(noise.to(self.context.device)))
+        self._begun = self._noise.send(noise)
 
     def _finish(self) -> Tensor:
         return self._policy.finish(self._state)
 
-    def run(self, clock: Clock) -> int:
-        """Every step, then the actions' way to the host; returns once they are there. When the last step ended, ns."""
-        generated = self._lane.launch(self._stage)
-        left = self._leaving.launch((generated,))
-        generated.wait()
+    def launch(self, after: Sequence[Mark] = ()) -> None:
+        """Every step, then the actions' way to the host."""
+        self._generated = self._lane.launch(self._stage, (*after, *self._begun))
+        self._left = self._leaving.launch((self._generated,))
+
+    def wait(self, clock: Clock) -> int:
+        """Until the actions are on the host. When the last step ended, ns."""
+        self._generated.wait()
         ended_ns = clock.now_ns()
-        left.wait()
+        self._left.wait()
         return ended_ns
 
     def finished(self) -> Tensor:
@@ -86,6 +92,7 @@ class WholeGeneration:
         taken: those of the rows that stay leave once more."""
         self.context.copy_(other.context[rows])
         store(self._state, tuple(part[rows] for part in other._state))
+        self._noise.take(other._noise, rows)
         self._steps.take(other._steps, rows)
         if ran:
             self._leaving.launch(()).wait()

@@ -115,8 +115,8 @@ class Live:
                 strand.run()
                 emission = strand.end(self._clock.now_ns())
                 self.arrived()  # for the other strands: a context, or a worker's turn
-                if emission is not None:
-                    self._emit(emission)
+                for each in () if emission is None else emission.every:
+                    self._emit(each)
                 ended_ns = self._clock.now_ns()
                 self.meter.ended(strand.name, ended_ns)
                 frames.ended(ended_ns)

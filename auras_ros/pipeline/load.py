@@ -24,9 +24,11 @@ from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import PromptedPolicy
+from auras_ros.policies.precision import DTYPES, runtime_dtype
 from auras_ros.policies.tensors import CheckpointError
 
 __all__ = [
+    "DTYPES",
     "MB",  # device is unknown to nodes
     "Checkpoint",
     "CheckpointError",
@@ -62,7 +64,7 @@ class Pipeline:
         cores: Sequence[int] | None = None,
         offload: Offload | None = None,
     ) -> None:
-        self.checkpoint, self.plan = checkpoint, plan
+        self.checkpoint, self.plan = checkpoint, (plan := plan.named(checkpoint.first_plan))
         self._policy = policy = checkpoint.policy(plan.generation)
         self.placed = Placed(0) if device is None else place_policy(policy, device.tensors, offload)
 
@@ -100,6 +102,7 @@ class Pipeline:
         images = torch.zeros((1, spec.history, len(spec.cameras), spec.channels, height, width))
         reference = None if spec.state is None else np.zeros((1, len(contract.names)))
         like = Latched(images, torch.zeros((1, spec.history, states)), Origin(0, 0, reference))
+        horizon_ns = self.checkpoint.horizon * contract.dt_ns
 
         def measure() -> None:
             before_ns = self.executor.frame_ns
@@ -107,16 +110,12 @@ class Pipeline:
             if before_ns:
                 self.executor.frame_ns = min(before_ns, self.executor.frame_ns)
 
-        measure()
-        self.executor.ledger.stale_ns = self.checkpoint.horizon * contract.dt_ns
-        at_best(self._check_horizon, measure)
+        def check() -> None:
+            self.plan.check_horizon(self.plan.interval_ns(self.executor.frame_ns), horizon_ns)
 
-    def _check_horizon(self) -> None:
-        period_ns = round(self.plan.frame_period_ms * 1e6)
-        frame_ns = max(self.executor.frame_ns, period_ns)
-        if self.plan.mode == "par":
-            frame_ns = max(self.executor.frame_ns // self.plan.workers, period_ns)
-        self.plan.check_horizon(frame_ns, self.checkpoint.horizon * self.checkpoint.contract.dt_ns)
+        measure()
+        self.executor.ledger.stale_ns = horizon_ns
+        at_best(check, measure)
 
     def set_prompt(self, ids: Sequence[int]) -> None:
         """Another prompt for every frame that begins later; who calls raises the epoch before one does, so that nothing
@@ -167,26 +166,28 @@ def load_pipeline(
     cores: Sequence[int] | None = None,
     device: str = "cpu",
     offload: Offload | None = None,
+    dtype: str = "auto",
 ) -> Pipeline:
     """Load, check (golden sample included) and warm up. Raises CheckpointError, PlanError or DeviceError by name.
 
     `progress` is told which step begins. cores: see `make_executor`. device: cpu, cuda or auto. offload: None leaves
-    no weights out.
+    no weights out. dtype: of the weights, see `precision.runtime_dtype`.
     """
     torch.set_num_threads(threads)
     progress("loading")
-    checkpoint = load(folder)
+    where = make_device(device)
+    checkpoint = load(folder, dtype, where.tensors.type)
     progress("warm-up")
-    pipeline = Pipeline(checkpoint, plan, seed, clock, host, session, make_device(device), cores, offload)
+    pipeline = Pipeline(checkpoint, plan, seed, clock, host, session, where, cores, offload)
     pipeline.warm_up()
     return pipeline
 
 
 def executor_on(device: str, checkpoint: Checkpoint, policy: LoadedPolicy, plan: Plan, noise: Noise) -> Executor:
-    """The executor of one of a checkpoint's policies, which is moved to `device`: cpu, cuda or auto. Raises
-    DeviceError."""
+    """The executor of one of a checkpoint's policies, which is moved to `device` (cpu, cuda or auto), its weights in
+    the type that an agent would run them in there. Raises DeviceError."""
     where = make_device(device)
-    place_policy(policy, where.tensors, None)
+    place_policy(policy, where.tensors, None, runtime_dtype(checkpoint.asked, where.tensors.type, checkpoint.stored))
     return make_executor(policy, plan, noise, MonotonicClock(), where, contract=checkpoint.contract)
 
 

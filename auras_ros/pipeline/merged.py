@@ -152,8 +152,8 @@ class MergedSlab:
         self.context.copy_(context)
 
     def admit(self, noise: Tensor) -> None:
-        """A new request in the youngest row. noise [batch, *noise_shape]."""
-        store((self.tokens[-1],), self.policy.begin(noise.to(self.context.device)))
+        """A new request in the youngest row. noise [batch, *noise_shape], where the slab lies."""
+        store((self.tokens[-1],), self.policy.begin(noise))
 
     def finish(self) -> Tensor:
         """Actions of the oldest row, float64 [batch, horizon, channels], where the tokens lie."""

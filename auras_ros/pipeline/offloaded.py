@@ -16,12 +16,18 @@ from auras_ros.device.weights import Use
 from auras_ros.pipeline.perception import run_blocks
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.policy import BlockPolicy, CausalPolicy
+from auras_ros.policies.precision import cast
 
 __all__ = ["Offload", "Placed", "place_policy", "uses"]
 
 
-def place_policy(policy: LoadedPolicy, device: torch.device, offload: Offload | None) -> Placed:
-    """Move a policy to `device`, all of it unless `offload` says otherwise. Raises DeviceError by name."""
+def place_policy(
+    policy: LoadedPolicy, device: torch.device, offload: Offload | None, dtype: torch.dtype | None = None
+) -> Placed:
+    """Move a policy to `device`, all of it unless `offload` says otherwise, its weights in this type (None: as they
+    are). Raises DeviceError by name."""
+    if dtype is not None and isinstance(policy, torch.nn.Module):
+        cast(policy, dtype)
     if not isinstance(policy, torch.nn.Module):
         if offload is not None:
             raise DeviceError(f"max_memory_mb: {type(policy).__name__} is no torch.nn.Module")

@@ -111,8 +111,8 @@ class Slab:
         self._own.copy_(context.unsqueeze(0).expand_as(self._own))
 
     def admit(self, noise: Tensor) -> None:
-        """A new request in the youngest row. noise [batch, *noise_shape]."""
-        store(tuple(part[-1] for part in self.state), self.policy.begin(noise.to(self.device)))
+        """A new request in the youngest row. noise [batch, *noise_shape], where the slab lies."""
+        store(tuple(part[-1] for part in self.state), self.policy.begin(noise))
 
     def finish(self) -> Tensor:
         """Actions of the oldest row, float64 [batch, horizon, channels], where the slab lies."""

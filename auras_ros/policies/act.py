@@ -18,6 +18,7 @@ from auras_ros.policies import bounds
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.family import Trained
 from auras_ros.policies.perception import PerceptionBlock
+from auras_ros.policies.precision import like_weights, mark
 
 SIZES = {"width", "heads", "hidden", "encoder_layers", "decoder_layers", "latent", "activation", "pre_norm"}
 BACKBONE = {"type", "width", "depth", "norm"}
@@ -47,6 +48,7 @@ class ActPolicy(nn.Module):
         super().__init__()
         self.encoder, self.decoder, self.architecture, self._chunk = encoder, decoder, architecture, chunk
         self._center, self._scale = center.double(), scale.double()
+        mark(self, decoder)
 
     @property
     def noise_shape(self) -> tuple[int]:
@@ -59,12 +61,15 @@ class ActPolicy(nn.Module):
     @torch.no_grad()
     def perceive(self, images: Tensor, state: Tensor) -> Tensor:
         """-> the encoder's memory [B, T, width]."""
-        memory: Tensor = self.encoder(images[:, -1], state[:, -1])
+        memory: Tensor = self.encoder(*self._newest(images, state))
         return memory
+
+    def _newest(self, images: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return like_weights(self, images[:, -1]), like_weights(self, state[:, -1])
 
     def perception_blocks(self) -> list[PerceptionBlock]:
         """`perceive` in parts: chained on (images, state) they give its context, bit for bit."""
-        newest = PerceptionBlock("newest", lambda images, state: (images[:, -1], state[:, -1]))
+        newest = PerceptionBlock("newest", self._newest)
         return [newest, *(PerceptionBlock(name, torch.no_grad()(body)) for name, body in self.encoder.blocks())]
 
     def begin(self, noise: Tensor) -> ActState:
@@ -73,7 +78,7 @@ class ActPolicy(nn.Module):
 
     @torch.no_grad()
     def step(self, state: ActState, context: Tensor, index: Tensor) -> ActState:
-        return ActState(self.decoder(context, self.encoder.positions()))
+        return ActState(self.decoder(context, self.encoder.positions()).to(state.actions.dtype))
 
     def finish(self, state: ActState) -> Tensor:
         return self._center + self._scale * state.actions[:, self._chunk].double()

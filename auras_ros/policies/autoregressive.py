@@ -208,6 +208,15 @@ class AutoregressivePolicy(nn.Module):
         best = scores.topk(2, -1).values
         return (best[..., 0] - best[..., 1]) / scores.std(-1)
 
+    @torch.no_grad()
+    def losses(self, context: Tensor, actions: Tensor) -> Tensor:
+        """By how much the tokens of these actions [B, horizon, channels], each after those before it, lose against the
+        likeliest, in standard deviations of all scores at that place, [B, tokens]; 0 for those that would be taken."""
+        tokens = self.codec.encode(actions).flatten(1)
+        scores = self.decoder.logits(self._follow(tokens, context, self.steps)).double()
+        taken = scores.gather(-1, tokens[..., None])[..., 0]
+        return (scores.max(-1).values - taken) / scores.std(-1)
+
     def _follow(
         self, tokens: Tensor, context: Tensor, count: int, workspace: Any = None, anew: Tensor | None = None
     ) -> Tensor:

@@ -21,16 +21,22 @@ from auras_ros.action import Contract, ContractError
 from auras_ros.observation import ObservationSpec, SpecError
 from auras_ros.policies import bounds, golden
 from auras_ros.policies.diffusion import Architecture
-from auras_ros.policies.families import find
+from auras_ros.policies.families import FLOAT32_ALONE, find
 from auras_ros.policies.family import Family, LoadedPolicy, Trained
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.json_file import read_json
 from auras_ros.policies.language import Language, PromptError, language_of
+from auras_ros.policies.precision import HALF, runtime_dtype, stored_dtype, weights_in
 from auras_ros.policies.tensors import CheckpointError, fill, read_tensors, sha256
 
 FORMAT = "auras-policy/1"
 MANIFEST, WEIGHTS, GOLDEN = "policy.json", "model.safetensors", "golden.safetensors"
-GOLDEN_TOLERANCE = 1e-4  # of each channel's range
+GOLDEN_TOLERANCE = {  # of each channel's range; half precision has 11 (float16) and 8 binary digits
+    torch.float64: 1e-4,
+    torch.float32: 1e-4,
+    torch.float16: 1e-2,
+    torch.bfloat16: 5e-2,
+}
 KEYS = {
     "format",
     "name",
@@ -53,7 +59,8 @@ class Checkpoint:
     """A loaded folder. `plans`: name -> what its family calls for (`policies.families`); the first is the default.
 
     verified: a golden sample was replayed under every plan. A folder of another library has none. language: of a policy
-    that is told what to do.
+    that is told what to do. dtype: the type of the networks' weights; stored: that of most of the file's; asked: how
+    the type was chosen, by name, which also holds where a policy is moved to another device.
     """
 
     name: str
@@ -66,9 +73,19 @@ class Checkpoint:
     trained: Trained
     verified: bool = False
     language: Language | None = None
+    dtype: torch.dtype = torch.float32
+    stored: torch.dtype = torch.float32
+    asked: str = "float32"
+
+    @property
+    def first_plan(self) -> str:
+        """What is meant where no plan is named."""
+        return next(iter(self.plans))
 
     def policy(self, plan: str) -> LoadedPolicy:
-        """The policy under one of its plans; all plans share the weights. Raises CheckpointError."""
+        """The policy under one of its plans, the first where none is named; all plans share the weights. Raises
+        CheckpointError."""
+        plan = plan or self.first_plan
         if plan not in self.plans:
             raise CheckpointError(f"checkpoint '{self.name}' has no plan '{plan}'; there is {', '.join(self.plans)}")
         try:
@@ -92,30 +109,33 @@ class Checkpoint:
     def tolerance(self) -> NDArray[np.float64]:
         """How far a golden replay may be off, [channels] in physical units; of two standard deviations where the
         statistics are mean and std."""
-        return GOLDEN_TOLERANCE * (self.trained.upper - self.trained.lower).numpy()
+        return GOLDEN_TOLERANCE[self.dtype] * (self.trained.upper - self.trained.lower).numpy()
 
 
-def load(folder: Path) -> Checkpoint:
-    """Read a checkpoint and replay its golden sample under every plan. Raises CheckpointError, naming the thing."""
+def load(folder: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
+    """Read a checkpoint and replay its golden sample under every plan. dtype, device: see `precision.runtime_dtype`.
+    Raises CheckpointError, naming the thing."""
     manifest = read_manifest(folder)
     weights = folder / WEIGHTS
     tensors = read_tensors(weights)
     digest = sha256(weights)
     if manifest["weights"] != {"file": WEIGHTS, "sha256": digest}:
         raise CheckpointError(f"{weights}: is not the file that {MANIFEST} was written for (sha256 {digest})")
-    checkpoint = build(manifest, digest, folder / MANIFEST)
+    stored = torch.float32 if manifest["type"] in FLOAT32_ALONE else stored_dtype(tensors)
+    checkpoint = build(manifest, digest, folder / MANIFEST, runtime_dtype(dtype, device, stored), stored)
     fill(checkpoint.networks, tensors, weights)
     sample = GoldenSample.load(folder / GOLDEN)
     for plan in checkpoint.plans:
         golden.check(
-            checkpoint.policy(plan), plan, checkpoint.spec, checkpoint.contract.names, sample, checkpoint.tolerance()
-        )
+            checkpoint.policy(plan), plan, checkpoint.spec, checkpoint.contract.names, sample, checkpoint.tolerance(),
+            exact=checkpoint.dtype not in HALF,
+        )  # fmt: skip
     try:
         if checkpoint.language is not None:
             checkpoint.language.check()
     except PromptError as error:
         raise CheckpointError(str(error)) from error
-    return replace(checkpoint, verified=True)
+    return replace(checkpoint, verified=True, asked=dtype)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -133,8 +153,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def build(manifest: Mapping[str, Any], digest: str, path: Path) -> Checkpoint:
-    """The networks of a manifest, with weights still random. Raises CheckpointError."""
+def build(
+    manifest: Mapping[str, Any],
+    digest: str,
+    path: Path,
+    dtype: torch.dtype = torch.float32,
+    stored: torch.dtype = torch.float32,
+) -> Checkpoint:
+    """The networks of a manifest, with weights still random, of this type. Raises CheckpointError."""
     try:
         bounds.check(manifest)
     except ValueError as error:
@@ -147,6 +173,8 @@ def build(manifest: Mapping[str, Any], digest: str, path: Path) -> Checkpoint:
         family = find(manifest["type"])
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from error
+    if manifest["type"] in FLOAT32_ALONE and dtype != torch.float32:
+        raise CheckpointError(f"{path}: dtype: type '{manifest['type']}' runs in float32 alone")
     lower, upper = _bounds(manifest["statistics"], contract.names, path)
     if not isinstance(manifest["plans"], dict) or not manifest["plans"]:
         raise CheckpointError(f"{path}: plans: expected at least one")
@@ -156,7 +184,8 @@ def build(manifest: Mapping[str, Any], digest: str, path: Path) -> Checkpoint:
         manifest["name"], cameras, spec.image_size, spec.history, states, horizon, actions, spec.channels
     )
     try:
-        networks = family.networks(manifest["encoder"], manifest["network"], shape)
+        with weights_in(dtype):
+            networks = family.networks(manifest["encoder"], manifest["network"], shape)
         language = language_of(manifest["network"], path.parent if path.name == MANIFEST else path)
     except (TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path}: encoder or network: {error}") from error
@@ -166,8 +195,9 @@ def build(manifest: Mapping[str, Any], digest: str, path: Path) -> Checkpoint:
     trained = Trained(shape, lower, upper, kind=manifest["statistics"]["kind"], **optional)
     networks.eval().requires_grad_(False)
     return Checkpoint(
-        manifest["name"], family, spec, contract, manifest["plans"], digest, networks, trained, language=language
-    )
+        manifest["name"], family, spec, contract, manifest["plans"], digest, networks, trained, language=language,
+        dtype=dtype, stored=stored,
+    )  # fmt: skip
 
 
 def _bounds(statistics: Any, names: Sequence[str], path: Path) -> tuple[Tensor, Tensor]:

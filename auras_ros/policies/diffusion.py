@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from auras_ros.policies.denoising import DenoisingState, Sampler
 from auras_ros.policies.guidance import FlowTime, undone
-from auras_ros.policies.perception import PerceptionBlock, context_of, cut
+from auras_ros.policies.perception import PerceptionBlock, cut, seen
+from auras_ros.policies.precision import like_weights, mark
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class DiffusionPolicy(nn.Module):
         self._chunk = slice(0, horizon) if chunk is None else chunk
         self.encoder, self.network, self.sampler, self.horizon = encoder, network, sampler, horizon
         self.architecture = architecture
+        mark(self, network)
         self._channels = len(action_lower)
         self._lower, self._upper = action_lower.double(), action_upper.double()
 
@@ -86,11 +88,11 @@ class DiffusionPolicy(nn.Module):
 
     @torch.no_grad()
     def perceive(self, images: Tensor, state: Tensor) -> Tensor:
-        return context_of(self.encoder(images.flatten(0, 2)), state)
+        return seen(self.encoder, self, images, state)
 
     def perception_blocks(self) -> list[PerceptionBlock]:
         """`perceive` in parts: chained on (images, state) they give its context, bit for bit."""
-        return cut(self.encoder)
+        return cut(self.encoder, self)
 
     def begin(self, noise: Tensor) -> DenoisingState:
         return DenoisingState(noise[:, 0], noise[:, 1:])
@@ -101,8 +103,9 @@ class DiffusionPolicy(nn.Module):
 
     def predict(self, state: DenoisingState, context: Tensor, index: Tensor) -> Tensor:
         """The network's prediction [B, H, A] (`policies.guidance`)."""
-        predicted: Tensor = self.network(state.sample, self.sampler.timesteps[index], context)
-        return predicted
+        sample = like_weights(self, state.sample)
+        predicted: Tensor = self.network(sample, self.sampler.timesteps[index], context)
+        return predicted.to(state.sample.dtype)
 
     def clean(self, state: DenoisingState, predicted: Tensor, index: Tensor) -> Tensor:
         return self.sampler.clean(state.sample, predicted, index)

@@ -28,6 +28,9 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
+FLOAT32_ALONE = ("x-transformers",)  # the library mixes float32 into what it computes
+
+
 def find(kind: object) -> Family:
     """The family of a checkpoint's `type`: ours, or of a package that has registered it. Raises ValueError by name."""
     if isinstance(kind, str) and kind in FAMILIES:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from auras_ros.policies.networks import Encoder, PerCamera
-from auras_ros.policies.perception import Body, context_of, cut
+from auras_ros.policies.perception import Body, cut, seen
+from auras_ros.policies.precision import mark
 
 
 class ObservationTokens(nn.Module):
@@ -20,9 +21,10 @@ class ObservationTokens(nn.Module):
         super().__init__()
         self.encoder, self.history, self._shape = encoder, history, (tokens, width)
         self.embed = nn.Linear(inputs, tokens * width)
+        mark(self, self.embed)
 
     def forward(self, images: Tensor, state: Tensor) -> Tensor:
-        return self.tokens(context_of(self.encoder(images.flatten(0, 2)), state))
+        return self.tokens(seen(self.encoder, self, images, state))
 
     @property
     def segments(self) -> tuple[int, ...]:
@@ -30,7 +32,7 @@ class ObservationTokens(nn.Module):
         return (self.history * self._shape[0],)
 
     def blocks(self) -> list[tuple[str, Body]]:
-        parts: list[tuple[str, Body]] = [(block.name, block) for block in cut(self.encoder)]
+        parts: list[tuple[str, Body]] = [(block.name, block) for block in cut(self.encoder, self)]
         return [*parts, ("embed", self._embedded)]
 
     def tokens(self, condition: Tensor) -> Tensor:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from auras_ros.policies.precision import like_weights
+
 Body = Callable[..., tuple[Tensor, ...]]
 
 
@@ -27,18 +29,24 @@ class PerceptionBlock:
         return self.body(*carried)
 
 
-def cut(encoder: nn.Module) -> list[PerceptionBlock]:
-    """Perception with this encoder in parts: its `blocks()`, or the whole of it where it has none."""
+def cut(encoder: nn.Module, marked: nn.Module) -> list[PerceptionBlock]:
+    """Perception with this encoder in parts: its `blocks()`, or the whole of it where it has none. marked: the module
+    whose weights say in which type pictures and context are (`precision.mark`)."""
     own: Callable[[], list[tuple[str, Body]]] | None = getattr(encoder, "blocks", None)
     parts = [("encoder", _alone(encoder))] if own is None else own()
     last = len(parts) - 1
-    return [PerceptionBlock(name, _block(part, i == 0, i == last)) for i, (name, part) in enumerate(parts)]
+    return [PerceptionBlock(name, _block(part, marked, i == 0, i == last)) for i, (name, part) in enumerate(parts)]
 
 
-def context_of(features: Tensor, state: Tensor) -> Tensor:
+def seen(encoder: nn.Module, marked: nn.Module, images: Tensor, state: Tensor) -> Tensor:
+    """Pictures [B, history, cameras, channels, h, w] and state [B, history, D] -> the context; see `cut`."""
+    return context_of(encoder(like_weights(marked, images.flatten(0, 2))), state, marked)
+
+
+def context_of(features: Tensor, state: Tensor, marked: nn.Module) -> Tensor:
     """Features [B * history * cameras, F] and state [B, history, D] -> [B, history * (cameras * F + D)]."""
     batch, history = state.shape[:2]
-    return torch.cat([features.view(batch, history, -1), state], -1).flatten(1)
+    return like_weights(marked, torch.cat([features.view(batch, history, -1), state], -1).flatten(1))
 
 
 def _alone(module: nn.Module) -> Body:
@@ -48,15 +56,15 @@ def _alone(module: nn.Module) -> Body:
     return run
 
 
-def _block(part: Body, first: bool, last: bool) -> Body:
+def _block(part: Body, marked: nn.Module, first: bool, last: bool) -> Body:
     """A part of the encoder as a block of perception: the state goes along, to be joined to the features at the end."""
 
     @torch.no_grad()
     def run(*carried: Tensor) -> tuple[Tensor, ...]:
         *hidden, state = carried
         if first:
-            hidden = [hidden[0].flatten(0, 2)]
+            hidden = [like_weights(marked, hidden[0].flatten(0, 2))]
         out = part(*hidden)
-        return (context_of(out[0], state),) if last else (*out, state)
+        return (context_of(out[0], state, marked),) if last else (*out, state)
 
     return run

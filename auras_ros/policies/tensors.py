@@ -64,7 +64,7 @@ def check_finite(tensor: Tensor, what: str) -> None:
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Load tensors into a module; half precision becomes the module's own. Raises CheckpointError by tensor name."""
+    """Load tensors into a module, in its own types. Raises CheckpointError by tensor name."""
     wanted = module.state_dict()
     if missing := sorted(wanted.keys() - tensors.keys()):
         raise CheckpointError(f"{path}: tensor '{missing[0]}' is missing")

@@ -14,6 +14,7 @@ from auras_ros.models.tinyvla import LlavaPythia, PooledCondition, TinyVlaConfig
 from auras_ros.policies.denoising import SamplerName, make_sampler
 from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
 from auras_ros.policies.perception import Body, PerceptionBlock
+from auras_ros.policies.precision import like_weights, mark
 from auras_ros.policies.vision_language import VisionLanguagePrefix, beside, random_ids
 
 INFERENCE_STEPS = 10  # of 100, DDIM, as published
@@ -32,6 +33,7 @@ class TinyVlaEncoder(nn.Module):
         super().__init__()
         self.prefix = VisionLanguagePrefix(model, before, after, cameras)
         self.condition = condition
+        mark(self, condition)
 
     @property
     def model(self) -> LlavaPythia:
@@ -49,7 +51,7 @@ class TinyVlaEncoder(nn.Module):
         return [*seeing, joining, *encoding, ("condition", self._condition)]
 
     def _condition(self, hidden: Tensor, state: Tensor) -> tuple[Tensor]:
-        return (self.condition(hidden, state[:, -1]),)
+        return (self.condition(hidden, like_weights(self, state[:, -1])),)
 
 
 class TinyVlaPolicy(DiffusionPolicy):

@@ -99,8 +99,8 @@ class Stream:
 
 
 class Event:
-    def __init__(self, gpu: Gpu, enable_timing: bool = False) -> None:
-        self.gpu, self.timing = gpu, enable_timing
+    def __init__(self, gpu: Gpu, enable_timing: bool = False, blocking: bool = False) -> None:
+        self.gpu, self.timing, self.blocking = gpu, enable_timing, blocking
         self.recorded = self.completed = 0
         self.at_ms = float("nan")
 
@@ -147,7 +147,7 @@ def install(patch: pytest.MonkeyPatch, seed: int = 0) -> Gpu:
     names = {
         "is_available": lambda: True,
         "Stream": lambda device=None: Stream(gpu),
-        "Event": lambda enable_timing=False: Event(gpu, enable_timing),
+        "Event": lambda enable_timing=False, blocking=False: Event(gpu, enable_timing, blocking),
         "CUDAGraph": lambda: Graph(gpu),
         "graph": gpu.capture,
         "stream": gpu.on,

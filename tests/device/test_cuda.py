@@ -133,6 +133,19 @@ def test_an_old_mark_is_done_and_waits_for_nothing(gpu: Gpu, monkeypatch: pytest
     assert gpu.synchronised == []
 
 
+def test_a_host_that_waits_sleeps(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `blocking` a waiting thread spins: a core for every strand. By marks, slots, and at the end."""
+    monkeypatch.setattr(cuda_lane_module, "DEPTH", 2)
+    device, log = CudaDevice(), list[str]()
+    launch = step(gpu, device, device.lane("lane"), log, "a")
+    marks = [launch() for _ in range(4)]
+    marks[-1].wait()
+    launch()
+    device.close()
+    assert len(gpu.synchronised) >= 4
+    assert all(event.blocking for event in gpu.synchronised)
+
+
 def test_a_launch_after_an_old_mark_does_not_wait_for_the_lanes_later_launches(
     gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.settings import Settings, SettingsError, parse_durations, parse_plan
+from auras_ros.evaluate.settings import Settings, SettingsError, parse_durations, parse_plan, plan_named
 from auras_ros.pipeline.plan import Plan, PlanError
 
 DURATIONS = {"seq": 0.3, "dec/perceive": 0.01, "dec/generate": 0.29, "par": 0.5, "auras": 0.08, "spare": 1.0}
@@ -28,7 +28,23 @@ def test_each_mode_takes_what_it_shares_of_the_plan_and_par_comes_twice() -> Non
 
 def test_the_mode_may_be_left_out_of_the_plan() -> None:
     assert parse_plan("quick,pp_generation=4") == parse_plan("quick,mode=auras,pp_generation=4")
-    assert parse_plan("quick") == Plan(mode="auras")
+    assert parse_plan("quick") == Plan("quick", mode="auras")
+    assert parse_plan("") == Plan(mode="auras")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "greedy"),
+        (",pp_generation=4", "greedy,pp_generation=4"),
+        ("mode=auras,alpha=1", "greedy,mode=auras,alpha=1"),
+        ("fine,alpha=1", "fine,alpha=1"),
+        ("generation=fine", "generation=fine"),
+    ],
+)
+def test_what_is_played_and_kept_names_the_generation_plan(text: str, named: str) -> None:
+    assert plan_named(text, "greedy") == named
+    assert parse_plan(plan_named(text, "greedy")) == parse_plan(text).named("greedy")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from auras_ros.pipeline.offloaded import uses
 from auras_ros.pipeline.request import Latched, Origin
 from auras_ros.policies.checkpoint import build
 from auras_ros.policies.family import LoadedPolicy
+from auras_ros.policies.precision import cast
 from tests.policies import flow_checkpoints, tiny, vision_language_checkpoints
 
 X_TRANSFORMERS: dict[str, Any] = {
@@ -69,14 +71,15 @@ if importlib.util.find_spec("x_transformers") is not None:
     FORMS["x-transformers"] = ("quick", lambda: tiny.manifest(**X_TRANSFORMERS))
 
 
-def checkpoint(kind: str) -> Checkpoint:
+def checkpoint(kind: str, dtype: torch.dtype = torch.float32) -> Checkpoint:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         made = build(FORMS[kind][1](), "0" * 64, Path("policy.json"))
         for weight in made.networks.parameters():  # zeros, as some begin with, would hide what is lost
             if not weight.any() or (kind in vision_language_checkpoints.PLANS and weight.dim() > 1):
                 torch.nn.init.normal_(weight, std=0.15)
-    return made
+    cast(made.networks, dtype)
+    return replace(made, dtype=dtype)
 
 
 def least_mb(policy: LoadedPolicy) -> float:

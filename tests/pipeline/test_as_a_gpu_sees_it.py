@@ -13,10 +13,13 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import Lane, Mark, Stage
@@ -24,7 +27,7 @@ from auras_ros.device.cpu import CpuDevice
 from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.elsewhere import Elsewhere, values_stay_behind
-from tests.pipeline.families import FORMS, checkpoint
+from tests.pipeline.families import FORMS, checkpoint, looks
 
 MODES = [
     "",
@@ -166,6 +169,88 @@ def test_generation_is_launched_while_its_context_is_perceived(
     rest = [each.strip("|") for each in frames[2:]]
     assert all("fetch" not in each for each in rest), order
     pipeline.executor.close()
+
+
+@pytest.mark.parametrize("changes", ["", ",mode=par,workers=2", ",mode=par,workers=2,together=true"])
+@pytest.mark.parametrize("kind", ["diffusion", "tokens"])
+def test_seq_and_par_do_not_wait_between_perception_and_generation(
+    kind: str, changes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A baseline is not handicapped: a host that waits there lets the GPU stand still for the time of a launch."""
+    values_stay_behind(monkeypatch)
+    device = Ordered()
+    pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
+    executor, frames = pipeline.executor, 3
+    for frame, seen in enumerate(looks(executor.policy, frames)):
+        strand = executor.strands[frame % len(executor.strands)]
+        strand.begin(seen, 0)
+        device.order.clear()
+        strand.run()
+        assert device.order[:3] == ["perception", "generation", "copy out"], device.order
+        assert device.order[3:] == ["wait for perception", "wait for generation", "wait for copy out"]
+        assert strand.end(0) is not None
+    executor.close()
+
+
+class Apart(Elsewhere):
+    """Knows whether a stage's body is running; all of them do in the thread that launches them."""
+
+    inside = False
+
+    def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
+        return super().lane(name)
+
+    def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
+        def run() -> None:
+            self.inside = True
+            try:
+                body()
+            finally:
+                self.inside = False
+
+        return super().capture(name, run, lane)
+
+
+class Eager(TorchDispatchMode):
+    """Operations on the device's tensors that no stage holds."""
+
+    def __init__(self, device: Apart) -> None:
+        super().__init__()
+        self._device, self.found = device, list[str]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = (args, kwargs or {})
+        if not self._device.inside and any(each.is_meta for each in tree_leaves(given) if torch.is_tensor(each)):
+            self.found.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        *product(("diffusion", "tokens", "pi0"), (*MODES[:4], ",mode=par,workers=2,together=true")),
+        ("diffusion", ",mode=auras,pp_generation=2,fetch_offset=-1,batched=false"),
+        ("tokens", ",mode=auras,pp_generation=2,merge=frame"),
+    ],
+)
+def test_nothing_runs_on_the_device_but_stages(kind: str, changes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a frame's boundary neither: requests move up, and a new one begins, in one captured stage. Operation by
+    operation that was 18 copies at ten stages, and a copy from the host's ordinary memory, which the host waits for."""
+    values_stay_behind(monkeypatch)
+    device, emitted = Apart(), 0
+    plan = Plan.parse(FORMS[kind][0] + changes)
+    executor = Pipeline(checkpoint(kind), plan, 5, MonotonicClock(), device=device).executor
+    for number, seen in enumerate(looks(executor.policy, 9)):
+        with Eager(device) as eager:
+            for strand in executor.strands:
+                if strand.wants(seen, number):
+                    strand.begin(seen, number)
+                    strand.run()
+                    emitted += strand.end(number) is not None
+        if number > 3:  # everything is captured
+            assert eager.found == []
+    assert emitted > 3
+    executor.close()
 
 
 def test_what_only_the_body_holds_is_noticed() -> None:

@@ -15,6 +15,7 @@ import torch
 
 from auras_ros.action import Chunk
 from auras_ros.clock import VirtualClock
+from auras_ros.nodes.agent_settings import Settings
 from auras_ros.observation import Observation
 from auras_ros.pipeline.load import MEASURES, CheckpointError, Pipeline, PlanError, at_best, load_pipeline
 from auras_ros.pipeline.plan import Plan, TooSlowError
@@ -252,3 +253,15 @@ def test_a_machine_that_stays_too_slow_is_refused_as_that() -> None:
     with pytest.raises(TooSlowError):
         at_best(check, lambda: measured.append(True))
     assert len(measured) == MEASURES - 1
+
+
+def test_a_plan_that_is_not_named_is_the_checkpoints_first_and_provenance_names_it() -> None:
+    """A converted checkpoint calls its plans as it likes: the agent's default must run it (and the four robot configs,
+    which name no plan)."""
+    plans = {"euler8": {"sampler": "ddim", "steps": 8}, "quick": {"sampler": "ddim", "steps": 4}}
+    made = Pipeline(tiny.checkpoint(plans=plans), Settings().plans()[0], 5, Ticking(START_NS))
+    named = Pipeline(tiny.checkpoint(plans=plans), Plan("euler8"), 5, Ticking(START_NS))
+    (one, said), (other, _) = run(made, observation()), run(named, observation())
+    assert said.provenance.plan == str(made.plan) == "euler8"
+    assert torch.equal(one.actions, other.actions)
+    assert made.beside(Plan(mode="dec")).plan == Plan("euler8", mode="dec")

@@ -10,9 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from hypothesis import event, given, note, settings
+import pytest
+from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
 
+from auras_ros.pipeline import frame_stages, whole
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.driver import IDLE, Both
 from tests.pipeline.recording import BLOCKS, LooseDevice
@@ -145,6 +147,31 @@ def drive(seed: int, make: Callable[[random.Random], Plan]) -> None:
 def test_auras_does_what_the_rules_say(seed: int) -> None:
     """Rules 2 to 7, 9 and 10 for the pipelined mode: each step's observation, each chunk's frame, request and epoch."""
     drive(seed, auras_plan)
+
+
+@pytest.fixture
+def launched_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: what comes after is launched before what it reads is there, and only marks keep the order."""
+    for module in (frame_stages, whole):
+        monkeypatch.setattr(module, "launches_ahead", lambda device: True)
+
+
+as_on_a_gpu = settings(
+    every_time_the_same, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@as_on_a_gpu
+@given(seeds)
+def test_auras_launched_ahead_does_what_the_rules_say(launched_ahead: None, seed: int) -> None:
+    """Rule 2: with offset 0 generation reads what this frame perceives, though it is launched before."""
+    drive(seed, auras_plan)
+
+
+@settings(as_on_a_gpu, max_examples=40)
+@given(seeds)
+def test_seq_and_par_launched_ahead_do_what_the_rules_say(launched_ahead: None, seed: int) -> None:
+    drive(seed, whole_plan)
 
 
 @settings(every_time_the_same, max_examples=70)

@@ -26,7 +26,7 @@ common: dict[str, st.SearchStrategy[Any]] = {
 }
 plans = st.one_of(
     st.builds(Plan, mode=st.sampled_from(["seq", "dec"]), **common),
-    st.builds(Plan, mode=st.just("par"), workers=st.integers(1, MAX_STAGES), **common),
+    st.builds(Plan, mode=st.just("par"), workers=st.integers(1, MAX_STAGES), together=st.booleans(), **common),
     st.builds(
         Plan,
         mode=st.just("auras"),
@@ -51,13 +51,23 @@ def test_a_plan_is_read_field_by_field() -> None:
     )
     assert Plan.parse(text) == Plan("ddpm100", "auras", 2, 8, -1, 0.5, False, 40.0, 1)
     assert Plan.parse("mode=par,workers=3") == Plan(mode="par", workers=3)
+    assert Plan.parse("quick,mode=par,workers=3,together=true") == Plan(mode="par", workers=3, together=True)
     assert Plan.parse("generation=fine") == Plan.parse("fine") == Plan("fine")
+    assert Plan.parse("") == Plan() == Plan(generation="")
+    assert Plan.parse(",alpha=1,mode=auras") == Plan(mode="auras", alpha=1.0)
+
+
+def test_a_plan_that_names_no_generation_plan_means_the_checkpoints_first() -> None:
+    assert str(Plan()) == ""
+    assert str(Plan(mode="auras", pp_generation=2)) == "mode=auras,pp_generation=2"
+    assert str(Plan(mode="dec").named("greedy")) == "greedy,mode=dec"
+    assert str(Plan("fine", mode="dec").named("greedy")) == "fine,mode=dec"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "generation: must name"),
+        (",", "'': expected NAME=VALUE"),
         ("quick,", "'': expected NAME=VALUE"),
         ("quick,mode", "'mode': expected NAME=VALUE"),
         ("quick,pp_gen=3", "'pp_gen=3': expected NAME=VALUE, with a name of generation, mode, pp_perception"),
@@ -68,6 +78,7 @@ def test_a_plan_is_read_field_by_field() -> None:
         ("quick,mode=auras,pp_generation=2.5", "pp_generation: must be a whole number, got '2.5'"),
         ("quick,mode=auras,alpha=steep", "alpha: must be a number, got 'steep'"),
         ("quick,batched=yes", "batched: must be true or false, got 'yes'"),
+        ("quick,mode=par,together=1", "together: must be true or false, got '1'"),
     ],
 )
 def test_a_text_that_is_no_plan_is_refused_by_name(text: str, said: str) -> None:
@@ -80,7 +91,7 @@ def test_a_text_that_is_no_plan_is_refused_by_name(text: str, said: str) -> None
     ("field", "values"),
     [
         ("mode", ["", "AURAS", None, 1]),
-        ("generation", ["", None, 100, "a,b", "a=b"]),
+        ("generation", [None, 100, "a,b", "a=b"]),
         ("batched", [1, 0, "true", None]),
         ("pp_perception", [0, -1, MAX_STAGES + 1, 1.0, True, "2", None]),
         ("pp_generation", [0, -1, MAX_STAGES + 1, 1.0, True, "2", None]),
@@ -112,6 +123,7 @@ def test_workers_that_cannot_be_are_refused_by_name(value: Any) -> None:
         ("alpha", 0.5),
         ("batched", False),
         ("workers", 2),
+        ("together", True),
     ],
 )
 def test_a_field_without_meaning_in_the_mode_is_refused_by_name(mode: str, field: str, value: Any) -> None:

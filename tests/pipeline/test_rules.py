@@ -19,7 +19,7 @@ from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
 from auras_ros.policies.denoising import DenoisingState
 from tests.pipeline.driver import MS, Both
-from tests.pipeline.recording import IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of
+from tests.pipeline.recording import COPIES_NS, IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of
 from tests.pipeline.reference import Tick, frame_starts, latency, split
 
 EVERY_MODE = [Plan(mode="seq"), Plan(mode="dec"), Plan(mode="par", workers=2), Plan(mode="auras", pp_generation=2)]
@@ -116,7 +116,7 @@ def timed(plan: Plan, durations_ms: dict[str, int]) -> list[int]:
 
 def test_rule_02_offset_0_waits_for_perception_and_offset_minus_1_runs_beside_it() -> None:
     """Rule 2: perception 3 ms and generation 5 make 8 ms in sequence and 5 side by side, once the pipeline is full."""
-    durations_ms = {"copy in": 0, "perception": 3, "fetch": 0, "generation": 5, "copy out": 0}
+    durations_ms = {**COPIES_NS, "perception": 3, "generation": 5}
     plan = Plan(mode="auras", pp_generation=2)
     assert timed(plan, durations_ms) == [8] * 6
     beside = Plan(mode="auras", pp_generation=2, fetch_offset=-1)

@@ -17,7 +17,7 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Identity, Origin, to_chunk
 from tests.pipeline.driver import MS, Both
 from tests.pipeline.real import moving, real, run, still
-from tests.pipeline.recording import RecordingNoise, RecordingPolicy, latched
+from tests.pipeline.recording import COPIES_NS, RecordingNoise, RecordingPolicy, latched
 from tests.policies import tiny
 
 # Of a range of 512, for eight DDIM steps: another batch size sums in another order. Random weights let rounding grow:
@@ -126,7 +126,10 @@ def test_rule_08_an_emission_says_when_each_part_was(
 ) -> None:
     """Rule 8: a frame every 10 ms; perception takes 3 ms and generation 5, one after the other or side by side."""
     clock = VirtualClock()
-    device = NullDevice(clock, {"copy in": 0, "perception": 3 * MS, "fetch": 0, "generation": 5 * MS, "copy out": 0})
+    device = NullDevice(
+        clock,
+        {**COPIES_NS, "perception": 3 * MS, "generation": 5 * MS},
+    )
     executor = make_executor(RecordingPolicy(4), plan, RecordingNoise(4, [0]), clock, device)
     [strand] = executor.strands
     for frame in range(frames):

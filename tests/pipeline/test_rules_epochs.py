@@ -18,7 +18,7 @@ from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
 from tests.pipeline.driver import BEGUN, MS, Both
 from tests.pipeline.real import moving, real, run, still
-from tests.pipeline.recording import IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of
+from tests.pipeline.recording import COPIES_NS, IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of
 from tests.policies import tiny
 
 EVERY_MODE = [
@@ -226,7 +226,10 @@ def test_rule_11_throughput_is_chunks_per_second(plan: Plan, generation_ms: int,
     """
     clock = VirtualClock()
     durations = dict.fromkeys(("perception", "perception0", "perception1"), 2 * MS)
-    device = NullDevice(clock, {**durations, "copy in": 0, "fetch": 0, "generation": generation_ms * MS, "copy out": 0})
+    device = NullDevice(
+        clock,
+        {**COPIES_NS, **durations, "generation": generation_ms * MS},
+    )
     executor = make_executor(RecordingPolicy(6), plan, RecordingNoise(6, [0]), clock, device)
     meter = Meter(1, Length(chunks=10, seconds=0.0), clock.now_ns)
     [strand] = executor.strands

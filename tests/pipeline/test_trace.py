@@ -16,10 +16,10 @@ from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Noise, Strand
 from auras_ros.pipeline.trace import Recording, chrome_trace
-from tests.pipeline.recording import RecordingNoise, RecordingPolicy, latched
+from tests.pipeline.recording import COPIES_NS, RecordingNoise, RecordingPolicy, latched
 
 MS = 1_000_000
-DURATIONS_MS = {"copy in": 0, "perception": 3, "fetch": 0, "generation": 10, "copy out": 0}
+DURATIONS_MS = {**COPIES_NS, "perception": 3, "generation": 10}
 FRAMES = 6
 
 
@@ -77,13 +77,15 @@ def test_stages_are_complete_events_on_their_lane() -> None:
     run = Run("quick,mode=auras,pp_generation=2")
     rows = {event["tid"]: event["args"]["name"] for event in run.events("M") if event["name"] == "thread_name"}
     stages = [(rows[event["tid"]], event["name"], event["ts"], event["dur"]) for event in run.events("X")]
-    assert stages[:4] == [
+    assert stages[:6] == [
         ("frame copies", "copy in", 0.0, 0.0),
+        ("frame copies", "copy noise", 0.0, 0.0),
+        ("generation", "boundary", 0.0, 0.0),
         ("perception", "perception", 0.0, 3000.0),
         ("generation", "fetch", 3000.0, 0.0),
         ("generation", "generation", 3000.0, 10000.0),
     ]
-    assert stages[4][2] == 14000.0  # the second frame
+    assert stages[6][2] == 14000.0  # the second frame
     names = [stage for _, stage, *_ in stages]
     assert [names.count(each) for each in ("copy in", "perception", "fetch", "generation")] == [FRAMES] * 4
     assert names.count("copy out") == len(run.emissions) > 0
@@ -116,7 +118,7 @@ def test_perception_of_its_own_is_no_frame() -> None:
     assert {mark["args"]["strand"] for mark in run.events("i")} == {"generate"}
     lanes = [event["args"]["name"] for event in run.events("M") if event["name"] == "thread_name"]
     assert lanes == ["frames", "perceive copies", "perceive", "generate", "generate copies"]
-    assert len(run.events("X")) == 4 * FRAMES
+    assert len(run.events("X")) == 6 * FRAMES
 
 
 @pytest.mark.parametrize("plan", ["", ",mode=dec", ",mode=par,workers=2", ",mode=auras,pp_generation=2"])

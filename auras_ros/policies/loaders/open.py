@@ -24,17 +24,19 @@ PICKLED = ".ckpt"
 Translator = Callable[[Path, Robot], Translated]
 
 
-def load(folder: Path) -> Checkpoint:
-    """A checkpoint of any kind that is known. Raises CheckpointError, naming the file and the thing."""
+def load(folder: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
+    """A checkpoint of any kind that is known. dtype, device: see `precision.runtime_dtype`. Raises CheckpointError,
+    naming the file and the thing."""
     if (folder / MANIFEST).is_file():
-        return checkpoint.load(folder)
+        return checkpoint.load(folder, dtype, device)
     if pickled := _pickled(folder):
         raise CheckpointError(
             f"{pickled}: is a pickle and is not loaded; convert it first, which runs nothing of what is in it: "
             f"auras convert {pickled} --robot {ROBOT} --out {pickled.with_suffix('')}"
         )
     read = translator(folder)
-    opened = translate(folder, Robot.load(folder / ROBOT), read).checkpoint(digest(folder), folder)
+    translated = translate(folder, Robot.load(folder / ROBOT), read)
+    opened = translated.checkpoint(digest(folder), folder, dtype, device)
     for plan in opened.plans:
         opened.policy(plan)
     return opened

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from auras_ros.action import ChannelKind
@@ -101,6 +102,10 @@ class _Named(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         return self._shards[self._places[name]]
+
+    def kinds(self) -> list[tuple[torch.dtype, int]]:
+        """(type, numbers) of each, from the files' headers."""
+        return self._shards.kinds(self._places.values())
 
     def origins(self) -> dict[str, str]:
         return {ours: self._shards.origin(theirs) for ours, theirs in self._places.items()}

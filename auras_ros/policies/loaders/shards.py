@@ -7,10 +7,13 @@ is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -18,6 +21,7 @@ from auras_ros.policies.json_file import read_json
 from auras_ros.policies.tensors import PICKLE_SUFFIXES, CheckpointError, check_file, check_finite
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+KINDS = {"BF16": torch.bfloat16, "F16": torch.float16}  # safetensors' names of half precision
 SUFFIX = ".safetensors"  # what the digest of a folder covers
 
 
@@ -50,6 +54,15 @@ class Shards(Mapping[str, Tensor]):
             raise CheckpointError(f"{self.origin(name)} cannot be read: {error}") from error
         check_finite(tensor, self.origin(name))
         return tensor
+
+    def kinds(self, names: Iterable[str]) -> list[tuple[torch.dtype, int]]:
+        """(type, numbers) of these tensors, from the files' headers."""
+        found = []
+        for path, listed in groupby(sorted(names, key=self._file_of.__getitem__), self._file_of.__getitem__):
+            file = _opened(path)
+            parts = [file.get_slice(name) for name in listed]
+            found += [(KINDS.get(part.get_dtype(), torch.float32), prod(part.get_shape())) for part in parts]
+        return found
 
     def origin(self, name: str) -> str:
         """Where a tensor stands, or would be looked for, for errors."""

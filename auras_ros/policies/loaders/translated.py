@@ -6,7 +6,7 @@ This module knows no foreign format, and never touches a tensor's values.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from auras_ros.policies.checkpoint import Checkpoint, build
 from auras_ros.policies.loaders.ranges import check_ranges
+from auras_ros.policies.precision import runtime_dtype, stored_dtype
 from auras_ros.policies.tensors import CheckpointError, converted
 
 
@@ -27,13 +28,15 @@ class Translated:
     tensors: Mapping[str, Tensor]
     origin: Mapping[str, str] = field(default_factory=dict)
 
-    def checkpoint(self, digest: str, source: Path) -> Checkpoint:
-        """The policy with these weights; it has no golden sample. Raises CheckpointError, naming the source."""
+    def checkpoint(self, digest: str, source: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
+        """The policy with these weights; it has no golden sample. dtype, device: see `precision.runtime_dtype`. Raises
+        CheckpointError, naming the source."""
         self._check_shapes(_wanted(self.manifest, source), source)  # before memory is spent on a small file's claims
-        made = build(self.manifest, digest, source)
+        stored = stored_dtype(self.tensors)
+        made = build(self.manifest, digest, source, runtime_dtype(dtype, device, stored), stored)
         check_ranges(made, source)
         self.fill(made.networks, source)
-        return made
+        return replace(made, asked=dtype)
 
     def fill(self, module: nn.Module, source: Path) -> None:
         """Copy the tensors into the module, one at a time. Raises CheckpointError by the source's name."""

@@ -1,0 +1,36 @@
+"""A request's noise at a fixed address, so that a captured stage may begin with it.
+
+It comes from the host as observations do: by a stage on the lane for copies (`device.staging`), so that no copy holds
+the host up. A policy that draws nothing sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from auras_ros.device import Device, Lane, Mark, Upload
+from auras_ros.policies.policy import Policy
+
+
+class Drawn:
+    """batch: environments of all requests that begin together. `buffer` [batch, *noise_shape]."""
+
+    def __init__(self, policy: Policy, device: Device, copies: Lane, batch: int) -> None:
+        self.buffer = torch.zeros((batch, *policy.noise_shape), device=device.tensors)
+        self._upload = Upload("copy noise", device, copies, (self.buffer,)) if self.buffer.numel() else None
+        self._sent: tuple[Mark, ...] = ()
+
+    def send(self, noise: Tensor) -> Sequence[Mark]:
+        """Launch the copy of a new request's noise, which is the caller's again; what is to come after it."""
+        if self._upload is not None:
+            self._sent = (self._upload.send((noise,)),)
+        return self._sent
+
+    def take(self, other: Drawn, rows: Tensor) -> None:
+        """Go on as these rows of another one stand."""
+        for mark in other._sent:
+            mark.wait()
+        self.buffer.copy_(other.buffer[rows])
