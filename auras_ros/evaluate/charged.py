@@ -125,8 +125,8 @@ class _Runner:
             return False
         self._ends_ns = None
         emission = self._strand.end(now_ns)
-        if emission is not None:
-            seats.offer(emission, now_ns)
+        for each in () if emission is None else emission.every:
+            seats.offer(each, now_ns)
         return True
 
     def begin(self, seats: Seats, now_ns: int) -> bool:

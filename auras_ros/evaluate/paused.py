@@ -44,8 +44,8 @@ class Paused:
                 if ends.get(strand.name) == frame:
                     del ends[strand.name]
                     emission = strand.end(now_ns)
-                    if emission is not None:
-                        seats.offer(emission, now_ns)
+                    for each in () if emission is None else emission.every:
+                        seats.offer(each, now_ns)
             now_ns = self._move(executor, seats, now_ns, watch)
             frame += 1
 

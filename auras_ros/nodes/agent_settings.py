@@ -32,6 +32,7 @@ class Settings:
         "none", "seq, dec, auras, denoising: a chunk goes on from the one in force: none, inpaint, rtc"
     )
     workers: int = parameter(1, "par: requests at a time", 1, MAX_STAGES)
+    together: bool = parameter(False, "par: these requests begin together and run as one batch")
     seed: int = parameter(0, "seed of the noise", 0, 2**31 - 1)
     actuator: str = parameter("actuator", "name of the actuator node; no chunk is published while it is silent")
     actuator_timeout_ms: float = parameter(250.0, "the actuator counts as silent after this", 100.0, 1000.0)
@@ -73,6 +74,7 @@ class Settings:
             reuse=self.reuse,
             guide=self.guide,
             workers=self.workers,
+            together=self.together,
         )
         if not self.fallback_plan:
             return (first,)

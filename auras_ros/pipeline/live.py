@@ -103,8 +103,8 @@ class Live:
                 strand.run()
                 emission = strand.end(self._clock.now_ns())
                 self.arrived()  # for the other strands: a context, or a worker's turn
-                if emission is not None:
-                    self._emit(emission)
+                for each in () if emission is None else emission.every:
+                    self._emit(each)
                 self.meter.ended(strand.name, self._clock.now_ns())
         except BaseException:
             self._running = False  # a strand that fails ends all of them

@@ -95,12 +95,8 @@ class Pipeline:
         images = torch.zeros((1, spec.history, len(spec.cameras), spec.channels, height, width))
         reference = None if spec.state is None else np.zeros((1, len(contract.names)))
         self.executor.warm_up(Latched(images, torch.zeros((1, spec.history, states)), Origin(0, 0, reference)))
-        period_ns = round(self.plan.frame_period_ms * 1e6)
-        frame_ns = max(self.executor.frame_ns, period_ns)
-        if self.plan.mode == "par":
-            frame_ns = max(self.executor.frame_ns // self.plan.workers, period_ns)
         horizon_ns = self.checkpoint.horizon * contract.dt_ns
-        self.plan.check_horizon(frame_ns, horizon_ns)
+        self.plan.check_horizon(self.plan.interval_ns(self.executor.frame_ns), horizon_ns)
         self.executor.ledger.stale_ns = horizon_ns
 
     def set_prompt(self, ids: Sequence[int]) -> None:

@@ -86,7 +86,7 @@ class Executor:
             took = [list(times) for times in zip(*rounds, strict=True)]
         self.ledger.forget()
         self.frame_ns = max(round(median(times[-runs:])) for times in took)
-        if self.plan.mode == "par" and self.plan.frame_period_ms == 0:
+        if self.plan.mode == "par" and not self.plan.together and self.plan.frame_period_ms == 0:
             interval_ns = self.frame_ns // self.plan.workers  # evenly spaced
         self.ledger.interval_ns = interval_ns
 
@@ -164,7 +164,7 @@ def make_executor(
     """
     check_plan(policy, plan)
     where = device or make_device("cpu")
-    ledger = Ledger(round(plan.frame_period_ms * 1e6) if plan.mode == "par" else 0)
+    ledger = Ledger(plan.admission_ns)
     continuity = Continuity(plan.guide, contract)
     strands: list[_Keeping]
     if plan.mode == "auras":
@@ -176,6 +176,8 @@ def make_executor(
             GenerateStrand(policy, shared, noise, ledger, clock, where, continuity),
         ]
     else:
-        names = ["frame"] if plan.mode == "seq" else [f"worker{i}" for i in range(plan.workers)]
-        strands = [WholeStrand(name, policy, noise, ledger, clock, where, continuity) for name in names]
+        apart = plan.mode == "par" and not plan.together
+        names = [f"worker{i}" for i in range(plan.workers)] if apart else ["frame"]
+        count = 1 if apart else plan.workers
+        strands = [WholeStrand(name, policy, noise, ledger, clock, where, continuity, count) for name in names]
     return Executor(policy, plan, strands, ledger, clock, where, continuity)

@@ -30,7 +30,8 @@ class Plan:
     a request passes, one a frame (auras alone). fetch_offset: 0 generates from the context of the same frame, -1 from
     that of the frame before, and then beside perception. alpha: skew of the generation steps towards the last stage.
     batched: rows of one frame share one call of the network. frame_period_ms: 0 runs frames back to back; for par it
-    is the interval between requests, and 0 spaces them evenly. workers: requests at a time (par alone). Of an
+    is the interval between requests, and 0 spaces them evenly. workers: requests at a time (par alone). together: these
+    requests begin together, on one observation, and run as one batch, each with all of its own work (par alone). Of an
     autoregressive policy (`pipeline.merged`): merge, one forward for each token that a stage has left, or one for the
     whole frame; emit, all tokens as they stand at a request's end (newest), or those that it took on its way (own, as
     in the paper); reuse, of the frame before's keys and values, those up to what changed (exact), or all but of what
@@ -47,6 +48,7 @@ class Plan:
     batched: bool = True
     frame_period_ms: float = 0.0
     workers: int = 1
+    together: bool = False
     merge: str = "step"
     emit: str = "newest"
     reuse: str = "none"
@@ -59,8 +61,9 @@ class Plan:
                 raise PlanError(f"plan: {name}: must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if not isinstance(self.generation, str) or not self.generation or set(self.generation) & set(",= "):
             raise PlanError(f"plan: generation: must name a generation plan of the checkpoint, got {self.generation!r}")
-        if type(self.batched) is not bool:
-            raise PlanError(f"plan: batched: must be true or false, got {self.batched!r}")
+        for name in ("batched", "together"):
+            if type(getattr(self, name)) is not bool:
+                raise PlanError(f"plan: {name}: must be true or false, got {getattr(self, name)!r}")
         for name in ("pp_perception", "pp_generation", "workers"):
             self._whole(name, 1, MAX_STAGES)
         self._whole("fetch_offset", -1, 0)
@@ -111,27 +114,38 @@ class Plan:
         changed = [f.name for f in fields(self)[1:] if getattr(self, f.name) != _DEFAULTS[f.name]]
         return ",".join([self.generation, *(f"{name}={_text(getattr(self, name))}" for name in changed)])
 
-    def as_mode(self, mode: str, workers: int = 1) -> Plan:
-        """The same generation and frame period in another mode, without what only this mode knows."""
+    def as_mode(self, mode: str, workers: int = 1, together: bool = False) -> Plan:
+        """The same generation and frame period in another mode, without what only this mode knows. workers, together:
+        of par."""
         kept = {name: _DEFAULTS[name] for name, only in _ONLY.items() if only != mode}
         if mode == "par":
-            kept |= {"workers": workers, "guide": "none"}
+            kept |= {"workers": workers, "together": together, "guide": "none"}
         changes: dict[str, Any] = {"mode": mode, **kept}
         return replace(self, **changes)
 
     @property
     def latency_frames(self) -> int:
-        """How many frames a request lives (design rule 3). For par a frame is the interval between requests."""
+        """How many frames a request lives (design rule 3). For par a frame is the interval between requests, or a whole
+        batch of them."""
         if self.mode == "par":
-            return self.workers
+            return 1 if self.together else self.workers
         if self.mode == "dec":
             return 2  # perceived in one frame, generated in the next
         return self.pp_perception + self.pp_generation - 1 - self.fetch_offset
 
     def interval_ns(self, duration_ns: int) -> int:
-        """Time from one chunk to the next, where a request (par) or the longest strand's frame takes duration_ns."""
+        """Time from one chunk to the next, where a request (par) or the longest strand's frame takes duration_ns;
+        together, from one batch to the next: its chunks come at one instant, and answer one observation."""
+        if self.together:
+            return max(duration_ns, self.admission_ns)
         each_ns = duration_ns // self.workers if self.mode == "par" else duration_ns
         return max(each_ns, round(self.frame_period_ms * 1e6))
+
+    @property
+    def admission_ns(self) -> int:
+        """Least time between two admissions (par): of one request, or of as many as begin together."""
+        period_ns = round(self.frame_period_ms * 1e6) if self.mode == "par" else 0
+        return period_ns * self.workers if self.together else period_ns
 
     def oldest_ns(self, duration_ns: int) -> int:
         """Age of the oldest action that is executed: of its observation, when the next chunk takes over.
@@ -162,6 +176,7 @@ _ONLY = {
     "emit": "auras",
     "reuse": "auras",
     "workers": "par",
+    "together": "par",
 }
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Plan)}
 

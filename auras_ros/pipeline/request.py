@@ -54,7 +54,8 @@ class Emission:
     """One finished request. actions float64 [E, horizon, channels] in physical units.
 
     contexts: what each generation stage saw; the last defines action index 0 (design rule 8). stage_ns: when each
-    stage began. latched_ns, perceived_ns, generated_ns: of the frame that finished it.
+    stage began. latched_ns, perceived_ns, generated_ns: of the frame that finished it. beside: what finished in the
+    same batch (a plan that runs requests together), in the order of their numbers; these have none themselves.
     """
 
     actions: Tensor
@@ -66,6 +67,12 @@ class Emission:
     latched_ns: int
     perceived_ns: int
     generated_ns: int
+    beside: tuple[Emission, ...] = ()
+
+    @property
+    def every(self) -> tuple[Emission, ...]:
+        """This one and those beside it: all that left at one frame's end."""
+        return (self, *self.beside)
 
     @property
     def origin(self) -> Origin:
@@ -73,7 +80,12 @@ class Emission:
 
     def keep(self, rows: Tensor) -> Emission:
         """Only the environments of these rows, int64 [E']."""
-        return replace(self, actions=self.actions[rows], contexts=tuple(seen.keep(rows) for seen in self.contexts))
+        return replace(
+            self,
+            actions=self.actions[rows],
+            contexts=tuple(seen.keep(rows) for seen in self.contexts),
+            beside=tuple(each.keep(rows) for each in self.beside),
+        )
 
 
 class Noise(Protocol):
@@ -102,7 +114,8 @@ class Strand(Protocol):
     def run(self) -> None: ...
 
     def end(self, now_ns: int) -> Emission | None:
-        """The boundary at the end: put contexts, emit. None for a bubble or a request of an older epoch."""
+        """The boundary at the end: put contexts, emit. None for a bubble or a request of an older epoch. A driver takes
+        all of the emission's `every`."""
         ...
 
 
@@ -148,13 +161,14 @@ class Ledger:
         """How long no request is admitted, because one was a moment ago."""
         return 0 if self._admitted_ns is None else self._admitted_ns + self.interval_ns - now_ns
 
-    def admit(self, seen: Origin | None, now_ns: int, epoch: int) -> int | None:
-        """The number of a new request, or None for a bubble; always None in an epoch that is over."""
+    def admit(self, seen: Origin | None, now_ns: int, epoch: int, count: int = 1) -> int | None:
+        """The number of a new request, or None for a bubble; always None in an epoch that is over. count: so many begin
+        together, numbered from there."""
         with self._lock:
             if seen is None or epoch != self.epoch or not self.would_admit(seen, now_ns):
                 return None
             self._origin_ns, self._admitted_ns = seen.mono_ns, now_ns
-            request, self._request = self._request, self._request + 1
+            request, self._request = self._request, self._request + count
             return request
 
     def count_frame(self) -> int:

@@ -1,10 +1,13 @@
 """A whole request in one go: perception, then every generation step, from one observation.
 
 One such strand is the `seq` mode, the baseline that every schedule is measured against; several of them, sharing a
-ledger, are `par` (design rule 11). Nothing here knows of other requests.
+ledger, are `par` (design rule 11). One whose frames are a batch of several requests is `par` with `together`: each of
+them perceives for itself, as it would from an observation of its own. Nothing here knows of other frames.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -18,7 +21,8 @@ from auras_ros.policies.policy import Policy
 
 
 class WholeStages:
-    """Perception and generation of one request as two captured stages, with their fixed addresses."""
+    """Perception and generation of `count` requests as two captured stages, with their fixed addresses. Requests stand
+    one after the other, each with all environments."""
 
     def __init__(
         self,
@@ -28,18 +32,27 @@ class WholeStages:
         images: Tensor,
         state: Tensor,
         guide: str = "none",
+        count: int = 1,
     ) -> None:
         """lanes: for the two stages, and for copies from and to the host."""
-        self._policy, (lane, copies) = policy, lanes
+        self._policy, (lane, copies), self.count = policy, lanes, count
         self.inputs = (images.to(device.tensors, copy=True), state.to(device.tensors, copy=True))
         with torch.no_grad():
-            context = policy.perceive(*self.inputs).clone()
+            context = self._perceived().clone()
         self.generation = WholeGeneration(policy, device, lane, context, copies, guide)
         self.perception = device.capture("perception", self._perceive, lane)
         self.arriving = Upload("copy in", device, copies, self.inputs)
 
+    def _perceived(self) -> Tensor:
+        return self._policy.perceive(*(_times(part, self.count) for part in self.inputs))
+
     def _perceive(self) -> None:
-        self.generation.context.copy_(self._policy.perceive(*self.inputs))
+        self.generation.context.copy_(self._perceived())
+
+    def keep(self, rows: Tensor) -> Tensor:
+        """Where these environments of every request stand, int64."""
+        batch = len(self.inputs[0])
+        return torch.cat([rows + batch * request for request in range(self.count)])
 
 
 class WholeStrand:
@@ -54,8 +67,10 @@ class WholeStrand:
         clock: Clock,
         device: Device,
         continuity: Continuity,
+        count: int = 1,
     ) -> None:
-        self.name, self._continuity = name, continuity
+        """count: requests that run as one batch."""
+        self.name, self._continuity, self._count = name, continuity, count
         self._policy, self._noise = policy, noise
         self._ledger, self._clock, self._device = ledger, clock, device
         self._lane, self._copies = device.lane(name), device.lane(f"{name} copies")
@@ -73,15 +88,16 @@ class WholeStrand:
         epoch = self._ledger.epoch
         self._continuity.began(epoch, now_ns)
         self._frame, self._latched_ns = self._ledger.count_frame(), now_ns
-        number = self._ledger.admit(seen.origin, now_ns, epoch)
+        number = self._ledger.admit(seen.origin, now_ns, epoch, self._count)
         self._request = None if number is None else Admitted(number, epoch, seen.origin)
         if number is not None:
             self._arrived = self._stages.arriving.send((seen.images, seen.state))
-            self._stages.generation.begin(self._noise(number), self._continuity.aim(seen.origin, now_ns))
+            noise = torch.cat([self._noise(number + i) for i in range(self._count)])
+            self._stages.generation.begin(noise, self._continuity.aim(seen.origin, now_ns))
 
     def _captured(self, images: Tensor, state: Tensor) -> WholeStages:
         lanes = (self._lane, self._copies)
-        return WholeStages(self._policy, self._device, lanes, images, state, self._continuity.guide)
+        return WholeStages(self._policy, self._device, lanes, images, state, self._continuity.guide, self._count)
 
     def run(self) -> None:
         stages = self._stages
@@ -104,8 +120,9 @@ class WholeStrand:
 
     def _emission(self, request: Admitted) -> Emission:
         assert self._stages is not None
-        return Emission(
-            actions=self._stages.generation.finished(),
+        first, *others = self._stages.generation.finished().unflatten(0, (self._count, -1))
+        emission = Emission(
+            actions=first,
             request=request.number,
             frame=self._frame,
             epoch=request.epoch,
@@ -115,6 +132,8 @@ class WholeStrand:
             perceived_ns=self._perceived_ns,
             generated_ns=self._generated_ns,
         )
+        numbered = enumerate(others, request.number + 1)
+        return replace(emission, beside=tuple(replace(emission, actions=a, request=n) for n, a in numbered))
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these environments alone (lockstep)."""
@@ -124,6 +143,11 @@ class WholeStrand:
         if self._request is not None:
             self._arrived.wait()
         self._stages = self._captured(old.inputs[0][rows], old.inputs[1][rows])
-        self._stages.generation.take(old.generation, rows, self._request is not None)
+        self._stages.generation.take(old.generation, old.keep(rows), self._request is not None)
         if self._request is not None:
             self._request = self._request.keep(rows)
+
+
+def _times(part: Tensor, count: int) -> Tensor:
+    """So many of it one after another; the thing itself where it is one."""
+    return part if count == 1 else torch.cat([part] * count)

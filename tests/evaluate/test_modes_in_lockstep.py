@@ -6,6 +6,8 @@ nothing takes time; an ended episode that changes those beside it.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,7 @@ from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.turn import Timing
 from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Emission
 from auras_ros.policies.checkpoint import Checkpoint
 from tests.evaluate.tables import DT, MS, Recorder, Tables, same, tiny_checkpoint
 
@@ -56,7 +59,14 @@ def players(monkeypatch: pytest.MonkeyPatch, checkpoint: Checkpoint) -> Players:
     return Players(monkeypatch, checkpoint)
 
 
-PLANS = ("quick", "quick,mode=dec", "quick,mode=par,workers=2", "quick,mode=auras,pp_generation=3,alpha=0.5")
+TOGETHER = "quick,mode=par,workers=2,together=true"
+PLANS = (
+    "quick",
+    "quick,mode=dec",
+    "quick,mode=par,workers=2",
+    TOGETHER,
+    "quick,mode=auras,pp_generation=3,alpha=0.5",
+)
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -182,3 +192,23 @@ def test_a_run_is_the_same_again(players: Players) -> None:
     other, second = players(plan, timing)
     same(one, other)
     assert first == second
+
+
+@pytest.mark.parametrize("timing", [Paused(2), Charged({"par": 200 * MS})], ids=["paused", "charged"])
+def test_every_chunk_of_a_batch_is_offered(players: Players, monkeypatch: pytest.MonkeyPatch, timing: Timing) -> None:
+    """Two requests that begin together leave together; on the paused clock the batch lasts two frames."""
+    offered: list[tuple[int, int, int]] = []
+    offer = seats.Seats.offer
+
+    def noted(self: seats.Seats, emission: Emission, now_ns: int) -> None:
+        offered.append((emission.request, emission.origin.mono_ns, now_ns))
+        offer(self, emission, now_ns)
+
+    monkeypatch.setattr(seats.Seats, "offer", noted)
+    players(TOGETHER, timing, steps=12)
+    assert [request for request, _, _ in offered] == list(range(len(offered)))
+    assert len(offered) >= 4
+    for one, other in zip(offered[::2], offered[1::2], strict=True):
+        assert one[1:] == other[1:]
+    begun = [origin_ns for _, origin_ns, _ in offered[::2]]
+    assert {after - before for before, after in pairwise(begun)} == {(4 if isinstance(timing, Paused) else 2) * DT}

@@ -37,7 +37,7 @@ def emitted(text: str, alone: bool) -> list[tuple[Emission, int]]:
             strand.run()
             emission = strand.end(frame)
             if emission is not None:
-                found.append((emission, rows.index(2)))
+                found += [(each, rows.index(2)) for each in emission.every]
     executor.close()
     return found
 
@@ -47,6 +47,7 @@ def emitted(text: str, alone: bool) -> list[tuple[Emission, int]]:
     [
         "all,mode=seq",
         "all,mode=dec",
+        "all,mode=par,workers=2,together=true",
         "all,mode=auras,pp_generation=4",
         "all,mode=auras,pp_generation=2,pp_perception=2",
         "all,mode=auras,pp_generation=4,pp_perception=3,fetch_offset=-1,batched=false",

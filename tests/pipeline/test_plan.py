@@ -26,7 +26,7 @@ common: dict[str, st.SearchStrategy[Any]] = {
 }
 plans = st.one_of(
     st.builds(Plan, mode=st.sampled_from(["seq", "dec"]), **common),
-    st.builds(Plan, mode=st.just("par"), workers=st.integers(1, MAX_STAGES), **common),
+    st.builds(Plan, mode=st.just("par"), workers=st.integers(1, MAX_STAGES), together=st.booleans(), **common),
     st.builds(
         Plan,
         mode=st.just("auras"),
@@ -51,6 +51,7 @@ def test_a_plan_is_read_field_by_field() -> None:
     )
     assert Plan.parse(text) == Plan("ddpm100", "auras", 2, 8, -1, 0.5, False, 40.0, 1)
     assert Plan.parse("mode=par,workers=3") == Plan(mode="par", workers=3)
+    assert Plan.parse("quick,mode=par,workers=3,together=true") == Plan(mode="par", workers=3, together=True)
     assert Plan.parse("generation=fine") == Plan.parse("fine") == Plan("fine")
 
 
@@ -68,6 +69,7 @@ def test_a_plan_is_read_field_by_field() -> None:
         ("quick,mode=auras,pp_generation=2.5", "pp_generation: must be a whole number, got '2.5'"),
         ("quick,mode=auras,alpha=steep", "alpha: must be a number, got 'steep'"),
         ("quick,batched=yes", "batched: must be true or false, got 'yes'"),
+        ("quick,mode=par,together=1", "together: must be true or false, got '1'"),
     ],
 )
 def test_a_text_that_is_no_plan_is_refused_by_name(text: str, said: str) -> None:
@@ -112,6 +114,7 @@ def test_workers_that_cannot_be_are_refused_by_name(value: Any) -> None:
         ("alpha", 0.5),
         ("batched", False),
         ("workers", 2),
+        ("together", True),
     ],
 )
 def test_a_field_without_meaning_in_the_mode_is_refused_by_name(mode: str, field: str, value: Any) -> None:
