@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from pathlib import Path
 
 from auras_ros import resources
+from auras_ros.cli.outputs import check_outputs, make_folder, written
 
 TRACE, PICTURE = "trace.json", "timeline.png"
 DEFAULT_PLAN = "ddpm100,mode=auras,pp_generation=8"
@@ -39,6 +41,10 @@ def run(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if not options.seconds > 0 or options.threads < 1:
         parser.error("--seconds must be above 0 and --threads at least 1")
+    importlib.import_module("matplotlib")  # now, and not after measuring
+    make_folder(parser, "--out", options.out)
+    for name in (TRACE, PICTURE):
+        check_outputs(parser, {"--out": options.out / name})
     return _trace(options)
 
 
@@ -57,9 +63,6 @@ def _trace(options: argparse.Namespace) -> int:
     print(f"{setup.name}, plan {plan}: warming up, then {options.seconds:g} s after its first chunk ...", flush=True)
     traced = trace.record(setup, options.device, options.seconds, options.seed, options.threads)
     print(traced.summary())
-    options.out.mkdir(parents=True, exist_ok=True)
-    traced.write_trace(options.out / TRACE)
-    print(f"written: {options.out / TRACE}", flush=True)
-    traced.write_picture(options.out / PICTURE)
-    print(f"written: {options.out / PICTURE}")
+    written(options.out / TRACE, traced.write_trace)
+    written(options.out / PICTURE, traced.write_picture)
     return 0
