@@ -41,14 +41,10 @@ def run(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if not options.seconds > 0 or options.threads < 1:
         parser.error("--seconds must be above 0 and --threads at least 1")
-    importlib.import_module("matplotlib")  # now, and not after measuring
-    make_folder(parser, "--out", options.out)
-    for name in (TRACE, PICTURE):
-        check_outputs(parser, {"--out": options.out / name})
-    return _trace(options)
+    return _trace(options, parser)
 
 
-def _trace(options: argparse.Namespace) -> int:
+def _trace(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     from auras_ros.bench import trace
 
     try:
@@ -60,6 +56,10 @@ def _trace(options: argparse.Namespace) -> int:
     except (ValueError, FileNotFoundError) as error:  # PlanError, CheckpointError and their like
         print(f"error: {error}", file=sys.stderr)
         return 2
+    importlib.import_module("matplotlib")  # this and the folder now, and not after measuring
+    make_folder(parser, "--out", options.out)
+    for name in (TRACE, PICTURE):
+        check_outputs(parser, {"--out": options.out / name})
     print(f"{setup.name}, plan {plan}: warming up, then {options.seconds:g} s after its first chunk ...", flush=True)
     traced = trace.record(setup, options.device, options.seconds, options.seed, options.threads)
     print(traced.summary())
