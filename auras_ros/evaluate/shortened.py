@@ -10,15 +10,15 @@ from dataclasses import replace
 
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.pipeline.load import Checkpoint
-from auras_ros.policies.autoregressive import AutoregressivePolicy
+from auras_ros.pipeline.modes import family_offset
 
 
 def shortened(checkpoint: Checkpoint, actions: int) -> Checkpoint:
     """0: as it is. Raises SettingsError for a policy that cannot be shortened, or has no more actions than that."""
     if not actions:
         return checkpoint
-    policy = checkpoint.policy(next(iter(checkpoint.plans)))
-    if not isinstance(policy, AutoregressivePolicy) or checkpoint.trained.executed is not None:
+    causal = family_offset(checkpoint.policy(next(iter(checkpoint.plans)))) == -1  # that of a policy that writes tokens
+    if not causal or checkpoint.trained.executed is not None:
         raise SettingsError(f"actions: '{checkpoint.name}' does not write its chunk action by action")
     if actions > checkpoint.horizon:
         raise SettingsError(f"actions: '{checkpoint.name}' has {checkpoint.horizon} in a chunk, not {actions}")
