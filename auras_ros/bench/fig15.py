@@ -1,10 +1,14 @@
-"""`auras bench fig15`: auras over seq with the number of action tokens (Auras figure 15, autoregressive).
+"""`auras bench fig15`: auras over seq with the number of iterative steps (Auras figure 15).
 
-Images change with every frame, and no key or value is kept from one frame to the next. seq decodes with a KV cache, as
-anybody would; auras has one request for each token, merged into one forward. Both perceive in the same way. It is
-checked first that both give the same tokens; rounds of both are interleaved in random order; ratios are of medians.
-With fetch_offset 0 both have one thread; the paper's -1 perceives beside generation, on a CPU with a second thread,
-which seq does not have. On a GPU weights are bfloat16, as such policies are run there.
+Autoregressive: action tokens. Images change with every frame, and no key or value is kept from one frame to the next.
+seq decodes with a KV cache, as anybody would; auras has one request for each token, merged into one forward. With
+fetch_offset 0 perception and generation take turns; the paper's -1 runs them side by side.
+
+Diffusion: denoising steps, auras with as many stages as --stages says, or as there are steps.
+
+Both sides have the same cores, first one and then all. It is checked first that both give the same; rounds of both are
+interleaved in random order, and a ratio is taken within its round. On a GPU policies that write tokens are bfloat16, as
+they are run there.
 
 Then, apart from the figure, a camera that stands still beside one that moves: auras with and without the keys and
 values of the frame before (plan: reuse=exact). Perception is done for both cameras all the same.
@@ -13,37 +17,42 @@ values of the frame before (plan: reuse=exact). Perception is done for both came
 from __future__ import annotations
 
 import argparse
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
+from functools import partial
 from typing import Any
 
 import torch
 
+from auras_ros.bench.cores import add_cores, check_cores, suffix, words
 from auras_ros.bench.feed import Feed
-from auras_ros.bench.figures.policies import drawn
-from auras_ros.bench.figures.rounds import check_same, room_as_run
-from auras_ros.bench.options import add_device, amount, check_least, listed
+from auras_ros.bench.fig15_show import PAPER, REUSE_ROW, STEPS_ROW, TOKENS_ROW, draw, table
+from auras_ros.bench.figures.policies import build, drawn
+from auras_ros.bench.figures.rounds import measure, room, room_as_run
+from auras_ros.bench.kept import Ends, Part, run_parts
+from auras_ros.bench.options import add_device, add_windows, check_least, kind_of, listed
 from auras_ros.bench.pipeline_rate import Bench, Length
-from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.evaluate.report import Report
 from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.openvla import OpenVlaConfig, build_openvla
 from auras_ros.models.presets import OPENVLAS, RT2S
 from auras_ros.models.rt2 import Rt2Config, build_rt2
 from auras_ros.pipeline.plan import MAX_STAGES, Plan
+from auras_ros.policies.architectures import RECIPES
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids
 
+__all__ = ["draw", "run", "table"]
+
+HALVES = ("tokens", "diffusion", "reuse")
 TOKENS = (1, 2, 4, 7, 14, 28, 56)
 PREFIXES = (64, 256)
+STEPS = (5, 10, 20, 40, 100)
 HEADLINE = {7, 28}
 MODELS: Mapping[str, Rt2Config | OpenVlaConfig] = {**RT2S, **OPENVLAS}
 REUSE_TOKENS = 7
-PAPER = "proportional to the number of tokens (section 6.5; figure 15 has no numbers in the text)"
+RATIO = {"ratio": "speedup", "low": "speedup_low", "high": "speedup_high"}  # within a round: median and quartiles
 Progress = Callable[[str], None]
 
 
@@ -89,41 +98,70 @@ def run(argv: list[str], progress: Progress) -> Report:
     torch.set_num_threads(1)
     report = Report("fig15")
     report.more["paper"] = PAPER
-    try:
-        for prefix in options.prefix:
-            for tokens in options.tokens:
-                _compare(prefix, tokens, options, report, progress)
-        for prefix in options.prefix:
-            _compare_reuse(prefix, options, report, progress)
-    except KeyboardInterrupt:
-        report.more["interrupted"] = "what was finished counts"
+    run_parts(report, options.minutes, _parts(options, report, progress))
     return report
 
 
-def _compare(prefix: int, tokens: int, options: argparse.Namespace, report: Report, progress: Progress) -> None:
+def _parts(options: argparse.Namespace, report: Report, progress: Progress) -> dict[str, Part]:
+    """What is measured, by name; the fair number of cores of everything first, in case the minutes are short."""
+    found: dict[str, Part] = {}
+    for cores in options.cores:
+        given = (cores, options, report, progress)
+        for half in options.half:
+            if half == "diffusion":
+                for steps in options.steps:
+                    found[f"{options.diffusion}, {steps} steps, {words(cores)}"] = partial(
+                        _compare_steps, steps, *given
+                    )
+                continue
+            for prefix in options.prefix:
+                what = f"{options.model}, prefix {prefix}"
+                if half == "reuse":
+                    found[f"{what}, reuse, {words(cores)}"] = partial(_compare_reuse, prefix, *given)
+                    continue
+                for tokens in options.tokens:
+                    compare = partial(_compare_tokens, prefix, tokens, *given)
+                    found[f"{what}, {tokens} tokens, {words(cores)}"] = compare
+    return found
+
+
+def _compare_tokens(
+    prefix: int, tokens: int, cores: int, options: argparse.Namespace, report: Report, say: Progress, ends: Ends
+) -> None:
     """seq against auras with a stage for each token."""
-    bench = Bench(_policy(options, prefix, tokens), options.device, options.seed, most=1)
+    policy = _policy(options, prefix, tokens)
+    bench = Bench(policy, options.device, options.seed, most=1, cores=cores)
     plans = Plan(), Plan(mode="auras", pp_generation=tokens, fetch_offset=options.fetch_offset)
-    check_same(bench, *plans)
-    ratio = _measure(bench, plans, f"prefix {prefix}, {tokens} tokens", options, report, progress)
-    if ratio is not None:
-        report.rows[-1] |= {"compared": "auras over seq", "prefix": prefix, "tokens": tokens}
-        if tokens in HEADLINE:
-            name = f"auras_over_seq_{tokens}"
-            report.summary[name if prefix == options.prefix[0] else f"{name}_prefix_{prefix}"] = ratio
+    named = {"compared": TOKENS_ROW, "model": options.model, "prefix": prefix, "iterations": tokens}
+    key = f"auras_over_seq_{tokens}" if tokens in HEADLINE else ""
+    ending = "" if prefix == options.prefix[0] else f"_prefix_{prefix}"
+    _measure(bench, plans, named, f"{key}{ending}" if key else "", options, report, say, ends)
 
 
-def _compare_reuse(prefix: int, options: argparse.Namespace, report: Report, progress: Progress) -> None:
+def _compare_steps(
+    steps: int, cores: int, options: argparse.Namespace, report: Report, say: Progress, ends: Ends
+) -> None:
+    """seq against auras with --stages stages of denoising."""
+    policy = build(options.diffusion, steps=steps, **room(options.device)).policy
+    bench = Bench(policy, options.device, options.seed, most=1, cores=cores)
+    kind = f"ddpm{steps}"
+    plans = Plan(kind), Plan(kind, "auras", pp_generation=min(options.stages, steps))
+    named = {"compared": STEPS_ROW, "model": options.diffusion, "prefix": None, "iterations": steps}
+    _measure(bench, plans, named, f"auras_over_seq_steps_{steps}", options, report, say, ends)
+
+
+def _compare_reuse(
+    prefix: int, cores: int, options: argparse.Namespace, report: Report, say: Progress, ends: Ends
+) -> None:
     """auras without and with the static camera's keys and values, which come first in the prefix."""
     policy = _policy(options, prefix, REUSE_TOKENS, cameras=2)
-    bench = Bench(policy, options.device, options.seed, most=1)
+    bench = Bench(policy, options.device, options.seed, most=1, cores=cores)
     bench.feed = one_still(policy, options.seed)
     plan = Plan(mode="auras", pp_generation=REUSE_TOKENS, fetch_offset=options.fetch_offset)
+    named = {"compared": REUSE_ROW, "model": options.model, "prefix": prefix, "iterations": REUSE_TOKENS}
+    ending = "" if prefix == options.prefix[0] else f"_prefix_{prefix}"
     plans = plan, replace(plan, reuse="exact")
-    ratio = _measure(bench, plans, f"prefix {prefix}, reuse", options, report, progress)
-    if ratio is not None:
-        report.rows[-1] |= {"compared": "reuse over none", "prefix": prefix, "tokens": REUSE_TOKENS}
-        report.summary["reuse_over_none" if prefix == options.prefix[0] else f"reuse_over_none_prefix_{prefix}"] = ratio
+    _measure(bench, plans, named, f"reuse_over_none{ending}", options, report, say, ends)
 
 
 def one_still(policy: AutoregressivePolicy, seed: int, different: int = 8) -> Feed:
@@ -138,67 +176,77 @@ def one_still(policy: AutoregressivePolicy, seed: int, different: int = 8) -> Fe
 def _measure(
     bench: Bench,
     plans: tuple[Plan, Plan],
-    what: str,
+    named: dict[str, Any],
+    key: str,
     options: argparse.Namespace,
     report: Report,
-    progress: Progress,
-) -> float | None:
-    """Interleaved rounds of both plans as a row; how much quicker the second is. Closes the bench."""
-    variants, order = [Variant(plan) for plan in plans], random.Random(options.seed)
-    rates: dict[Variant, list[float]] = {variant: [] for variant in variants}
-    end_s = time.monotonic() + options.seconds
+    say: Progress,
+    ends: Ends,
+) -> None:
+    """Interleaved rounds of both plans as a row, and how much quicker the second is under `key`. Closes the bench."""
+    base, other = plans
+    what = ", ".join(f"{each}" for each in (named["model"], named["prefix"], named["iterations"]) if each is not None)
     try:
-        for number in range(options.rounds):
-            if number and time.monotonic() > end_s:
-                break
-            for variant in order.sample(variants, 2):
-                progress(f"{what}: round {number + 1} of {options.rounds}, {variant.label}")
-                rates[variant].append(bench.rate(variant, Length(chunks=3, seconds=0.5)))
+        measured = measure(bench, f"{what}, {words(bench.cores)}", plans, options, ends, report, say)
     finally:
         bench.close()
-    base, other = (rates[variant] for variant in variants)
-    if not (median(base) and median(other)):
-        report.more[what] = "no two chunks in one window: too slow to be measured here"
-        return None
-    ratios = [second / first for first, second in zip(base, other, strict=True)]
-    ratio = median(other) / median(base)
-    spread = {"ratio": ratio, "low": min(ratios), "high": max(ratios), "rounds": len(ratios)}
+    if other not in measured:
+        return
+    found, first = measured.figures(other, base), measured.figures(base, base)
     dtype = str(next(bench.policy.parameters()).dtype).removeprefix("torch.")
-    names = {"model": options.model, "dtype": dtype, "base": str(plans[0]), "other": str(plans[1])}
-    report.rows.append({**names, "base_per_s": median(base), "other_per_s": median(other), **spread})
-    return ratio
-
-
-def table(report: Report) -> str:
-    """A line a comparison."""
-    lines = [
-        f"paper: {PAPER}",
-        "compared         prefix  tokens  base /s  other /s  ratio  (least to most of the rounds)",
-    ]
-    lines += [_line(row) for row in report.rows]
-    return "\n".join([*lines, *(f"{name} {value:.2f}" for name, value in report.summary.items())])
-
-
-def _line(row: dict[str, Any]) -> str:
-    what = f"{row['compared']:15}  {row['prefix']:6}  {row['tokens']:6}"
-    rates = f"{row['base_per_s']:7.2f}  {row['other_per_s']:8.2f}  {row['ratio']:5.2f}"
-    return f"{what}  {rates}  ({row['low']:.2f} to {row['high']:.2f}, {row['rounds']} rounds)"
+    report.rows.append(
+        {
+            **named,
+            "device": bench.device.type,
+            "cores": bench.cores,
+            "dtype": dtype,
+            "base": str(base),
+            "other": str(other),
+            "base_threads": first["threads"],
+            "other_threads": found["threads"],
+            "base_per_s": first["rate_hz"],
+            "other_per_s": found["rate_hz"],
+            **{name: found[kept] for name, kept in RATIO.items()},
+            "staleness_ms_base": first["staleness_ms"],
+            "staleness_ms_other": found["staleness_ms"],
+            "rounds": found["rounds"],
+            "disturbed": found["disturbed"] or first["disturbed"],
+        }
+    )
+    if key:
+        report.summary[f"{key}{suffix(bench.cores, options.cores)}"] = found["speedup"]
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="auras bench fig15", description=__doc__)
-    parser.add_argument("--model", choices=list(MODELS), default="rt2-small", help="sizes of the networks (rt2-small)")
+    parser = argparse.ArgumentParser(
+        prog="auras bench fig15", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--half", type=listed(str), default=list(HALVES), help=f"some of {','.join(HALVES)} (all)")
+    parser.add_argument("--model", choices=list(MODELS), default="rt2-small", help="that writes tokens (rt2-small)")
     parser.add_argument("--prefix", type=listed(int), default=list(PREFIXES), help="embeddings before them (64,256)")
     parser.add_argument("--tokens", type=listed(int), default=list(TOKENS), help="action tokens (1,2,4,7,14,28,56)")
-    parser.add_argument("--rounds", type=int, default=5, help="of both modes, for each number of tokens (5)")
-    parser.add_argument("--seconds", type=amount, default=60.0, help="begin no further round after this long (60)")
-    parser.add_argument("--fetch-offset", type=int, choices=(-1, 0), default=0, help="of auras (0); the paper's is -1")
+    parser.add_argument("--diffusion", choices=list(RECIPES), default="dp-small", help="that denoises (dp-small)")
+    parser.add_argument("--steps", type=listed(int), default=list(STEPS), help="denoising steps (5,10,20,40,100)")
+    parser.add_argument("--stages", type=int, default=10, help="of denoising, auras (10)")
+    parser.add_argument(
+        "--fetch-offset", type=int, choices=(-1, 0), default=0, help="tokens, auras (0); the paper's -1"
+    )
     add_device(parser)
+    add_windows(parser, minutes=30.0)
+    add_cores(parser)
     parser.add_argument("--seed", type=int, default=0, help="of observations and the order of rounds")
     options = parser.parse_args(argv)
     if not 1 <= min(options.tokens) <= max(options.tokens) <= MAX_STAGES:
         parser.error(f"--tokens: a plan has 1 to {MAX_STAGES} stages")
     if min(options.prefix) < 2:
         parser.error("--prefix must be at least 2")
-    check_least(parser, options, rounds=1, seed=0)
+    if min(options.steps) < 2:
+        parser.error("--steps must be at least 2")
+    if not 1 <= options.stages <= MAX_STAGES:
+        parser.error(f"--stages: a plan has 1 to {MAX_STAGES}, got {options.stages}")
+    if unknown := [half for half in options.half if half not in HALVES]:
+        parser.error(f"--half: '{unknown[0]}' is not known; there is {', '.join(HALVES)}")
+    check_least(parser, options, rounds=1, chunks=1, seed=0)
+    options.cores = check_cores(parser, options.cores, kind_of(options.device))
+    options.length = Length(options.chunks, options.seconds)
     return options

@@ -9,21 +9,21 @@ random order, and a ratio is taken within its round.
 from __future__ import annotations
 
 import argparse
-import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 
+from auras_ros.bench.cores import add_cores, check_cores, suffix, words
+from auras_ros.bench.figures.rounds import Measured, measure
+from auras_ros.bench.kept import Ends, Part, run_parts
 from auras_ros.bench.options import add_device, add_windows, check_least, kind_of, listed
-from auras_ros.bench.pipeline import contest
-from auras_ros.bench.pipeline_checks import batched_difference, check_equal
+from auras_ros.bench.pipeline_checks import batched_difference
 from auras_ros.bench.pipeline_rate import Bench, Length
-from auras_ros.bench.pipeline_summary import ratio
-from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.evaluate.report import Report
 from auras_ros.models.presets import QUARTER, TINYVLAS
 from auras_ros.pipeline.plan import Plan
@@ -44,12 +44,12 @@ def run(argv: list[str], progress: Progress) -> Report:
     torch.set_num_threads(1)
     report = Report("fig16")
     report.more["paper"] = PAPER
-    for model in options.models:
-        try:
-            _measure(model, options, report, progress)
-        except KeyboardInterrupt:
-            report.more["interrupted"] = f"while {model} was measured; whole rounds count"
-            break
+    parts: dict[str, Part] = {}
+    for cores in options.cores:
+        for model in options.models:
+            what = f"{model} on {words(cores)}"
+            parts[what] = partial(_measure, model, cores, what, options, report, progress)
+    run_parts(report, options.minutes, parts)
     return report
 
 
@@ -69,28 +69,32 @@ def plans_of(options: argparse.Namespace) -> tuple[Plan, list[Plan]]:
     ]
 
 
-def _measure(model: str, options: argparse.Namespace, report: Report, progress: Progress) -> None:
-    """Check and compare one model; what whole rounds gave goes to the report, when interrupted too."""
+def _measure(
+    model: str,
+    cores: int,
+    what: str,
+    options: argparse.Namespace,
+    report: Report,
+    progress: Progress,
+    ends: Ends,
+) -> None:
+    """Check and compare one model; what was measured goes to the report."""
     name = model if options.paper_sizes else model + QUARTER
-    progress(f"{name}: building, checking that the modes compute the same ...")
+    progress(f"{what}: building, checking that the modes compute the same ...")
     policy = make_tinyvla(name, seed=0, steps=options.steps)
-    bench = Bench(policy, options.device, options.seed, most=1)
+    bench = Bench(policy, options.device, options.seed, most=1, cores=cores)
     seq, plans = plans_of(options)
-    base = {"model": model, "sizes": name, "device": bench.device.type}
-    rates: dict[Variant, list[float]] = {}
+    base = {"model": model, "sizes": name, "device": bench.device.type, "cores": cores}
     try:
-        check_equal(bench, seq.generation)
         stages = max(options.pp_generation)
         differ = {"pp_generation": stages, "batched_difference": batched_difference(bench, seq.generation, stages)}
-        report.rows.append({**base, "measure": "check", "bit_equal": 1, **_shapes(name, policy), **differ})
-        variants = [Variant(plan) for plan in (seq, *plans)]
-        for so_far in contest(bench, name, variants, options, random.Random(options.seed), progress):
-            rates = so_far
+        measured = measure(bench, what, [seq, *plans], options, ends, report, progress)
     finally:
         bench.close()
-        if rates:
-            report.rows += [_row(base, plan, rates, Variant(seq)) for plan in (seq, *plans)]
-            report.summary |= _summary(model, rates, seq, plans)
+    report.rows.append({**base, "measure": "check", "bit_equal": 1, **_shapes(name, policy), **differ})
+    there = [plan for plan in plans if plan in measured]
+    report.rows += [_row(base, plan, measured.figures(plan, seq)) for plan in (seq, *there)]
+    report.summary |= _summary(model, suffix(cores, options.cores), measured, seq, there)
 
 
 def _shapes(name: str, policy: TinyVlaPolicy) -> dict[str, Any]:
@@ -108,24 +112,25 @@ def _shapes(name: str, policy: TinyVlaPolicy) -> dict[str, Any]:
     }
 
 
-def _row(base: Row, plan: Plan, rates: Mapping[Variant, Sequence[float]], seq: Variant) -> dict[str, Any]:
-    """chunks_per_s: median and quartiles; over_seq: the same of the ratios within each round."""
-    low, middle, high = np.percentile(rates[Variant(plan)], [25, 50, 75])
-    ratio_low, ratio_middle, ratio_high = ratio(rates, Variant(plan), seq)
+def _row(base: Row, plan: Plan, found: Row) -> dict[str, Any]:
+    """chunks_per_s: median; over_seq: median and quartiles of the ratios within each round."""
     named = {"mode": plan.mode, "pp_perception": plan.pp_perception, "pp_generation": plan.pp_generation}
-    figures = {"chunks_per_s": float(middle), "low": float(low), "high": float(high), "n": len(rates[seq])}
-    ratios = {"over_seq": ratio_middle, "over_seq_low": ratio_low, "over_seq_high": ratio_high}
-    return {**base, "measure": "rounds", **named, "fetch_offset": plan.fetch_offset, **figures, **ratios}
+    figures = {"chunks_per_s": found["rate_hz"], "n": found["rounds"], "threads": found["threads"]}
+    ratios = {
+        "over_seq": found["speedup"],
+        "over_seq_low": found["speedup_low"],
+        "over_seq_high": found["speedup_high"],
+    }
+    more = {"staleness_ms": found["staleness_ms"], "disturbed": found["disturbed"]}
+    return {**base, "measure": "rounds", **named, "fetch_offset": plan.fetch_offset, **figures, **ratios, **more}
 
 
-def _summary(
-    model: str, rates: Mapping[Variant, Sequence[float]], seq: Plan, plans: Sequence[Plan]
-) -> dict[str, float]:
+def _summary(model: str, ending: str, measured: Measured, seq: Plan, plans: Sequence[Plan]) -> dict[str, float]:
     """Of one model: seq's rate, the best ratio of each offset, how many plans of offset -1 are twice as quick as seq,
     and how many times as quick offset -1 is as 0 with the same stages (median, least, most)."""
-    key = model.replace("-", "_").replace(".", "_")
-    over = {plan: ratio(rates, Variant(plan), Variant(seq))[1] for plan in plans}
-    found = {f"seq_per_s_{key}": float(np.median(rates[Variant(seq)]))}
+    key = model.replace("-", "_").replace(".", "_") + ending
+    over = {plan: measured.figures(plan, seq)["speedup"] for plan in plans}
+    found: dict[str, float] = {f"seq_per_s_{key}": measured.figures(seq, seq)["rate_hz"]}
     for offset, word in ((0, "offset_0"), (-1, "offset_before")):
         ratios = [value for plan, value in over.items() if plan.fetch_offset == offset]
         if ratios:
@@ -133,9 +138,9 @@ def _summary(
             found[f"twice_seq_{word}_{key}"] = sum(value >= WANTED for value in ratios)
     pairs = _pairs(plans)
     if pairs:
-        beside = [ratio(rates, Variant(before), Variant(now))[1] for before, now in pairs]
+        beside = [measured.figures(before, now)["speedup"] for before, now in pairs]
         names = (f"before_over_0_{key}{end}" for end in ("", "_least", "_most"))
-        found |= dict(zip(names, (float(np.median(beside)), min(beside), max(beside)), strict=True))
+        found |= dict(zip(names, (median(beside), min(beside), max(beside)), strict=True))
     return found
 
 
@@ -149,18 +154,19 @@ def _pairs(plans: Sequence[Plan]) -> list[tuple[Plan, Plan]]:
 def table(report: Report) -> str:
     """For each model what was run and a grid for each offset; beside them what the paper says."""
     lines = [f"paper: {PAPER}"]
-    for model in dict.fromkeys(row["model"] for row in report.rows):
-        rows = [row for row in report.rows if row["model"] == model]
+    for model, cores in dict.fromkeys((row["model"], row["cores"]) for row in report.rows):
+        rows = [row for row in report.rows if (row["model"], row["cores"]) == (model, cores)]
         lines += _head(rows[0])
         lines += [line for offset in (0, -1) for line in _grid(rows, offset)]
-    interrupted = [f"interrupted {report.more['interrupted']}"] if "interrupted" in report.more else []
+    interrupted = [str(report.more["interrupted"])] if "interrupted" in report.more else []
     return "\n".join([*lines, *(f"{name:40} {value:8.2f}" for name, value in report.summary.items()), *interrupted])
 
 
 def _head(row: Row) -> list[str]:
     parts = f"CLIP {row['vision']} at {row['image_px']} px, Pythia {row['language']}, U-Net {row['unet']}"
+    where = f"{row['device']}, {words(row['cores'])} for each plan"
     return [
-        f"{row['model']}, run as {row['sizes']}: {row['million']:.1f} M parameters, {row['device']}",
+        f"{row['model']}, run as {row['sizes']}: {row['million']:.1f} M parameters, {where}",
         f"  {parts}; a prefix of {row['prefix']} tokens, {row['steps']} steps",
         "  checked: seq and auras in one stage, unbatched, give the same chunks bit for bit; batched over",
         f"  {row['pp_generation']} stages within {row['batched_difference']:.2g} of the action range",
@@ -182,12 +188,15 @@ def _grid(rows: Sequence[Row], offset: int) -> list[str]:
     title = f"  fetch_offset {offset}; seq {seq[0]['chunks_per_s']:.2f} chunks/s, {seq[0]['n']} rounds"
     lines = [title, "    pp_generation" + "".join(f"{column:>16}" for column in columns)]
     for row in sorted({perception for perception, _ in cells}):
-        shown = [cells[row, column] for column in columns]
-        each = (
-            f"{c['chunks_per_s']:8.2f} ({c['over_seq']:.2f}){'*' if c['over_seq'] >= WANTED else ' '}" for c in shown
-        )
+        each = (_cell(cells.get((row, column))) for column in columns)
         lines.append(f"    pp_perception {row} " + " ".join(f"{cell:>15}" for cell in each).rstrip())
     return lines
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return "-"
+    return f"{row['chunks_per_s']:8.2f} ({row['over_seq']:.2f}){'*' if row['over_seq'] >= WANTED else ' '}"
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
@@ -200,7 +209,8 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--pp-generation", type=listed(int), default=[1, 2, 3, 4, 5], help="stages (1,2,3,4,5)")
     parser.add_argument("--offsets", type=listed(int), default=[0, -1], help="fetch_offset (0,-1); or =-1,0")
     parser.add_argument("--steps", type=int, default=INFERENCE_STEPS, help=f"DDIM steps ({INFERENCE_STEPS})")
-    add_windows(parser, "each model")
+    add_windows(parser, minutes=30.0)
+    add_cores(parser)
     parser.add_argument("--seed", type=int, default=0, help="of observations and the order of rounds")
     options = parser.parse_args(argv)
     if unknown := [model for model in options.models if model not in MODELS]:
@@ -212,6 +222,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
         parser.error(str(error))
     if max(options.pp_generation) > options.steps:
         parser.error(f"--pp-generation: {max(options.pp_generation)} stages, but there are {options.steps} steps")
+    options.cores = check_cores(parser, options.cores, kind_of(options.device))
     options.length = Length(options.chunks, options.seconds)
     options.paper_sizes = options.sizes == "paper" or (options.sizes == "auto" and kind_of(options.device) == "cuda")
     return options

@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from auras_ros.bench.cores import words
 from auras_ros.evaluate.report import Report
 
 OFFSETS = (0, -1)
@@ -25,7 +26,7 @@ DARK = 0.6  # of the colour's range, from where text is white
 def draw_grids(report: Report, path: Path, wanted: float) -> None:
     """Write the PNG. wanted: times seq, from where a plan is framed. Raises ValueError where nothing was measured."""
     rows = [row for row in report.rows if row["measure"] == "rounds" and row["mode"] == "auras"]
-    models = list(dict.fromkeys(row["model"] for row in rows))
+    models = list(dict.fromkeys((row["model"], row["cores"]) for row in rows))
     if not rows:
         raise ValueError("no plan was measured: there is nothing to draw")
     offsets = [offset for offset in OFFSETS if any(row["fetch_offset"] == offset for row in rows)]
@@ -36,9 +37,13 @@ def draw_grids(report: Report, path: Path, wanted: float) -> None:
     most = max(row["over_seq"] for row in rows)
     for line, model in zip(panels, models, strict=True):
         for axes, offset in zip(line, offsets, strict=True):
-            chosen = [row for row in rows if (row["model"], row["fetch_offset"]) == (model, offset)]
+            chosen = [row for row in rows if (row["model"], row["cores"], row["fetch_offset"]) == (*model, offset)]
+            if not chosen:
+                axes.set_axis_off()
+                continue
             _panel(axes, chosen, max(most, wanted), wanted)
-            axes.set_title(f"{chosen[0]['sizes']}, fetch_offset {offset} ({chosen[0]['device']})", fontsize=9)
+            where = f"{chosen[0]['device']}, {words(model[1])} for each"
+            axes.set_title(f"{chosen[0]['sizes']}, fetch_offset {offset} ({where})", fontsize=9)
     figure.suptitle("TinyVLA: chunks per second, and times seq's in the same round", fontsize=10)
     figure.savefig(path, dpi=DPI)
 

@@ -167,7 +167,10 @@ _SIZES = (*_CUDA, "--minutes", "2.5", "--seconds", "0.5")
 _ROUNDS = (*_CUDA, "--minutes", "4", "--rounds", "5")
 _TEN = ("--pp-generation", "10", *_ROUNDS)
 _RATES = (*_ROUNDS, "--episodes", "0")
-_TOKENS = ("--fetch-offset", "-1", "--tokens", "1,2,4,7,14,28,56", "--rounds", "5", "--seconds", "20", *_CUDA)
+_TOKENS = (
+    "--half", "tokens,reuse", "--fetch-offset", "-1", "--tokens", "1,2,4,7,14,28,56", "--rounds", "5", "--minutes", "6",
+    *_CUDA,
+)  # fmt: skip
 _MODES = "auras_over_seq auras_10_over_seq auras_over_par auras_over_dec dec_over_seq par_over_seq par_workers"
 _FIG11 = "auras_over_seq best_par_over_seq auras_over_best_par best_par_workers spread_percent_auras"
 _STARTUP = "first_chunk_ms_* worker_reserved_kib_*"

@@ -41,16 +41,17 @@ def add_device(options: Options) -> None:
     options.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
 
 
-def add_windows(
-    options: Options, each: str = "each comparison", *, rounds: int = 5, minutes: float = 10.0, seconds: float = 0.5
-) -> None:
-    """Of contenders that are measured in interleaved rounds, a window each. each: what --minutes holds for."""
+def add_windows(options: Options, *, rounds: int = 5, minutes: float = 10.0, seconds: float = 0.5) -> None:
+    """Of contenders that are measured in interleaved rounds, a window each."""
     options.add_argument("--rounds", type=int, default=rounds, help=f"of all contenders, interleaved ({rounds})")
-    options.add_argument(
-        "--minutes", type=amount, default=minutes, help=f"begin no round later than this, {each} ({minutes:g})"
-    )
+    add_minutes(options, minutes)
     options.add_argument("--chunks", type=int, default=3, help="least chunks of a worker in a window (3)")
     options.add_argument("--seconds", type=amount, default=seconds, help=f"least length of a window ({seconds:g})")
+
+
+def add_minutes(options: Options, minutes: float) -> None:
+    help_ = f"what the whole bench may take: fewer rounds if need be, and parts without any are named ({minutes:g})"
+    options.add_argument("--minutes", type=amount, default=minutes, help=help_)
 
 
 def check_least(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 
+from auras_ros.bench.cores import add_cores, check_cores, threads_tried
 from auras_ros.bench.options import add_device, add_windows, check_least, kind_of, listed
 from auras_ros.bench.pipeline_rate import Length
-from auras_ros.bench.pipeline_variants import Comparison, default_threads, default_workers
+from auras_ros.bench.pipeline_variants import Comparison, default_workers
 from auras_ros.pipeline.plan import stage_steps
 from auras_ros.policies.architectures import RECIPES
 
@@ -33,9 +33,12 @@ def parse(argv: list[str], description: str) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=100, help="DDPM steps of a chunk (default: 100)")
     parser.add_argument("--pp-generation", type=listed(int), default=list(range(1, 11)), help="default: 1,2,...,10")
     parser.add_argument("--alpha", type=float, default=0.0, help="skew of the curve's plans (default: 0)")
-    add_windows(parser, "each policy", rounds=10, minutes=60.0, seconds=1.0)
+    add_windows(parser, rounds=10, minutes=30.0, seconds=1.0)
+    add_cores(parser)
     parser.add_argument("--workers", type=listed(int), help="par's counts to try (default: 1 to 4; on a GPU 1 to 16)")
-    parser.add_argument("--threads", type=listed(int), help="intra-op threads to try (default: 1,2; on a GPU 1)")
+    parser.add_argument(
+        "--threads", type=listed(int), help="intra-op threads to try, as far as there are cores (1,2,4,... and all)"
+    )
     parser.add_argument("--steady", type=int, default=600, help="chunks of the memory measurement; 0: none")
     parser.add_argument("--seed", type=int, default=0, help="of noise, observations and the rounds' order")
     options = parser.parse_args(argv)
@@ -43,22 +46,23 @@ def parse(argv: list[str], description: str) -> argparse.Namespace:
     if unknown:
         parser.error(f"--policy: '{unknown[0]}' is not known; there is {', '.join(RECIPES)}")
     check_least(parser, options, rounds=1, chunks=1, steps=2, steady=0, seed=0)
+    kind = kind_of(options.device)
+    options.cores = check_cores(parser, options.cores, kind)
     try:
-        options.sizes = _sizes(options)
+        options.sizes = {cores: _sizes(options, cores, kind) for cores in options.cores}
     except ValueError as error:
         parser.error(str(error))
     options.length = Length(options.chunks, options.seconds)
     return options
 
 
-def _sizes(options: argparse.Namespace) -> Comparison:
+def _sizes(options: argparse.Namespace, cores: int, kind: str) -> Comparison:
     """Raises ValueError, naming the option or the plan's field, for what cannot be measured."""
-    cuda, cores = kind_of(options.device) == "cuda", len(os.sched_getaffinity(0))
     stages = tuple(sorted(set(options.pp_generation)))
-    workers = tuple(options.workers or default_workers(cores, cuda))
-    threads = tuple(options.threads or default_threads(cores, cuda))
-    if min(threads) < 1 or max(threads) > cores:
-        raise ValueError(f"--threads: must be from 1 to the {cores} core(s) of this process, got {threads}")
+    workers = tuple(options.workers or default_workers(cores, kind == "cuda"))
+    if options.threads and not 1 <= min(options.threads) <= max(options.threads) <= max(options.cores):
+        raise ValueError(f"--threads: from 1 to the {max(options.cores)} of --cores, got {options.threads}")
+    threads = tuple(count for count in options.threads or threads_tried(cores, kind) if count <= cores) or (1,)
     sizes = Comparison(f"ddpm{options.steps}", stages, options.alpha, workers, threads, cores)
     sizes.candidates()  # plans that cannot be are refused here, by the field
     for count in stages:

@@ -2,7 +2,7 @@
 
 Executors are made once and stay warm: a window goes on where the variant's last one ended, so that a pipeline is full
 from its first frame. Within a window a strand's rate is that between its first chunk and its last one, so neither the
-start of its thread nor a chunk that is half done counts.
+start of its thread nor a chunk that is half done counts. All threads of a bench stay on its cores.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import copy
 import gc
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from torch import Tensor
 
+from auras_ros.bench.cores import available, on_cores
 from auras_ros.bench.feed import random_feed
 from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.clock import MonotonicClock
@@ -41,9 +43,15 @@ class Length(NamedTuple):
 
 
 class Bench:
-    """One policy's executors on one kind of device, made when first asked for. `most` is par's largest count."""
+    """One policy's executors on one kind of device, made when first asked for. most: par's largest count. cores: how
+    many of the host's all of them have, lanes and strands alike; None: all of this process's.
 
-    def __init__(self, policy: LoadedPolicy, device: str, seed: int, most: int) -> None:
+    staleness_ms: of each variant and window, see `Meter.staleness_ms`.
+    """
+
+    def __init__(self, policy: LoadedPolicy, device: str, seed: int, most: int, cores: int | None = None) -> None:
+        self.cores = available() if cores is None else cores
+        self.staleness_ms: dict[Variant, list[float]] = {}
         self.device = make_device(device).tensors
         self._seed, self._most = seed, most
         self.feed = random_feed(policy, seed)
@@ -61,14 +69,16 @@ class Bench:
 
     def make(self, plan: Plan) -> Executor:
         """A new executor, warmed up, that the caller closes."""
-        executor = make_executor(self._policy, plan, self.noise, self._clock, make_device(self.device.type))
-        executor.warm_up(self.feed(0), 1 if plan.mode == "par" else WARM_UP_RUNS)  # a worker has no pipeline to fill
+        with on_cores(self.cores):
+            executor = make_executor(self._policy, plan, self.noise, self._clock, make_device(self.device.type))
+            executor.warm_up(self.feed(0), 1 if plan.mode == "par" else WARM_UP_RUNS)  # a worker has no pipeline
         executor.ledger.interval_ns = 0  # par is not held back: its workers take what they can
         return executor
 
     def prepare(self, plan: Plan) -> Executor:
-        """The plan's executor. All of par's counts share one: n workers are its first n, which know no others."""
-        if plan.mode != "par":
+        """The plan's executor. All of par's counts share one: n workers are its first n, which know no others; a
+        batch is an executor of its own."""
+        if plan.mode != "par" or plan.together:
             return self._kept(plan)
         executor = copy.copy(self._kept(replace(plan, workers=self._most)))
         executor.strands = executor.strands[: plan.workers]
@@ -85,9 +95,10 @@ class Bench:
         emitting = sum(strand.name != "perceive" for strand in executor.strands)
         meter = Meter(emitting, length, self._clock.now_ns)
         gc.collect()
-        live = Live(executor, self.feed, meter.emit, threads=variant.threads)
-        began_ns = self._clock.now_ns()
-        live.start()
+        with on_cores(self.cores):
+            live = Live(executor, self.feed, meter.emit, threads=variant.threads)
+            began_ns = self._clock.now_ns()
+            live.start()
         try:
             while not meter.over.wait(LOOK_S) and self._clock.now_ns() - began_ns < length.limit_s * 1e9:
                 if not live.working():
@@ -95,6 +106,8 @@ class Bench:
         finally:
             meter.over.set()
             live.halt(END_S)
+        if (stale_ms := meter.staleness_ms()) is not None:
+            self.staleness_ms.setdefault(variant, []).append(stale_ms)
         return meter.rate()
 
     def close(self) -> None:
@@ -109,7 +122,8 @@ class Meter:
     def __init__(self, strands: int, length: Length, now_ns: Callable[[], int]) -> None:
         self.over = threading.Event()
         self._strands, self._length, self._now_ns = strands, length, now_ns
-        self._times: defaultdict[str, list[int]] = defaultdict(list)
+        self._came: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # of a strand: (when, its frame)
+        self._seen: list[tuple[int, int]] = []  # (when, of when is the newest that any chunk's last step read)
         self._lock = threading.Lock()
 
     def emit(self, emission: Emission) -> None:
@@ -117,14 +131,28 @@ class Meter:
         with self._lock:
             if self.over.is_set():
                 return
-            now_ns = self._now_ns()
-            self._times[threading.current_thread().name].append(now_ns)
-            strands = self._times.values()
-            enough = len(strands) == self._strands and all(len(times) > self._length.chunks for times in strands)
-            if enough and now_ns - min(times[0] for times in strands) >= self._length.seconds * 1e9:
+            now_ns, read_ns = self._now_ns(), emission.contexts[-1].mono_ns
+            self._came[threading.current_thread().name].append((now_ns, emission.frame))
+            self._seen.append((now_ns, max(read_ns, self._seen[-1][1] if self._seen else read_ns)))
+            strands = self._came.values()
+            enough = len(strands) == self._strands and all(_after(came) >= self._length.chunks for came in strands)
+            if enough and now_ns - min(came[0][0] for came in strands) >= self._length.seconds * 1e9:
                 self.over.set()
 
     def rate(self) -> float:
-        """Chunks per second of all strands together; one that gave fewer than two adds none."""
-        enough = [times for times in self._times.values() if len(times) > 1]
-        return sum((len(times) - 1) * 1e9 / (times[-1] - times[0]) for times in enough)
+        """Chunks per second of all strands together; one that gave chunks in one frame alone adds none."""
+        return sum(_after(came) * 1e9 / (came[-1][0] - came[0][0]) for came in self._came.values() if _after(came))
+
+    def staleness_ms(self) -> float | None:
+        """How old what the newest chunk's last step read is, averaged over the time from the first chunk to the last: a
+        chunk ages until the next one comes. None for chunks at one moment."""
+        whole_ns = self._seen[-1][0] - self._seen[0][0] if self._seen else 0
+        if not whole_ns:
+            return None
+        aged = sum((end - begin) * ((begin + end) / 2 - read) for (begin, read), (end, _) in pairwise(self._seen))
+        return aged / whole_ns / 1e6
+
+
+def _after(came: Sequence[tuple[int, int]]) -> int:
+    """How many chunks came after those of the first frame: a batch gives several at once, made before the window."""
+    return len(came) - sum(frame == came[0][1] for _, frame in came)

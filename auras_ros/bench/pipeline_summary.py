@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
 
-from auras_ros.bench.pipeline_variants import Variant
+from auras_ros.bench.pipeline_variants import Comparison, Variant, control_of
 from auras_ros.evaluate.report import Report
 
+ROUNDS = "in interleaved rounds"
+STALE = "  stale: how old what the newest chunk's last step read is, averaged over time"
+LEAST_WINDOWS = 3  # from where their spread says something
+APART, SAME = 0.2, 0.05  # shares of the median: quartiles of one plan's windows; two plans of the same work
 Row = Mapping[str, Any]
 Rates = Mapping[Variant, Sequence[float]]
 
 
-def rate_row(base: Mapping[str, Any], measure: str, variant: Variant, rates: Sequence[float]) -> dict[str, Any]:
-    """chunks_per_s is the median; low and high are quartiles; n counts windows."""
+def rate_row(
+    base: Mapping[str, Any],
+    measure: str,
+    variant: Variant,
+    rates: Sequence[float],
+    staleness_ms: Mapping[Variant, Sequence[float]],
+    marked: bool,
+) -> dict[str, Any]:
+    """chunks_per_s is the median; low and high are quartiles; n counts windows. staleness_ms: see the
+    bench's. disturbed: something else was at work (`disturbed`)."""
     low, middle, high = np.percentile(rates, [25, 50, 75])
     figures = {"chunks_per_s": float(middle), "low": float(low), "high": float(high), "n": len(rates)}
-    return {**base, "measure": measure, "variant": variant.label, **variant.fields(), **figures}
+    stale_ms = median(staleness_ms[variant]) if staleness_ms.get(variant) else None
+    named = {**base, "measure": measure, "variant": variant.label, **variant.fields()}
+    return {**named, **figures, "staleness_ms": stale_ms, "disturbed": marked}
 
 
 def ratio(rates: Rates, over: Variant, under: Variant) -> tuple[float, float, float]:
@@ -27,78 +42,110 @@ def ratio(rates: Rates, over: Variant, under: Variant) -> tuple[float, float, fl
     return float(low), float(middle), float(high)
 
 
-def summary(policy: str, rates: Rates, headline: int, first: bool) -> dict[str, float]:
-    """The ratios of one policy, with its name behind; of the first policy also without."""
-    by_mode = {v.plan.mode: v for v in rates if v.plan.mode != "auras"}
-    auras = [v for v in rates if v.plan.mode == "auras"]
-    straight = [v for v in auras if v.plan.fetch_offset == 0]
-    main = next(v for v in straight if v.plan.pp_generation == headline)
-    pairs = {f"auras_over_{mode}": (main, by_mode[mode]) for mode in ("seq", "dec", "par")}
-    pairs |= {f"{mode}_over_seq": (by_mode[mode], by_mode["seq"]) for mode in ("dec", "par")}
-    for variant in straight:
-        if variant.plan.alpha == main.plan.alpha:
-            pairs[f"auras_{variant.plan.pp_generation}_over_seq"] = variant, by_mode["seq"]
-    beside = next(v for v in auras if v.plan.fetch_offset == -1)
-    pairs["auras_beside_over_seq"] = beside, by_mode["seq"]
-    for variant in straight:
-        if variant.plan.alpha and variant.plan.alpha != main.plan.alpha:
-            pairs[f"auras_alpha_{variant.plan.alpha:g}_over_seq".replace(".", "_")] = variant, by_mode["seq"]
+def disturbed(rates: Rates, seq: Variant | None) -> dict[Variant, str]:
+    """Which rates something else had a part in, and how it shows: windows of one variant that differ too much, and par
+    of one worker, which does the work of seq, at another rate than seq."""
+    said: dict[Variant, str] = {}
+    for variant, values in rates.items():
+        low, middle, high = np.percentile(values, [25, 50, 75])
+        if len(values) >= LEAST_WINDOWS and high - low > APART * middle:
+            said[variant] = (
+                f"{variant.label}: windows of the same plan differ by {(high - low) / middle:.0%} (quartiles)"
+            )
+    if seq in rates:
+        assert seq is not None
+        control = control_of(seq)
+        if control in rates:
+            over = ratio(rates, control, seq)[1]
+            if abs(over - 1) > SAME:
+                word = "beats" if over > 1 else "falls behind"
+                said[seq] = said[control] = f"par of one worker, the same work, {word} seq by {abs(over - 1):.0%}"
+    return said
+
+
+def summary(rates: Rates, best: Mapping[str, Variant], sizes: Comparison, endings: Sequence[str]) -> dict[str, float]:
+    """The ratios of one policy, with each of these behind their names. What failed in the rounds has none."""
+    auras = best.get("auras")
+    pairs: dict[str, tuple[Variant | None, Variant | None]] = {}
+    seq = best.get("seq")
+    pairs |= {f"auras_over_{kind}": (auras, best.get(kind)) for kind in ("seq", "dec", "par", "batched")}
+    pairs |= {f"{kind}_over_seq": (best.get(kind), seq) for kind in ("dec", "par", "batched")}
+    pairs["auras_beside_over_seq"] = best.get("beside"), seq
+    if seq is not None:
+        pairs["control_over_seq"] = control_of(seq), seq
+    for variant in rates:
+        plan = variant.plan
+        if plan.mode == "auras" and plan.fetch_offset == 0:
+            stages, skew = f"auras_{plan.pp_generation}_over_seq", f"auras_alpha_{plan.alpha:g}_over_seq"
+            name = stages if plan.alpha == sizes.alpha else skew.replace(".", "_")
+            pairs[name] = variant, seq
     found: dict[str, float] = {}
-    for suffix in ["", f"_{policy.replace('-', '_')}"] if first else [f"_{policy.replace('-', '_')}"]:
+    for ending in endings:
         for name, (over, under) in pairs.items():
-            low, middle, high = ratio(rates, over, under)
-            found |= {f"{name}{suffix}": middle, f"{name}{suffix}_low": low, f"{name}{suffix}_high": high}
-        found[f"pp_generation{suffix}"] = headline
-        found[f"par_workers{suffix}"] = by_mode["par"].plan.workers
+            if over in rates and under in rates:
+                assert over is not None
+                assert under is not None
+                low, middle, high = ratio(rates, over, under)
+                found |= {f"{name}{ending}": middle, f"{name}{ending}_low": low, f"{name}{ending}_high": high}
+        found[f"pp_generation{ending}"] = sizes.headline
+        if "par" in best:
+            found[f"par_workers{ending}"] = best["par"].plan.workers
     return found
 
 
 def table(report: Report) -> str:
-    """For each policy the check, the forms that were tried, the rounds and the memory; then the main ratios."""
+    """For each policy and number of cores the check, the forms that were tried, the rounds; then the main ratios."""
     lines: list[str] = []
-    for policy in dict.fromkeys(row["policy"] for row in report.rows):
-        rows = [row for row in report.rows if row["policy"] == policy]
+    for policy, cores in dict.fromkeys((row["policy"], row["cores"]) for row in report.rows):
+        rows = [row for row in report.rows if (row["policy"], row["cores"]) == (policy, cores)]
         for measure, section in _SECTIONS.items():
             chosen = [row for row in rows if row["measure"] == measure]
             lines += section(chosen) if chosen else []
-    interrupted = [f"interrupted {report.more['interrupted']}"] if "interrupted" in report.more else []
+    interrupted = [str(report.more["interrupted"])] if "interrupted" in report.more else []
     return "\n".join([*lines, *_ratios(report), *interrupted])
 
 
 def _check(rows: Sequence[Row]) -> list[str]:
     row = rows[0]
     return [
-        f"{row['policy']}: {row['million']:.1f} M parameters, {row['steps']} steps, {row['device']}",
+        f"{row['policy']}: {row['million']:.1f} M parameters, {row['steps']} steps, {row['device']}, {_cores(row)}",
         "  checked: seq and auras in one stage, unbatched, give the same chunks bit for bit;",
         f"  batched over {row['pp_generation']} stages within {row['batched_difference']:.2g} of the action range",
     ]
 
 
+def _cores(row: Row) -> str:
+    return f"{row['cores']} core{'s' * (row['cores'] > 1)} for each"
+
+
 def _rates(title: str) -> Callable[[Sequence[Row]], list[str]]:
     def section(rows: Sequence[Row]) -> list[str]:
-        seq = max(row["chunks_per_s"] for row in rows if row["mode"] == "seq")
-        lines = [f"  {title:40}{'chunks/s':>10}{'quartiles':>20}{'/ seq':>8}{'n':>5}"]
+        seq = max((row["chunks_per_s"] for row in rows if row["mode"] == "seq"), default=None)
+        heads = f"{'chunks/s':>10}{'quartiles':>20}{'/ seq':>8}{'stale ms':>10}{'n':>5}"
+        lines = [f"  {f'{title}, {_cores(rows[0])}':44}{heads}"]
         for row in rows:
             quartiles = f"{row['low']:.2f} to {row['high']:.2f}"
-            over = row["chunks_per_s"] / seq
-            lines.append(f"    {row['variant']:38}{row['chunks_per_s']:10.2f}{quartiles:>20}{over:8.2f}{row['n']:5}")
-        return lines
+            over = "-" if seq is None else f"{row['chunks_per_s'] / seq:.2f}"
+            stale = "-" if row["staleness_ms"] is None else f"{row['staleness_ms']:.0f}"
+            figures = f"{row['chunks_per_s']:10.2f}{quartiles:>20}{over:>8}{stale:>10}{row['n']:5}"
+            lines.append(f"    {row['variant']:42}{figures}{'  disturbed' if row['disturbed'] else ''}")
+        return [*lines, STALE] if title == ROUNDS else lines
 
     return section
 
 
 def _memory(rows: Sequence[Row]) -> list[str]:
-    lines = [f"  {'memory, bytes a chunk':40}{'tracemalloc':>12}{'resident':>10}{'chunks':>8}"]
+    lines = [f"  {'memory, bytes a chunk':44}{'tracemalloc':>12}{'resident':>10}{'chunks':>8}"]
     for row in rows:
         grows = f"{row['python_bytes_per_chunk']:12.1f}{row['resident_bytes_per_chunk']:10.0f}"
-        lines.append(f"    {row['mode']:38}{grows}{row['chunks']:8}")
+        lines.append(f"    {row['mode']:42}{grows}{row['chunks']:8}")
     return lines
 
 
 _SECTIONS: dict[str, Callable[[Sequence[Row]], list[str]]] = {
     "check": _check,
     "trial": _rates("tried"),
-    "rounds": _rates("in interleaved rounds"),
+    "rounds": _rates(ROUNDS),
     "memory": _memory,
 }
 
@@ -109,5 +156,5 @@ def _ratios(report: Report) -> list[str]:
     for key, value in report.summary.items():
         low, high = report.summary.get(f"{key}_low"), report.summary.get(f"{key}_high")
         if low is not None and high is not None:
-            lines.append(f"{key:40}{value:8.2f}  ({low:.2f} to {high:.2f})")
+            lines.append(f"{key:44}{value:8.2f}  ({low:.2f} to {high:.2f})")
     return lines

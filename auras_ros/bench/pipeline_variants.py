@@ -24,7 +24,7 @@ class Variant:
         plan = self.plan
         parts = [plan.mode]
         if plan.mode == "par":
-            parts.append(f"workers {plan.workers}")
+            parts.append(f"batch {plan.workers}" if plan.together else f"workers {plan.workers}")
         if plan.mode == "auras":
             parts.append(f"stages {plan.pp_generation}")
         if plan.alpha:
@@ -42,6 +42,7 @@ class Variant:
             "alpha": plan.alpha,
             "fetch_offset": plan.fetch_offset,
             "workers": plan.workers,
+            "together": plan.together,
             "threads": self.threads,
         }
 
@@ -67,35 +68,48 @@ class Comparison:
         return Plan(self.generation, "auras", pp_generation=stages, alpha=skew, fetch_offset=offset)
 
     def candidates(self) -> dict[str, list[Variant]]:
-        """By mode, what is tried first; the quickest of each stands for it. `beside` is auras with fetch_offset -1.
+        """By kind, what is tried first; the quickest of each stands for it. `beside` is auras with fetch_offset -1;
+        `batched` is as many whole requests as auras has stages, begun together and run as one batch: auras has their
+        rate, and what it adds beyond a batch is freshness.
 
-        Workers never have more threads in all than there are cores: that is slower by far, not quicker.
+        No form has more threads in all than there are cores, but for those that have one thread each.
         """
         seq, dec = Plan(self.generation, "seq"), Plan(self.generation, "dec")
         par = [Plan(self.generation, "par", workers=count) for count in self.workers]
         auras, beside = self.auras(self.headline), self.auras(self.headline, offset=-1)
+        batched = seq.as_mode("par", self.headline, together=True)
+        kinds = {"seq": [seq], "dec": [dec], "par": par, "batched": [batched], "auras": [auras], "beside": [beside]}
         return {
-            "seq": [Variant(seq, threads) for threads in self.threads],
-            "dec": [Variant(dec, threads) for threads in self.threads],
-            "par": [Variant(p, t) for p in par for t in self.threads if t == 1 or p.workers * t <= self.cores],
-            "auras": [Variant(auras, threads) for threads in self.threads],
-            "beside": [Variant(beside, threads) for threads in self.threads],
+            kind: [form for plan in plans for form in forms(plan, self.threads, self.cores)]
+            for kind, plans in kinds.items()
         }
 
     def contest(self, best: dict[str, Variant], steps: int) -> list[Variant]:
-        """What the rounds compare: the best of each mode, the curve over the stages, and the skewed plans."""
-        chosen = best["auras"]
-        curve = [Variant(self.auras(stages), chosen.threads) for stages in self.stages]
-        skewed = [self.auras(SKEWED_STAGES, alpha) for alpha in SKEWS] if steps >= SKEWED_STAGES else []
-        others = [best[mode] for mode in ("seq", "dec", "par", "beside")]
-        return list(dict.fromkeys([*others, *curve, *(replace(chosen, plan=plan) for plan in skewed)]))
+        """What the rounds compare: the best of each mode that runs, par of one worker beside seq, the curve over the
+        stages, and the skewed plans."""
+        made = [best[kind] for kind in ("seq", "dec", "par", "batched", "beside") if kind in best]
+        made += [control_of(best["seq"])] if "seq" in best else []
+        if chosen := best.get("auras"):
+            made += [replace(chosen, plan=self.auras(stages)) for stages in self.stages]
+            skews = SKEWS if steps >= SKEWED_STAGES else ()
+            made += [replace(chosen, plan=self.auras(SKEWED_STAGES, alpha)) for alpha in skews]
+        return list(dict.fromkeys(made))
+
+
+def forms(plan: Plan, threads: Sequence[int], cores: int) -> list[Variant]:
+    """The plan with each of these numbers of intra-op threads that its strands and lanes leave room for: more threads
+    than cores are slower by far. With one each it may have more strands than cores, which take turns."""
+    strands = {"par": 1 if plan.together else plan.workers, "dec": 2}.get(plan.mode, 1)
+    beside = plan.mode == "auras" and (plan.fetch_offset < 0 or plan.pp_perception > 1)
+    more = plan.pp_perception if beside else 0  # perception's own threads, one each
+    return [Variant(plan, count) for count in threads if count == 1 or strands * count + more <= cores]
+
+
+def control_of(seq: Variant) -> Variant:
+    """par of one worker: the work of seq, one request after another. What it differs by is the machine's doing."""
+    return replace(seq, plan=seq.plan.as_mode("par", 1))
 
 
 def default_workers(cores: int, cuda: bool) -> tuple[int, ...]:
     """How many requests at a time `par` is tried with."""
     return (1, 2, 4, 8, 16) if cuda else tuple(sorted({1, 2, 3, 4, cores}))
-
-
-def default_threads(cores: int, cuda: bool) -> Sequence[int]:
-    """Intra-op threads: they mean nothing where the work is a graph on a GPU."""
-    return (1,) if cuda or cores < 2 else (1, 2)

@@ -15,6 +15,7 @@ import torch
 from auras_ros import resources
 from auras_ros.bench.figures.played import Progress, check_play
 from auras_ros.evaluate.charged import Charged
+from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.lockstep import grouped, play
 from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.seat import Task
@@ -146,6 +147,7 @@ class Game:
         dt_ms = self._checkpoint.contract.dt_ms
         return {
             "mode": case.plan.mode,
+            "cores": available(),  # latencies are virtual: nothing here depends on them
             "latency_ms": case.latency_ms,
             "join": case.join.name,
             "plan": str(case.plan),

@@ -44,6 +44,7 @@ PANELS = (
     ("disagreement_p99_px", "disagreement, 99th percentile, px"),
 )
 COLOURS = ("#4c4f56", "#1f77b4", "#8c6bb1", "#3d8f5f", "#d9822b", "#b5402f", "#7f7f00", "#008b8b")
+HALF_MS, ASIDE_MS = 50.0, 6.0  # under a lone latency: half of the axis, and how far apart the ways of joining stand
 LINES = {"seq": "-", "auras": "--"}
 
 
@@ -88,12 +89,15 @@ def draw(report: Report, path: Path) -> None:
         raise ValueError("nothing was played: there is nothing to draw")
     names = list(dict.fromkeys(row["join"] for row in report.rows))
     groups = list(dict.fromkeys((row["mode"], row["join"]) for row in report.rows))
+    latencies = sorted({row["latency_ms"] for row in report.rows})
     several = len({mode for mode, _ in groups}) > 1
     with picture(path, str(report.more["title"]), len(PANELS) + 1) as panels:
         for mode, join in groups:
             rows = [row for row in report.rows if (row["mode"], row["join"]) == (mode, join)]
             style = {"color": COLOURS[names.index(join) % len(COLOURS)], "linestyle": LINES[mode]}
             style["label"] = f"{join}, {mode}" if several else join
+            aside = (names.index(join) - (len(names) - 1) / 2) * ASIDE_MS if len(latencies) == 1 else 0.0
+            rows = [{**row, "latency_ms": row["latency_ms"] + aside} for row in rows]
             for axes, (figure, _) in zip(panels, PANELS, strict=False):
                 _line(axes, [row for row in rows if row[figure] is not None], figure, style)
             _line(panels[-1], rows, "success", style)
@@ -105,7 +109,13 @@ def draw(report: Report, path: Path) -> None:
             axes.set_xlabel("latency of a request, ms", fontsize=8)
             axes.set_ylim(bottom=0)
         panels[-1].set_ylim(-0.02, 1.02)
-        panels[0].legend(fontsize=7)
+        for axes in panels:
+            axes.margins(x=0.08)
+            if len(latencies) == 1:  # a lone value would stand in the middle of an axis of its own making
+                axes.set_xlim(latencies[0] - HALF_MS, latencies[0] + HALF_MS)
+            axes.set_xticks(latencies)
+        handles, labels = panels[0].get_legend_handles_labels()
+        panels[0].figure.legend(handles, labels, loc="outside lower center", ncols=8, fontsize=8, frameon=False)
 
 
 def _line(axes: Any, rows: Sequence[dict[str, Any]], figure: str, style: dict[str, str]) -> None:

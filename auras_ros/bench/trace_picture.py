@@ -21,7 +21,8 @@ from auras_ros.pipeline.trace import FrameMark, Recording, RequestMark
 SHOWN = 10  # frames
 NS_PER_MS = 1e6
 WIDTH_INCHES, DPI = 16.0, 100
-ROW_INCHES, FRAME_INCHES = 0.3, 1.8  # a lane or a request; title, axes and their labels
+HEAD_INCHES = 1.3  # title, a legend of two lines, and the frames' numbers under it
+ROW_INCHES, FRAME_INCHES = 0.3, HEAD_INCHES + 0.85  # a lane or a request; head, axes and their labels
 PERCEPTION, GENERATION, COPY = "#33415c", "#7aa6c2", "#b9a27a"
 KINDS = {"perception": PERCEPTION, "copy": COPY}
 CYCLE = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2")
@@ -68,7 +69,7 @@ def draw(spans: Sequence[Span], recording: Recording, title: str, path: Path) ->
 def _head(figure: Figure, title: str) -> None:
     """Title and legend above the plots; all in inches, because the height depends on what is shown."""
     inch = 1 / figure.get_figheight()
-    figure.subplots_adjust(left=LEFT, right=0.99, bottom=0.6 * inch, top=1 - 0.95 * inch, hspace=0.08)
+    figure.subplots_adjust(left=LEFT, right=0.99, bottom=0.6 * inch, top=1 - HEAD_INCHES * inch, hspace=0.08)
     figure.text(LEFT, 1 - 0.32 * inch, title, fontsize=13, weight="bold")
     place = (LEFT - 0.008, 1 - 0.36 * inch)
     figure.legend(handles=_legend(), loc="upper left", bbox_to_anchor=place, ncols=3, frameon=False, fontsize=10)
@@ -130,4 +131,5 @@ def _legend() -> list[Patch]:
         Patch(color=GENERATION, label="generation, all requests of the frame"),
         Patch(color=COPY, label="copies from and to the host"),
         Patch(color=CYCLE[0], label="generation stages of one request (a colour a request); dot: its chunk"),
+        Patch(color=LINE, label="a request that gave no chunk before the trace ended"),
     ]

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from auras_ros.cli.outputs import check_outputs
+from auras_ros.bench.cores import unnamed
+from auras_ros.bench.kept import fail
+from auras_ros.cli.outputs import check_outputs, term_interrupts, written
 from auras_ros.cli.progress import Progress
 from auras_ros.evaluate.report import Report
 
@@ -23,13 +25,14 @@ BENCHES = {
     "fig12": "rate and success over the stages of generation and of perception",
     "fig13": "rate and success over the skew of generation's stages",
     "fig14": "auras over seq with the sizes of perception and generation",
-    "fig15": "auras over seq with the number of action tokens, autoregressive",
+    "fig15": "auras over seq with the number of action tokens, and of denoising steps",
     "fig16": "rate of TinyVLA, a language model that encodes, over the stages, with either fetch_offset",
     "startup": "time to the first chunk, what making it ready costs, and memory of each worker",
     "seams": "jumps and success where one chunk follows another, for each way of joining them, under injected latency",
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
     "peers": "LeRobot's DiffusionPolicy and transformers' generate beside seq and auras, on the same weights",
 }
+NOTES = {"left_out": "left out", "disturbed": "disturbed, measure again on a quiet machine", "chose": "chose"}
 IN_FIGURES = {"fig3", "fig5", "fig10", "fig11", "fig12", "fig13", "fig14", "startup"}  # where their modules are
 EXAMPLE = """
 example
@@ -58,20 +61,28 @@ def run(argv: list[str]) -> int:
     bench = _module(options.name)
     _check_outputs(parser, options, bench)
     progress = Progress()
-    report = bench.run(rest, progress.say)
+    with term_interrupts():
+        report = bench.run(rest, progress.say)
     progress.done()
     if "interrupted" in report.more and not report.rows:
         print("interrupted before anything was measured: nothing is written", file=sys.stderr)
         return INTERRUPTED
+    if why := unnamed(report.rows):
+        fail(report, options.name, why)  # a rate that does not say its cores is no rate to compare with
     print(bench.table(report) if hasattr(bench, "table") else _plain(report))
+    for note, said in NOTES.items():
+        for each in report.more.get(note, []):
+            print(f"{said}: {each}")
     if options.json:
-        report.write(options.json)
-        print(f"written: {options.json}")
+        written(options.json, report.write)
     if options.picture:
-        bench.draw(report, options.picture)
-        print(f"written: {options.picture}")
+        try:
+            written(options.picture, lambda path: bench.draw(report, path))
+        except ValueError as error:  # nothing was measured that it could draw
+            fail(report, "--picture", error)
+    for each in report.more.get("failed", []):
+        print(f"failed: {each}", file=sys.stderr)
     if "failed" in report.more:
-        print(f"failed: {report.more['failed']}", file=sys.stderr)
         return 1
     return INTERRUPTED if "interrupted" in report.more else 0
 

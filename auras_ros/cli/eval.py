@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auras_ros import resources
-from auras_ros.cli.outputs import check_outputs
+from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, written
 from auras_ros.cli.progress import Progress
 
 if TYPE_CHECKING:
     from auras_ros.evaluate.durations import Duration
     from auras_ros.evaluate.parts import Part
     from auras_ros.evaluate.settings import Settings
+    from auras_ros.evaluate.work import Work
     from auras_ros.pipeline.load import Checkpoint
 
 INTERRUPTED = 130
+PICTURE = "eval.png"
 EXAMPLE = """
 clocks
   paused   the world waits for each frame, then moves --frame-steps control steps: frames of all modes are equal
@@ -31,19 +33,27 @@ example
   auras eval --sim pusht-drift --episodes 400 --plan ddpm100,pp_generation=8,alpha=0.5 --json eval.json --out out
   auras eval ... --seed 400 --episodes 400 --durations eval.json --json more.json     400 more seeds, same durations
   auras eval --merge eval.json more.json --json all.json
+  auras eval --checkpoint pusht-tokens --actions 1 --clock paused --frame-steps 1 --modes seq,auras \\
+             --plan greedy,pp_generation=2,fetch_offset=-1,emit=own     one action a chunk, as published policies
+
+With --work FILE every run of a mode over a group of seeds is on disk when it is over, and the same command goes on from
+there; it may ask for more episodes and, on the paused clock, for more modes. Ctrl-C and SIGTERM end with what there is.
 """
 
 
 def run(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
-    check_outputs(parser, {"--json": options.json})
     if options.out:
         importlib.import_module("matplotlib")  # it draws there
-        options.out.mkdir(parents=True, exist_ok=True)
-    part, whole = (_merged(options), True) if options.merge else _played(options, parser)
+        make_folder(parser, "--out", options.out)
+    picture = options.out / PICTURE if options.out else None
+    check_outputs(parser, {"--json": options.json, "--work": options.work, "--out": picture})
+    with term_interrupts():
+        part, whole = (_merged(options), True) if options.merge else _played(options, parser)
     if part is None:
-        print("interrupted before the first group of seeds was done: nothing to show")
+        kept = f"; {options.work} has every run that was over" if options.work else ""
+        print(f"interrupted before the first group of seeds was done: nothing to show{kept}")
         return INTERRUPTED
     _show(part, options)
     return 0 if whole else INTERRUPTED
@@ -82,6 +92,11 @@ def _parser() -> argparse.ArgumentParser:
         help="where durations are measured: the agent's `device` (cpu)",
     )
     play.add_argument("--dtype", default="auto", metavar="TYPE", help="of the weights: the agent's `dtype` (auto)")
+    play.add_argument("--cores", type=int, metavar="N", help="that each mode has while durations are measured (all)")
+    play.add_argument(
+        "--actions", type=int, default=0, metavar="N", help="write the first N actions of a chunk (autoregressive; all)"
+    )
+    play.add_argument("--work", type=Path, metavar="FILE", help="keep what was played here, and go on from it")
     play.add_argument(
         "--batch", type=int, metavar="N", help="episodes that are stepped together (a quarter of them, at most 64)"
     )
@@ -105,6 +120,8 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tup
     from auras_ros.evaluate.campaign import Campaign
     from auras_ros.evaluate.parts import Part
     from auras_ros.evaluate.settings import SettingsError, check_seeds, plan_named
+    from auras_ros.evaluate.shortened import shortened
+    from auras_ros.evaluate.work import Work
     from auras_ros.pipeline.load import CheckpointError, PlanError, check_plan, load
     from auras_ros.sim import pusht
 
@@ -121,16 +138,21 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tup
     plan = plan_named(settings.plan, checkpoint.first_plan)
     settings = replace(settings, checkpoint=f"{checkpoint.name}@{checkpoint.digest[:12]}", plan=plan)
     try:
+        checkpoint = shortened(checkpoint, settings.actions)
         for contender in settings.contenders():
             check_plan(checkpoint.policy(contender.plan.generation), contender.plan)
-        _given(options.durations, settings)
+        given = _given(options.durations, settings)
+        work = Work.open(settings, options.work)
+        given = _agreed(given, work, options)
     except (CheckpointError, SettingsError, PlanError) as error:
         parser.error(str(error))
     progress = Progress()
     try:
         durations = _measured(checkpoint, settings, progress.say) if given is None else given
         settings = settings.charging(_seconds(durations))
-        campaign = Campaign(checkpoint, settings, batch, progress.say)
+        work.durations = {**(work.durations or {}), **durations}
+        work.save()
+        campaign = Campaign(checkpoint, settings, batch, progress.say, work)
         whole = campaign.run(range(options.seed, options.seed + options.episodes))
     finally:
         progress.done()
@@ -156,7 +178,37 @@ def _settings(options: argparse.Namespace) -> Settings:
         frame_steps=options.frame_steps,
         device=options.device,
         dtype=options.dtype,
+        cores=_cores(options),
+        actions=options.actions,
     )
+
+
+def _cores(options: argparse.Namespace) -> int:
+    """Raises SettingsError."""
+    from auras_ros.evaluate.cores import available
+    from auras_ros.evaluate.settings import SettingsError
+
+    cores = available() if options.cores is None else int(options.cores)
+    if not 1 <= cores <= available():
+        raise SettingsError(f"cores: from 1 to the {available()} of this process, got {cores}")
+    return cores
+
+
+def _agreed(
+    given: Mapping[str, Duration] | None, work: Work, options: argparse.Namespace
+) -> dict[str, Duration] | None:
+    """What is charged: what the work file's episodes were charged, so that all of them go together. Raises
+    SettingsError where other durations are given."""
+    from auras_ros.evaluate.settings import SettingsError
+
+    known = work.durations or {}
+    for key, duration in (given or {}).items():
+        if key in known and known[key].seconds != duration.seconds:
+            its, mine = known[key].seconds, duration.seconds
+            raise SettingsError(
+                f"{options.work}: was charged {its:g} s for {key}, not {mine:g}; take another --work file"
+            )
+    return {**known, **(given or {})} or None
 
 
 def _measured(checkpoint: Checkpoint, settings: Settings, say: Callable[[str], None]) -> dict[str, Duration]:
@@ -167,8 +219,9 @@ def _measured(checkpoint: Checkpoint, settings: Settings, say: Callable[[str], N
         return {}
     plans = {contender.plan.mode: contender.plan for contender in settings.contenders()}
     return measure_durations(
-        checkpoint, plans, observation_ms=checkpoint.contract.dt_ms, say=say, device=settings.device
-    )
+        checkpoint, plans, observation_ms=checkpoint.contract.dt_ms, say=say, device=settings.device,
+        cores=settings.cores,
+    )  # fmt: skip
 
 
 def _given(text: str | None, settings: Settings) -> dict[str, Duration] | None:
@@ -186,10 +239,10 @@ def _given(text: str | None, settings: Settings) -> dict[str, Duration] | None:
         raise SettingsError(f"durations: no file {text}")
     try:
         report = json.loads(Path(text).read_text())
-        measured = {"device": "cpu", "dtype": "auto", **report["settings"]}  # reports of before there was a choice
-        for name in ("plan", "workers", "checkpoint", "device", "dtype"):
+        measured = {"device": "cpu", "dtype": "auto", "cores": 0, **report["settings"]}  # before there was a choice
+        for name in ("plan", "workers", "checkpoint", "device", "dtype", "cores"):
             mine, its = getattr(settings, name), measured[name]
-            if mine != its and mine != "":
+            if mine != its and mine != "" and its != 0:
                 raise SettingsError(f"durations: {text}: measured with {name} {its}, not {mine}; measure again")
         return {key: Duration(**each) for key, each in report["durations"].items()}
     except SettingsError:
@@ -210,9 +263,7 @@ def _show(part: Part, options: argparse.Namespace) -> None:
     print(f"{settings.sim}, {settings.plan}, {len(part.seeds)} seeds{', PARTIAL' if part.partial else ''}")
     print(table(report.rows))
     if options.json:
-        report.write(options.json)
-        print(f"written: {options.json}")
+        written(options.json, report.write)
     if options.out:
-        picture = options.out / "eval.png"
-        draw(report.rows, f"{settings.sim}, {settings.plan}{', partial' if part.partial else ''}", picture)
-        print(f"written: {picture}")
+        title = f"{settings.sim}, {settings.plan}{', partial' if part.partial else ''}"
+        written(options.out / PICTURE, lambda path: draw(report.rows, title, path))

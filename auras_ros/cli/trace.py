@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from pathlib import Path
 
 from auras_ros import resources
+from auras_ros.cli.outputs import check_outputs, make_folder, written
 
 TRACE, PICTURE = "trace.json", "timeline.png"
 DEFAULT_PLAN = "ddpm100,mode=auras,pp_generation=8"
@@ -39,10 +41,10 @@ def run(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if not options.seconds > 0 or options.threads < 1:
         parser.error("--seconds must be above 0 and --threads at least 1")
-    return _trace(options)
+    return _trace(options, parser)
 
 
-def _trace(options: argparse.Namespace) -> int:
+def _trace(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     from auras_ros.bench import trace
 
     try:
@@ -54,12 +56,13 @@ def _trace(options: argparse.Namespace) -> int:
     except (ValueError, FileNotFoundError) as error:  # PlanError, CheckpointError and their like
         print(f"error: {error}", file=sys.stderr)
         return 2
+    importlib.import_module("matplotlib")  # this and the folder now, and not after measuring
+    make_folder(parser, "--out", options.out)
+    for name in (TRACE, PICTURE):
+        check_outputs(parser, {"--out": options.out / name})
     print(f"{setup.name}, plan {plan}: warming up, then {options.seconds:g} s after its first chunk ...", flush=True)
     traced = trace.record(setup, options.device, options.seconds, options.seed, options.threads)
     print(traced.summary())
-    options.out.mkdir(parents=True, exist_ok=True)
-    traced.write_trace(options.out / TRACE)
-    print(f"written: {options.out / TRACE}", flush=True)
-    traced.write_picture(options.out / PICTURE)
-    print(f"written: {options.out / PICTURE}")
+    written(options.out / TRACE, traced.write_trace)
+    written(options.out / PICTURE, traced.write_picture)
     return 0

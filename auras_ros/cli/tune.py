@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from auras_ros import resources
 from auras_ros.cli.check import say_errors
-from auras_ros.cli.outputs import check_outputs
+from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, written
 from auras_ros.cli.progress import Progress
 from auras_ros.cli.run import config_path
 from auras_ros.nodes.config import ConfigError, read_parameters_file
@@ -33,6 +33,7 @@ examples
 Every plan is timed beside seq; those that miss the rate, the age or the horizon are not played. The others are played
 in lockstep on a few seeds, the better half on twice as many, up to --episodes; then the skew of the best is tuned.
 With --work the search may be interrupted (Ctrl-C shows what there is) and goes on when the same command is run again.
+A config is written for a plan that was played on 16 episodes at least, and succeeded in 4 of them.
 Exit status: 0 found, 3 no plan is good enough (or the chosen one is not on fresh seeds), 130 interrupted.
 """
 
@@ -40,7 +41,7 @@ Exit status: 0 found, 3 no plan is good enough (or the chosen one is not on fres
 def run(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
-    options.out.mkdir(parents=True, exist_ok=True)
+    make_folder(parser, "--out", options.out)
     ours = {"--work": options.work, "--out": options.out / "tune.png"}
     if options.config:
         ours["--config"] = options.out / "tuned.yaml"
@@ -72,13 +73,14 @@ def run(argv: list[str]) -> int:
     except (CheckpointError, PlanError, RequirementError, SettingsError, SpaceError) as error:
         parser.error(str(error))
     try:
-        result = search.run(explore)
+        with term_interrupts():
+            result = search.run(explore)
     finally:
         progress.done()
     _show(result, search, checkpoint, options, config)
     if result.partial:
         return INTERRUPTED
-    return 0 if result.found else NOT_FOUND
+    return 0 if result.found and not (config and result.too_few) else NOT_FOUND
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -209,15 +211,16 @@ def _show(
             "space": search.space.to_dict(), "wanted": vars(search.requirements), "partial": result.partial,
             "device": options.device, "unconfirmed": result.unconfirmed,
         }  # fmt: skip
-        Report("tune", list(rows(result)), result.summary(), more).write(options.json)
-        print(f"written: {options.json}")
+        report = Report("tune", [{**row, "cores": search.trials.cores} for row in rows(result)], result.summary(), more)
+        written(options.json, report.write)
     tuned = options.out / "tuned.yaml"
-    if config is not None and result.found is not None and not result.partial:
+    if config is not None and result.found is not None and result.too_few:
+        print(f"no config for that plan: {result.too_few} (--first, --episodes, --confirm)")
+    if config is not None and result.found is not None and not result.partial and not result.too_few:
         _write_config(config, result.found.plan, {"device": options.device, "dtype": options.dtype}, tuned)
     elif tuned.exists():
         print(f"left as it was, from an earlier search: {tuned}")
-    draw(result, f"{checkpoint.name}, {options.sim}: {wanted}", options.out / "tune.png")
-    print(f"written: {options.out / 'tune.png'}")
+    written(options.out / "tune.png", lambda path: draw(result, f"{checkpoint.name}, {options.sim}: {wanted}", path))
 
 
 def _follow(config: Path, options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -248,10 +251,11 @@ def _write_config(config: Path, plan: Plan, where: Mapping[str, str], path: Path
     """The config with this plan in its agent, on the device and in the type that it was measured in."""
     import yaml
 
+    from auras_ros.evaluate.report import write_whole
+
     raw = yaml.safe_load(config.read_text(encoding="utf-8"))
     named = {each.name: getattr(plan, each.name) for each in fields(plan)}
     changed = {("plan" if name == "generation" else name): value for name, value in named.items()}
     raw["agent"]["ros__parameters"] |= {**changed, **where}
     text = yaml.safe_dump(raw, sort_keys=False)
-    path.write_text(f"# {config.name} with the plan that auras tune chose\n{text}", encoding="utf-8")
-    print(f"written: {path}")
+    written(path, lambda to: write_whole(to, f"# {config.name} with the plan that auras tune chose\n{text}"))

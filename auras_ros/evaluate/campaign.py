@@ -1,7 +1,8 @@
 """All modes on all clocks for all seeds, group by group, so that what is cut short is still paired and unbiased.
 
 A group of seeds is played in every mode before the next one begins. An interrupted group leaves nothing: those of its
-episodes that are over by then are the quick ones, and counting them alone would flatter.
+episodes that are over by then are the quick ones, and counting them alone would flatter. With a `Work` on disk every
+run of it that was over is kept for the next time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from auras_ros.evaluate.lockstep import BATCH, grouped, play
 from auras_ros.evaluate.outcome import Outcome
 from auras_ros.evaluate.seats import Seats
 from auras_ros.evaluate.settings import Contender, Settings
+from auras_ros.evaluate.work import Work
 from auras_ros.pipeline.load import Checkpoint
 
 Say = Callable[[str], None]
@@ -27,6 +29,7 @@ class Campaign:
     settings: Settings
     batch: int = BATCH
     say: Say = lambda text: None
+    work: Work = field(default_factory=Work)
     outcomes: dict[tuple[str, str], Outcome] = field(default_factory=dict)
     seeds: list[int] = field(default_factory=list)
 
@@ -46,13 +49,18 @@ class Campaign:
 
     def _play(self, clock: str, contender: Contender, group: list[int], pace: _Pace) -> Outcome:
         pace.next(clock, contender.name)
+        known = self.work.find((clock, contender.name), group)
+        if known is not None:
+            return known
         settings = self.settings
 
         def watch(seats: Seats) -> None:
             self.say(pace.line(seats))
 
         timing = settings.timing(clock)
-        return play(self.checkpoint, contender.plan, group, settings.task, timing, contender.plain, watch)
+        made = play(self.checkpoint, contender.plan, group, settings.task, timing, contender.plain, watch)
+        self.work.add((clock, contender.name), made)
+        return made
 
 
 class _Pace:

@@ -36,6 +36,7 @@ def _row(settings: Settings, clock: str, contender: Contender, outcome: Outcome,
     return {
         "mode": contender.name,
         "clock": clock,
+        "cores": settings.cores,
         "plan": str(contender.plan),
         "success": outcome.successes / trials,
         "successes": outcome.successes,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from auras_ros.evaluate.cores import available, on_cores
 from auras_ros.evaluate.seats import NOISE_SEED
 from auras_ros.pipeline.decoupled import PerceiveStrand
 from auras_ros.pipeline.live import Live
@@ -47,16 +48,31 @@ def measure_durations(
     observation_ms: float = 0.0,
     say: Say = lambda text: None,
     device: str = "cpu",
+    cores: int | None = None,
 ) -> dict[str, Duration]:
     """Duration key (the plan's label; for dec label/strand) -> how long a frame takes, from latching to its chunk.
 
     frames: of each strand, each round. observation_ms: how often there is a new observation; 0: always. For par a
     frame is a whole request, beside those of all other workers. device: cpu, cuda or auto; the checkpoint stays where
-    it is. Raises DeviceError, and RuntimeError where a strand stands still.
+    it is. cores: how many of the host's every plan has (None: all of this process's). Raises DeviceError, and
+    RuntimeError where a strand stands still.
     """
     torch.set_num_threads(1)
     if device != "cpu":  # plans share weights with the checkpoint, which is played on the CPU
         checkpoint = copy.deepcopy(checkpoint)
+    with on_cores(available() if cores is None else cores):
+        return _measured(checkpoint, plans, rounds, frames, observation_ms, say, device)
+
+
+def _measured(
+    checkpoint: Checkpoint,
+    plans: Mapping[str, Plan],
+    rounds: int,
+    frames: int,
+    observation_ms: float,
+    say: Say,
+    device: str,
+) -> dict[str, Duration]:
     runs = {label: _Run(checkpoint, plan, _every_ns(plan, observation_ms), device) for label, plan in plans.items()}
     try:
         for number in range(rounds):

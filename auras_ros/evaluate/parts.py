@@ -41,7 +41,7 @@ class Part:
             "settings": self.settings.to_dict(),
             "durations": {key: asdict(duration) for key, duration in self.durations.items()},
             "seeds": _words(self.seeds),
-            "episodes": {f"{clock}/{name}": _packed(outcome) for (clock, name), outcome in self.outcomes.items()},
+            "episodes": {f"{clock}/{name}": packed(outcome) for (clock, name), outcome in self.outcomes.items()},
         }
         return Report(NAME, made, summary(made), more)
 
@@ -60,9 +60,9 @@ class Part:
         seeds = _numbers(raw["seeds"])
         expected = {(clock, one.name) for clock in settings.clocks for one in settings.contenders()}
         outcomes = {}
-        for key, packed in raw["episodes"].items():
+        for key, columns in raw["episodes"].items():
             clock, _, name = key.partition("/")
-            outcomes[clock, name] = _unpacked(seeds, packed)
+            outcomes[clock, name] = unpacked(seeds, columns)
         if outcomes.keys() != expected:
             raise SettingsError(f"episodes: expected {sorted(expected)}, got {sorted(outcomes)}")
         durations = {key: Duration(**duration) for key, duration in raw["durations"].items()}
@@ -79,7 +79,7 @@ def merge(parts: Sequence[Part]) -> Part:
     return Part(first.settings, outcomes, first.durations, partial=len(seeds) <= seeds[-1] - seeds[0])
 
 
-def _packed(outcome: Outcome) -> dict[str, str]:
+def packed(outcome: Outcome) -> dict[str, str]:
     """Columns as words, in the order of the seeds: a line each, where lists would take a line a number."""
     episodes = outcome.episodes
     return {
@@ -95,15 +95,15 @@ def _packed(outcome: Outcome) -> dict[str, str]:
 _COUNTS = ("frames", "chunks", "holds", "refused")
 
 
-def _unpacked(seeds: list[int], packed: Mapping[str, str]) -> Outcome:
-    counts = [_numbers(packed[name]) for name in ("steps", *_COUNTS)]
-    coverage = [float(word) for word in packed["best_coverage"].split()]
-    columns = zip(seeds, packed["success"], coverage, *counts, strict=True)
+def unpacked(seeds: Sequence[int], raw: Mapping[str, str]) -> Outcome:
+    counts = [_numbers(raw[name]) for name in ("steps", *_COUNTS)]
+    coverage = [float(word) for word in raw["best_coverage"].split()]
+    columns = zip(seeds, raw["success"], coverage, *counts, strict=True)
     episodes = [
         Episode(seed, success == "1", steps, best, frames, chunks, holds, refused)
         for seed, success, best, steps, frames, chunks, holds, refused in columns
     ]
-    return Outcome(episodes, _numbers(packed["staleness_steps"]), _numbers(packed["context_age_ns"]))
+    return Outcome(episodes, _numbers(raw["staleness_steps"]), _numbers(raw["context_age_ns"]))
 
 
 def _words(numbers: Any) -> str:

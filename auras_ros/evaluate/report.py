@@ -43,10 +43,17 @@ class Report:
 
     def write(self, path: Path) -> None:
         """Write the JSON; it appears whole or not at all. Raises ValueError for NaN or infinity, which JSON lacks."""
-        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
-        temporary = path.with_name(path.name + ".partial")
-        temporary.write_text(text + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """The file appears whole or not at all. Raises OSError with the file's name, which a full disk does not give."""
+    temporary = path.with_name(path.name + ".partial")
+    try:
+        temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def unwritable(path: Path) -> str:

@@ -39,7 +39,10 @@ class Settings:
 
     checkpoint: its name and digest. plan: of auras; the other modes take what they share of it. frame_steps: control
     steps of a frame on the paused clock. durations_s: duration key -> seconds, for the charged clock. device: where
-    they are measured, `cpu` or `cuda`. dtype: of the policy's weights, as it was asked for.
+    they are measured, `cpu` or `cuda`. dtype: of the policy's weights, as it was asked for. cores: that every mode has
+    meanwhile; 0 in a report of before they were counted. actions: of a chunk, the first so many are all that an
+    autoregressive policy writes; 0: as it was trained. With one there is nothing to align: it is executed when it
+    comes, in every mode.
     """
 
     checkpoint: str
@@ -55,6 +58,8 @@ class Settings:
     durations_s: Mapping[str, float] = field(default_factory=dict)
     device: str = "cpu"
     dtype: str = "auto"
+    cores: int = 0
+    actions: int = 0
 
     def __post_init__(self) -> None:
         _known("sim", (self.sim,), tuple(SIMS))
@@ -64,6 +69,9 @@ class Settings:
         for name in ("frame_steps", "workers"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        for name in ("cores", "actions"):
+            if getattr(self, name) < 0:
+                raise SettingsError(f"{name}: must not be negative, got {getattr(self, name)}")
         if not 0 <= self.drift_px < MAX_DRIFT_PX:
             raise SettingsError(f"drift_px: must be in [0, {MAX_DRIFT_PX:g}), got {self.drift_px}")
         parse_plan(self.plan)
@@ -87,8 +95,8 @@ class Settings:
         """One for each row of a clock; par appears plain and aligned."""
         for mode in self.modes:
             plan = parse_plan(self.plan).as_mode(mode, self.workers)
-            yield Contender(mode, plan, plain=mode == PLAIN)
-            if mode == "par":
+            yield Contender(mode, plan, plain=mode == PLAIN or self.actions == 1)
+            if mode == "par" and self.actions != 1:
                 yield Contender(ALIGNED, plan)
 
     def timing(self, clock: str) -> Timing:

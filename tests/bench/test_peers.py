@@ -7,6 +7,7 @@ folder of somebody else's that pip writes into; an environment that was made hal
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from auras_ros.bench.kept import Ends
 from auras_ros.bench.peers import command, environment
 from auras_ros.bench.peers.contest import Contender, rounds, rows, summary
 from auras_ros.bench.peers.environment import DONE, SetupError, commands, setup
@@ -25,6 +27,7 @@ from auras_ros.device.precision import full_float32
 from auras_ros.evaluate.report import Report
 
 OPTIONS = argparse.Namespace(seed=0, chunks=1, seconds=0.0, rounds=6, minutes=1.0)
+NEVER = Ends(math.inf, math.inf)
 
 
 def contenders(ran: list[str]) -> list[Contender]:
@@ -45,8 +48,8 @@ def contenders(ran: list[str]) -> list[Contender]:
 def test_ratios_are_of_one_round() -> None:
     ran: list[str] = []
     made = contenders(ran)
-    (*_, rates) = rounds("part", made, OPTIONS, lambda text: None)
-    first, third, second = rows(made, rates, "first", {"part": "part"})
+    (*_, rates) = rounds("part", made, OPTIONS, NEVER, {}, lambda text: None)
+    first, third, second = rows(made, rates, {}, "first", {"part": "part"})
     assert (second["ratio_p10"], second["ratio"], second["ratio_p90"]) == (3.0, 3.0, 3.0)
     assert first["chunks_per_s"] == 1.5
     assert first["n"] == 6
@@ -65,14 +68,19 @@ def test_ratios_are_of_one_round() -> None:
 
 
 def test_rounds_end_with_the_minutes() -> None:
-    options = argparse.Namespace(**{**vars(OPTIONS), "minutes": 0.0})
-    assert len(list(rounds("part", contenders([]), options, lambda text: None))) == 1
+    ends = Ends(0.0, math.inf)
+    assert len(list(rounds("part", contenders([]), OPTIONS, ends, {}, lambda text: None))) == 1
 
 
-def test_a_window_without_a_rate() -> None:
-    slow = [Contender("slow", lambda length: 0.0)]
-    with pytest.raises(RuntimeError, match="part: slow: no two chunks in 600 s"):
-        list(rounds("part", slow, OPTIONS, lambda text: None))
+def test_a_window_without_a_rate_is_named_and_the_others_go_on() -> None:
+    slow, quick = Contender("slow", lambda length: 0.0), Contender("quick", lambda length: 2.0)
+    failed: dict[str, str] = {}
+    (*_, rates) = rounds("part", [slow, quick], OPTIONS, NEVER, failed, lambda text: None)
+    assert failed == {"slow": "no two chunks in 600 s"}
+    assert rates == {"quick": [2.0] * 6}
+    first, second = rows([slow, quick], rates, failed, "slow", {"part": "part"})
+    assert first["why"] == "no two chunks in 600 s"
+    assert (second["chunks_per_s"], second["ratio"]) == (2.0, None)
 
 
 def test_full_float32_ends_as_it_began() -> None:
@@ -262,9 +270,9 @@ def test_the_published_shape_is_lerobots_own() -> None:
 
 def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    (*_, rates) = rounds("part", contenders([]), OPTIONS, lambda text: None)
-    common = {"part": "part", "shape": "tiny", "sampler": "ddim10", "device": "cpu", "threads": 1}
-    report = Report("peers", rows(contenders([]), rates, "first", common))
+    (*_, rates) = rounds("part", contenders([]), OPTIONS, NEVER, {}, lambda text: None)
+    common = {"part": "part", "shape": "tiny", "sampler": "ddim10", "device": "cpu", "cores": 1, "threads": 1}
+    report = Report("peers", rows(contenders([]), rates, {}, "first", common))
     command.draw(report, tmp_path / "peers.png")
     assert (tmp_path / "peers.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="nothing was measured"):

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
+import math
+import os
 import threading
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from auras_ros.bench import pipeline
+from auras_ros.bench.kept import OVER, Ends
 from auras_ros.bench.pipeline_checks import batched_difference, check_equal
 from auras_ros.bench.pipeline_rate import Bench, Length, Meter
-from auras_ros.bench.pipeline_summary import ratio, summary
-from auras_ros.bench.pipeline_variants import Comparison, Variant, default_threads, default_workers
+from auras_ros.bench.pipeline_rounds import TRIAL_ROUNDS, Rounds
+from auras_ros.bench.pipeline_summary import disturbed, ratio, summary
+from auras_ros.bench.pipeline_variants import Comparison, Variant, control_of, default_workers, forms
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import Plan
@@ -29,7 +32,7 @@ SHORT = Length(chunks=1, seconds=0.0, limit_s=60.0)
 SIZES = Comparison("ddpm16", (1, 2, 8), 0.0, (1, 2, 3), (1, 2), cores=2)
 QUICK = [
     "--steps=8", "--pp-generation=1,2,8", "--workers=1,2", "--threads=1", "--rounds=1", "--chunks=1", "--seconds=0",
-    "--steady=30", "--device=cpu",
+    "--steady=30", "--device=cpu", "--cores=1",
 ]  # fmt: skip
 
 
@@ -43,6 +46,8 @@ def test_the_command_compares_the_modes_and_writes_what_it_measured(
     assert cli.main(["bench", "pipeline", "--policy", tiny, *QUICK, "--json", str(path)]) == 0
     report = json.loads(path.read_text())
     rows = {row["variant"]: row for row in report["rows"] if row["measure"] == "rounds"}
+    assert {row["cores"] for row in report["rows"]} == {1, len(os.sched_getaffinity(0))}  # memory is measured on all
+    assert {row["cores"] for row in rows.values()} == {1}
     modes = {row["mode"] for row in rows.values()}
     assert modes == {"seq", "dec", "par", "auras"}
     assert {row["pp_generation"] for row in rows.values() if not row["alpha"]} == {1, 2, 8}
@@ -50,15 +55,20 @@ def test_the_command_compares_the_modes_and_writes_what_it_measured(
     for row in rows.values():
         assert row["n"] == 1
         assert 0 < row["low"] <= row["chunks_per_s"] <= row["high"]
+        assert row["staleness_ms"] > 0
     summed, auras = report["summary"], rows["auras, stages 8"]["chunks_per_s"]
     assert summed["auras_over_seq"] == pytest.approx(auras / rows["seq"]["chunks_per_s"])
     assert summed["auras_over_seq_tiny"] == summed["auras_over_seq"]
-    (par,) = (row for row in rows.values() if row["mode"] == "par")
+    batch = rows["par, batch 8"]
+    assert summed["auras_over_batched"] == pytest.approx(auras / batch["chunks_per_s"])
+    assert batch["staleness_ms"] > rows["auras, stages 8"]["staleness_ms"]  # what auras adds beyond a batch
+    par = rows[f"par, workers {summed['par_workers']}"]
     assert summed["auras_over_par"] == pytest.approx(auras / par["chunks_per_s"])
-    assert summed["par_workers"] == par["workers"]
+    assert summed["control_over_seq"] == rows["par, workers 1"]["chunks_per_s"] / rows["seq"]["chunks_per_s"]
     assert [row["mode"] for row in report["rows"] if row["measure"] == "memory"] == ["seq", "dec", "par", "auras"]
     text = capsys.readouterr().out
     assert "bit for bit" in text
+    assert "1 core for each" in text
     assert "auras, stages 5, alpha 0.5" in text
     assert "auras_over_par" in text
 
@@ -74,6 +84,8 @@ def test_the_command_compares_the_modes_and_writes_what_it_measured(
         ("--workers=0", "workers"),
         ("--threads=0", "--threads"),
         ("--threads=999", "--threads"),
+        ("--cores=999", "--cores: from 1 to the"),
+        ("--cores=0", "--cores: from 1 to the"),
         ("--steps=1", "--steps"),
         ("--steps=five", "--steps"),
     ],
@@ -125,10 +137,12 @@ class Time:
         return self.now
 
 
-def emit(meter: Meter, time: Time, strand: str, at_ms: int) -> None:
-    """As a strand of that name would, at that moment."""
+def emit(meter: Meter, time: Time, strand: str, at_ms: int, frame: int | None = None, read_ms: int = 0) -> None:
+    """As a strand of that name would, at that moment: each chunk of a frame of its own unless a frame is given."""
     time.now = at_ms * 1_000_000
-    thread = threading.Thread(target=meter.emit, args=(None,), name=strand)
+    read = SimpleNamespace(mono_ns=read_ms * 1_000_000)
+    chunk = SimpleNamespace(frame=at_ms if frame is None else frame, contexts=[read])
+    thread = threading.Thread(target=meter.emit, args=(chunk,), name=strand)
     thread.start()
     thread.join()
 
@@ -144,6 +158,26 @@ def test_a_strands_rate_is_that_between_its_first_chunk_and_its_last() -> None:
     assert meter.over.is_set()
     emit(meter, time, "a", 1042)
     assert meter.rate() == pytest.approx(3 / 0.030 + 2 / 0.040)
+
+
+def test_a_batch_that_was_made_before_the_window_does_not_count() -> None:
+    """Chunks of a batch come within a moment of one another: the first four were made before the clock ran."""
+    time = Time()
+    meter = Meter(1, Length(chunks=3, seconds=0.0), time)
+    for at_ms, frame in [(1000, 7), (1001, 7), (1002, 7), (1003, 7), (1100, 8), (1101, 8), (1102, 8), (1103, 8)]:
+        emit(meter, time, "frame", at_ms, frame)
+    assert meter.rate() == pytest.approx(3 / 0.102)  # over with the third of the second batch
+
+
+def test_a_chunk_ages_until_the_next_one_comes() -> None:
+    """Averaged over time; an older context behind a later chunk of another worker makes nothing fresher."""
+    time = Time()
+    meter = Meter(1, Length(chunks=9, seconds=0.0), time)
+    assert meter.staleness_ms() is None
+    for at_ms, read_ms in [(1000, 900), (1100, 1050), (1200, 1000), (1400, 1300)]:
+        emit(meter, time, "a", at_ms, read_ms=read_ms)
+    aged = 100 * 150 + 100 * 100 + 200 * 250  # interval x age in its middle
+    assert meter.staleness_ms() == pytest.approx(aged / 400)
 
 
 def test_a_window_lasts_as_long_as_it_should() -> None:
@@ -197,60 +231,72 @@ def test_a_strand_that_fails_ends_the_measurement(bench: Bench, monkeypatch: pyt
 
 
 class FakeBench:
-    """Rates by label, and a note of what was asked for."""
+    """Rates by label, what fails by label, and a note of what was asked for."""
 
-    def __init__(self, rates: dict[str, float]) -> None:
-        self.rates, self.asked, self.prepared = rates, [], 0
+    def __init__(self, rates: dict[str, float], failures: dict[str, str] | None = None) -> None:
+        self.rates, self.failures = rates, failures or {}
+        self.asked: list[Variant] = []
 
     def prepare(self, plan: Plan) -> None:
-        self.prepared += 1
+        pass
 
     def rate(self, variant: Variant, length: Length) -> float:
         self.asked.append(variant)
+        if variant.label in self.failures:
+            raise RuntimeError(self.failures[variant.label])
         return self.rates.get(variant.label, 1.0)
 
 
-def options(**changes: Any) -> argparse.Namespace:
-    told = {"sizes": SIZES, "rounds": 4, "minutes": 60.0, "seed": 0, "length": SHORT}
-    return argparse.Namespace(**{**told, **changes})
+NEVER = Ends(math.inf, math.inf)
 
 
-def say(text: str) -> None:
-    pass
+def rounds_of(fake: FakeBench, rounds: int = 4, ends: Ends = NEVER) -> Rounds:
+    options = argparse.Namespace(rounds=rounds, seed=0, length=SHORT)
+    return Rounds(fake, NAME, options, ends, lambda text: None)  # type: ignore[arg-type]
 
 
 def test_the_best_form_of_every_mode_is_found() -> None:
     fake = FakeBench({"seq, threads 2": 2.0, "par, workers 2": 3.0, "par, workers 3": 2.5, "dec": 0.5})
-    trials, best = pipeline.trial(fake, NAME, options(), say)  # type: ignore[arg-type]
-    assert {mode: variant.label for mode, variant in best.items()} == {
+    trials, best = rounds_of(fake).trial(SIZES.candidates())
+    assert {kind: variant.label for kind, variant in best.items()} == {
         "seq": "seq, threads 2",
-        "dec": "dec, threads 2",
+        "dec": "dec",
         "par": "par, workers 2",
+        "batched": "par, batch 8",
         "auras": "auras, stages 8",
         "beside": "auras, stages 8, offset -1",
     }
-    again = {variant.label for variant, rates in trials.items() if len(rates) == pipeline.TRIAL_ROUNDS}
+    again = {variant.label for variant, rates in trials.items() if len(rates) == TRIAL_ROUNDS}
     assert {"seq", "seq, threads 2", "par, workers 3", "auras, stages 8, threads 2"} <= again
 
 
-def test_a_hopeless_form_is_tried_once() -> None:
+def test_a_hopeless_form_is_tried_once_and_is_no_failure() -> None:
     """Two threads on a busy machine: a window of them may take half a minute."""
-    fake = FakeBench({"auras, stages 8, threads 2": 0.04, "dec": 0.0, "dec, threads 2": 0.0})
-    trials, best = pipeline.trial(fake, NAME, options(), say)  # type: ignore[arg-type]
+    fake = FakeBench({"auras, stages 8, threads 2": 0.04, "seq, threads 2": 0.0})
+    rounds = rounds_of(fake)
+    trials, best = rounds.trial(SIZES.candidates())
     tried = {variant.label: len(rates) for variant, rates in trials.items()}
     assert tried["auras, stages 8, threads 2"] == 1
-    assert tried["auras, stages 8"] == tried["dec"] == pipeline.TRIAL_ROUNDS  # a mode keeps one form at least
+    assert tried["auras, stages 8"] == tried["seq"] == TRIAL_ROUNDS
     assert best["auras"].threads == 1
+    report = Report("pipeline")
+    rounds.tell(report)
+    assert report.more == {"left_out": ["tiny, seq, threads 2: no two chunks in 60 s"]}
 
 
-def test_workers_never_have_more_threads_than_there_are_cores() -> None:
-    forms = [(v.plan.workers, v.threads) for v in SIZES.candidates()["par"]]
-    assert forms == [(1, 1), (1, 2), (2, 1), (3, 1)]
+def test_no_form_has_more_threads_than_there_are_cores() -> None:
+    """But for those of one thread each, which take turns: on one core nothing else is left."""
+    par = [(v.plan.workers, v.threads) for v in SIZES.candidates()["par"]]
+    assert par == [(1, 1), (1, 2), (2, 1), (3, 1)]
+    beside, dec = Plan("ddpm16", "auras", fetch_offset=-1), Plan("ddpm16", "dec")
+    assert [form.threads for form in forms(beside, (1, 2, 4), 4)] == [1, 2]
+    assert [form.threads for form in forms(dec, (1, 2, 4), 4)] == [1, 2]
+    assert [form.threads for form in forms(dec, (1,), 1)] == [1]
 
 
 def test_rounds_are_interleaved_in_changing_order() -> None:
     fake, variants = FakeBench({}), [Variant(SIZES.auras(stages)) for stages in (1, 2, 8)]
-    *_, rates = pipeline.contest(fake, NAME, variants, options(rounds=12), random.Random(0), say)  # type: ignore[arg-type]
+    *_, rates = rounds_of(fake, rounds=12).contest(variants)
     rounds = [tuple(fake.asked[i : i + 3]) for i in range(0, len(fake.asked), 3)]
     assert len(rounds) == 12
     assert all(set(one) == set(variants) for one in rounds)
@@ -258,10 +304,21 @@ def test_rounds_are_interleaved_in_changing_order() -> None:
     assert [len(values) for values in rates.values()] == [12, 12, 12]
 
 
-def test_no_round_begins_when_the_minutes_are_over() -> None:
+def test_no_further_round_begins_after_the_soft_end() -> None:
     fake, variants = FakeBench({}), [Variant(SIZES.auras(1)), Variant(SIZES.auras(2))]
-    *_, rates = pipeline.contest(fake, NAME, variants, options(minutes=0.0), random.Random(0), say)  # type: ignore[arg-type]
+    *_, rates = rounds_of(fake, ends=Ends(0.0, math.inf)).contest(variants)
     assert [len(values) for values in rates.values()] == [1, 1]
+
+
+def test_when_the_minutes_are_over_what_was_not_measured_is_named() -> None:
+    variants = [Variant(SIZES.auras(1)), Variant(SIZES.auras(2))]
+    rounds = rounds_of(FakeBench({}), ends=Ends(0.0, 0.0))
+    assert list(rounds.contest(variants)) == [{}]
+    report = Report("pipeline")
+    rounds.tell(report)
+    assert {name: sorted(said) for name, said in report.more.items()} == {
+        "left_out": [f"tiny, auras, stages {n}: {OVER}" for n in (1, 2)]
+    }
 
 
 def test_an_interrupted_comparison_keeps_its_whole_rounds(
@@ -277,18 +334,43 @@ def test_an_interrupted_comparison_keeps_its_whole_rounds(
 
     monkeypatch.setattr(Bench, "rate", rate)
     sizes = ["--steps=8", "--pp-generation=1,2,8", "--workers=2", "--threads=1", "--steady=30", "--device=cpu"]
-    trials, in_a_round = 3 * 5, 3 + 4 + 2  # seq, dec, par, auras and beside; the curve, the others, the skewed plans
-    assert cli.main(["bench", "pipeline", "--policy", tiny, *sizes, "--rounds=4"]) == 130
+    # kinds: seq, dec, par, batched, auras and beside; the others, the control, the curve, the skewed plans
+    trials, in_a_round = 3 * 6, 5 + 1 + 3 + 2
+    assert cli.main(["bench", "pipeline", "--policy", tiny, *sizes, "--cores=1", "--rounds=4"]) == 130
     text = capsys.readouterr().out
-    assert "interrupted while tiny was compared; whole rounds count" in text
+    assert "interrupted while tiny on 1 core was measured" in text
     assert "auras_over_seq" in text
     assert "memory" not in text
 
 
-def test_a_mode_that_gives_nothing_in_a_round_is_no_ratio() -> None:
-    fake = FakeBench({"auras, stages 2": 0.0})
-    with pytest.raises(RuntimeError, match="tiny: auras, stages 2: no two chunks in 60 s"):
-        list(pipeline.contest(fake, NAME, [Variant(SIZES.auras(2))], options(), random.Random(0), say))  # type: ignore[arg-type]
+def test_what_fails_in_a_round_is_named_and_the_others_go_on() -> None:
+    """One mode without two chunks in its window ended a bench of 13 minutes with nothing written."""
+    two, three = (Variant(Plan("ddpm16", "par", workers=count)) for count in (2, 3))
+    seq, auras = Variant(Plan("ddpm16")), Variant(SIZES.auras(2))
+    rounds = rounds_of(FakeBench({two.label: 0.0}, {three.label: "a strand failed\nand more"}))
+    *_, rates = rounds.contest([seq, two, three, auras])
+    assert {variant: len(values) for variant, values in rates.items()} == {seq: 4, auras: 4}
+    report = Report("pipeline")
+    rounds.tell(report)
+    failed = ["tiny, par, workers 2: no two chunks in 60 s", "tiny, par, workers 3: a strand failed"]
+    assert sorted(report.more["failed"]) == failed
+
+
+def test_the_command_writes_what_is_left_of_a_comparison(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rate(self: Bench, variant: Variant, length: Length) -> float:
+        return 0.0 if variant.plan.mode == "dec" else 2.0
+
+    monkeypatch.setattr(Bench, "rate", rate)
+    path = tmp_path / "pipeline.json"
+    argv = [*QUICK, "--steady=0", "--json", str(path)]
+    assert cli.main(["bench", "pipeline", "--policy", tiny, *argv]) == 1
+    report = json.loads(path.read_text())
+    assert report["failed"] == ["tiny on 1 core, dec: no two chunks in 30 s"]
+    assert report["summary"]["auras_over_seq"] == 1.0
+    assert "auras_over_dec" not in report["summary"]
+    assert "failed: tiny on 1 core, dec: no two chunks in 30 s" in capsys.readouterr().err
 
 
 def test_a_ratio_is_taken_within_each_round() -> None:
@@ -297,40 +379,59 @@ def test_a_ratio_is_taken_within_each_round() -> None:
     assert ratio({seq: [1.0, 5.0, 2.0], auras: [2.0, 10.0, 4.0]}, auras, seq) == (2.0, 2.0, 2.0)
 
 
+def test_what_something_else_had_a_part_in_is_said() -> None:
+    """par of one worker does the work of seq: that it was quicker by 12 % was the machine's doing."""
+    seq, auras = Variant(Plan("ddpm16")), Variant(SIZES.auras(8))
+    control, quiet = control_of(seq), [4.0, 4.1, 4.0, 3.9]
+    assert disturbed({seq: quiet, control: quiet, auras: quiet}, seq) == {}
+    said = disturbed({seq: quiet, control: [1.12 * rate for rate in quiet], auras: quiet}, seq)
+    assert said == dict.fromkeys((seq, control), "par of one worker, the same work, beats seq by 12%")
+    said = disturbed({seq: quiet, control: quiet, auras: [8.0, 4.0, 8.0, 4.0]}, seq)
+    assert said == {auras: "auras, stages 8: windows of the same plan differ by 67% (quartiles)"}
+    assert disturbed({auras: [8.0, 4.0]}, seq) == {}  # two windows say nothing
+
+
 def test_the_summary_names_the_first_policy_twice_and_the_others_once() -> None:
-    _, best = pipeline.trial(FakeBench({"par, workers 3": 2.0}), NAME, options(), say)  # type: ignore[arg-type]
+    _, best = rounds_of(FakeBench({"par, workers 3": 2.0})).trial(SIZES.candidates())
     rates = {variant: [1.0, 1.0] for variant in SIZES.contest(best, steps=16)}
     rates[Variant(SIZES.auras(8))] = [4.0, 6.0]
-    first, other = summary("dp-small", rates, 8, first=True), summary("dp", rates, 8, first=False)
+    first, other = summary(rates, best, SIZES, ["_dp_small", ""]), summary(rates, best, SIZES, ["_dp_cores_2"])
     assert first["auras_over_seq"] == first["auras_over_seq_dp_small"] == 5.0
     assert (first["auras_over_seq_low"], first["auras_over_seq_high"]) == (4.5, 5.5)
     assert first["par_workers"] == 3
     assert first["auras_alpha_0_5_over_seq_dp_small"] == 1.0
-    assert first["auras_8_over_seq"] == 5.0
-    assert first["auras_2_over_seq_dp_small"] == first["par_over_seq"] == 1.0
-    assert other["auras_over_par_dp"] == 5.0
-    assert all("_dp" in key for key in other)
+    assert first["auras_8_over_seq"] == first["auras_over_batched"] == 5.0
+    assert first["auras_2_over_seq_dp_small"] == first["par_over_seq"] == first["control_over_seq"] == 1.0
+    assert other["auras_over_par_dp_cores_2"] == 5.0
+    assert all("_dp_cores_2" in key for key in other)
     assert all(np.isfinite(value) for value in first.values())
 
 
 def test_the_table_shows_each_policy_with_its_forms_and_rounds() -> None:
     rows = [
-        {**row, "policy": policy, "variant": policy + measure, "mode": "seq", "measure": measure}
+        {**row, "policy": policy, "variant": policy + measure, "mode": "seq", "measure": measure, "cores": 1}
         for policy in ("one", "two")
         for measure in ("trial", "rounds")
-        for row in [{"chunks_per_s": 4.0, "low": 3.0, "high": 5.0, "n": 7}]
+        for row in [
+            {
+                "chunks_per_s": 4.0,
+                "low": 3.0,
+                "high": 5.0,
+                "n": 7,
+                "staleness_ms": None,
+                "disturbed": measure == "trial",
+            }
+        ]
     ]
     text = pipeline.table(Report("pipeline", rows, {"auras_over_seq": 2.5, "auras_over_seq_low": 2.0}))
     places = [text.index(name) for name in ("onetrial", "onerounds", "twotrial", "tworounds")]
     assert places == sorted(places)
     assert "4.00" in text
     assert "3.00 to 5.00" in text
+    assert text.count("disturbed") == 2
 
 
-def test_a_gpu_is_not_asked_for_threads() -> None:
-    assert default_threads(16, cuda=True) == (1,)
-    assert default_threads(1, cuda=False) == (1,)
-    assert tuple(default_threads(2, cuda=False)) == (1, 2)
+def test_par_has_more_workers_on_a_gpu() -> None:
     assert default_workers(2, cuda=False) == (1, 2, 3, 4)
     assert max(default_workers(2, cuda=True)) == 16
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from auras_ros.bench import ros
+from auras_ros.evaluate.durations import Duration
+from auras_ros.evaluate.report import Report
 
 FIGURES = ("p50", "p99", "max")
 COMMAND = "import sys; from auras_ros.cli.main import main; sys.exit(main())"
@@ -31,6 +33,53 @@ def test_what_a_process_said_stands_beside_the_error() -> None:
 
     with pytest.raises(RuntimeError, match=r"\Ait ended\nthe last words\Z"):
         end()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "chosen", "said"),
+    [
+        ({"ddpm100": 0.355, "quick": 0.03}, "ddpm100", ["plan ddpm100: 355 ms a frame"]),
+        (
+            {"ddpm100": 0.623, "quick": 0.05},
+            "quick",
+            ["ddpm100 takes 623 ms a frame, too long here: plan: ", "plan quick: 50 ms"],
+        ),
+        ({"ddpm100": 9.0, "quick": 0.9}, "quick", ["ddpm100 takes 9000 ms", "quick takes 900 ms"]),
+    ],
+)
+def test_the_plan_is_one_that_the_machine_can_run(
+    seconds: dict[str, float], chosen: str, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine where 100 steps take 623 ms the bench refused to start."""
+
+    def measured(checkpoint: object, plans: dict[str, object], **rest: object) -> dict[str, Duration]:
+        return {name: Duration(seconds[name], 3) for name in plans}
+
+    monkeypatch.setattr(ros, "measure_durations", measured)
+    report = Report("ros")
+    assert ros._chosen(report, lambda text: None) == chosen
+    assert len(report.more["chose"]) == len(said)
+    assert all(line.startswith(start) for line, start in zip(report.more["chose"], said, strict=True))
+
+
+def test_what_fails_is_named_and_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that ends under load ended the bench, with nothing written."""
+
+    def interval(priority: int, seconds: float, plan: str, progress: object) -> dict[str, object]:
+        if priority:
+            raise RuntimeError("a process ended during the measurement: agent, status 2\nits last words")
+        return {"p50": 0.1, "p99": 0.2, "max": 0.3, "n": 100}
+
+    image = {"messages": 20, "image_latency_ms_p50": 1.0}
+    monkeypatch.setattr(ros, "_interval_error", interval)
+    monkeypatch.setattr(ros, "measure_image_latency", lambda messages: image)
+    report = ros.run(["--plan", "quick"], lambda text: None)
+    assert report.more["failed"] == [
+        "interval error with plan quick, with FIFO: a process ended during the measurement: agent, status 2"
+    ]
+    assert [row["measure"] for row in report.rows] == ["interval_error_ms", "image_latency_ms"]
+    assert report.summary["interval_error_ms_p50_without_fifo"] == 0.1
+    assert all(row["cores"] >= 1 for row in report.rows)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ class Fake(ModuleType):
 
     def __init__(self) -> None:
         super().__init__("fake")
-        self.report, self.ran = Report("fig14", [{"n": 1}]), 0
+        self.report, self.ran = Report("fig14", [{"n": 1, "cores": 1}]), 0
 
     def run(self, argv: list[str], progress: object) -> Report:
         self.ran += 1
@@ -63,7 +63,7 @@ def test_what_cannot_be_written_is_refused_before_the_bench_runs(
 def test_what_was_measured_is_written(fake: Fake, tmp_path: Path) -> None:
     report, picture = tmp_path / "14.json", tmp_path / "14.png"
     assert bench.run(["fig14", "--json", str(report), "--picture", str(picture)]) == 0
-    assert json.loads(report.read_text())["rows"] == [{"n": 1}]
+    assert json.loads(report.read_text())["rows"] == [{"n": 1, "cores": 1}]
     assert picture.read_bytes() == b"drawn"
 
 
@@ -91,3 +91,33 @@ def test_the_help_of_a_bench_names_the_options_of_all(name: str, capsys: pytest.
     assert said.startswith(f"usage: auras bench {name}")
     assert "--seed" in said
     assert said.endswith("--json FILE, and --picture FILE where it draws one\n")
+
+
+def test_a_row_that_does_not_say_its_cores_is_a_failure_and_is_written_all_the_same(
+    fake: Fake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.report.rows.append({"n": 2})
+    report = tmp_path / "14.json"
+    assert bench.run(["fig14", "--json", str(report)]) == 1
+    assert json.loads(report.read_text())["failed"] == ["fig14: rows without cores: 1"]
+    assert "failed: fig14: rows without cores: 1" in capsys.readouterr().err
+
+
+def test_what_failed_was_left_out_and_was_disturbed_is_said(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.report.more = {"failed": ["dec: no rate"], "left_out": ["late: no time"], "disturbed": ["seq: twice as fast"]}
+    assert bench.run(["fig14"]) == 1
+    said = capsys.readouterr()
+    assert "left out: late: no time\ndisturbed, measure again on a quiet machine: seq: twice as fast\n" in said.out
+    assert said.err.endswith("failed: dec: no rate\n")
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(fake: Fake, tmp_path: Path) -> None:
+    """`[Errno 28] No space left on device` and nothing else, after an hour."""
+    full = tmp_path / "14.json.partial"
+    full.symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"No space left on device: '.*14\.json'"):
+        bench.run(["fig14", "--json", str(tmp_path / "14.json")])
+    picture = tmp_path / "14.png"
+    fake.draw = lambda report, path: Path("/dev/full").write_bytes(b"x" * 9999)  # type: ignore[method-assign]
+    with pytest.raises(OSError, match=r"No space left on device: '.*14\.png'"):
+        bench.run(["fig14", "--picture", str(picture)])

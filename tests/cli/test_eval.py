@@ -6,6 +6,7 @@ Guards: an hour's run lost to a folder that is not there; an interrupt that lose
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -132,9 +133,101 @@ def test_an_interrupt_before_the_first_group_is_done_writes_nothing(
     assert "nothing to show" in capsys.readouterr().out
 
 
+def test_with_a_work_file_every_run_that_was_over_is_kept_and_it_goes_on(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was, before the first group of seeds was done in every mode on every clock."""
+    work, report, whole = (tmp_path / f"{name}.json" for name in ("work", "report", "whole"))
+    given = (*GIVEN, "--episodes", 4, "--work", work)
+    with monkeypatch.context() as cut:
+        interrupt(cut, 4)  # the first group's last run
+        assert run(folder, *given) == 130
+    assert f"nothing to show; {work} has every run that was over" in capsys.readouterr().out
+    kept = json.loads(work.read_text())["played"]
+    assert [(each["clock"], each["name"], each["seeds"]) for each in kept] == [
+        ("paused", "seq", [0, 1]), ("paused", "auras", [0, 1]), ("charged", "seq", [0, 1]),
+    ]  # fmt: skip
+    played: list[list[int]] = []
+    right = campaign.play
+
+    def counted(checkpoint: Any, plan: Any, seeds: list[int], *rest: Any) -> Any:
+        played.append(list(seeds))
+        return right(checkpoint, plan, seeds, *rest)
+
+    monkeypatch.setattr(campaign, "play", counted)
+    assert run(folder, *given, "--json", report) == 0
+    assert played == [[0, 1], *[[2, 3]] * 4]
+    assert run(folder, *GIVEN, "--episodes", 4, "--json", whole) == 0
+    one, other = (json.loads(path.read_text()) for path in (report, whole))
+    for name in ("rows", "summary", "settings", "seeds", "episodes"):
+        assert one[name] == other[name]
+
+
+def test_work_of_other_settings_is_refused_by_name(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = tmp_path / "work.json"
+    assert run(folder, *GIVEN, "--episodes", 1, "--work", work) == 0
+    for words, said in (
+        (("--frame-steps", 2, *GIVEN), f"{work}: was made with frame_steps 4, not 2; take another --work file"),
+        (("--durations", "seq=0.3,auras=0.1"), f"{work}: was charged 0.2 s for seq, not 0.3; take another"),
+    ):
+        with pytest.raises(SystemExit):
+            run(folder, "--episodes", 1, "--work", work, *words)
+        assert said in capsys.readouterr().err
+    work.write_text("{}")
+    with pytest.raises(SystemExit):
+        run(folder, "--episodes", 1, "--work", work)
+    assert "not a work file of `auras eval`" in capsys.readouterr().err
+
+
+def test_sigterm_is_an_interrupt(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended the process with nothing written."""
+    play, calls, before = campaign.play, list[int](), signal.getsignal(signal.SIGTERM)
+
+    def stopped(*arguments: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 4:
+            signal.raise_signal(signal.SIGTERM)
+        return play(*arguments, **options)
+
+    monkeypatch.setattr(campaign, "play", stopped)
+    report = tmp_path / "a.json"
+    assert run(folder, "--clock", "paused", "--episodes", 6, "--json", report) == 130
+    assert json.loads(report.read_text())["seeds"] == "0 1"
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_one_action_a_chunk_is_executed_when_it_comes(tmp_path: Path) -> None:
+    """The published policies' case: no later action of an older chunk is ever executed, in any mode."""
+    report = tmp_path / "a.json"
+    words = ["--checkpoint", "pusht-tokens", "--actions", "1", "--clock", "paused", "--frame-steps", "1"]
+    plan = "greedy,pp_generation=2,fetch_offset=-1,emit=own"
+    few = ["--plan", plan, "--modes", "seq,par,auras", "--episodes", "2", "--max-steps", "6", "--json", str(report)]
+    assert cli.main(["eval", *words, *few]) == 0
+    read = json.loads(report.read_text())
+    rows = {row["mode"]: row for row in read["rows"]}
+    assert rows.keys() == {"seq", "par", "auras"}  # nothing to align: par is there once
+    assert read["settings"]["actions"] == 1
+    assert rows["seq"]["hold_share"] == 0.0  # each of the six steps has an action of its own
+    assert rows["auras"]["refused"] == 0
+
+
+def test_a_chunk_that_cannot_be_shortened_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for checkpoint, actions, said in (
+        (folder, 1, "actions: 'tiny' does not write its chunk action by action"),
+        ("pusht-tokens", 9, "actions: 'pusht-tokens' has 8 in a chunk, not 9"),
+    ):
+        with pytest.raises(SystemExit):
+            cli.main(["eval", "--checkpoint", str(checkpoint), "--actions", str(actions), "--clock", "paused"])
+        assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["--cores", "0"], "cores: from 1 to the"),
+        (["--actions", "-1"], "actions: must not be negative, got -1"),
         (["--modes", "seq,fast"], "modes: no 'fast'; there is seq, dec, par, auras"),
         (["--clock", "wall"], "clocks: no 'wall'"),
         (["--sim", "kitchen"], "sim: no 'kitchen'"),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from auras_ros.bench import trace as trace_bench
 from auras_ros.bench.trace_picture import GENERATION, PERCEPTION, draw, window
 from auras_ros.cli import main as cli
 from auras_ros.clock import VirtualClock
@@ -187,3 +188,20 @@ def test_nothing_is_drawn_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing to draw"):
         draw([], recorded(0), "empty", tmp_path / "a.png")
     assert not (tmp_path / "a.png").exists()
+
+
+def test_where_it_cannot_write_it_says_so_before_it_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(trace_bench, "record", lambda *given: pytest.fail("measured"))
+    (tmp_path / "taken").write_text("a file")
+    (tmp_path / "out" / "timeline.png").mkdir(parents=True)
+    for out, said in (
+        ("taken", "--out: "),
+        ("/proc/out", "--out: /proc/out: "),
+        ("out", "timeline.png is a folder"),
+    ):
+        with pytest.raises(SystemExit) as refused:
+            cli.main(["trace", "--out", str(tmp_path / out)])
+        assert refused.value.code == 2
+        assert said in capsys.readouterr().err

@@ -41,6 +41,13 @@ def timed_on(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return asked
 
 
+@pytest.fixture
+def little_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "LEAST_EPISODES", 1)
+    monkeypatch.setattr(search, "LEAST_SUCCESSES", 0)
+
+
+@pytest.mark.usefixtures("little_is_enough")
 def test_a_tiny_search_writes_a_plan_that_the_agent_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report, work = tmp_path / "tune.json", tmp_path / "work.json"
     arguments = [*TINY, "--out", str(tmp_path), "--json", str(report), "--work", str(work), "--config", "pusht"]
@@ -187,6 +194,7 @@ def test_status_3_and_no_config_where_the_chosen_plan_does_not_hold_on_fresh_see
     assert made["summary"]["confirmed"] == 0.0
 
 
+@pytest.mark.usefixtures("little_is_enough")
 def test_frames_are_timed_where_it_is_said_and_other_records_are_not_gone_on_from(
     tmp_path: Path, timed_on: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -200,6 +208,7 @@ def test_frames_are_timed_where_it_is_said_and_other_records_are_not_gone_on_fro
     assert "was made with device cuda" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("little_is_enough")
 @pytest.mark.parametrize(
     ("device", "timed"), [("cpu", "cpu"), ("cuda", "cuda"), ("auto", "cuda" if torch.cuda.is_available() else "cpu")]
 )
@@ -211,3 +220,16 @@ def test_frames_are_timed_where_the_config_s_agent_runs(
     config.write_text(f"agent: {{ros__parameters: {{device: {device}}}}}")
     assert tune.run([*TINY, "--out", str(tmp_path), "--config", str(config)]) == 0
     assert timed_on == {timed}
+
+
+def test_no_config_is_written_for_a_plan_that_has_shown_nothing(
+    tmp_path: Path, timed_on: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A search of four episodes wrote one for a plan that failed in all of them."""
+    few = ["--pp-perception=1", "--pp-generation=1", "--alpha=", "--max-steps=2", "--out", str(tmp_path)]
+    assert tune.run([*few, "--first=4", "--episodes=4", "--config", "pusht"]) == tune.NOT_FOUND
+    assert "no config for that plan: it was played on 4 episodes; 16 are the least" in capsys.readouterr().out
+    assert tune.run([*few, "--first=16", "--episodes=16", "--config", "pusht"]) == tune.NOT_FOUND
+    assert "it succeeded 0 times in 16; 4 are the least" in capsys.readouterr().out
+    assert not (tmp_path / "tuned.yaml").exists()
+    assert tune.run([*few, "--first=4", "--episodes=4"]) == 0  # nobody asked for a config

@@ -19,11 +19,14 @@ from statistics import fmean
 from typing import Any
 
 from auras_ros.bench import pipeline
+from auras_ros.bench.cores import unnamed, words
 from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
 from auras_ros.evaluate.parts import Part
 from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.settings import SettingsError
 
+ACCURACY = "success is of Push-T alone, with a policy of our own: the paper's other models were not played here"
+BATCHED = "par-batched"  # its requests begin together
 HEADLINE_CLOCK = "paused"  # the paper's
 Progress = Callable[[str], None]
 
@@ -37,7 +40,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     if not {"-h", "--help"}.isdisjoint(rest):
         print(f"{parser.format_help()}\nand those of `auras bench pipeline`:\n")
     try:
-        parts = [Part.load(Path(path)) for path in options.eval.split(",") if path]
+        parts = [(Part.load(Path(path)), _cores_of(Path(path))) for path in options.eval.split(",") if path]
     except (OSError, SettingsError) as error:
         parser.error(f"--eval: {error}")
     if options.rates is not None and rest:
@@ -45,7 +48,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     report = pipeline.run(rest, progress) if options.rates is None else _measured(parser, options.rates)
     report.name = "fig10"
     _sum_rates(report)
-    report.rows += _longest([row for part in parts for row in success_rows(part)])
+    report.rows += _longest([row for part, cores in parts for row in success_rows(part, cores)])
     _sum_success(report)
     return finish("fig10", report)
 
@@ -58,9 +61,10 @@ def _measured(parser: argparse.ArgumentParser, path: Path) -> Report:
         kept = Report("pipeline", list(raw["rows"]), dict(raw["summary"]))
         if raw["name"] != kept.name or not any(row["measure"] == "rounds" for row in kept.rows):
             raise ValueError("it has no rates of the modes")
+        if why := unnamed(kept.rows):
+            raise ValueError(f"{why} (a report of before they were counted: measure again)")
         kept.more["rates_of"] = {name: raw[name] for name in ("command", "date", "hardware", "versions")}
-        if "interrupted" in raw:
-            kept.more["interrupted"] = raw["interrupted"]
+        kept.more |= {name: raw[name] for name in ("interrupted", "failed", "left_out", "disturbed") if name in raw}
     except OSError as error:
         parser.error(f"--rates: {error}")
     except (ValueError, KeyError, TypeError) as error:
@@ -68,11 +72,17 @@ def _measured(parser: argparse.ArgumentParser, path: Path) -> Report:
     return kept
 
 
-def success_rows(part: Part) -> list[dict[str, Any]]:
+def _cores_of(path: Path) -> int:
+    """That the processes of the report's own command might use; on the paused clock they count for nothing."""
+    return int(json.loads(path.read_text(encoding="utf-8")).get("hardware", {}).get("cores", 0))
+
+
+def success_rows(part: Part, cores: int = 0) -> list[dict[str, Any]]:
     """A row for each mode and clock; `policy` is the checkpoint."""
     settings, rows = part.settings, part.report().rows
     kept = ("mode", "clock", "success", "low", "high", "episodes", "diff", "diff_low", "diff_high")
-    named = {"policy": settings.checkpoint, "measure": "success", "sim": settings.sim, "plan": settings.plan}
+    named = {"policy": settings.checkpoint, "measure": "success", "sim": settings.sim, "cores": settings.cores or cores}
+    named["plan"] = settings.plan
     return [{**named, **{name: row[name] for name in kept}} for row in rows]
 
 
@@ -121,7 +131,7 @@ def table(report: Report) -> str:
     lines = [pipeline.table(rates)]
     if rows:
         columns = ("plan", "simulator", "clock", "mode", "success", "95 %", "episodes")
-        lines += ["", *aligned([columns, *map(_cells, rows)])]
+        lines += ["", *aligned([columns, *map(_cells, rows)]), ACCURACY]
     return with_paper("fig10", report, lines)
 
 
@@ -141,12 +151,20 @@ def draw(report: Report, path: Path) -> None:
         kinds = {row["plan"]: str(row["plan"]).partition(",")[0] for row in played}  # ddpm100; whole where two share it
         names = kinds if len(set(kinds.values())) == len(kinds) else {plan: plan.replace(",", "\n") for plan in kinds}
         _grouped(axes[0], [(names[row["plan"]], row["mode"], row["success"]) for row in played])
-        axes[0].set_title(f"success, {clock} clock" if clock else "success: not played (--eval)", fontsize=9)
-        best = {(row["policy"], row["mode"]): row["chunks_per_s"] for row in sorted(rounds, key=_rate)}
-        order = list(COLOURS)
+        axes[0].set_title(f"success on Push-T, {clock} clock" if clock else "success: not played (--eval)", fontsize=9)
+        best = {(_where(row), _kind(row)): row["chunks_per_s"] for row in sorted(rounds, key=_rate)}
+        order = [*COLOURS, BATCHED]
         rates = sorted(best.items(), key=lambda each: (each[0][0], order.index(each[0][1])))
         _grouped(axes[1], [(policy, mode, rate) for (policy, mode), rate in rates])
         axes[1].set_title("chunks per second, each mode's best form", fontsize=9)
+
+
+def _where(row: Mapping[str, Any]) -> str:
+    return f"{row['policy']}\n{words(row['cores'])} each"
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    return BATCHED if row["together"] else str(row["mode"])
 
 
 def _rate(row: Mapping[str, Any]) -> float:

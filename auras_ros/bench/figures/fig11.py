@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from auras_ros.bench.cores import on_cores, suffix, words
 from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
-from auras_ros.bench.figures.rounds import add_options, check_options, figures, measure, room_as_run
+from auras_ros.bench.figures.rounds import Measured, add_options, check_options, marked, measure, room_as_run
 from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
 from auras_ros.bench.figures.stream import complete, saturate, spread_percent
+from auras_ros.bench.kept import OVER, Ends, Part, attempt, run_parts
 from auras_ros.bench.options import amount, kind_of, listed
 from auras_ros.bench.pipeline import SWITCH_S
 from auras_ros.bench.pipeline_rate import Bench
-from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.modes import check_plan, family_offset
 from auras_ros.pipeline.plan import Plan, PlanError
@@ -33,6 +36,7 @@ WORKERS = {"cuda": (1, 2, 4, 8, 16), "cpu": (1, 2, 3, 4)}
 CAUSAL_WORKERS = 3  # the paper's most for OpenVLA and RT2
 STAGES = 8
 SLACK = 1.05  # input intervals over what the slowest round kept up with, so that chance alone builds no queue
+RATE = ("plan", "policy", "cores", "chunks/s", "x seq", "quartiles", "age ms", "spread %", "outputs", "")
 JCT = {  # fields of a stream, and their columns
     "interval_ms": "every ms",
     "jct_ms": "median ms",
@@ -51,48 +55,78 @@ def run(argv: list[str], progress: Progress) -> Report:
     torch.set_num_threads(1)
     sys.setswitchinterval(SWITCH_S)
     report = Report("fig11")
-    try:
-        for name in options.policy:
-            _measure(name, options, report, progress)
-            _sum(report, name, options.jct_workers, first=name == options.policy[0])
-    except KeyboardInterrupt:
-        report.more["interrupted"] = "interrupted: what was finished counts"
+    parts: dict[str, Part] = {}
+    for name in options.policy:
+        for cores in options.cores:
+            what = f"{name} on {words(cores)}"
+            parts[what] = partial(_measure, name, cores, what, options, report, progress)
+    run_parts(report, options.minutes, parts)
     return finish("fig11", report)
 
 
-def _measure(name: str, options: argparse.Namespace, report: Report, progress: Progress) -> None:
-    """Rates, then spreads, then completion times; all on the same warm executors."""
-    progress(f"{name}: building")
+def _measure(
+    name: str,
+    cores: int,
+    what: str,
+    options: argparse.Namespace,
+    report: Report,
+    progress: Progress,
+    ends: Ends,
+) -> None:
+    """Rates, then spreads, then completion times; all on the same warm executors and the same cores."""
+    progress(f"{what}: building")
     built = build(name, steps=options.steps, **room_as_run(options.device))
     seq, auras = _plans(name, built.policy, options)
     most = CAUSAL_WORKERS if is_causal(name) else options.workers[-1]
     counts = [count for count in options.workers if count <= max(most, options.jct_workers)]
     pars = {count: seq.as_mode("par", count) for count in dict.fromkeys([*counts, options.jct_workers])}
-    bench = Bench(built.policy, options.device, options.seed, most=max(pars))
-    where = {"policy": name, "device": bench.device.type}
+    batched = seq.as_mode("par", auras.pp_generation, together=True)
+    bench = Bench(built.policy, options.device, options.seed, most=max(pars), cores=cores)
+    where = {"policy": name, "device": bench.device.type, "cores": cores}
     try:
-        rates = measure(bench, name, [seq, auras, *pars.values()], options, progress)
-        found = {plan: figures(rates, plan, seq) for plan in (seq, *pars.values(), auras)}
-        for plan, row in found.items():
-            progress(f"{name}: intervals of {plan}")
-            ended_ns = saturate(bench.prepare(plan), bench.feed, options.jobs, options.limit)
-            spread = {"outputs": len(ended_ns), "spread_percent": spread_percent(ended_ns)}
-            report.rows.append({**where, "measure": "rate", **_named(plan), **row, **spread})
-        par, hz = pars[options.jct_workers], {plan: min(rates[Variant(plan)]) for plan in found}
-        inputs = [(seq, "just fit", hz[seq]), (par, "just fit", hz[par]), (par, "aligned", hz[auras])]
-        for plan, kind, rate_hz in [*inputs, (auras, "aligned", hz[auras])]:
-            progress(f"{name}: completion times, {plan}, {kind}")
-            interval_ns = round(SLACK * 1e9 / rate_hz)
-            done = complete(bench.prepare(plan), bench.feed, interval_ns, options.jobs, options.limit)
-            report.rows.append(
-                {**where, "measure": "jct", **_named(plan), "input": kind, "plan": str(plan), **done.fields()}
-            )
+        measured = measure(bench, what, [seq, auras, batched, *pars.values()], options, ends, report, progress)
+        plans = [plan for plan in (seq, *pars.values(), batched, auras) if plan in measured]
+        for plan in plans:
+            with attempt(report, f"{what}, intervals of {plan}"), on_cores(cores):
+                progress(f"{what}: intervals of {plan}")
+                threads, limit_s = measured.best[plan].threads, _left_s(ends, options)
+                ended_ns = saturate(bench.prepare(plan), bench.feed, options.jobs, limit_s, threads)
+                spread = {"outputs": len(ended_ns), "spread_percent": spread_percent(ended_ns)}
+                figures = measured.figures(plan, seq)
+                report.rows.append({**where, "measure": "rate", **_named(plan), **figures, **spread})
+        for plan, kind, rate_hz in _inputs(measured, seq, pars[options.jct_workers], auras):
+            with attempt(report, f"{what}, completion times of {plan}, {kind}"), on_cores(cores):
+                progress(f"{what}: completion times, {plan}, {kind}")
+                every_ns, threads = round(SLACK * 1e9 / rate_hz), measured.best[plan].threads
+                limit_s = _left_s(ends, options)
+                done = complete(bench.prepare(plan), bench.feed, every_ns, options.jobs, limit_s, threads)
+                named = {**_named(plan), "threads": threads, "input": kind, "plan": str(plan)}
+                report.rows.append({**where, "measure": "jct", **named, **done.fields()})
     finally:
         bench.close()
+        _sum(report, name, cores, options)
+
+
+def _inputs(measured: Measured, seq: Plan, par: Plan, auras: Plan) -> list[tuple[Plan, str, float]]:
+    """(plan, kind, requests a second) of the streams: as fast as each keeps up with, and par as auras does."""
+    streams = [(seq, "just fit", seq), (par, "just fit", par), (par, "aligned", auras), (auras, "aligned", auras)]
+    return [
+        (plan, kind, measured.slowest_hz(as_fast_as))
+        for plan, kind, as_fast_as in streams
+        if plan in measured and as_fast_as in measured
+    ]
+
+
+def _left_s(ends: Ends, options: argparse.Namespace) -> float:
+    """How long a stream may take: at most --limit, and what the bench's minutes leave. Raises RuntimeError."""
+    left_s = min(float(options.limit), ends.hard_s - time.monotonic())
+    if left_s <= 0:
+        raise RuntimeError(OVER)
+    return left_s
 
 
 def _named(plan: Plan) -> dict[str, Any]:
-    return {"mode": plan.mode, "workers": plan.workers}
+    return {"mode": plan.mode, "workers": plan.workers, "together": plan.together}
 
 
 def _plans(name: str, policy: Any, options: argparse.Namespace) -> tuple[Plan, Plan]:
@@ -103,31 +137,39 @@ def _plans(name: str, policy: Any, options: argparse.Namespace) -> tuple[Plan, P
     return auras.as_mode("seq"), auras
 
 
-def _sum(report: Report, name: str, jct_workers: int, first: bool) -> None:
-    """The figures that stand beside the paper's; of the first policy also without its name."""
-    rows = [row for row in report.rows if row["policy"] == name]
+def _sum(report: Report, name: str, cores: int, options: argparse.Namespace) -> None:
+    """The figures that stand beside the paper's; of the first policy and the fair cores also without their names."""
+    rows = [row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)]
     rates = [row for row in rows if row["measure"] == "rate"]
-    seq, auras = (next(row for row in rates if row["mode"] == mode) for mode in ("seq", "auras"))
-    best = max((row for row in rates if row["mode"] == "par"), key=lambda row: row["rate_hz"])
-    found = {
-        "auras_over_seq": auras["speedup"],
-        "best_par_over_seq": best["speedup"],
-        "auras_over_best_par": auras["rate_hz"] / best["rate_hz"],
-        "best_par_workers": best["workers"],
-        "spread_percent_seq": seq["spread_percent"],
-        "spread_percent_auras": auras["spread_percent"],
-        "spread_percent_par": best["spread_percent"],
+    auras = next((row for row in rates if row["mode"] == "auras"), None)
+    pars = [row for row in rates if row["mode"] == "par" and not row["together"]]
+    batched = next((row for row in rates if row["together"]), None)
+    best = max(pars, key=lambda row: row["rate_hz"], default=None)
+    found: dict[str, float | None] = {
+        f"spread_percent_{row['mode']}": row["spread_percent"] for row in rates if row["mode"] != "par"
     }
+    if auras is not None:
+        found["auras_over_seq"] = auras["speedup"]
+    if batched is not None:
+        found["batched_over_seq"] = batched["speedup"]
+    if best is not None:
+        found |= {"best_par_over_seq": best["speedup"], "best_par_workers": best["workers"]}
+        found["spread_percent_par"] = best["spread_percent"]
+        if auras is not None:
+            found["auras_over_best_par"] = auras["rate_hz"] / best["rate_hz"]
     for row in rows:
         if row["measure"] == "jct":
             input_ = f"_{row['input'].replace(' ', '_')}" if row["mode"] == "par" else ""
             found[f"jct_ms_{row['mode']}{input_}"] = row["jct_ms"]
-    if found["jct_ms_seq"] and found["jct_ms_par_just_fit"]:
-        found["jct_par_just_fit_over_seq"] = found["jct_ms_par_just_fit"] / found["jct_ms_seq"]
-        found["jct_par_workers"] = jct_workers
+    one, other = found.get("jct_ms_seq"), found.get("jct_ms_par_just_fit")
+    if one and other:
+        found["jct_par_just_fit_over_seq"] = other / one
+        found["jct_par_workers"] = options.jct_workers
     known = {each: value for each, value in found.items() if value is not None}
-    report.summary |= {f"{each}_{key(name)}": value for each, value in known.items()}
-    report.summary |= known if first else {}
+    ending = suffix(cores, options.cores)
+    report.summary |= {f"{each}_{key(name)}{ending}": value for each, value in known.items()}
+    if name == options.policy[0]:
+        report.summary |= {f"{each}{ending}": value for each, value in known.items()}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -164,20 +206,21 @@ def table(report: Report) -> str:
     """Rates with the spread of intervals, then completion times."""
     rates = [row for row in report.rows if row["measure"] == "rate"]
     jct = [row for row in report.rows if row["measure"] == "jct"]
-    lines = aligned([("plan", "policy", "chunks/s", "x seq", "quartiles", "spread %", "outputs"), *map(_rate, rates)])
-    columns = ("completion times", "policy", "input", *JCT.values(), "finished")
+    lines = aligned([RATE, *map(_rate, rates)])
+    columns = ("completion times", "policy", "cores", "input", *JCT.values(), "finished")
     return with_paper("fig11", report, [*lines, "", *aligned([columns, *map(_jct, jct)])])
 
 
 def _rate(row: Mapping[str, Any]) -> tuple[str, ...]:
     quartiles = f"{row['speedup_low']:.2f} to {row['speedup_high']:.2f}"
     rates = (f"{row['rate_hz']:.2f}", f"{row['speedup']:.2f}", quartiles)
-    return (row["plan"], row["policy"], *rates, _number(row["spread_percent"]), str(row["outputs"]))
+    ages = (_number(row["staleness_ms"]), _number(row["spread_percent"]), str(row["outputs"]), marked(row))
+    return (row["plan"], row["policy"], str(row["cores"]), *rates, *ages)
 
 
 def _jct(row: Mapping[str, Any]) -> tuple[str, ...]:
     times = (_number(row[name]) for name in JCT)
-    return (row["plan"], row["policy"], row["input"], *times, f"{row['finished']} of {row['jobs']}")
+    return (row["plan"], row["policy"], str(row["cores"]), row["input"], *times, f"{row['finished']} of {row['jobs']}")
 
 
 def _number(value: float | None) -> str:
@@ -185,23 +228,34 @@ def _number(value: float | None) -> str:
 
 
 def draw(report: Report, path: Path) -> None:
-    """Of the first policy: rate over par's workers, completion times, spreads."""
-    rows = [row for row in report.rows if row["policy"] == report.rows[0]["policy"]] if report.rows else []
+    """Of the first policy and number of cores: rate over par's workers, completion times, spreads."""
+    named = [(row["policy"], row["cores"]) for row in report.rows]
+    rows = [row for row, which in zip(report.rows, named, strict=True) if which == named[0]]
     rates, jct = ([row for row in rows if row["measure"] == measure] for measure in ("rate", "jct"))
-    title = f"{rows[0]['policy']} on {rows[0]['device']}, random weights" if rows else "nothing was measured"
+    where = f"{rows[0]['policy']} on {rows[0]['device']}, {words(rows[0]['cores'])} for each" if rows else ""
+    title = f"{where}, random weights" if rows else "nothing was measured"
     with picture(path, title, 3) as axes:
-        pars = sorted((row for row in rates if row["mode"] == "par"), key=lambda row: row["workers"])
+        pars = sorted(
+            (row for row in rates if row["mode"] == "par" and not row["together"]), key=lambda row: row["workers"]
+        )
         axes[0].plot([r["workers"] for r in pars], [r["rate_hz"] for r in pars], "o-", color=COLOURS["par"])
         for row in rates:
-            if row["mode"] in ("seq", "auras"):
-                axes[0].axhline(row["rate_hz"], color=COLOURS[row["mode"]], linestyle="--", label=row["mode"])
+            if row["mode"] != "par" or row["together"]:
+                style = {"color": COLOURS[row["mode"]], "linestyle": ":" if row["together"] else "--"}
+                axes[0].axhline(row["rate_hz"], label=_label(row), **style)
         axes[0].set(title="chunks per second over par's workers", xlabel="workers", ylim=(0, None))
+        axes[0].title.set_fontsize(9)
         axes[0].set_xticks([r["workers"] for r in pars])
         axes[0].legend(fontsize=8)
         _bars(axes[1], [(f"{r['mode']}\n{r['input']}", r["mode"], r["jct_ms"]) for r in jct], "completion, median ms")
-        named = [(f"{r['mode']} {r['workers']}" if r["mode"] == "par" else r["mode"], r) for r in rates]
-        spreads = [(label, row["mode"], row["spread_percent"]) for label, row in named]
+        spreads = [(_label(row), row["mode"], row["spread_percent"]) for row in rates]
         _bars(axes[2], spreads, "spread of output intervals, % of the mean")
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    if row["mode"] != "par":
+        return str(row["mode"])
+    return f"batch\nof {row['workers']}" if row["together"] else f"par {row['workers']}"
 
 
 def _bars(axes: Any, bars: Sequence[tuple[str, str, float | None]], title: str) -> None:

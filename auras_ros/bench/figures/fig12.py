@@ -15,7 +15,7 @@ from pathlib import Path
 
 from auras_ros.bench.figures.played import Point, Progress, add_options, play
 from auras_ros.bench.figures.played_show import draw_panels, lines
-from auras_ros.bench.figures.rounds import add_rate_options, rates_of
+from auras_ros.bench.figures.rates import add_rate_options, rates_of
 from auras_ros.bench.figures.show import finish, key, with_paper
 from auras_ros.bench.options import listed
 from auras_ros.evaluate.report import Report

@@ -1,7 +1,8 @@
 """`auras bench fig13`: rate and success over the skew alpha of generation's stages (Auras figure 13).
 
 Five stages of generation; alpha moves steps to the last one, which reads the newest context. Measured and played as
-figure 12 is.
+figure 12 is. On a GPU the steps of a frame run one after another, so where launches take the time alpha 1 may come near
+20/64 of alpha 0's rate: the last stage's steps of 100.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from auras_ros.bench.figures.played import Point, Progress, add_options, play
 from auras_ros.bench.figures.played_show import draw_panels, found, lines
-from auras_ros.bench.figures.rounds import add_rate_options, rates_of
+from auras_ros.bench.figures.rates import add_rate_options, rates_of
 from auras_ros.bench.figures.show import finish, key, with_paper
 from auras_ros.bench.options import check_least, listed
 from auras_ros.evaluate.report import Report

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from auras_ros.bench.cores import suffix, words
 from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
-from auras_ros.bench.figures.rounds import add_options, check_options, figures, measure, room_as_run
+from auras_ros.bench.figures.rounds import add_options, check_options, marked, measure, room_as_run
 from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, picture, whiskers, with_paper
+from auras_ros.bench.kept import Ends, Part, leave_out, run_parts
 from auras_ros.bench.options import kind_of, listed
 from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.device import DeviceError
@@ -42,17 +45,20 @@ def run(argv: list[str], progress: Progress) -> Report:
     options = parser.parse_args(argv)
     _check(parser, options)
     torch.set_num_threads(1)
-    report = Report("fig14", more={"note": NOTE, "left_out": []})
-    try:
-        for name in options.policy:
-            for perception, generation in pairs(options):
-                _measure(name, perception, generation, options, report, progress)
-    except KeyboardInterrupt:
-        report.more["interrupted"] = "interrupted: what was finished counts"
+    report = Report("fig14", more={"note": NOTE})
+    parts: dict[str, Part] = {}
     for name in options.policy:
-        speedups = [row["speedup"] for row in report.rows if row["policy"] == name]
-        if speedups:
-            report.summary |= {f"least_{key(name)}": min(speedups), f"most_{key(name)}": max(speedups)}
+        for sizes in pairs(options):
+            for cores in options.cores:
+                what = f"{name}, perception {sizes[0]:+d}, generation {sizes[1]:+d}, {words(cores)}"
+                parts[what] = partial(_measure, name, *sizes, cores, what, options, report, progress)
+    run_parts(report, options.minutes, parts)
+    for name in options.policy:
+        for cores in options.cores:
+            rows = [row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)]
+            speedups, ending = [row["speedup"] for row in rows], f"{key(name)}{suffix(cores, options.cores)}"
+            if speedups:
+                report.summary |= {f"least_{ending}": min(speedups), f"most_{ending}": max(speedups)}
     return finish("fig14", report)
 
 
@@ -66,11 +72,18 @@ def pairs(options: argparse.Namespace) -> list[tuple[int, int]]:
 
 
 def _measure(
-    name: str, perception: int, generation: int, options: argparse.Namespace, report: Report, progress: Progress
+    name: str,
+    perception: int,
+    generation: int,
+    cores: int,
+    what: str,
+    options: argparse.Namespace,
+    report: Report,
+    progress: Progress,
+    ends: Ends,
 ) -> None:
     """One pair of sizes as a row; what there is no memory for is named in the report."""
-    label = f"{name}, perception {perception:+d}, generation {generation:+d}"
-    progress(f"{label}: building")
+    progress(f"{what}: building")
     built = build(
         name,
         steps=options.steps,
@@ -81,19 +94,20 @@ def _measure(
     )
     seq, auras = _plans(name, built.policy, options)
     try:
-        bench = Bench(built.policy, options.device, options.seed, most=1)
+        bench = Bench(built.policy, options.device, options.seed, most=1, cores=cores)
         try:
-            rates = measure(bench, label, [seq, auras], options, progress)
+            measured = measure(bench, what, [seq, auras], options, ends, report, progress)
         finally:
             bench.close()
     except (torch.cuda.OutOfMemoryError, DeviceError) as error:
         if not any(isinstance(each, torch.cuda.OutOfMemoryError) for each in (error, error.__cause__)):
             raise
-        report.more["left_out"].append(f"{label}: {str(error).splitlines()[0]}")
+        leave_out(report, what, str(error).splitlines()[0])
         return
-    sizes = {"policy": name, "device": bench.device.type, "perception": perception, "generation": generation}
-    seq_hz = figures(rates, seq, seq)["rate_hz"]
-    report.rows.append({**sizes, **built.fields(), "seq_hz": seq_hz, **figures(rates, auras, seq)})
+    if auras in measured:
+        sizes = {"policy": name, "device": bench.device.type, "perception": perception, "generation": generation}
+        seq_hz = measured.figures(seq, seq)["rate_hz"]
+        report.rows.append({**sizes, **built.fields(), "seq_hz": seq_hz, **measured.figures(auras, seq)})
 
 
 def _plans(name: str, policy: Any, options: argparse.Namespace) -> tuple[Plan, Plan]:
@@ -143,9 +157,9 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
 
 def table(report: Report) -> str:
     """A line a pair of sizes."""
-    columns = ("policy", "perception", "generation", "M", "M", "seq /s", "auras /s", "x seq", "quartiles", "")
-    lines = aligned([columns, *(_cells(row) for row in report.rows)])
-    return with_paper("fig14", report, [*lines, *(f"left out: {each}" for each in report.more["left_out"])])
+    sizes = ("policy", "perception", "generation", "M", "M", "cores")
+    columns = (*sizes, "seq /s", "auras /s", "x seq", "quartiles", "")
+    return with_paper("fig14", report, aligned([columns, *(_cells(row) for row in report.rows)]))
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -153,20 +167,23 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     millions = (f"{row['perception_million']:.1f}", f"{row['generation_million']:.1f}")
     quartiles = f"{row['speedup_low']:.2f} to {row['speedup_high']:.2f}"
     rates = (f"{row['seq_hz']:.2f}", f"{row['rate_hz']:.2f}", f"{row['speedup']:.2f}", quartiles)
-    return (row["policy"], *sizes, *millions, *rates, "layers share parameters" if row["shared_layers"] else "")
+    notes = ["layers share parameters" if row["shared_layers"] else "", marked(row)]
+    return (row["policy"], *sizes, *millions, str(row["cores"]), *rates, ", ".join(filter(None, notes)))
 
 
 def draw(report: Report, path: Path) -> None:
-    """For each policy the speedup over the scale of each module, the other as published."""
-    policies = list(dict.fromkeys(row["policy"] for row in report.rows))
-    with picture(path, "auras over seq by size of the modules, random weights", max(1, len(policies))) as axes:
-        for one, name in zip(axes, policies, strict=False):
-            rows = [row for row in report.rows if row["policy"] == name]
+    """For each policy and number of cores the speedup over the scale of each module, the other as published."""
+    groups = list(dict.fromkeys((row["policy"], row["cores"]) for row in report.rows))
+    with picture(path, "auras over seq by size of the modules, random weights", max(1, len(groups))) as axes:
+        for one, (name, cores) in zip(axes, groups, strict=False):
+            rows = [row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)]
             for module, other, colour in (("perception", "generation", ORANGE), ("generation", "perception", BLUE)):
                 _line(one, sorted((r for r in rows if r[other] == 0), key=lambda r: r[module]), module, colour)
             one.axhline(1, color="black", linewidth=0.8)
-            one.set(title=f"{name} on {rows[0]['device']}", xlabel="scale k: about 2^k times the parameters")
+            title = f"{name} on {rows[0]['device']}, {words(cores)} for each side"
+            one.set(title=title, xlabel="scale k: about 2^k times the parameters")
             one.set(ylabel="times seq, quartiles", ylim=(0, None))
+            one.title.set_fontsize(9)
             one.legend(fontsize=8)
 
 

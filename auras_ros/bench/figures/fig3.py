@@ -9,8 +9,10 @@ occupancies: compare perception with generation and policies with one another. O
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,7 +25,8 @@ from auras_ros.bench.feed import random_feed
 from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
 from auras_ros.bench.figures.rounds import room_as_run
 from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, picture, with_paper
-from auras_ros.bench.options import add_device, check_least, kind_of
+from auras_ros.bench.kept import Ends, Part, run_parts
+from auras_ros.bench.options import add_device, add_minutes, check_least, kind_of
 from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.device.precision import full_float32
 from auras_ros.evaluate.report import Report
@@ -46,13 +49,12 @@ def run(argv: list[str], progress: Progress) -> Report:
     check_least(parser, options, requests=1, steps=2, seed=0, size=1)
     torch.set_num_threads(1)
     report = Report("fig3", more={"note": NOTE})
-    try:
-        peaks: dict[torch.dtype, float] = {}
-        with full_float32():  # or convolutions would not be of the type of the product that they are held against
-            for name in options.policy:
-                _measure(name, peaks, options, report, progress)
-    except KeyboardInterrupt:
-        report.more["interrupted"] = "interrupted: what was finished counts"
+    peaks: dict[torch.dtype, float] = {}
+    parts: dict[str, Part] = {
+        name: partial(_measure, name, peaks, options, report, progress) for name in options.policy
+    }
+    with full_float32():  # or convolutions would not be of the type of the product that they are held against
+        run_parts(report, options.minutes, parts)
     return finish("fig3", report)
 
 
@@ -76,12 +78,18 @@ def _wait(device: torch.device) -> None:
 
 
 def _measure(
-    name: str, peaks: dict[torch.dtype, float], options: argparse.Namespace, report: Report, progress: Progress
+    name: str,
+    peaks: dict[torch.dtype, float],
+    options: argparse.Namespace,
+    report: Report,
+    progress: Progress,
+    ends: Ends,
 ) -> None:
     """A row for each phase of a request. peaks: what the device can, by type."""
     progress(f"{name}: building, counting")
     built = build(name, steps=options.steps, **room_as_run(options.device))
-    bench = Bench(built.policy, options.device, options.seed, most=1)
+    cores = 1 if kind_of(options.device) == "cpu" else None  # phases run in one thread
+    bench = Bench(built.policy, options.device, options.seed, most=1, cores=cores)
     if built.dtype not in peaks:
         progress("what the device can")
         peaks[built.dtype] = peak_flops(bench.device, options.size, dtype=built.dtype)
@@ -91,15 +99,16 @@ def _measure(
     try:
         counted = dict(zip(("perception", "generation"), operations(built.policy, bench), strict=True))
         progress(f"{name}: timing {options.requests} requests")
-        took_s = phases(bench, "quick" if is_causal(name) else f"ddpm{options.steps}", options.requests)
+        kind = "quick" if is_causal(name) else f"ddpm{options.steps}"
+        took_s, requests = phases(bench, kind, options.requests, ends.soft_s)
     finally:
         bench.close()
     counted["request"], took_s["request"] = sum(counted.values()), took_s["perception"] + took_s["generation"]
     for phase, seconds in took_s.items():
         used = 100 * counted[phase] / seconds / peak
-        sizes = {"policy": name, "device": bench.device.type, **built.fields()}
+        sizes = {"policy": name, "device": bench.device.type, "cores": bench.cores, **built.fields()}
         figures = {"ms": 1e3 * seconds, "gflop": counted[phase] / 1e9, "utilisation_percent": used}
-        report.rows.append({**sizes, "phase": phase, **figures, "requests": options.requests})
+        report.rows.append({**sizes, "phase": phase, **figures, "requests": requests})
         report.summary[f"utilisation_{key(name)}_{phase}"] = used
 
 
@@ -123,13 +132,14 @@ def operations(policy: LoadedPolicy, bench: Bench) -> tuple[int, int]:
     return int(perceiving.get_total_flops()), times * int(generating.get_total_flops())
 
 
-def phases(bench: Bench, generation: str, requests: int) -> dict[str, float]:
-    """Seconds of perception and generation in a warm executor of seq: medians."""
+def phases(bench: Bench, generation: str, requests: int, soft_s: float = math.inf) -> tuple[dict[str, float], int]:
+    """Seconds of perception and generation in a warm executor of seq: medians, and of how many requests: one at
+    least, and no further one after soft_s."""
     executor = bench.prepare(Plan(generation))
     (strand,) = executor.strands
     took: list[tuple[float, float]] = []
     feed = random_feed(bench.policy, 1)
-    for _ in range(requests):
+    while len(took) < requests and not (took and time.monotonic() > soft_s):
         now_ns = executor.clock.now_ns()
         strand.begin(feed(now_ns), now_ns)
         began_ns = executor.clock.now_ns()
@@ -139,13 +149,15 @@ def phases(bench: Bench, generation: str, requests: int) -> dict[str, float]:
             raise RuntimeError(f"{executor.plan}: a request gave no chunk")
         perceived_ns = emission.perceived_ns
         took.append(((perceived_ns - began_ns) / 1e9, (emission.generated_ns - perceived_ns) / 1e9))
-    return {"perception": median(one for one, _ in took), "generation": median(other for _, other in took)}
+    medians = {"perception": median(one for one, _ in took), "generation": median(other for _, other in took)}
+    return medians, len(took)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="auras bench fig3", description=__doc__)
     add_choice(parser, DEFAULTS)
     add_device(parser)
+    add_minutes(parser, 10.0)
     parser.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
     parser.add_argument("--requests", type=int, default=10, help="whose phases are timed (10)")
     parser.add_argument("--size", type=int, help="of the matrices that say what the device can (8192; CPU 1024)")
@@ -154,12 +166,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def table(report: Report) -> str:
-    lines = aligned([("policy", "phase", "ms", "GFLOP", "of the device, %"), *map(_cells, report.rows)])
+    lines = aligned([("policy", "cores", "phase", "ms", "GFLOP", "of the device, %"), *map(_cells, report.rows)])
     return with_paper("fig3", report, lines)
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return (row["policy"], row["phase"], f"{row['ms']:.2f}", f"{row['gflop']:.2f}", f"{row['utilisation_percent']:.1f}")
+    figures = (f"{row['ms']:.2f}", f"{row['gflop']:.2f}", f"{row['utilisation_percent']:.1f}")
+    return (row["policy"], str(row["cores"]), row["phase"], *figures)
 
 
 def draw(report: Report, path: Path) -> None:

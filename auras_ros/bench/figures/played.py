@@ -2,7 +2,8 @@
 
 Everything measured goes through the tuner's trials and their records: a figure of hours may be interrupted, and goes on
 where it was. On the paused clock all modes have frames of the same length, as in the paper; on the charged one the
-world moves on while a frame is computed, for as long as that takes here. The trained policy runs on the CPU.
+world moves on while a frame is computed, for as long as that takes here. The trained policy runs on the CPU, every
+plan on one core.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.sim import pusht
 
 Progress = Callable[[str], None]
+CORES = 1  # that seq and every plan beside it are timed on: only the schedules differ
 Kind = tuple[str, bool]  # clock, plain
 
 
@@ -114,6 +116,7 @@ class Game:
                     "at": point.at,
                     "mode": point.plan.mode,
                     "plain": point.plain,
+                    "cores": CORES,
                 }
                 made.append({**where, "clock": clock, **found})
         return made
@@ -127,6 +130,7 @@ class Game:
         won = trials.won(SEQ)
         low, high = wilson(sum(won), len(won)) if won else (None, None)
         named = {"measure": "played", "panel": "", "at": 0.0, "mode": SEQ, "plain": False, "clock": clock}
+        named["cores"] = CORES
         rate_hz = 1e9 / plan.interval_ns(round(trials.seq_s * 1e9))
         figures = {"plan": str(plan), "rate_hz": rate_hz, "speedup": 1.0, "refused": "", "episodes": len(won)}
         return {**named, **figures, "success": sum(won) / len(won) if won else None, "low": low, "high": high}
@@ -144,13 +148,14 @@ class Game:
                 records.append(record)
                 task = Task(SIMS[options.sim], options.max_steps)
                 found[clock, plain] = Trials(
-                    self.checkpoint, self.base, task, Requirements(), record, steps, options.batch, self._say, plain
-                )
+                    self.checkpoint, self.base, task, Requirements(), record, steps, options.batch, self._say, plain,
+                    cores=CORES,
+                )  # fmt: skip
         self._timer = next(iter(found.values()))
         return found
 
     def _key(self, clock: str, plain: bool) -> dict[str, Any]:
-        """The tuner's, so that its records serve here too."""
+        """The tuner's, and the cores that plans were timed on."""
         options = self._options
         key = {
             "checkpoint": f"{self.checkpoint.name}@{self.checkpoint.digest[:12]}",
@@ -158,6 +163,7 @@ class Game:
             "clock": f"paused, {options.frame_steps} steps" if clock == "paused" else "charged",
             "max_steps": options.max_steps,
             "seq": str(self.base.as_mode(SEQ)),
+            "cores": CORES,
         }
         return {**key, "plain": True} if plain else key
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from auras_ros.bench.figures.rounds import rate_lines
+from auras_ros.bench.figures.rates import rate_lines
 from auras_ros.bench.figures.show import BLUE, GREEN, GREY, ORANGE, aligned, picture, whiskers
 from auras_ros.evaluate.report import Report
 
-COLUMNS = ("plan", "clock", "chunks/s", "x seq", "episodes", "success", "95 %", "- seq", "95 %", "age ms", "")
+COLUMNS = ("plan", "clock", "cores", "chunks/s", "x seq", "episodes", "success", "95 %", "- seq", "95 %", "age ms", "")
 
 
 def found(rows: Sequence[dict[str, Any]], clock: str, **fields: Any) -> dict[str, Any] | None:
@@ -34,6 +34,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     return (
         f"{row['plan']}{' plain' if row['plain'] else ''}",
         row["clock"],
+        str(row["cores"]),
         f"{row['rate_hz']:.2f}",
         f"{row['speedup']:.2f}",
         str(row["episodes"]) if played else "-",

@@ -1,38 +1,36 @@
 """Rates of several plans of one policy in interleaved rounds, after checking that they compute the same.
 
-`pipeline_rate` measures a window and `pipeline` interleaves them; here is what the figures add: plans of any family,
-and each plan's ratio to seq within every round, so that what slows a round slows both.
+`pipeline_rate` measures a window and `pipeline_rounds` interleaves them; here is what the figures add: plans of any
+family, each in its best form on the cores that all of them have, and its ratio to seq within every round.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
-from auras_ros.bench.figures.policies import build, is_causal, names
-from auras_ros.bench.figures.show import aligned
+from auras_ros.bench.cores import add_cores, check_cores, threads_tried
+from auras_ros.bench.kept import Ends, disturb
 from auras_ros.bench.options import Options, add_device, add_windows, check_least, kind_of
-from auras_ros.bench.pipeline import contest
 from auras_ros.bench.pipeline_checks import check_equal
 from auras_ros.bench.pipeline_rate import Bench, Length
-from auras_ros.bench.pipeline_summary import ratio
-from auras_ros.bench.pipeline_variants import Variant
+from auras_ros.bench.pipeline_rounds import Rates, Rounds
+from auras_ros.bench.pipeline_summary import disturbed, ratio
+from auras_ros.bench.pipeline_variants import Variant, forms
 from auras_ros.evaluate.report import Report
-from auras_ros.pipeline.modes import Policy, check_plan
-from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.policy import CausalPolicy
 
 Progress = Callable[[str], None]
-Rates = Mapping[Variant, Sequence[float]]
 CLEAR = 1e-3  # standard deviations of a token's scores: below, rounding decides which token wins
 CLEAR_BFLOAT16 = 0.1  # the same with 8 binary digits, rounded in each layer on the way
 TYPES = {"cpu": torch.float32, "cuda": torch.bfloat16}  # as token-writing policies are published and run on GPUs
@@ -41,19 +39,22 @@ MEMORY = Path("/proc/meminfo")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What every measured figure takes."""
-    _add_measured(parser)
+    add_measured(parser)
     parser.add_argument("--seed", type=int, default=0, help="of observations, noise and the order of rounds (0)")
 
 
-def _add_measured(options: Options) -> None:
+def add_measured(options: Options) -> None:
     add_device(options)
     options.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
     add_windows(options)
+    add_cores(options)
 
 
 def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Ends the process with status 2 for numbers that cannot be."""
     check_least(parser, options, rounds=1, chunks=1, steps=2, seed=0)
+    options.cores = check_cores(parser, options.cores, kind_of(options.device))
+    options.length = Length(options.chunks, options.seconds)
 
 
 def room(device: str) -> dict[str, Any]:
@@ -73,15 +74,72 @@ def room_as_run(device: str) -> dict[str, Any]:
     return {**room(device), "dtype": TYPES[kind_of(device)]}
 
 
-def measure(bench: Bench, name: str, plans: Sequence[Plan], options: argparse.Namespace, progress: Progress) -> Rates:
-    """The first plan is checked against the second, then all are compared. Raises RuntimeError where they differ."""
+@dataclass(frozen=True)
+class Measured:
+    """What the rounds of one bench gave. best: the form that each plan ran in; those that failed are not there."""
+
+    rates: Rates
+    best: Mapping[Plan, Variant]
+    bench: Bench
+    said: Mapping[Variant, str]  # of rates that something else had a part in
+
+    def __contains__(self, plan: Plan) -> bool:
+        return self.best.get(plan) in self.rates
+
+    def slowest_hz(self, plan: Plan) -> float:
+        return min(self.rates[self.best[plan]])
+
+    def figures(self, plan: Plan, seq: Plan) -> dict[str, Any]:
+        """rate_hz: median; speedup over seq within each round: median and quartiles. cores: of either side."""
+        form = self.best[plan]
+        low, middle, high = ratio(self.rates, form, self.best[seq])
+        found, stale_ms = self.rates[form], self.bench.staleness_ms.get(form)
+        return {
+            "plan": str(plan),
+            "cores": self.bench.cores,
+            "threads": form.threads,
+            "rate_hz": median(found),
+            "speedup": middle,
+            "speedup_low": low,
+            "speedup_high": high,
+            "staleness_ms": median(stale_ms) if stale_ms else None,
+            "rounds": len(found),
+            "disturbed": form in self.said,
+        }
+
+
+def measure(
+    bench: Bench,
+    name: str,
+    plans: Sequence[Plan],
+    options: argparse.Namespace,
+    ends: Ends,
+    report: Report,
+    progress: Progress,
+) -> Measured:
+    """The first plan, seq, is checked against the second, then all are compared; what fails is named in the report.
+    Raises RuntimeError where the two differ, or seq itself gives no rate."""
     if len(plans) > 1:
         check_same(bench, plans[0], plans[1])
-    options.length = Length(options.chunks, options.seconds)
+    rounds = Rounds(bench, name, options, ends, progress)
+    tried = threads_tried(bench.cores, bench.device.type)
+    kinds = {str(plan): forms(plan, tried, bench.cores) for plan in plans}
+    best = {plan: kinds[str(plan)][0] for plan in plans}
+    if any(len(each) > 1 for each in kinds.values()):
+        _, found = rounds.trial(kinds)
+        best = {plan: found[str(plan)] for plan in plans if str(plan) in found}
     rates: Rates = {}
-    for so_far in contest(bench, name, [Variant(p) for p in plans], options, random.Random(options.seed), progress):
-        rates = so_far
-    return rates
+    try:
+        for so_far in rounds.contest(list(best.values())):
+            rates = so_far
+    finally:
+        rounds.tell(report)
+    seq = best.get(plans[0])
+    if seq not in rates:
+        raise RuntimeError(f"{plans[0]} gave no rate: there is nothing to compare with")
+    said = disturbed(rates, seq)
+    disturb(report, name, said.values())
+    return Measured(rates, best, bench, said)
 
 
 def check_same(bench: Bench, seq: Plan, auras: Plan) -> None:
@@ -120,63 +178,6 @@ def _clear(bench: Bench, seen: Latched, token: int) -> bool:
     return float(policy.margins(context)[0, : token + 1].min()) > rounded
 
 
-def figures(rates: Rates, plan: Plan, seq: Plan) -> dict[str, Any]:
-    """rate_hz: median; speedup over seq within each round: median and quartiles."""
-    low, middle, high = ratio(rates, Variant(plan), Variant(seq))
-    found = rates[Variant(plan)]
-    figures = {"rate_hz": median(found), "speedup": middle, "speedup_low": low, "speedup_high": high}
-    return {"plan": str(plan), **figures, "rounds": len(found)}
-
-
-# -- the rates of a played figure's stages on an architecture with random weights -------------------------
-
-
-def add_rate_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("rates of an architecture with random weights, as well")
-    group.add_argument("--policy", choices=names(), help="which one (none)")
-    _add_measured(group)
-
-
-Stages = Callable[[Policy, Plan], Sequence[tuple[str, float, Plan]]]
-
-
-def rates_of(
-    parser: argparse.ArgumentParser, options: argparse.Namespace, stages: Stages, report: Report, progress: Progress
-) -> None:
-    """The figure's plans on --policy, a row each; nothing where none is asked for or it was interrupted before."""
-    if options.policy is None or "interrupted" in report.more:
-        return
-    check_options(parser, options)
-    built = build(options.policy, steps=options.steps, **room_as_run(options.device))
-    base = Plan("quick" if is_causal(options.policy) else f"ddpm{options.steps}", "auras")
-    points, seq = stages(built.policy, base), base.as_mode("seq")
-    try:
-        for _, _, plan in points:
-            check_plan(built.policy, plan)
-    except PlanError as error:
-        parser.error(f"--policy {options.policy}: {error}")
-    bench = Bench(built.policy, options.device, options.seed, most=1)
-    try:
-        plans = list(dict.fromkeys([seq, *(plan for _, _, plan in points)]))
-        rates = measure(bench, options.policy, plans, options, progress)
-    except KeyboardInterrupt:
-        report.more["interrupted"] = f"interrupted while the rates of {options.policy} were measured"
-        return
-    finally:
-        bench.close()
-    for panel, at, plan in points:
-        where = {"measure": "rate", "policy": options.policy, "device": bench.device.type, "panel": panel, "at": at}
-        report.rows.append({**where, **built.fields(), **figures(rates, plan, seq)})
-
-
-def rate_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line a plan; none where none was measured."""
-    if not rows:
-        return []
-    lines = [
-        (f"{rows[0]['policy']} on {rows[0]['device']}, random weights", "chunks/s", "x seq", "quartiles", "rounds")
-    ]
-    for row in rows:
-        quartiles = f"{row['speedup_low']:.2f} to {row['speedup_high']:.2f}"
-        lines.append((row["plan"], f"{row['rate_hz']:.2f}", f"{row['speedup']:.2f}", quartiles, str(row["rounds"])))
-    return ["", *aligned(lines)]
+def marked(row: Mapping[str, Any]) -> str:
+    """Beside the figures of a row that something else had a part in."""
+    return "disturbed" if row["disturbed"] else ""

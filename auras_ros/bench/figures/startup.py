@@ -14,19 +14,22 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
+from auras_ros.bench.cores import add_cores, check_cores, on_cores, suffix, words
 from auras_ros.bench.feed import random_feed
 from auras_ros.bench.figures.held import Capturing, growth
 from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
 from auras_ros.bench.figures.rounds import room, room_as_run
 from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
 from auras_ros.bench.figures.stream import saturate
-from auras_ros.bench.options import add_device, check_least, kind_of
+from auras_ros.bench.kept import OVER, Ends, Part, attempt, run_parts
+from auras_ros.bench.options import add_device, add_minutes, check_least, kind_of
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import MB, DeviceError, in_words, make_device
 from auras_ros.evaluate.report import Report
@@ -48,18 +51,40 @@ def run(argv: list[str], progress: Progress) -> Report:
     _check(parser, options)
     torch.set_num_threads(1)
     report = Report("startup")
-    try:
-        for name in options.policy:
-            _measure(name, options, report, progress)
-            _sum(report, name, options.workers)
-    except KeyboardInterrupt:
-        report.more["interrupted"] = "interrupted: what was finished counts"
+    parts: dict[str, Part] = {}
+    for name in options.policy:
+        for cores in options.cores:
+            what = f"{name} on {words(cores)}"
+            parts[what] = partial(_measure, name, cores, what, options, report, progress)
+    run_parts(report, options.minutes, parts)
     return finish("startup", report)
 
 
-def _measure(name: str, options: argparse.Namespace, report: Report, progress: Progress) -> None:
+def _measure(
+    name: str,
+    cores: int,
+    what: str,
+    options: argparse.Namespace,
+    report: Report,
+    progress: Progress,
+    ends: Ends,
+) -> None:
+    with on_cores(cores):
+        _measured(name, cores, what, options, report, progress, ends)
+    _sum(report, name, cores, options)
+
+
+def _measured(
+    name: str,
+    cores: int,
+    what: str,
+    options: argparse.Namespace,
+    report: Report,
+    progress: Progress,
+    ends: Ends,
+) -> None:
     """One row a plan. Every executor stays until the end: what it holds is not another's leavings."""
-    progress(f"{name}: building")
+    progress(f"{what}: building")
     began_s = time.monotonic()
     where_built = room_as_run(options.device)
     if options.offload:  # from host memory
@@ -69,16 +94,19 @@ def _measure(name: str, options: argparse.Namespace, report: Report, progress: P
     placed = place_policy(built.policy, device, options.offload)
     made_s = time.monotonic() - began_s
     weights = {"weights_s": made_s, "weights_mb": placed.resident / MB, "offloaded_mb": placed.offloaded / MB}
-    where = {"policy": name, "device": device.type, **built.fields(), **weights}
+    where = {"policy": name, "device": device.type, "cores": cores, **built.fields(), **weights}
     policy, kept = built.policy, []
     try:
         for plan in _plans(name, policy, options):
-            progress(f"{name}: {plan}")
-            executor, row = ready(policy, plan, device, options.seed)
-            kept.append(executor)
-            row |= first_chunks(executor, policy, options.repeats, options.seed)
-            named = {"plan": str(plan), "mode": plan.mode, "workers": plan.workers, "stages": plan.pp_generation}
-            report.rows.append({**where, **named, **row})
+            progress(f"{what}: {plan}")
+            with attempt(report, f"{what}, {plan}"):
+                if time.monotonic() > ends.hard_s:
+                    raise RuntimeError(OVER)
+                executor, row = ready(policy, plan, device, options.seed)
+                kept.append(executor)
+                row |= first_chunks(executor, policy, options.repeats, options.seed)
+                named = {"plan": str(plan), "mode": plan.mode, "workers": plan.workers, "stages": plan.pp_generation}
+                report.rows.append({**where, **named, **row})
     finally:
         for executor in kept:
             executor.close()
@@ -124,26 +152,29 @@ def first_chunks(executor: Any, policy: LoadedPolicy, repeats: int, seed: int) -
     return {"first_chunk_ms": median(took_ms), **spread, "repeats": repeats}
 
 
-def _sum(report: Report, name: str, workers: int) -> None:
+def _sum(report: Report, name: str, cores: int, options: argparse.Namespace) -> None:
     """auras beside the paper's, the same of seq, and what one more worker of par holds."""
-    rows = {(row["mode"], row["workers"]): row for row in report.rows if row["policy"] == name}
-    auras, seq, summary = rows["auras", 1], rows["seq", 1], report.summary
-    summary[f"first_chunk_ms_{key(name)}"] = auras["first_chunk_ms"]
-    summary[f"first_chunk_ms_{key(name)}_seq"] = seq["first_chunk_ms"]
-    for mode, row in (("auras", auras), ("seq", seq)):
-        summary[f"ready_ms_{key(name)}_{mode}"] = row["ready_ms"]
-        summary[f"tensor_kib_{key(name)}_{mode}"] = row["tensor_bytes"] / KIB
-        summary[f"reserved_kib_{key(name)}_{mode}"] = row["reserved_bytes"] / KIB
-    if workers > 1:
+    rows = {(row["mode"], row["workers"]): row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)}
+    summary, ending = report.summary, suffix(cores, options.cores)
+    for mode, last in (("auras", ""), ("seq", "_seq")):
+        if row := rows.get((mode, 1)):
+            summary[f"first_chunk_ms_{key(name)}{last}{ending}"] = row["first_chunk_ms"]
+            summary[f"ready_ms_{key(name)}_{mode}{ending}"] = row["ready_ms"]
+            summary[f"tensor_kib_{key(name)}_{mode}{ending}"] = row["tensor_bytes"] / KIB
+            summary[f"reserved_kib_{key(name)}_{mode}{ending}"] = row["reserved_bytes"] / KIB
+    one, several = rows.get(("par", 1)), rows.get(("par", options.workers))
+    if one and several and options.workers > 1:
         for kind in ("tensor", "reserved"):
-            more = rows["par", workers][f"{kind}_bytes"] - rows["par", 1][f"{kind}_bytes"]
-            summary[f"worker_{kind}_kib_{key(name)}"] = more / (workers - 1) / KIB
+            more = several[f"{kind}_bytes"] - one[f"{kind}_bytes"]
+            summary[f"worker_{kind}_kib_{key(name)}{ending}"] = more / (options.workers - 1) / KIB
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="auras bench startup", description=__doc__)
     add_choice(parser, DEFAULTS)
     add_device(parser)
+    add_cores(parser)
+    add_minutes(parser, 10.0)
     parser.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
     parser.add_argument("--pp-generation", type=int, default=8, help="stages of denoising (8)")
     parser.add_argument("--workers", type=int, default=3, help="par's larger count (3)")
@@ -156,7 +187,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Ends the process with status 2 for what cannot be measured."""
-    options.policy = chosen(parser, options.policy, kind_of(options.device), DEFAULTS)
+    kind = kind_of(options.device)
+    options.policy = chosen(parser, options.policy, kind, DEFAULTS)
+    options.cores = check_cores(parser, options.cores, kind)
     check_least(parser, options, repeats=1, seed=0)
     if options.pp_generation > options.steps:
         parser.error(f"--pp-generation: {options.pp_generation} stages for {options.steps} steps")
@@ -170,7 +203,17 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
 
 
 def table(report: Report) -> str:
-    columns = ("plan", "policy", "first chunk ms", "least to most", "frame ms", "ready ms", "captures", "of it ms")
+    columns = (
+        "plan",
+        "policy",
+        "cores",
+        "first chunk ms",
+        "least to most",
+        "frame ms",
+        "ready ms",
+        "captures",
+        "of it ms",
+    )
     lines = aligned([(*columns, "tensors KiB", "reserved KiB"), *map(_cells, report.rows)])
     run = {f"not captured, {row['plan']}: {row['uncaptured']}" for row in report.rows if row["uncaptured"]}
     return with_paper("startup", report, [*lines, *sorted(run)])
@@ -180,18 +223,26 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     span = f"{row['first_chunk_ms_low']:.1f} to {row['first_chunk_ms_high']:.1f}"
     times = (f"{row['first_chunk_ms']:.1f}", span, f"{row['frame_ms']:.1f}", f"{row['ready_ms']:.0f}")
     memory = (f"{row['tensor_bytes'] / KIB:.0f}", f"{row['reserved_bytes'] / KIB:.0f}")
-    return (row["plan"], row["policy"], *times, str(row["captures"]), f"{row['capture_ms']:.0f}", *memory)
+    return (
+        row["plan"],
+        row["policy"],
+        str(row["cores"]),
+        *times,
+        str(row["captures"]),
+        f"{row['capture_ms']:.0f}",
+        *memory,
+    )
 
 
 def draw(report: Report, path: Path) -> None:
     """Of each policy the time to the first chunk by mode, beside one frame."""
-    policies = list(dict.fromkeys(row["policy"] for row in report.rows))
-    with picture(path, "from the first observation to the first chunk, ms", max(1, len(policies))) as axes:
-        for one, name in zip(axes, policies, strict=False):
-            rows = [row for row in report.rows if row["policy"] == name]
+    groups = list(dict.fromkeys((row["policy"], row["cores"]) for row in report.rows))
+    with picture(path, "from the first observation to the first chunk, ms", max(1, len(groups))) as axes:
+        for one, (name, count) in zip(axes, groups, strict=False):
+            rows = [row for row in report.rows if (row["policy"], row["cores"]) == (name, count)]
             labels = [f"{row['mode']} {row['workers']}" if row["mode"] == "par" else row["mode"] for row in rows]
             one.bar(labels, [row["first_chunk_ms"] for row in rows], color=[COLOURS[row["mode"]] for row in rows])
             one.plot(labels, [row["frame_ms"] for row in rows], "_", color="black", markersize=18, label="one frame")
-            one.set_title(f"{name} on {rows[0]['device']}", fontsize=9)
+            one.set_title(f"{name} on {rows[0]['device']}, {words(count)} for each", fontsize=9)
             one.margins(y=0.25)  # the legend has room above
             one.legend(fontsize=8)

@@ -105,13 +105,15 @@ class _Outputs:
                 self.over.set()
 
 
-def complete(executor: Executor, feed: Feed, interval_ns: int, jobs: int, limit_s: float) -> Completed:
+def complete(
+    executor: Executor, feed: Feed, interval_ns: int, jobs: int, limit_s: float, threads: int = 1
+) -> Completed:
     """Run so many jobs, or as many as there is time for, on a warm executor. Raises RuntimeError if a strand fails."""
     clock = MonotonicClock()
     executor.reset()  # what is on its way is another's
     start_ns = clock.now_ns() + 1_000_000
     queue, outputs = Queue(feed, start_ns, interval_ns, jobs), _Outputs(jobs, clock.now_ns)
-    live = Live(executor, queue, outputs.emit)
+    live = Live(executor, queue, outputs.emit, threads=threads)
     end_ns = start_ns + round(limit_s * 1e9)
     live.start()
     try:
@@ -128,12 +130,12 @@ def complete(executor: Executor, feed: Feed, interval_ns: int, jobs: int, limit_
     return Completed(jobs, interval_ns, arrived_ns, jct_ns, tuple(outputs.ended_ns))
 
 
-def saturate(executor: Executor, feed: Feed, outputs: int, limit_s: float) -> tuple[int, ...]:
+def saturate(executor: Executor, feed: Feed, outputs: int, limit_s: float, threads: int = 1) -> tuple[int, ...]:
     """When each of so many outputs came, with an observation always at hand: ns, in order."""
     clock = MonotonicClock()
     executor.reset()  # what is on its way is another's
     came = _Outputs(outputs, clock.now_ns)
-    live = Live(executor, feed, came.emit)
+    live = Live(executor, feed, came.emit, threads=threads)
     end_ns = clock.now_ns() + round(limit_s * 1e9)
     live.start()
     try:

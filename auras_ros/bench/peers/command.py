@@ -15,6 +15,8 @@ from pathlib import Path
 
 import torch
 
+from auras_ros.bench.cores import available, on_cores
+from auras_ros.bench.kept import Budget, Ends, fail
 from auras_ros.bench.options import add_device, add_windows, amount, check_least, kind_of
 from auras_ros.bench.peers import environment, generate, lerobot
 from auras_ros.bench.peers.contest import Progress, UnequalError
@@ -48,10 +50,13 @@ def run(argv: list[str], progress: Progress) -> Report:
             parser.error(why)
         if refused:
             report.more["not_run"] = refused
-        if python is not None:
-            lerobot.measure(python, options, report, progress)
-        if generate.PART in options.only and generate.PART not in refused:
-            _second(options, report, progress)
+        budget = Budget(options.minutes, len(options.only) - len(refused))
+        with on_cores(options.cores):
+            if python is not None and (ends := budget.part(report, lerobot.PART)):
+                lerobot.measure(python, options, ends, report, progress)
+            second = generate.PART in options.only and generate.PART not in refused
+            if second and (ends := budget.part(report, generate.PART)):
+                _second(options, ends, report, progress)
     except KeyboardInterrupt:
         report.more["interrupted"] = "interrupted: whole rounds count"
     except (lerobot.PeerUnusableError, environment.SetupError, PlanError) as error:
@@ -59,14 +64,14 @@ def run(argv: list[str], progress: Progress) -> Report:
     return report
 
 
-def _second(options: argparse.Namespace, report: Report, progress: Progress) -> None:
+def _second(options: argparse.Namespace, ends: Ends, report: Report, progress: Progress) -> None:
     """What the first part has measured is kept, whatever becomes of this one."""
     try:
-        generate.measure(options, report, progress)
+        generate.measure(options, ends, report, progress)
     except (UnequalError, ValueError) as error:
         if not report.rows:
             raise
-        report.more["failed"] = f"{generate.PART}: {error}"
+        fail(report, generate.PART, error)
 
 
 def _python(parser: argparse.ArgumentParser, options: argparse.Namespace, progress: Progress) -> Path | None:
@@ -106,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sampler", default="ddpm100", choices=list(SAMPLERS), help="LeRobot's (ddpm100)")
     parser.add_argument("--pp-generation", type=int, default=10, help="auras' stages of denoising (10)")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="LeRobot's eager policy alone")
-    add_windows(parser, "each part", rounds=10, seconds=1.0)
+    add_windows(parser, rounds=10, minutes=20.0, seconds=1.0)
     parser.add_argument("--limit", type=amount, default=LIMIT_S, help=f"s that LeRobot's answer may take ({LIMIT_S:g})")
     parser.add_argument("--seed", type=int, default=0, help="of weights, observations, noise and the order (0)")
     return parser
@@ -121,4 +126,5 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error(f"--pp-generation: a plan has 1 to {MAX_STAGES} stages, got {options.pp_generation}")
     options.only = (options.only,) if options.only else PARTS
     shape = options.shape or ("published" if kind_of(options.device) == "cuda" else "small")
+    options.cores = available() if kind_of(options.device) == "cuda" else 1
     options.shape = dict.fromkeys(PARTS, shape)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.bench.feed import Feed
+from auras_ros.bench.kept import FAILURES, Ends
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.pipeline.modes import Executor
@@ -77,28 +78,44 @@ def our_chunks(bench: Bench, examples: Sequence[tuple[Tensor, Tensor]], plan: Pl
 
 
 def rounds(
-    part: str, contenders: Sequence[Contender], options: argparse.Namespace, progress: Progress
+    part: str,
+    contenders: Sequence[Contender],
+    options: argparse.Namespace,
+    ends: Ends,
+    failed: dict[str, str],
+    progress: Progress,
 ) -> Iterator[Rates]:
-    """After each round the rates of all rounds so far, by name. Raises RuntimeError where a window gave no rate."""
+    """After each round the rates of all rounds so far, by name, of those that have failed in none; `failed` has the
+    others' reasons. No further round begins after the soft end, and no window of a later round after the hard one."""
     running = [each for each in contenders if each.rate is not None]
     order, length = random.Random(options.seed), Length(options.chunks, options.seconds, WINDOW_S)
     rates: dict[str, list[float]] = {each.name: [] for each in running}
-    end_s = time.monotonic() + options.minutes * 60
     for number in range(options.rounds):
-        if number and time.monotonic() > end_s:
+        if not running or (number and time.monotonic() > ends.soft_s):
             return
-        new = {}
+        new: dict[str, float] = {}
         for each in order.sample(running, len(running)):
+            if number and time.monotonic() > ends.hard_s:
+                return
             progress(f"{part}: round {number + 1} of {options.rounds}, {each.name}")
             assert each.rate is not None
-            new[each.name] = each.rate(length)
-            if not new[each.name]:
-                raise RuntimeError(f"{part}: {each.name}: no two chunks in {length.limit_s:g} s")
-        rates = {name: [*values, new[name]] for name, values in rates.items()}
+            try:
+                rate = each.rate(length)
+            except FAILURES as error:
+                failed[each.name] = str(error)
+                continue
+            if rate:
+                new[each.name] = rate
+            else:
+                failed[each.name] = f"no two chunks in {length.limit_s:g} s"
+        running = [each for each in running if each.name in new]
+        rates = {name: [*rates[name], rate] for name, rate in new.items()}
         yield rates
 
 
-def rows(contenders: Sequence[Contender], rates: Rates, base: str, common: Mapping[str, Any]) -> list[dict[str, Any]]:
+def rows(
+    contenders: Sequence[Contender], rates: Rates, failed: Mapping[str, str], base: str, common: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """One a contender. chunks_per_s, p10, p90: over its windows, n of them; ratio: over `base` in the same rounds.
     None where it was not measured."""
     made = []
@@ -106,10 +123,11 @@ def rows(contenders: Sequence[Contender], rates: Rates, base: str, common: Mappi
         row = {**common, "contender": each.name, **each.fields, **dict.fromkeys(_FIGURES)}
         if rates.get(each.name):
             found = [*spread(rates[each.name]), len(rates[each.name])]
-            found += spread(np.divide(rates[each.name], rates[base]).tolist())
-            row |= dict(zip(_FIGURES, found, strict=True))
-        if each.why is not None:
-            row["why"] = each.why
+            over = spread(np.divide(rates[each.name], rates[base]).tolist()) if rates.get(base) else (None,) * 3
+            row |= dict(zip(_FIGURES, [*found, *over], strict=True))
+        why = failed.get(each.name, each.why)
+        if why is not None:
+            row["why"] = why
         made.append(row)
     return made
 

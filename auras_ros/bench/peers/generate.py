@@ -22,6 +22,7 @@ from auras_ros import __version__
 from auras_ros.bench.feed import DIFFERENT, Feed
 from auras_ros.bench.figures.policies import Built, build
 from auras_ros.bench.figures.rounds import CLEAR, room
+from auras_ros.bench.kept import Ends, fail
 from auras_ros.bench.options import kind_of
 from auras_ros.bench.peers.contest import (
     Contender,
@@ -61,23 +62,34 @@ class Sides:
     examples: Sequence[tuple[Tensor, Tensor]]
 
 
-def measure(options: argparse.Namespace, report: Report, progress: Progress) -> None:
+def measure(options: argparse.Namespace, ends: Ends, report: Report, progress: Progress) -> None:
     """Rows and ratios go to the report, those of whole rounds when interrupted too. Raises UnequalError, and ValueError
     for a transformers that has other networks."""
     kind, shape = kind_of(options.device), options.shape[PART]
     progress(f"{PART}: building {SHAPES[shape]}")
     built = build(SHAPES[shape], tokens=TOKENS, **room(options.device))
-    common = {"part": PART, "shape": shape, "device": kind, "threads": 1, "tokens": TOKENS, **built.fields()}
-    bench = Bench(built.policy, options.device, options.seed, most=1)
+    common = {
+        "part": PART,
+        "shape": shape,
+        "device": kind,
+        "cores": options.cores,
+        "threads": 1,
+        "tokens": TOKENS,
+        **built.fields(),
+    }
+    bench = Bench(built.policy, options.device, options.seed, most=1, cores=options.cores)
     rates: Mapping[str, Sequence[float]] = {}
+    failed: dict[str, str] = {}
     try:
         with full_float32():
             contenders = _contenders(_sides(built, bench, options), progress)
             try:
-                for so_far in rounds(PART, contenders, options, progress):
+                for so_far in rounds(PART, contenders, options, ends, failed, progress):
                     rates = so_far
             finally:
-                report.rows += rows(contenders, rates, GENERATE, common)
+                for name, why in failed.items():
+                    fail(report, f"{PART}, {name}", why)
+                report.rows += rows(contenders, rates, failed, GENERATE, common)
                 report.summary |= summary(PART, rates, [("seq", GENERATE), ("auras", GENERATE), ("auras", "seq")])
     finally:
         bench.close()

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from auras_ros import __version__
 from auras_ros.bench.feed import DIFFERENT, Feed
+from auras_ros.bench.kept import Ends, fail
 from auras_ros.bench.options import kind_of
 from auras_ros.bench.peers.contest import (
     Contender,
@@ -66,7 +67,7 @@ class Sides:
     where: Path
 
 
-def measure(python: Path, options: argparse.Namespace, report: Report, progress: Progress) -> None:
+def measure(python: Path, options: argparse.Namespace, ends: Ends, report: Report, progress: Progress) -> None:
     """Rows and ratios go to the report, those of whole rounds when interrupted too. Raises PeerUnusableError (a
     PeerError), PeerError, PlanError, and UnequalError where there is nothing to compare."""
     kind, shape = kind_of(options.device), options.shape[PART]
@@ -78,11 +79,18 @@ def measure(python: Path, options: argparse.Namespace, report: Report, progress:
             raise PeerUnusableError(f"{error} ({python}; --setup DIR makes an environment for it)") from error
         made = _make(peer, Path(folder), shape, kind, options, progress)
         sides = _sides(peer, Path(folder), options)
-        common = {"part": PART, "shape": shape, "sampler": options.sampler, "device": kind, "threads": 1}
+        common = {
+            "part": PART,
+            "shape": shape,
+            "sampler": options.sampler,
+            "device": kind,
+            "cores": options.cores,
+            "threads": 1,
+        }
         common |= {"million": made["million"], "steps": made["steps"]}
         try:
             contenders = _contenders(sides, versions, options, progress)
-            _compare(contenders, common, options, report, progress)
+            _compare(contenders, common, options, ends, report, progress)
         finally:
             sides.bench.close()
 
@@ -103,7 +111,7 @@ def _sides(peer: PeerProcess, folder: Path, options: argparse.Namespace) -> Side
     """Our policy from the folder that the peer has written; both see the same random observations."""
     checkpoint = load(folder)
     (generation,) = checkpoint.plans
-    bench = Bench(checkpoint.policy(generation), options.device, options.seed, most=1)
+    bench = Bench(checkpoint.policy(generation), options.device, options.seed, most=1, cores=options.cores)
     check_plan(bench.policy, _plans(checkpoint, options)[1])
     random = torch.Generator().manual_seed(options.seed)
     examples = [bench.policy.example(1, random) for _ in range(DIFFERENT)]
@@ -158,15 +166,19 @@ def _compare(
     contenders: Sequence[Contender],
     common: Mapping[str, Any],
     options: argparse.Namespace,
+    ends: Ends,
     report: Report,
     progress: Progress,
 ) -> None:
     rates: Mapping[str, Sequence[float]] = {}
+    failed: dict[str, str] = {}
     try:
-        for so_far in rounds(PART, contenders, options, progress):
+        for so_far in rounds(PART, contenders, options, ends, failed, progress):
             rates = so_far
     finally:
-        report.rows += rows(contenders, rates, EAGER, common)
+        for name, why in failed.items():
+            fail(report, f"{PART}, {name}", why)
+        report.rows += rows(contenders, rates, failed, EAGER, common)
         pairs = [(COMPILED, EAGER), ("seq", EAGER), ("auras", EAGER), ("auras", COMPILED), ("auras", "seq")]
         report.summary |= summary(PART, rates, [(over, under) for over, under in pairs])
 

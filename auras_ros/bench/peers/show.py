@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from auras_ros.bench.cores import words
 from auras_ros.bench.figures.show import BLUE, COLOURS, GREEN, GREY, aligned, picture, whiskers
 from auras_ros.evaluate.report import Report
 
@@ -32,7 +33,7 @@ def parts(report: Report) -> list[str]:
 
 def _what(row: Row) -> str:
     how = row.get("sampler") or f"{row['tokens']} tokens"
-    return f"{row['shape']} shape, {how}, random weights, {row['device']}, {row['threads']} thread"
+    return f"{row['shape']} shape, {how}, random weights, {row['device']}, {words(row['cores'])}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -40,7 +41,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     if row["chunks_per_s"] is None:
         return (name, *["-"] * len(COLUMNS))
     rate = (f"{row['chunks_per_s']:.2f}", f"{row['p10']:.2f}", f"{row['p90']:.2f}", str(row["n"]))
-    ratio = (f"{row['ratio']:.2f}", f"{row['ratio_p10']:.2f}", f"{row['ratio_p90']:.2f}")
+    ratio = tuple("-" if row[name] is None else f"{row[name]:.2f}" for name in ("ratio", "ratio_p10", "ratio_p90"))
     return (name, *rate, *ratio, f"{row['max_difference']:.1e}")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from auras_ros.evaluate.durations import Duration
 from auras_ros.evaluate.outcome import Outcome
+from auras_ros.evaluate.report import write_whole
 from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.settings import SettingsError
 
@@ -77,9 +78,7 @@ class Record:
             "timed": {plan: asdict(timed) for plan, timed in self.timed.items()},
             "played": {plan: _packed(played) for plan, played in self.played.items()},
         }
-        partial = self.path.with_name(self.path.name + ".partial")
-        partial.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-        partial.replace(self.path)
+        write_whole(self.path, json.dumps(raw, indent=1) + "\n")
 
     @classmethod
     def open(cls, key: Mapping[str, Any], path: Path | None) -> Record:
@@ -97,11 +96,16 @@ class Record:
             played = {plan: _unpacked(each) for plan, each in raw["played"].items()}
         except (SettingsError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise SettingsError(f"{path}: not a record of `auras tune`: {error}") from error
-        for name in sorted(key.keys() | theirs.keys()):
-            if key.get(name) != theirs.get(name):
-                mine, its = key.get(name), theirs.get(name)
-                raise SettingsError(f"{path}: was made with {name} {its}, not {mine}; take another --work file")
+        require_key(path, key, theirs)
         return cls(key, path, timed, played)
+
+
+def require_key(path: Path, mine: Mapping[str, Any], its: Mapping[str, Any]) -> None:
+    """Raises SettingsError, naming the first difference: what was measured for other settings is never mixed in."""
+    for name in sorted(mine.keys() | its.keys()):
+        if mine.get(name) != its.get(name):
+            what = f"{name} {its.get(name)}, not {mine.get(name)}"
+            raise SettingsError(f"{path}: was made with {what}; take another --work file")
 
 
 def _packed(played: Played) -> dict[str, Any]:

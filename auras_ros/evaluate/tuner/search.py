@@ -19,6 +19,7 @@ from auras_ros.pipeline.plan import Plan
 
 INTERRUPTED = "interrupted before it was over"
 FRESH = 1_000_000  # the first seed of the confirmation lies this far after the search's
+LEAST_EPISODES, LEAST_SUCCESSES = 16, 4  # before a plan is written down for a robot
 Explore = Callable[["Search"], None]
 
 
@@ -57,6 +58,20 @@ class Result:
     confirmed: Candidate | None
     partial: bool
     unconfirmed: str = ""
+    seq: Candidate | None = None  # what all are compared with, as far as it was played
+
+    @property
+    def too_few(self) -> str:
+        """Why the chosen plan is no ground to run a robot on, whatever it was asked for; empty where it is."""
+        one = self.confirmed or self.chosen
+        if one is None:
+            return ""
+        wins = round((one.success or 0.0) * one.episodes)
+        if one.episodes < LEAST_EPISODES:
+            return f"it was played on {one.episodes} episodes; {LEAST_EPISODES} are the least that say anything"
+        if wins < LEAST_SUCCESSES:
+            return f"it succeeded {wins} times in {one.episodes}; {LEAST_SUCCESSES} are the least that say anything"
+        return ""
 
     @property
     def found(self) -> Candidate | None:
@@ -103,7 +118,7 @@ class Search:
             partial, chosen = True, self.choose()
             if chosen is not None and self.effort.confirm:
                 unconfirmed = INTERRUPTED
-        return Result(self.candidates(), chosen, confirmed, partial, unconfirmed)
+        return Result(self.candidates(), chosen, confirmed, partial, unconfirmed, self.trials.seq())
 
     def time(self, plans: Sequence[Plan]) -> list[Plan]:
         """Time them; those that are worth playing."""

@@ -50,37 +50,49 @@ def _cells(one: Candidate, front: bool, chosen: bool) -> tuple[str, ...]:
 
 
 def draw(result: Result, title: str, path: Path) -> None:
-    """Success over rate of what was played, with 95 % intervals; the front, the chosen one, and seq's rate."""
+    """Success over rate of what was played and of seq, with 95 % intervals; the front, and a ring round the chosen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 5), layout="constrained")
+    figure = Figure(figsize=(10, 5.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    played = [one for one in result.candidates if one.success is not None]
-    for one in played:
-        colour = ORANGE if _is(one, result.chosen) else GREY if one.refused else BLUE
-        _point(axes, one, colour)
+    for one in result.candidates:
+        if one.success is not None:
+            _point(axes, one, GREY if one.refused else BLUE, "left behind" if one.refused else "played to the end")
+    if result.seq is not None:
+        axes.axvline(result.seq.rate_hz, color="black", linestyle=":", linewidth=1)
+        if result.seq.success is not None:
+            _point(axes, result.seq, "black", "seq", "D")
+    if result.chosen is not None:
+        at = ([result.chosen.rate_hz], [result.chosen.success or 0.0])
+        axes.plot(*at, "o", ms=15, mfc="none", mec=ORANGE, mew=2, label=f"chosen: {result.chosen.plan}")
     front = pareto(result.candidates)
-    axes.plot([one.rate_hz for one in front], [one.success or 0.0 for one in front], color=BLUE, linewidth=1, zorder=1)
-    for one in result.candidates[:1] if result.candidates else ():
-        axes.axvline(one.rate_hz / one.speedup, color="black", linestyle=":", linewidth=1)
-        axes.annotate("seq", (one.rate_hz / one.speedup, 0.02), fontsize=8, rotation=90, va="bottom", ha="right")
+    if front:
+        shares = [one.success or 0.0 for one in front]
+        axes.plot(
+            [one.rate_hz for one in front], shares, color=BLUE, lw=1, zorder=1, label="no other beats these in both"
+        )
     axes.set(title=title, ylabel="success, 95 % Wilson", ylim=(-0.02, 1.02))
-    axes.set_xlabel("chunks per second; beside each plan pp_perception/pp_generation, alpha; grey: left behind")
+    axes.set_xlabel("chunks per second; beside each plan pp_perception/pp_generation, alpha; dotted: the rate of seq")
     axes.set_xlim(left=0)
+    axes.margins(x=0.08)
+    known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))  # one of each
+    if known:
+        figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     figure.savefig(path, dpi=110)
 
 
-def _point(axes: Any, one: Candidate, colour: str) -> None:
+def _point(axes: Any, one: Candidate, colour: str, label: str, marker: str = "o") -> None:
     success = one.success or 0.0
     span = [[max(0.0, success - (one.low or 0.0))], [max(0.0, (one.high or 0.0) - success)]]
-    axes.errorbar([one.rate_hz], [success], yerr=span, fmt="o", color=colour, capsize=3, markersize=5, linewidth=1)
+    style = {"color": colour, "capsize": 3, "markersize": 5, "linewidth": 1}
+    axes.errorbar([one.rate_hz], [success], yerr=span, fmt=marker, label=label, **style)
     if not one.refused:
-        text = f"{one.plan.pp_perception}/{one.plan.pp_generation}" + (
-            f", {one.plan.alpha:g}" if one.plan.alpha else ""
-        )
-        axes.annotate(text, (one.rate_hz, success), fontsize=7, xytext=(5, 4), textcoords="offset points")
+        plan = one.plan
+        stages = f"{plan.pp_perception}/{plan.pp_generation}" + (f", {plan.alpha:g}" if plan.alpha else "")
+        text = "seq" if plan.mode == "seq" else stages
+        axes.annotate(text, (one.rate_hz, success), fontsize=7, xytext=(7, 5), textcoords="offset points")
 
 
 def rows(result: Result) -> Sequence[dict[str, Any]]:

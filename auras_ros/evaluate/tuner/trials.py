@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from auras_ros.evaluate.charged import Charged
+from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.durations import Duration, measure_durations
 from auras_ros.evaluate.lockstep import grouped, play
 from auras_ros.evaluate.paused import Paused
@@ -73,10 +74,12 @@ class Trials:
         say: Say = lambda text: None,
         plain: bool = False,
         device: str = "cpu",
+        cores: int | None = None,
     ) -> None:
         """frame_steps: control steps of a frame on the paused clock; 0 is the charged clock. plain: chunks of what is
         tried, not of seq, run from their index 0 whenever they come (par, as published). device: where frames are
-        timed; they are played on the CPU."""
+        timed; they are played on the CPU. cores: that each plan has meanwhile (None: all of this process's)."""
+        self.cores = available() if cores is None else cores
         self.checkpoint, self.requirements, self._record = checkpoint, requirements, record
         self._seq, self._task, self._batch, self._say = base.as_mode(SEQ), task, batch, say
         self._frame_steps, self._plain, self._device = frame_steps, plain, device
@@ -89,7 +92,7 @@ class Trials:
             self._say(f"timing plans {group[0] + 1} to {group[-1] + 1} of {len(left)}")
             found = measure_durations(
                 self.checkpoint, {SEQ: self._seq, **{str(plan): plan for plan in some}},
-                observation_ms=self.checkpoint.contract.dt_ms, device=self._device,
+                observation_ms=self.checkpoint.contract.dt_ms, device=self._device, cores=self.cores,
             )  # fmt: skip
             for plan in some:
                 self._record.timed[str(plan)] = Timed(found[str(plan)], found[SEQ])
@@ -157,6 +160,17 @@ class Trials:
             return made
         won = {seed: success for seed, success in played.success.items() if seeds is None or seed in seeds}
         return self._judged(made, played, won, seq) if won else made
+
+    def seq(self) -> Candidate | None:
+        """seq itself as a candidate: its rate, and its success on all that it was played on; None before that."""
+        if not self._record.timed:
+            return None
+        duration_ns = round(self.seq_s * 1e9)
+        made = Candidate(
+            self._seq, 1e9 / self._seq.interval_ns(duration_ns), 1.0, self._seq.oldest_ns(duration_ns) / 1e6
+        )
+        played = self._record.played.get(SEQ)
+        return made if played is None or not played.success else self._judged(made, played, played.success, played)
 
     def _outlasts(self, plan: Plan, duration_ns: int) -> str:
         try:

@@ -22,7 +22,7 @@ from auras_ros.evaluate.settings import Settings
 RATES = {"seq": 4.0, "dec": 3.0, "par": 6.0, "auras": 12.0}
 QUICK = [
     "--steps=8", "--pp-generation=1,2,8", "--workers=1,2", "--threads=1", "--rounds=1", "--chunks=1", "--seconds=0",
-    "--steady=0", "--device=cpu",
+    "--steady=0", "--device=cpu", "--cores=1",
 ]  # fmt: skip
 
 
@@ -40,9 +40,12 @@ def evaluated(path: Path, plan: str, wins: dict[str, int], clocks: tuple[str, ..
 
 def planted() -> Report:
     """What the pipeline bench would report."""
+    more = {"cores": 1, "together": False, "staleness_ms": 80.0, "disturbed": False}
     rows = [
         {**row, "mode": mode, "variant": mode, "chunks_per_s": rate}
-        for row in ({"policy": name, "measure": "rounds", "low": 1.0, "high": 9.0, "n": 3} for name in ("dp", "dp-cnn"))
+        for row in (
+            {"policy": name, "measure": "rounds", "low": 1.0, "high": 9.0, "n": 3, **more} for name in ("dp", "dp-cnn")
+        )
         for mode, rate in RATES.items()
     ]
     ratios = {
@@ -87,6 +90,7 @@ def test_rates_and_success_stand_beside_the_papers(
     text = capsys.readouterr().out
     assert "ddpm160,pp_generation=4" in text
     assert "102.7 %" in text
+    assert fig10.ACCURACY in text
 
 
 def test_modes_may_have_been_played_apart_and_the_longer_play_counts(

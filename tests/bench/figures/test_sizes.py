@@ -22,7 +22,7 @@ from auras_ros.models.presets import OPENVLAS, RT2S
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 
-QUICK = ["--steps=4", "--pp-generation=2", "--rounds=1", "--seconds=0", "--chunks=1", "--device=cpu"]
+QUICK = ["--steps=4", "--pp-generation=2", "--rounds=1", "--seconds=0", "--chunks=1", "--device=cpu", "--cores=1"]
 
 
 def test_published_sizes_are_the_published_ones() -> None:
@@ -112,7 +112,7 @@ def test_the_report_is_what_was_measured(tmp_path: Path, tiny: str, monkeypatch:
 
 
 def test_what_there_is_no_memory_for_is_left_out_by_name(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a GPU says it: at once, or from inside a capture. Any other failure of a device ends the bench."""
+    """As a GPU says it: at once, or from inside a capture."""
     failures: list[Exception] = [torch.cuda.OutOfMemoryError("no room"), DeviceError("stage 'x' failed: no room")]
     failures[1].__cause__ = torch.cuda.OutOfMemoryError("no room")
 
@@ -124,11 +124,11 @@ def test_what_there_is_no_memory_for_is_left_out_by_name(tiny: str, monkeypatch:
     report = fig14.run(argv, lambda text: None)
     assert report.rows == []
     said = [f"{tiny}, perception {k}, generation +0" for k in ("+0", "+2")]
-    assert [each.split(":")[0] for each in report.more["left_out"]] == said
-    assert f"left out: {said[1]}: stage 'x' failed: no room" in fig14.table(report)
-    failures.append(DeviceError("lane 'y' is closed"))
-    with pytest.raises(DeviceError, match="lane 'y'"):
-        fig14.run(argv, lambda text: None)
+    assert report.more["left_out"] == [f"{said[0]}, 1 core: no room", f"{said[1]}, 1 core: stage 'x' failed: no room"]
+    failures += [DeviceError("lane 'y' is closed"), torch.cuda.OutOfMemoryError("no room")]
+    report = fig14.run(argv, lambda text: None)  # any other failure is one, and the others are measured all the same
+    assert report.more["failed"] == [f"{said[0]}, 1 core: lane 'y' is closed"]
+    assert len(report.more["left_out"]) == 1
 
 
 def test_layers_are_shared_where_memory_would_not_hold_them(monkeypatch: pytest.MonkeyPatch) -> None:

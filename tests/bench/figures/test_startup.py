@@ -24,7 +24,7 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.architectures import make_policy
 
 CPU = torch.device("cpu")
-QUICK = ["--steps=4", "--pp-generation=2", "--repeats=2", "--device=cpu"]
+QUICK = ["--steps=4", "--pp-generation=2", "--repeats=2", "--device=cpu", "--cores=1"]
 
 
 def test_every_tensor_is_counted_once() -> None:
@@ -205,7 +205,9 @@ def test_utilisation_is_operations_over_time_over_what_the_device_can(
 ) -> None:
     monkeypatch.setattr(fig3, "peak_flops", lambda device, size, dtype: 1e9)
     monkeypatch.setattr(fig3, "operations", lambda policy, bench: (2_000_000, 30_000_000))
-    monkeypatch.setattr(fig3, "phases", lambda bench, plan, requests: {"perception": 0.01, "generation": 0.05})
+    monkeypatch.setattr(
+        fig3, "phases", lambda bench, plan, count, end: ({"perception": 0.01, "generation": 0.05}, count)
+    )
     path, picture = tmp_path / "3.json", tmp_path / "3.png"
     argv = ["--policy", tiny, "--steps=4", "--device=cpu", "--json", str(path), "--picture", str(picture)]
     assert cli.main(["bench", "fig3", *argv]) == 0
@@ -234,7 +236,8 @@ def test_phases_are_timed_apart(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(bench.policy, "perceive", slow_perceive)
     monkeypatch.setattr(bench.policy, "step", slow_step)
-    took = fig3.phases(bench, "ddpm4", 3)
+    took, requests = fig3.phases(bench, "ddpm4", 3)
+    assert requests == 3
     assert took["perception"] >= 0.02
     assert took["generation"] >= 0.06
 

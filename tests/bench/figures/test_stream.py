@@ -121,7 +121,9 @@ def test_the_report_is_what_was_measured(tmp_path: Path, tiny: str, monkeypatch:
 
     asked: list[tuple[str, int, int]] = []
 
-    def planted(executor: Executor, feed: object, interval_ns: int, jobs: int, limit_s: float) -> Completed:
+    def planted(
+        executor: Executor, feed: object, interval_ns: int, jobs: int, limit_s: float, threads: int
+    ) -> Completed:
         asked.append((str(executor.plan), len(executor.strands), interval_ns))
         return Completed(jobs, interval_ns, (0,) * jobs, (len(asked) * MS,) * jobs, (0, 10, 20, 30))
 
@@ -132,7 +134,8 @@ def test_the_report_is_what_was_measured(tmp_path: Path, tiny: str, monkeypatch:
     )
     path, picture = tmp_path / "11.json", tmp_path / "11.png"
     argv = ["--policy", tiny, "--workers=1,3", "--jobs=4", "--steps=4", "--pp-generation=2", "--rounds=2"]
-    assert cli.main(["bench", "fig11", *argv, "--device=cpu", "--json", str(path), "--picture", str(picture)]) == 0
+    argv += ["--device=cpu", "--cores=1", "--json", str(path), "--picture", str(picture)]
+    assert cli.main(["bench", "fig11", *argv]) == 0
     report = json.loads(path.read_text())
     par, interval_ns = "ddpm4,mode=par,workers=2", round(1.05e9 / 50)
     assert [(plan, at) for plan, _, at in asked] == [
@@ -153,6 +156,8 @@ def test_the_report_is_what_was_measured(tmp_path: Path, tiny: str, monkeypatch:
     assert summary["auras_over_seq"] == summary["auras_over_seq_tiny"] == 5
     assert (summary["best_par_over_seq"], summary["best_par_workers"]) == (pytest.approx(2.4), 3)
     assert summary["auras_over_best_par"] == pytest.approx(50 / 24)
+    assert summary["batched_over_seq"] == pytest.approx(8 * 2 / 10)  # as many at a time as auras has stages
+    assert {row["cores"] for row in report["rows"]} == {1}
     assert summary["jct_par_just_fit_over_seq"] == 2
     assert summary["spread_percent_par"] == pytest.approx(100 / 3)
     assert summary["spread_percent_auras"] == 0
@@ -161,7 +166,7 @@ def test_the_report_is_what_was_measured(tmp_path: Path, tiny: str, monkeypatch:
 
 def test_it_really_runs(tiny: str) -> None:
     argv = ["--workers=1,2", "--jobs=3", "--steps=4", "--pp-generation=2", "--rounds=1", "--seconds=0", "--chunks=1"]
-    report = fig11.run(["--policy", f"{tiny},rt2-tiny", *argv, "--device=cpu"], lambda text: None)
+    report = fig11.run(["--policy", f"{tiny},rt2-tiny", *argv, "--device=cpu", "--cores=1"], lambda text: None)
     assert [row["finished"] for row in report.rows if row["measure"] == "jct"] == [3] * 8
     assert all(row["outputs"] == 3 for row in report.rows if row["measure"] == "rate")
     assert "completion time, OpenVLA, seq (section 6.3)" in fig11.table(report)
@@ -180,5 +185,5 @@ def test_it_really_runs(tiny: str) -> None:
 )
 def test_options_that_cannot_be_used(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        fig11.run([*argv, "--device=cpu"], print)
+        fig11.run([*argv, "--device=cpu", "--cores=1"], print)
     assert said in capsys.readouterr().err

@@ -1,0 +1,75 @@
+"""The rates of a played figure's plans on an architecture with random weights, where --policy asks for them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from auras_ros.bench.cores import words
+from auras_ros.bench.figures.policies import build, is_causal, names
+from auras_ros.bench.figures.rounds import Progress, add_measured, check_options, marked, measure, room_as_run
+from auras_ros.bench.figures.show import aligned
+from auras_ros.bench.kept import Ends, run_parts
+from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.evaluate.report import Report
+from auras_ros.pipeline.modes import Policy, check_plan
+from auras_ros.pipeline.plan import Plan, PlanError
+
+
+def add_rate_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("rates of an architecture with random weights, as well")
+    group.add_argument("--policy", choices=names(), help="which one (none)")
+    add_measured(group)
+
+
+Stages = Callable[[Policy, Plan], Sequence[tuple[str, float, Plan]]]
+
+
+def rates_of(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, stages: Stages, report: Report, progress: Progress
+) -> None:
+    """The figure's plans on --policy, a row each; nothing where none is asked for or it was interrupted before."""
+    if options.policy is None or "interrupted" in report.more:
+        return
+    check_options(parser, options)
+    built = build(options.policy, steps=options.steps, **room_as_run(options.device))
+    base = Plan("quick" if is_causal(options.policy) else f"ddpm{options.steps}", "auras")
+    points, seq = stages(built.policy, base), base.as_mode("seq")
+    try:
+        for _, _, plan in points:
+            check_plan(built.policy, plan)
+    except PlanError as error:
+        parser.error(f"--policy {options.policy}: {error}")
+    plans = list(dict.fromkeys([seq, *(plan for _, _, plan in points)]))
+
+    def compare(cores: int, ends: Ends) -> None:
+        bench = Bench(built.policy, options.device, options.seed, most=1, cores=cores)
+        try:
+            what = f"{options.policy} on {words(cores)}"
+            measured = measure(bench, what, plans, options, ends, report, progress)
+        finally:
+            bench.close()
+        where = {"measure": "rate", "policy": options.policy, "device": bench.device.type}
+        report.rows += [
+            {**where, "panel": panel, "at": at, **built.fields(), **measured.figures(plan, seq)}
+            for panel, at, plan in points
+            if plan in measured
+        ]
+
+    parts = {f"{options.policy} on {words(cores)}": partial(compare, cores) for cores in options.cores}
+    run_parts(report, options.minutes, parts)
+
+
+def rate_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line a plan; none where none was measured."""
+    if not rows:
+        return []
+    what = f"{rows[0]['policy']} on {rows[0]['device']}, random weights"
+    lines = [(what, "cores", "chunks/s", "x seq", "quartiles", "rounds", "")]
+    for row in rows:
+        quartiles = f"{row['speedup_low']:.2f} to {row['speedup_high']:.2f}"
+        figures = (f"{row['rate_hz']:.2f}", f"{row['speedup']:.2f}", quartiles, str(row["rounds"]), marked(row))
+        lines.append((row["plan"], str(row["cores"]), *figures))
+    return ["", *aligned(lines)]

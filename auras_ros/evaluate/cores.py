@@ -1,0 +1,35 @@
+"""How many of this process's cores something has that is measured: a ratio of two rates has the same on both sides."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def available() -> int:
+    """How many cores this process may use."""
+    return len(_mine())
+
+
+@contextmanager
+def on_cores(count: int) -> Iterator[None]:
+    """The calling thread, and every thread and process that is started meanwhile, on the first `count` of its cores.
+    Raises ValueError for more than there are. Where a system knows no affinity, all is the only number there is."""
+    mine = _mine()
+    if not 1 <= count <= len(mine):
+        raise ValueError(f"cores: from 1 to the {len(mine)} of this process, got {count}")
+    if count == len(mine):
+        yield
+        return
+    os.sched_setaffinity(0, mine[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, mine)
+
+
+def _mine() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))

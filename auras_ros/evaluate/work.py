@@ -1,0 +1,82 @@
+"""What an evaluation has played so far, on disk after every run of a mode: what ends it costs that one run at most.
+
+An interrupted run leaves nothing: those of its episodes that are over by then are the quick ones, and counting them
+alone would flatter. What was played for other settings is refused by name, as the tuner's record refuses it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from auras_ros.evaluate.durations import Duration
+from auras_ros.evaluate.outcome import Outcome
+from auras_ros.evaluate.parts import packed, unpacked
+from auras_ros.evaluate.report import write_whole
+from auras_ros.evaluate.settings import Settings, SettingsError
+from auras_ros.evaluate.tuner.record import require_key
+
+FORMAT = "auras-eval-work/1"
+Run = tuple[str, str]  # clock, name of the contender
+
+
+@dataclass
+class Work:
+    """path: None keeps it in memory alone. durations: as they were measured, once for all of it; None: not yet. played:
+    by run, then by group of seeds."""
+
+    path: Path | None = None
+    durations: Mapping[str, Duration] | None = None
+    key: Mapping[str, Any] = field(default_factory=dict)
+    played: dict[Run, dict[tuple[int, ...], Outcome]] = field(default_factory=dict)
+
+    def find(self, run: Run, group: Sequence[int]) -> Outcome | None:
+        return self.played.get(run, {}).get(tuple(group))
+
+    def add(self, run: Run, outcome: Outcome) -> None:
+        self.played.setdefault(run, {})[tuple(outcome.seeds)] = outcome
+        self.save()
+
+    def save(self) -> None:
+        if self.path is None:
+            return
+        raw = {
+            "format": FORMAT,
+            "key": dict(self.key),
+            "durations": None if self.durations is None else {k: asdict(each) for k, each in self.durations.items()},
+            "played": [
+                {"clock": clock, "name": name, "seeds": list(seeds), "episodes": packed(outcome)}
+                for (clock, name), groups in self.played.items()
+                for seeds, outcome in groups.items()
+            ],
+        }
+        write_whole(self.path, json.dumps(raw, indent=1) + "\n")
+
+    @classmethod
+    def open(cls, settings: Settings, path: Path | None) -> Work:
+        """A new one, or what the file holds. settings: without durations. Raises OSError, and SettingsError where the
+        file is another's or of other settings."""
+        key = {name: value for name, value in settings.to_dict().items() if name not in NOT_ITS_KEY}
+        if path is None or not path.exists():
+            return cls(path, key=key)
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            if raw["format"] != FORMAT:
+                raise SettingsError(f"format is {raw['format']!r}")
+            its, known = dict(raw["key"]), raw["durations"]
+            durations = None if known is None else {name: Duration(**each) for name, each in known.items()}
+            made = cls(path, durations, key)
+            for each in raw["played"]:
+                seeds = [int(seed) for seed in each["seeds"]]
+                outcome = unpacked(seeds, each["episodes"])
+                made.played.setdefault((each["clock"], each["name"]), {})[tuple(seeds)] = outcome
+        except (SettingsError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SettingsError(f"{path}: not a work file of `auras eval`: {error}") from error
+        require_key(path, key, its)
+        return made
+
+
+NOT_ITS_KEY = {"modes", "clocks", "durations_s"}  # more of them may be asked for when it goes on

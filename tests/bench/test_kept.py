@@ -1,0 +1,79 @@
+"""What a bench keeps: its minutes, and everything else where one part fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from auras_ros.bench import kept
+from auras_ros.bench.kept import OVER, Budget, Ends, fail, run_parts
+from auras_ros.device import DeviceError
+from auras_ros.evaluate.report import Report
+from auras_ros.pipeline.plan import PlanError
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(kept, "time", made)
+    return made
+
+
+def test_each_part_gets_its_share_of_what_is_left(clock: Clock) -> None:
+    budget, report = Budget(10.0, 3), Report("x")
+    assert budget.part(report, "one") == Ends(1200.0, 1600.0)
+    clock.now_s = 1300.0  # it took longer than its share
+    assert budget.part(report, "two") == Ends(1450.0, 1600.0)
+    clock.now_s = 1350.0  # and this one less
+    assert budget.part(report, "three") == Ends(1600.0, 1600.0)
+    assert report.more == {}
+
+
+def test_what_there_is_no_time_for_is_named(clock: Clock) -> None:
+    report, ran = Report("x"), list[str]()
+
+    def slow(ends: Ends) -> None:
+        ran.append("slow")
+        clock.now_s = ends.hard_s + 1
+
+    run_parts(report, 1.0, {"slow": slow, "late": slow})
+    assert ran == ["slow"]
+    assert report.more == {"left_out": [f"late: {OVER}"]}
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no two chunks in 30 s"), DeviceError("gone"), PlanError("plan: outlasts"), MemoryError()]
+)
+def test_a_part_that_fails_is_named_and_the_others_are_measured(error: Exception) -> None:
+    def broken(ends: Ends) -> None:
+        raise error
+
+    report = Report("x")
+    run_parts(report, 1.0, {"a": broken, "b": lambda ends: report.rows.append({"cores": 1}), "c": broken})
+    why = str(error) or repr(error)
+    assert report.more == {"failed": [f"a: {why}", f"c: {why}"]}
+    assert report.rows == [{"cores": 1}]
+
+
+def test_an_interrupt_ends_all_parts_with_what_there_is() -> None:
+    def interrupt(ends: Ends) -> None:
+        raise KeyboardInterrupt
+
+    report = Report("x")
+    parts = {"a": lambda ends: report.rows.append({"cores": 1}), "b": interrupt, "c": interrupt}
+    run_parts(report, 1.0, parts)
+    assert report.rows == [{"cores": 1}]
+    assert report.more == {"interrupted": "interrupted while b was measured; what was finished counts"}
+
+
+def test_the_first_line_of_a_reason_is_enough() -> None:
+    report = Report("x")
+    fail(report, "part", RuntimeError("it ended\nthe last words\nof a process"))
+    assert report.more == {"failed": ["part: it ended"]}
