@@ -17,6 +17,7 @@ examples
   auras soak --minutes 20                          every kind of fault, in an order made of seed 0
   auras soak --minutes 6 --only agent_killed       one kind alone, or several with commas
   auras soak --only stop_pressed --presses 100     short presses of the emergency stop, each must be latched
+  auras soak --load 8                              20 minutes beside eight busy loops: nothing ends, nobody arms again
   auras soak --minutes 2 --seed 7 --json soak.json
 
 Simulator, actuator and agent run as processes of their own. They are killed, stopped, slowed down, deactivated, and
@@ -38,13 +39,14 @@ def run(argv: list[str]) -> int:
         "--presses", type=int, default=0, metavar="N",
         help="with --only stop_pressed: N presses of every case, however long they take",
     )  # fmt: skip
+    parser.add_argument("--load", type=int, default=0, metavar="N", help="N busy loops beside it, and no other fault")
     parser.add_argument("--log", type=Path, default=Path("out/soak.log"), help="what the nodes say (out/soak.log)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
     options = parser.parse_args(argv)
     if not 0 < options.minutes <= 10_000:
         parser.error(f"--minutes: must be in (0, 10000], got {options.minutes:g}")
     from auras_ros.soak.faults import faults
-    from auras_ros.soak.run import soak
+    from auras_ros.soak.run import Wanted, soak
     from auras_ros.soak.summary import report, table
 
     only, known = [word for word in options.only.replace(" ", "").split(",") if word], faults(1.0, 1.0)
@@ -53,12 +55,14 @@ def run(argv: list[str]) -> int:
             parser.error(f"--only: no fault '{word}'; there is {', '.join(known)}")
     if options.presses and (options.presses < 0 or only != ["stop_pressed"]):
         parser.error(f"--presses: a number above 0, and with --only stop_pressed alone; got {options.presses}")
+    if not 0 <= options.load <= 64 or (options.load and (only or options.presses)):
+        parser.error(f"--load: 1 to 64, and without --only and --presses; got {options.load}")
     options.log.parent.mkdir(parents=True, exist_ok=True)
     progress = Progress(quiet_s=5.0)
     with _signals_noted() as stopping:
         try:
-            seconds, presses = 60.0 * options.minutes, options.presses
-            result = soak(seconds, options.seed, only, options.log, lambda: bool(stopping), progress.say, presses)
+            wanted = Wanted(60.0 * options.minutes, options.seed, tuple(only), options.presses, options.load)
+            result = soak(wanted, options.log, lambda: bool(stopping), progress.say)
         finally:
             progress.done()
     made = report(result, interrupted=bool(stopping))

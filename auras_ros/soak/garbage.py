@@ -17,7 +17,20 @@ from auras_ros.ros.msg import Float64MultiArray, Image, JointState, MultiArrayDi
 RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 NUMBERS = (0.0, -1.0, 1e308, -1e308, 5e-324, float("nan"), float("inf"), float("-inf"))
-TEXTS = ("", "null", "[]", "{}", '{"session": 1}', '{"mono_ns": NaN}', "9" * 5000, "[" * 5000, "\x07\x1b[31m", "{" * 99)
+TEXTS = (
+    "",
+    "null",
+    "[]",
+    "{}",
+    '{"session": 1}',
+    '{"mono_ns": NaN}',
+    "9" * 5000,
+    "[" * 5000,
+    "\x07\x1b[31m",
+    "{" * 99,
+    '{"session": "s", "lifecycle": "\\ud800"}',
+    f'{{"origin_stamp_ns": {"[" * 900 + "]" * 900}, "origin_mono_ns": 0}}',
+)
 BOMB = '<!DOCTYPE r [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><robot name="&b;"/>'
 ROBOTS = ("", "<robot", "<robot/>", BOMB, '<robot><joint name="agent_x" type="prismatic"/></robot>', "x" * 100_000)
 HUGE_PROMPT = "x" * 10_000_000

@@ -18,13 +18,16 @@ from auras_ros.nodes.config import read_config
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 from auras_ros.ros import LoggingSeverity, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.soak.faults import Fault, Times, faults
+from auras_ros.soak.faults.loaded import STALLED, busy
 from auras_ros.soak.faults.presses import cases, press
 from auras_ros.soak.judge import Bounds, Judge
+from auras_ros.soak.logs import LogPipe
 from auras_ros.soak.scene import MS, Interrupted, Scene
 from auras_ros.soak.usage import BIN_S, Usage
 from auras_ros.soak.witness import ACTION, Witness
 
 START_S = 120.0
+LOOK_S = 1.0  # beside a load
 DISCOVERY_S = 1.0
 GROWTH_KIB_PER_MIN = 64.0  # less than this is no growth, however sure
 GROWTH_ERRORS = 3.0
@@ -54,6 +57,15 @@ class Outcome:
 
 
 @dataclass
+class Ended:
+    """Beside a load: how often somebody had to arm again, because of a stall of the actuator or for another reason."""
+
+    rearmed: int = 0
+    by_stall: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+
+@dataclass
 class Result:
     """What a soak found, complete or not."""
 
@@ -66,6 +78,7 @@ class Result:
     skips: int = 0  # ticks that actuators have missed, of those planned_skips were asked for
     planned_skips: int = 0
     load: list[float] = field(default_factory=list)
+    ended: Ended | None = None
 
 
 def on_this_host_alone() -> None:
@@ -75,17 +88,21 @@ def on_this_host_alone() -> None:
         os.environ.pop(name, None)
 
 
-def soak(
-    seconds: float,
-    seed: int,
-    only: list[str],
-    log: Path,
-    stopping: Callable[[], bool],
-    say: Callable[[str], None],
-    presses: int = 0,
-) -> Result:
-    """Break the loop for so many seconds after it drives for the first time. only: kinds of faults, all if empty.
-    presses: so many of each case of the emergency stop instead, however long that takes.
+@dataclass(frozen=True)
+class Wanted:
+    """For how many seconds after it drives for the first time, in an order made of which seed, which kinds of faults
+    (all if empty). presses: so many of each case of the emergency stop instead, however long that takes. load: so many
+    busy loops beside it instead, and no other fault."""
+
+    seconds: float
+    seed: int = 0
+    only: tuple[str, ...] = ()
+    presses: int = 0
+    load: int = 0
+
+
+def soak(wanted: Wanted, log: Path, stopping: Callable[[], bool], say: Callable[[str], None]) -> Result:
+    """Break the loop again and again.
 
     Returns what was found, earlier when `stopping`. Raises SoakError, or SupervisorError where the nodes cannot start.
     """
@@ -93,7 +110,7 @@ def soak(
     settings = read_config(config).section("actuator")
     rate_hz, max_age_ms = float(settings["rate_hz"]), float(settings["max_chunk_age_ms"])
     channels = [(each.lower, each.upper, each.max_rate) for each in load_contract(settings["checkpoint"]).channels]
-    kinds = {name: fault for name, fault in faults(max_age_ms, rate_hz).items() if not only or name in only}
+    kinds = {name: fault for name, fault in faults(max_age_ms, rate_hz).items() if name in (wanted.only or (name,))}
     result = Result(Judge(Bounds.of(channels, rate_hz, max_age_ms)), kinds)
     on_this_host_alone()
     init(args=[], signal_handler_options=SignalHandlerOptions.NO)
@@ -103,12 +120,10 @@ def soak(
         executor.add_node(witness)
         try:
             _alone(witness, executor)
-            with (
-                log.open("w", encoding="utf-8") as out,
-                Supervisor(config, log=out, parameters=OVERRIDES) as supervisor,
-            ):
-                scene = Scene(witness, executor, supervisor, random.Random(seed), stopping)
-                _break(scene, result, seconds, say, presses)
+            with LogPipe(log) as out, Supervisor(config, log=out.writer, parameters=OVERRIDES) as supervisor:
+                scene = Scene(witness, executor, supervisor, random.Random(wanted.seed), stopping)
+                scene.unread_logs = out.unread
+                _break(scene, result, wanted, say)
         finally:
             executor.shutdown()
             witness.destroy_node()
@@ -125,7 +140,7 @@ def _alone(witness: Witness, executor: SingleThreadedExecutor) -> None:
         raise SoakError("somebody publishes actions here already: set ROS_DOMAIN_ID to a number of your own")
 
 
-def _break(scene: Scene, result: Result, seconds: float, say: Callable[[str], None], presses: int = 0) -> None:
+def _break(scene: Scene, result: Result, wanted: Wanted, say: Callable[[str], None]) -> None:
     """From the start to the verdicts, whatever ends it in between."""
     result.usage, began_s = scene.usage, time.monotonic()
     try:
@@ -134,10 +149,12 @@ def _break(scene: Scene, result: Result, seconds: float, say: Callable[[str], No
         if not scene.until(lambda: scene.witness.beat.get("lifecycle") == "active", START_S) or not scene.drive():
             raise SoakError(f"the loop did not drive within {START_S:g} s of its start")
         began_s = time.monotonic()
-        if presses:
-            _presses(scene, result, began_s, presses, say)
+        if wanted.presses:
+            _presses(scene, result, began_s, wanted.presses, say)
+        elif wanted.load:
+            _beside_load(scene, result, began_s, wanted, say)
         else:
-            _rounds(scene, result, began_s, seconds, say)
+            _rounds(scene, result, began_s, wanted.seconds, say)
     except Interrupted:
         pass
     finally:
@@ -165,6 +182,26 @@ def _rounds(scene: Scene, result: Result, began_s: float, seconds: float, say: C
             result.load.append(os.getloadavg()[0])
     except SupervisorError as error:
         scene.judge.violate("process ended", str(error))
+
+
+def _beside_load(scene: Scene, result: Result, began_s: float, wanted: Wanted, say: Callable[[str], None]) -> None:
+    """Busy loops and no other fault: what ends, and what somebody has to arm again, is counted."""
+    ended = result.ended = Ended()
+    with busy(wanted.load):
+        while (at_s := time.monotonic() - began_s) < wanted.seconds:
+            scene.pause(LOOK_S)
+            result.load.append(os.getloadavg()[0])
+            say(f"{at_s:5.0f} s  load {result.load[-1]:.1f}, {ended.rearmed} armed again, {ended.by_stall} stalls")
+            state, beat = scene.witness.state, scene.witness.beat
+            if state.get("state") == "disarmed":
+                stalled = STALLED in state["reason"]
+                ended.by_stall, ended.rearmed = ended.by_stall + stalled, ended.rearmed + (not stalled)
+                ended.reasons.append(state["reason"])
+                scene.drive()
+            elif state.get("session") and beat.get("lifecycle") == "active" and beat["session"] != state["session"]:
+                ended.rearmed += 1
+                ended.reasons.append("another agent's life")
+                scene.drive()
 
 
 def _presses(scene: Scene, result: Result, began_s: float, count: int, say: Callable[[str], None]) -> None:

@@ -10,7 +10,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from auras_ros.clock import MonotonicClock
@@ -44,6 +44,7 @@ class Scene:
         self._clock = MonotonicClock()
         self.usage = {name: Usage() for name in supervisor.processes}
         self.planned_skips = 0
+        self.unread_logs: Callable[[], AbstractContextManager[None]] = nullcontext  # a block in which nobody reads them
         self._killed: set[str] = set()
         self._bags: dict[str, list[Any]] = {}
         self._looked_s = self._read_s = 0.0

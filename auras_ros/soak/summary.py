@@ -34,11 +34,15 @@ def report(result: Result, *, interrupted: bool) -> Report:
     for name, value in (result.state.get("interval_error_ms") or {}).items():
         made.summary[f"interval_error_{name}" if name == "n" else f"interval_error_ms_{name}"] = value
     made.summary |= _pressed(result)
+    if result.ended is not None:
+        made.summary |= {"ended_unasked": judge.kinds["process ended"]}
+        made.summary |= {"rearmed": result.ended.rearmed, "disarmed_by_stall": result.ended.by_stall}
     if result.load:
         made.summary |= {"load_1min_mean": float(np.mean(result.load)), "load_1min_max": max(result.load)}
     made.more = {
         "promises": {kind: {"to": each.promise, "limit_ms": each.limit_ms} for kind, each in result.kinds.items()},
         "violations": judge.violations,
+        "armed_again_because": result.ended.reasons if result.ended else [],
         "violations_by_kind": dict(judge.kinds),
         "processes": {name: _used(usage) for name, usage in result.usage.items()},
         "scheduling": str(result.state.get("scheduling", "unknown")),
@@ -119,6 +123,11 @@ def _rest(made: Report) -> Iterator[str]:
     heard = f"{found['actions']:.0f} actions, {found['actions_lost']:.0f} not received"
     late = f"{found['skipped_ticks']:.0f} ticks missed unasked"
     yield f"{found['faults']:.0f} faults in {found['seconds']:.0f} s; {heard}; {late}"
+    if "rearmed" in found:
+        yield (
+            f"{found['ended_unasked']:.0f} processes ended unasked, {found['rearmed']:.0f} armings needed, "
+            f"{found['disarmed_by_stall']:.0f} more after stalls of the actuator"
+        )
     if "interval_error_ms_p99" in found:
         yield (
             f"interval error p50 {found['interval_error_ms_p50']:.2f}, p99 {found['interval_error_ms_p99']:.2f}, "

@@ -20,7 +20,7 @@ from auras_ros.soak.witness import Made
 MS = 1_000_000
 BOUNDS = Bounds.of([(0.0, 1.0, None)], 100.0, 1600.0)
 TASKS = ("agent: frames", "agent: observation", "agent: prompt", "agent: qos", "actuator: qos")
-NAMES = {"bad_data", "too_large", "bad_encoding", "bad_step", "bad_size"}
+NAMES = {"bad_data", "too_large", "bad_encoding", "bad_step", "bad_size", "future"}
 
 
 class Acted:
@@ -41,7 +41,7 @@ class Acted:
         self.skipped = 0
         self.state: dict[str, Any] = {}
         self.timers: list[Any] = []
-        self.stopped = False
+        self.stopped, self.unreadable, self.reason = False, 0, ""
         self.follows = "a"  # the agent's life that the actuator follows
         self.beat = {"session": "a", "lifecycle": "active", "state": "running"}
 
@@ -67,7 +67,7 @@ class Acted:
             state = "stopped" if self.stopped else "armed" if self.armed else "disarmed"
             self.state = {"state": state, "mono_ns": now_ns, "tick": self.tick,
                           "session": self.follows, "conflict": self.conflict, "skipped_ticks": 0,
-                          "reason": ""}  # fmt: skip
+                          "reason": self.reason, "unreadable": self.unreadable}  # fmt: skip
             if self.stopped:
                 self._command(now_ns, "stopped")
             elif self.armed:
@@ -166,7 +166,10 @@ class Acted:
             for node in ("agent",) if "name" in self.breaks else ("agent", "actuator"):
                 self._say(node, f"ignored a payload of 16 bytes on {topic}: (1 so far)")
         elif topic == "joint_states":
-            if "place" not in self.breaks and len(message.position) and np.isfinite(message.position).all():
+            if "gripper" in message.name:
+                self.unreadable += "count" not in self.breaks
+                self._say("actuator", "refused: joint_states: 'gripper' is named twice")
+            elif "place" not in self.breaks and len(message.position) and np.isfinite(message.position).all():
                 self.disarm()
         elif topic == "prompt":
             self._count("agent: prompt", "refused")

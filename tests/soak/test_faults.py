@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
 from auras_ros.observation import ObservationError, decode_raw
 from auras_ros.ros import BACKEND
+from auras_ros.soak import run as run_module
 from auras_ros.soak import scene as scene_module
-from auras_ros.soak.faults import Fault, Times, faults, messages, peers, presses, processes
+from auras_ros.soak.faults import Fault, Times, faults, loaded, messages, peers, presses, processes
 from auras_ros.soak.noise import payload
-from auras_ros.soak.run import Result, _break
+from auras_ros.soak.run import Result, Wanted, _beside_load, _break
 from auras_ros.soak.scene import Scene
 from tests.soak.stage import stage
 
 PLAYED = {name: fault.play for name, fault in faults(1600.0, 100.0).items()} | {"noise": messages.noise}
 ACTED = [
     "overrun", "actuator_killed", "second_publisher", "qos_mismatch", "clock_set_back", "noise", "image_corrupt",
-    "image_wrong", "prompt_huge", "prompt_garbage", "robot_moved",
+    "image_wrong", "prompt_huge", "prompt_garbage", "robot_moved", "stamp_ahead", "joint_states_of_others",
+    "log_unread", "load",
 ]  # fmt: skip
 BROKEN = [
     ("overrun", "count", "overrun: not counted"),
@@ -40,16 +43,24 @@ BROKEN = [
     ("prompt_garbage", "count", "not counted"),
     ("stop_pressed", "press", "not stopped"),
     ("robot_moved", "place", "robot_moved: driven on"),
+    ("stamp_ahead", "images", "good ones not used"),
+    ("joint_states_of_others", "count", "not counted"),
+    ("log_unread", "drive", "disturbed"),
+    ("load", "drive", "did not go on"),
 ]
 
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here needs the time of a real loop."""
-    for module in (messages, peers, presses, processes):
+    for module in (loaded, messages, peers, presses, processes):
         monkeypatch.setattr(module, "PATIENCE_S", 0.2)
     for module, name, value in (
         (messages, "QUIET_S", 0.0),
+        (messages, "UNREAD_S", (0.1, 0.2)),
+        (loaded, "LOADED_S", (0.1, 0.2)),
+        (loaded, "LOOPS", 1),
+        (run_module, "LOOK_S", 0.05),
         (messages, "NOISE_S", 0.05),
         (messages, "IMAGES_S", (0.1, 0.2)),
         (processes, "NAMED_MS", 300.0),
@@ -97,6 +108,26 @@ def test_noise_is_to_be_named_by_everybody_who_hears_it() -> None:
     begin_ns, end_ns = PLAYED["noise"](stage("name"))
     assert begin_ns > 0
     assert end_ns is None
+
+
+# -- beside a load -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "rearmed", "by_stall"),
+    [("this process stood still for 0.4 s: somebody else may drive", 0, 1), ("agent is unconfigured", 1, 0)],
+)
+def test_beside_a_load_what_needs_a_person_is_counted(reason: str, rearmed: int, by_stall: int) -> None:
+    scene = stage()
+    result, acted = Result(scene.judge, {}), scene.witness
+    _beside_load(scene, result, time.monotonic(), Wanted(0.3, load=1), lambda _: None)
+    assert result.ended is not None
+    assert (result.ended.rearmed, result.ended.by_stall) == (0, 0)
+    acted.armed, acted.reason = False, reason  # type: ignore[attr-defined]
+    scene.pause(0.02)
+    _beside_load(scene, result, time.monotonic(), Wanted(0.3, load=1), lambda _: None)
+    assert (result.ended.rearmed, result.ended.by_stall) == (rearmed, by_stall)
+    assert result.ended.reasons == [reason]
 
 
 # -- what is published ------------------------------------------------------------------------------------
@@ -163,7 +194,7 @@ def test_a_process_that_cannot_be_started_again_ends_the_soak_with_what_there_is
         return now_ns, None
 
     result = Result(scene.judge, {"last": Fault(last, "nothing", None)})
-    _break(scene, result, 60.0, lambda _: None)
+    _break(scene, result, Wanted(60.0), lambda _: None)
     assert scene.judge.violations == ["process ended: agent cannot start with these settings"]
     assert 0 < result.seconds < 30.0
     assert result.outcomes == []

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from auras_ros.ros import BACKEND
 from auras_ros.soak.faults.kinds import HOLD_MS, NAMED_MS, SILENT_MS, Fault, Times
-from auras_ros.soak.faults.messages import garbage, image_corrupt, image_wrong, noise, prompt_garbage, prompt_huge
+from auras_ros.soak.faults.loaded import agent_killed_under_load, load
+from auras_ros.soak.faults.messages import (
+    garbage,
+    image_corrupt,
+    image_wrong,
+    joint_states_of_others,
+    log_unread,
+    noise,
+    prompt_garbage,
+    prompt_huge,
+    stamp_ahead,
+)
 from auras_ros.soak.faults.peers import (
     agent_deactivated,
     clock_set_back,
@@ -44,6 +55,11 @@ def faults(max_age_ms: float, rate_hz: float) -> dict[str, Fault]:
         "noise": Fault(noise, "named", None),
         "image_corrupt": Fault(image_corrupt, "named", None),
         "image_wrong": Fault(image_wrong, "named", None),
+        "stamp_ahead": Fault(stamp_ahead, "named", None),
+        "joint_states_of_others": Fault(joint_states_of_others, "named", None),
+        "log_unread": Fault(log_unread, "driven after it", None),
+        "load": Fault(load, "driven after it", None),
+        "agent_killed_under_load": Fault(agent_killed_under_load, "hold", None, every=4),
         "prompt_huge": Fault(prompt_huge, "refused", None),
         "prompt_garbage": Fault(prompt_garbage, "refused", None),
     }

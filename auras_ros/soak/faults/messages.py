@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from auras_ros.ros import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from auras_ros.ros import DurabilityPolicy, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from auras_ros.ros.image import image_message
-from auras_ros.ros.msg import Image, String
+from auras_ros.ros.msg import Image, JointState, String
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.garbage import HUGE_PROMPT, Garbage
 from auras_ros.soak.noise import Noise, inputs
@@ -23,6 +23,9 @@ from auras_ros.soak.scene import Scene
 GARBAGE_HZ = 20.0
 NOISE_HZ, NOISE_S = 50.0, 1.0
 IMAGES_HZ, IMAGES_S = 30.0, (1.5, 2.5)
+UNREAD_S = (2.0, 4.0)
+AN_HOUR_NS = 3600 * 10**9
+STATE_LISTENERS = 2  # agent and actuator
 QUIET_S = 1.1  # a node says the same thing at most once a second
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
@@ -78,6 +81,47 @@ def _image(scene: Scene, kind: tuple[str, dict[str, Any]]) -> Times:
     publisher = scene.witness.create_publisher(Image, "camera/top/image_raw", CAMERA)
     counted = "agent: observation", f"fault {words.split()[-1]}"
     return _beside(scene, Bad(publisher, make, IMAGES_HZ, scene.rng.uniform(*IMAGES_S), words, counted))
+
+
+def stamp_ahead(scene: Scene) -> Times:
+    """An image of a camera that is an hour ahead: it must not blind the agent to those after it."""
+
+    def make() -> Image:
+        pixels, stamp_ns = np.zeros((SIDE, SIDE, 3), np.uint8), time.time_ns() + AN_HOUR_NS
+        return image_message(pixels, stamp_ns=stamp_ns, frame_id="top", encoding="rgb8")
+
+    publisher = scene.witness.create_publisher(Image, "camera/top/image_raw", CAMERA)
+    seconds = scene.rng.uniform(*IMAGES_S)
+    return _beside(scene, Bad(publisher, make, IMAGES_HZ, seconds, "future", ("agent: observation", "fault future")))
+
+
+def joint_states_of_others(scene: Scene) -> Times:
+    """Another driver's joints, and a name that stands there twice: measured to the actuator's word for that."""
+    publisher = scene.witness.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
+    try:
+        scene.until(lambda: publisher.get_subscription_count() >= STATE_LISTENERS, PATIENCE_S)
+        begin_ns, unreadable = scene.now_ns(), scene.witness.state["unreadable"]
+        while scene.now_ns() - begin_ns < IMAGES_S[0] * 1e9:
+            for names in (["gripper"], ["gripper", "gripper"]):
+                publisher.publish(JointState(name=names, position=[0.5] * len(names)))
+                scene.pause(1.0 / IMAGES_HZ)
+        end_ns = scene.now_ns()
+    finally:
+        scene.witness.destroy_publisher(publisher)
+    if not scene.until(lambda: scene.witness.state["unreadable"] > unreadable, PATIENCE_S):
+        scene.judge.violate("not counted", f"unreadable is still {unreadable}")
+    _used(scene, begin_ns, end_ns, "another driver's joint states")
+    return begin_ns, scene.witness.said.line_ns("actuator", "is named twice", begin_ns)
+
+
+def log_unread(scene: Scene) -> Times:
+    """Nobody reads what the nodes say, and the pipe is full: nothing may wait for it."""
+    begin_ns = scene.now_ns()
+    with scene.unread_logs():
+        scene.pause(scene.rng.uniform(*UNREAD_S))
+    end_ns = scene.now_ns()
+    _used(scene, begin_ns, end_ns, "a log that nobody reads")
+    return end_ns, scene.first_of("armed", end_ns, PATIENCE_S)
 
 
 def prompt_huge(scene: Scene) -> Times:

@@ -1,0 +1,44 @@
+"""A machine that has other work: busy loops beside the nodes. Slow is not wrong: nothing may end, nobody be needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from auras_ros.soak.faults.kinds import PATIENCE_S, Times
+from auras_ros.soak.faults.processes import agent_killed
+from auras_ros.soak.scene import Scene
+
+LOOPS, LOADED_S = 8, (5.0, 10.0)
+STALLED = "stood still"  # in the reason of an actuator that did not get its turn: it may be armed again
+
+
+@contextmanager
+def busy(loops: int) -> Iterator[None]:
+    """So many processes that do nothing but run."""
+    made = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(loops)]
+    try:
+        yield
+    finally:
+        for each in made:
+            each.kill()
+            each.wait()
+
+
+def load(scene: Scene) -> Times:
+    """From its end to the next command of a chunk."""
+    with busy(LOOPS):
+        scene.pause(scene.rng.uniform(*LOADED_S))
+    end_ns = scene.now_ns()
+    if scene.witness.state["state"] == "disarmed" and STALLED in scene.witness.state["reason"]:
+        scene.drive()
+    scene.goes_on()
+    return end_ns, scene.first_of("armed", end_ns, PATIENCE_S)
+
+
+def agent_killed_under_load(scene: Scene) -> Times:
+    """The next one warms up beside the load: too slow for its plan at first, and neither it nor another may give up."""
+    with busy(LOOPS):
+        return agent_killed(scene)
