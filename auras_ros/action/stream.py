@@ -3,8 +3,8 @@
 Chunks go in when they come, one command comes out a tick: aligned by executed index, joined at seams,
 guarded by limits, held when nothing valid is there. All times are arguments, in nanoseconds on one monotonic
 clock (in lockstep: integer steps times dt); nothing here reads a clock, sleeps, logs or knows a message.
-`tick` runs in the actuator's tick thread and everything else in its executor's: one short lock keeps them
-apart.
+`tick` runs in the actuator's tick thread, `stop` in that of the emergency stop and everything else in its
+executor's: one short lock keeps them apart.
 
 A command that says `publish` is taken for executed. The node publishes it, always.
 """
@@ -21,7 +21,7 @@ from .admission import Admission
 from .ahead import Ahead
 from .chunk import Chunk
 from .command import Command
-from .contract import Contract, FloatArray
+from .contract import Contract
 from .course import AWAITING, Course
 from .ensemble import DEFAULT_ENSEMBLE_DECAY
 from .limits import DEFAULT_CLIP_TOLERANCE
@@ -139,6 +139,12 @@ class ActionStream:
         with self._lock:
             self._course.drop(now_ns, reason)
 
+    def end(self, now_ns: int, reason: str) -> None:
+        """Disarm where something may move; a latched stop stays latched, one that is pressed at this moment too."""
+        with self._lock:
+            if self._course.safety.live:
+                self._disarm(now_ns, reason)
+
     def fall_silent(self, now_ns: int, reason: str) -> None:
         """Disarm without a last command: where somebody else may drive by now, or the robot is not where it was, the
         last place is none to go back to. A latched stop stays latched."""
@@ -173,12 +179,6 @@ class ActionStream:
     def session(self) -> str | None:
         """The agent's session that chunks are taken from, None until the first one after arming."""
         return self._admission.session
-
-    @property
-    def commanded(self) -> FloatArray | None:
-        """The last command [channels], NaN for a place that is not known; None while nothing is published."""
-        with self._lock:
-            return self._course.output.motion.anchor if self._course.authority else None
 
     @property
     def silent(self) -> bool:

@@ -21,8 +21,10 @@ from typing import Any
 import numpy as np
 
 from auras_ros import resources
+from auras_ros.bench.kept import attempt
 from auras_ros.bench.options import amount, check_least, listed
 from auras_ros.bench.ros_image import on_loopback
+from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.report import Report
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy, init, spin_once, try_shutdown
@@ -52,12 +54,9 @@ def run(argv: list[str], progress: Progress) -> Report:
             for config in configs:
                 for lock in (False, True) if seed % 2 == 0 else (True, False):
                     progress(f"{config.name}, seed {seed}, phase_lock {'on' if lock else 'off'} ...")
-                    try:
-                        row = _episode(config, seed, lock, options.seconds)
-                    except (RuntimeError, SupervisorError) as error:
-                        report.more["failed"] = f"{config.name}, seed {seed}, phase_lock {lock}: {error}"
-                        continue
-                    report.rows.append({"config": config.name, "seed": seed, "phase_lock": lock, **row})
+                    played = {"config": config.name, "seed": seed, "phase_lock": lock, "cores": available()}
+                    with attempt(report, f"{config.name}, seed {seed}, phase_lock {lock}"):
+                        report.rows.append(played | _episode(config, seed, lock, options.seconds))
     report.summary |= summarised(report.rows)
     return report
 

@@ -18,17 +18,19 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched
 
 REQUESTS = 3
+GPU_TOLERANCE = 2e-3  # a thousandth of the action range, which is -1 to 1
 
 
 def check_equal(bench: Bench, generation: str) -> None:
-    """seq equals auras in one stage, offset 0, unbatched, bit for bit. Raises RuntimeError, naming the request."""
+    """seq equals auras in one stage, offset 0, unbatched: bit for bit on a CPU; on a GPU, whose libraries may choose
+    another algorithm for the same sizes, within GPU_TOLERANCE. Raises RuntimeError, naming the request."""
     feed = _examples(bench, REQUESTS)
     seen = [feed(at) for at in range(1, REQUESTS + 1)]
     expected = _chunks(bench, Plan(generation, "seq"), seen)
     got = _chunks(bench, Plan(generation, "auras", batched=False), seen)
     for request in range(REQUESTS):
-        if not torch.equal(expected[request], got[request]):
-            worst = float((expected[request] - got[request]).abs().max())
+        worst = float((expected[request] - got[request]).abs().max())
+        if worst > (GPU_TOLERANCE if expected[request].is_cuda else 0.0):
             raise RuntimeError(f"request {request}: auras in one stage differs from seq by up to {worst:g}")
 
 

@@ -14,7 +14,7 @@ from auras_ros.action import ContractError
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import refusal
-from auras_ros.nodes.actuator_conflict import Conflict, conflict_text
+from auras_ros.nodes.actuator_conflict import DISCOVERY_NS, Conflict, conflict_text
 from auras_ros.nodes.actuator_drive import Drive
 from auras_ros.nodes.actuator_inputs import LATCHED, Inputs
 from auras_ros.nodes.actuator_place import Place
@@ -55,7 +55,7 @@ class Actuator(Node):
         self._conflict = Conflict(self, settings.command_topics)
         self._said = SelfReport(settings, self._drive, self._inputs, self._agent, self._conflict)
         self._said.add_to(self._diagnostics, qos)
-        self._arm_now = settings.arm_on_start
+        self._arm_now, self._armed_ns = settings.arm_on_start, 0
         self._state = self.create_publisher(String, "~/state", LATCHED)
         services = (("arm", self._on_arm), ("disarm", self._on_disarm), ("release_stop", self._on_release_stop))
         for name, callback in services:  # stop is a service of the emergency stop's thread
@@ -83,6 +83,7 @@ class Actuator(Node):
         reason = refusal(self._inputs.situation(self._conflict.known), self.settings)
         if reason:
             return False, reason
+        self._armed_ns = self._monotonic.now_ns()
         verdict = self._drive.arm(self._place.position if self.settings.measured_start else None)
         return verdict.ok, verdict.detail
 
@@ -107,7 +108,10 @@ class Actuator(Node):
         """Who else publishes commands; said at once when it changes."""
         if self._conflict.look():
             if self._conflict.others:
-                self.get_logger().error(conflict_text(self._conflict.others))
+                text = conflict_text(self._conflict.others)
+                self.get_logger().error(text)
+                if self._monotonic.now_ns() - self._armed_ns < DISCOVERY_NS:  # it was there, and not yet known
+                    self._drive.end(text)
             self._diagnostics.changed()
 
     def _report(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -18,79 +18,103 @@ from auras_ros.action import ContractError
 from auras_ros.action.urdf import JointLimit
 
 PATIENCE_S = 20.0  # a process that reads for longer is ended; on a busy machine it starts slowly
-# Like its parent it would run before everybody else's work; what it does is in no hurry.
-_CODE = (
-    "import os, sys; os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0)); "
-    "from auras_ros.action.urdf import main; main(sys.argv[1:])"
-)
+TRIES = 3  # a process that was ended says nothing of the text
+_CODE = "import sys; from auras_ros.action.urdf import main; main(sys.argv[1:])"
+# Its parent runs before everybody else's work; what it does is in no hurry.
+_IN_NO_HURRY = (os.SCHED_OTHER, os.sched_param(0))
+Text = memoryview | bytes
 
 
 class DescriptionReader:
     """`joints`: whose limits are asked for. Of one thread, which calls `poll` often."""
 
     def __init__(self, joints: list[str]) -> None:
-        self._joints = joints
-        self._process: subprocess.Popen[bytes] | None = None
-        self._until_s = 0.0
-        self._next: memoryview | bytes | None = None
+        self._command = [sys.executable, "-c", _CODE, *joints]
+        self._pid, self._answer, self._until_s = 0, -1, 0.0
+        self._text: Text = b""
+        self._tries = 0
+        self._next: Text | None = None
 
     @property
     def busy(self) -> bool:
         """Whether a description is being read."""
-        return self._process is not None or self._next is not None
+        return bool(self._pid) or self._next is not None
 
-    def read(self, xml: memoryview | bytes) -> None:
+    def read(self, xml: Text) -> None:
         """Begin to read, or remember it for when the one before has been read. Raises OSError."""
-        if self._process is not None:
+        if self._pid:
             self._next = xml
             return
-        source = os.memfd_create("robot_description")
+        self._text, self._tries = xml, 1
+        self._begin()
+
+    def _begin(self) -> None:
+        source, answer = os.memfd_create("robot_description"), os.memfd_create("joint_limits")
         try:
-            rest = memoryview(xml)
+            rest = memoryview(self._text)
             while rest:
                 rest = rest[os.write(source, rest) :]
             os.lseek(source, 0, os.SEEK_SET)
-            command = [sys.executable, "-c", _CODE, *self._joints]
-            self._process = subprocess.Popen(
-                command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+            files = [
+                (os.POSIX_SPAWN_DUP2, source, 0),
+                (os.POSIX_SPAWN_DUP2, answer, 1),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            ]
+            self._pid = os.posix_spawn(
+                sys.executable, self._command, os.environ, file_actions=files, setsid=True, scheduler=_IN_NO_HURRY
             )
+        except BaseException:
+            os.close(answer)
+            raise
         finally:
             os.close(source)
-        self._until_s = time.monotonic() + PATIENCE_S
+        self._answer, self._until_s = answer, time.monotonic() + PATIENCE_S
 
     def poll(self) -> dict[str, JointLimit] | None:
-        """The limits by joint, once; None while there is nothing new. Raises ContractError: why there are none."""
-        process = self._process
-        if process is None:
+        """The limits by joint, once; None while there is nothing new. Raises ContractError: why there are none; and
+        OSError where the next one cannot be begun."""
+        if not self._pid:
             return None
-        if process.poll() is None:
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if not pid:
             if time.monotonic() < self._until_s:
                 return None
-            process.kill()
-        status = process.wait()
-        with process:
-            answer = process.stdout.read() if process.stdout else b""
-        self._process = None
+            status = self._end()
+        found = self._ended()
+        if status and self._next is None and self._tries < TRIES:
+            self._tries += 1
+            self._begin()
+            return None
         if self._next is not None:
             newest, self._next = self._next, None
             self.read(newest)
-            return None
-        return _limits(answer, status)
+        return _limits(found, status)
+
+    def _end(self) -> int:
+        os.kill(self._pid, signal.SIGKILL)
+        return os.waitpid(self._pid, 0)[1]
+
+    def _ended(self) -> bytes:
+        """What it has answered; it is no more."""
+        os.lseek(self._answer, 0, os.SEEK_SET)
+        with os.fdopen(self._answer, "rb") as answer:
+            self._pid, self._answer = 0, -1
+            return answer.read()
 
     def close(self) -> None:
         """End a process that still reads."""
         self._next = None
-        if self._process is not None:
-            self._process.kill()
-            with self._process:
-                self._process = None
+        if self._pid:
+            self._end()
+            self._ended()
 
 
 def _limits(answer: bytes, status: int) -> dict[str, JointLimit]:
     try:
         found = json.loads(answer)
     except ValueError:
-        raise ContractError(f"robot description: could not be read: its reader ended with status {status}") from None
+        ended = os.waitstatus_to_exitcode(status)
+        raise ContractError(f"robot description: could not be read: its reader ended with status {ended}") from None
     if isinstance(found, Mapping) and isinstance(found.get("limits"), Mapping):
         return {name: JointLimit(**fields) for name, fields in found["limits"].items()}
     raise ContractError(str(found.get("error", "robot description: no answer")))

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 
 from auras_ros.action import Accepted, ActionStream, Contract, Event, Rejected, SafetyState
+from auras_ros.action.contract import FloatArray
 from auras_ros.action.limits import MAX_BRAKING_S
 from auras_ros.clock import Clock
 from auras_ros.nodes.actuator_agent import AgentWatch
@@ -21,7 +22,8 @@ from auras_ros.nodes.realtime import IntervalMeter, Settled, TickGrid, enter_rea
 
 
 class Drive:
-    """Owns the stream. `arm`, `stop` and the rest are of the executor's thread, `_tick` of the tick thread."""
+    """Owns the stream. `stop` is of the emergency stop's thread, `_tick` of the tick thread, all else of the
+    executor's."""
 
     def __init__(
         self, settings: Settings, contract: Contract, outputs: Outputs, agent: AgentWatch, place: Place, clock: Clock
@@ -37,6 +39,7 @@ class Drive:
         self.settled = Settled("not started", "not started", "not started")
         self.ticks = self.skipped = self.stalls = 0
         self._ticked_ns: int | None = None
+        self._sent: FloatArray | None = None  # the newest command
         self.limited = dict.fromkeys(contract.names, 0)  # ticks in which a limit changed a channel
         self._swap = threading.Lock()
         self._running = threading.Event()
@@ -106,13 +109,22 @@ class Drive:
 
     def elsewhere(self, reason: str) -> None:
         """The robot is not where our commands have brought it: no command is right, nor is the last one."""
-        if self.live:
-            self.stream.fall_silent(self._clock.now_ns(), f"{reason}: arm again")
+        self._fall_silent(self._clock.now_ns(), f"{reason}: arm again", self._sent)
 
     def end(self, reason: str) -> None:
         """Disarm where something may move; a latched stop stays latched."""
-        if self.live:
-            self.stream.disarm(self._clock.now_ns(), reason)
+        self.stream.end(self._clock.now_ns(), reason)
+
+    def _fall_silent(self, now_ns: int, reason: str, end_at: FloatArray | None) -> None:
+        """Say no more; but rates have to be brought to rest, which is right wherever the robot is. end_at: where a
+        trajectory under way ends, None: somebody else may have sent another one."""
+        if self.stream.silent:
+            return
+        if self._place.matters:
+            self.stream.fall_silent(now_ns, reason)
+            self._outputs.end(end_at)
+        else:
+            self.stream.end(now_ns, reason)
 
     def use(self, contract: Contract, reason: str) -> None:
         """Take a contract with other limits: at once while disarmed, else after the final command.
@@ -163,7 +175,11 @@ class Drive:
             stream.hold(now_ns, missed)
         command = stream.tick(now_ns)
         self.ticks += 1
+        if command.publish and self._stalled(now_ns, self._clock.now_ns()):  # between this tick's two lines
+            return
         if command.publish:
+            self._sent = command.values
+            self._place.commanded(command.values)
             self._outputs.send(command, stream, self.ticks, now_ns)
             for name in command.limited:
                 self.limited[name] += 1
@@ -173,11 +189,16 @@ class Drive:
     def _watch_stalls(self, now_ns: int) -> None:
         """After a stall longer than the lease of our commands somebody else may drive, and we would be a second one."""
         before_ns, self._ticked_ns = self._ticked_ns, now_ns
-        if before_ns is None or now_ns - before_ns <= LEASE_MS * 1_000_000 or self.stream.silent:
-            return
+        if before_ns is not None:
+            self._stalled(before_ns, now_ns)
+
+    def _stalled(self, before_ns: int, now_ns: int) -> bool:
+        if now_ns - before_ns <= LEASE_MS * 1_000_000 or self.stream.silent:
+            return False
         self.stalls += 1
         stood_s = (now_ns - before_ns) / 1e9
-        self.stream.fall_silent(now_ns, f"this process stood still for {stood_s:.1f} s: somebody else may drive")
+        self._fall_silent(now_ns, f"this process stood still for {stood_s:.1f} s: somebody else may drive", None)
+        return True
 
     def _take_limits(self) -> None:
         """Once the final command is out, and never from under a latched stop; arming is refused until then."""

@@ -25,7 +25,7 @@ from auras_ros.nodes.actuator_settings import Settings
 from auras_ros.nodes.actuator_stop import EmergencyStop
 from auras_ros.nodes.diagnostics import QosWatch
 from auras_ros.nodes.messages import MAX_TEXT, MessageError, read_chunk, read_json
-from auras_ros.nodes.untrusted import Refused, subscribe
+from auras_ros.nodes.untrusted import Bounds, Refused, subscribe
 from auras_ros.ros import (
     DurabilityPolicy,
     Duration,
@@ -35,12 +35,14 @@ from auras_ros.ros import (
     ReliabilityPolicy,
     qos_profile_sensor_data,
 )
+from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from auras_ros.ros.text import text_bytes
 
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 EVERY_BEAT = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)  # one that says "not active" counts
 DESCRIPTION = "robot_description"
+CHUNK_DIMENSIONS = 8  # of its layout; three are right, and each one costs time to read
 STATES_MAX_BYTES = 128 * 1024  # of joint_states: some thousand joints
 TEXT_MAX_BYTES = MAX_TEXT + 1024
 
@@ -86,7 +88,8 @@ class Inputs:
             (JointState, "joint_states", self._on_joint_states, qos_profile_sensor_data, STATES_MAX_BYTES),
         ):
             events = qos.subscription(topic)
-            subscribe(self._node, kind, topic, callback, profile, max_bytes, self.refused, events)
+            bounds = Bounds(max_bytes, CHUNK_DIMENSIONS if callback == self._on_chunk else None)
+            subscribe(self._node, kind, topic, callback, profile, bounds, self.refused, events)
         self._node.create_subscription(
             String,
             DESCRIPTION,
@@ -151,9 +154,10 @@ class Inputs:
 
     def _on_joint_states(self, message: JointState) -> None:
         """Where the robot is, or a part of it; where it cannot be nobody may drive on."""
-        positions = np.asarray(message.position, dtype=np.float64)
+        positions, at_ns = np.asarray(message.position, dtype=np.float64), self._clock.now_ns()
+        watching = not self._drive.stream.silent
         try:
-            self._place.take(message.name, positions, self._clock.now_ns(), self._drive.stream.commanded)
+            self._place.take(message.name, positions, at_ns, watching=watching, stamp_ns=stamp_ns(message.header))
         except MessageError as error:
             self.refused.add("joint_states", str(error))
             return
@@ -185,6 +189,7 @@ class Inputs:
                 self._take_limits(found)
         except (ContractError, OSError) as error:
             self.refused.add(DESCRIPTION, str(error))
+            self._described_by = b""  # should the same come again, it is read again
 
     def _take_limits(self, found: dict[str, JointLimit]) -> None:
         contract = tighten(self._contract, found)

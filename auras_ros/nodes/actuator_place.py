@@ -2,13 +2,13 @@
 
 Several drivers may publish, each its own joints: places are joined by name, each with its age. A robot moves from where
 it was to where it was sent; one that is found elsewhere was moved by somebody else, or is not the one that we knew.
-Nothing here acts on what it finds.
+What is seen so is a jump, and a drift faster than the tolerance a second; no slower one. Nothing here acts on it.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,14 +19,15 @@ from auras_ros.nodes.messages import MessageError
 
 SET_POINTS = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN)
 MAX_AGE_MS = 500
+AFTER_SILENCE = 0.1  # the tolerance's bound, where nothing was heard for so long
 LAG_NS = 1_000_000_000  # how far a robot may be behind its commands
-EVERY_NS = 10_000_000  # of the commands of that time so many are remembered
 
 
 class Place:
-    """`take` and `jumped` are of the executor's thread, `silent` of any.
+    """`take` and what it finds are of the executor's thread, `commanded` of the tick thread, `silent` of any.
 
-    tolerance: share of a channel's range by which it may be outside of what its commands explain; 0: not watched.
+    tolerance: share of a channel's range by which it may be outside of what its commands explain, and a tenth at most
+    after a silence; 0: not watched.
     """
 
     def __init__(self, contract: Contract, tolerance: float) -> None:
@@ -34,49 +35,72 @@ class Place:
         self._names = contract.names
         self._set_points = [i for i, each in enumerate(channels) if each.kind in SET_POINTS]
         self._watched = self._set_points if tolerance > 0 else []
-        self._room = np.array([tolerance * (each.upper - each.lower) for each in channels])
+        self._range = np.array([each.upper - each.lower for each in channels])
+        self._tolerance = tolerance
         self._values = np.full(len(channels), math.nan)
         self._times_ns: list[int | None] = [None] * len(channels)
+        self._stamps_ns = [0] * len(channels)
         self._heard_ns: int | None = None
-        self._commanded: deque[tuple[int, FloatArray]] = deque()
         self._jump = ""
+        # What explains a place: least and most of the commands of the newest second, and of the one before; and the
+        # places at the beginning of both. Arrays are replaced, never written to.
+        self._low = self._high = self._values
+        self._before: tuple[FloatArray, ...] = ()
+        self._since_ns: int | None = None  # None: not watching
 
-    def take(self, names: Sequence[str], positions: FloatArray, now_ns: int, commanded: FloatArray | None) -> None:
-        """What one message says. commanded [channels]: the command in force, None while nothing is. Raises
-        MessageError for a joint that is named twice."""
+    @property
+    def matters(self) -> bool:
+        """Whether any channel commands a place, and not a rate alone."""
+        return bool(self._set_points)
+
+    def commanded(self, values: FloatArray) -> None:
+        """A command [channels] that was sent."""
+        self._low, self._high = np.fmin(self._low, values), np.fmax(self._high, values)
+
+    def take(
+        self, names: Sequence[str], positions: FloatArray, now_ns: int, *, watching: bool = False, stamp_ns: int = 0
+    ) -> None:
+        """What one message says. watching: commands are in force. stamp_ns: the message's own, 0 where it has none; one
+        that stands still makes nothing younger. Raises MessageError for a joint that is named twice."""
         if len(set(names)) != len(names):
-            twice = next(name for i, name in enumerate(names) if name in names[:i])
+            twice, _ = Counter(names).most_common(1)[0]
             raise MessageError(f"joint_states: {twice[:80]!r} is named twice")
         found = dict(zip(names, positions.tolist(), strict=False))
-        known = self._explained(now_ns, commanded)
         self._heard_ns = now_ns
         for i, name in enumerate(self._names):
             value = found.get(name, math.nan)
-            if not math.isfinite(value):
+            if not math.isfinite(value) or (stamp_ns and stamp_ns == self._stamps_ns[i]):
                 continue
-            if commanded is not None and i in self._watched and not self._jump:
-                self._jump = self._judged(i, value, known)
-            self._values[i], self._times_ns[i] = value, now_ns
+            if watching and i in self._watched and not self._jump:
+                self._jump = self._judged(i, value, now_ns)
+            self._values[i], self._times_ns[i], self._stamps_ns[i] = value, now_ns, stamp_ns
+        self._watch(now_ns, watching)
 
-    def _explained(self, now_ns: int, commanded: FloatArray | None) -> FloatArray:
-        """Where each channel may be: [cases, channels], where it was and where it was sent lately."""
-        if commanded is None:
-            self._commanded.clear()
-        elif not self._commanded or now_ns - self._commanded[-1][0] >= EVERY_NS:
-            self._commanded.append((now_ns, commanded))
-        while self._commanded and now_ns - self._commanded[0][0] > LAG_NS:
-            self._commanded.popleft()
-        return np.stack([self._values, *(values for _, values in self._commanded)])
+    def _watch(self, now_ns: int, watching: bool) -> None:
+        """Begin with where it is, go on by a second, or forget."""
+        here = self._values.copy()
+        if not watching:
+            self._low = self._high = here
+            self._before, self._since_ns = (), None
+        elif self._since_ns is None:
+            self._before, self._since_ns = (here,), now_ns
+        elif now_ns - self._since_ns > LAG_NS:
+            self._before = (self._low, self._high, self._before[-1], here)
+            self._low = self._high = here
+            self._since_ns = now_ns
 
-    def _judged(self, i: int, value: float, known: FloatArray) -> str:
+    def _judged(self, i: int, value: float, now_ns: int) -> str:
         """Why a measured value cannot be; empty where it can."""
-        lately = known[:, i]
-        if not np.isfinite(lately[0]):
+        told_ns = self._times_ns[i]
+        if told_ns is None:
             return ""
-        low, high = np.nanmin(lately) - self._room[i], np.nanmax(lately) + self._room[i]
-        if low <= value <= high:
+        silent = now_ns - told_ns > MAX_AGE_MS * 1_000_000  # who was away may be another one
+        room = (min(self._tolerance, AFTER_SILENCE) if silent else self._tolerance) * self._range[i]
+        explained = [float(each[i]) for each in (self._low, self._high, *self._before)]
+        known = [each for each in explained if math.isfinite(each)]
+        if not known or min(known) - room <= value <= max(known) + room:
             return ""
-        return f"{self._names[i]} is at {value:g}, where it cannot have come from {lately[0]:g} by our commands"
+        return f"{self._names[i]} is at {value:g}, where it cannot have come from {self._values[i]:g} by our commands"
 
     def jumped(self) -> str:
         """Why the robot is not where it should be, once; empty while it is."""
@@ -105,5 +129,5 @@ class Place:
         for i in self._watched:
             told_ns = self._times_ns[i]
             if told_ns is not None and now_ns - told_ns > MAX_AGE_MS * 1_000_000:
-                return f"joint_states say nothing of {self._names[i]} for more than {MAX_AGE_MS} ms"
+                return f"joint_states say nothing new of {self._names[i]} for more than {MAX_AGE_MS} ms"
         return ""

@@ -18,15 +18,16 @@ from auras_ros.nodes.diagnostics import QosWatch
 from auras_ros.nodes.realtime import enter_realtime
 from auras_ros.nodes.untrusted import Refused
 from auras_ros.ros import (
+    BACKEND,
     DurabilityPolicy,
     ExternalShutdownException,
     Node,
     QoSProfile,
     ReliabilityPolicy,
-    SingleThreadedExecutor,
     SubscriptionEventCallbacks,
     deserialize_message,
 )
+from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.msg import Bool
 from auras_ros.ros.srv import Trigger
 
@@ -36,7 +37,6 @@ FLOOD = KEPT // 2  # so many within a second: some that came while the thread st
 MAX_BYTES = 64
 PRESSED, FLOODED = "emergency stop pressed", f"emergency_stop: more than {FLOOD} words in a second: one may be lost"
 UNKNOWN = b""  # the publisher of a word, where nobody says whose it is
-WAKE_S = 0.1
 QUEUE = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
@@ -50,7 +50,8 @@ class EmergencyStop:
         self._presses = 0
         self._spoke: set[bytes] = set()
         self._times_s: deque[float] = deque(maxlen=FLOOD)
-        self._news: deque[tuple[Callable[[Any], None], Any]] = deque(maxlen=100)  # for the other thread
+        self._news: deque[tuple[Callable[[Any], None], Any]] = deque(maxlen=100)  # for the executor's thread
+        self._events: deque[tuple[Callable[[Any], None], Any]] = deque(maxlen=100)  # of QoS, for the same
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="emergency stop", daemon=True)
         # A node of its own, because a thread of its own needs an executor of its own.
@@ -76,7 +77,7 @@ class EmergencyStop:
         """The same events, called back by `look`."""
 
         def later(callback: Callable[[Any], None]) -> Callable[[Any], None]:
-            return lambda info: self._news.append((callback, info))
+            return lambda info: self._events.append((callback, info))
 
         made = SubscriptionEventCallbacks()
         for name in ("deadline", "liveliness", "message_lost", "incompatible_qos", "matched"):
@@ -89,8 +90,7 @@ class EmergencyStop:
     def start(self, priority: int) -> None:
         """Begin to listen. What was said since the node was built has waited."""
         self._priority = priority
-        self._executor = SingleThreadedExecutor()
-        self._executor.add_node(self._node)
+        self._callbacks = Callbacks(self._node)
         self._thread.start()
 
     def working(self) -> bool:
@@ -100,16 +100,16 @@ class EmergencyStop:
         """End the thread and its node."""
         self._ended.set()
         if self._thread.ident is not None:
-            self._executor.wake()
             self._thread.join()
-            self._executor.shutdown()
+            self._callbacks.close()
         self._node.destroy_node()
 
     def _listen(self) -> None:
-        enter_realtime(self._priority)
+        enter_realtime(self._priority + 1 if self._priority else 0)  # as the tick thread: before the executor's
         while not self._ended.is_set():
             try:
-                self._executor.spin_once(timeout_sec=WAKE_S)
+                if not self._callbacks.turn():
+                    return  # which ends the process: nobody would hear the next word
             except ExternalShutdownException:
                 return
 
@@ -143,7 +143,8 @@ class EmergencyStop:
         with self._lock:
             if who != UNKNOWN:
                 self._down.pop(who, None)
-            self._spoke.add(who)
+            if who != UNKNOWN or BACKEND == "rclpy":  # ours knows of everybody who is still there
+                self._spoke.add(who)
 
     def _on_service(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self._latch("stop requested")
@@ -157,9 +158,12 @@ class EmergencyStop:
 
     def look(self) -> None:
         """Take over what the thread left: what happened to the subscription, what could not be read."""
-        while self._news:
-            callback, info = self._news.popleft()
-            callback(info)
+        for news in (self._events, self._news):
+            while news:
+                callback, info = news.popleft()
+                callback(info)
+        if len(self._spoke) > KEPT:
+            self.present()  # forgets those that are gone
 
     def publishers(self) -> dict[bytes, str]:
         """Who publishes the topic now: gid -> name of the node. By their list: rclpy counts a topic without remapping

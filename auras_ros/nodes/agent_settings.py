@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from auras_ros.nodes.parameters import ParameterError, parameter
 from auras_ros.pipeline.plan import MAX_STAGES, Plan, PlanError
@@ -19,7 +19,9 @@ class Settings:
 
     autostart: bool = parameter(False, "configure and activate at start; without it somebody else does")
     checkpoint: str = parameter("pusht", "the policy: a name that ships, or a folder")
-    plan: str = parameter("", "one of the checkpoint's generation plans: sampler and steps; empty: its first")
+    plan: str = parameter(
+        "", "a generation plan of the checkpoint (empty: its first), or a whole plan such as quick,mode=auras,alpha=0.5"
+    )
     mode: str = parameter("seq", "schedule of perception and generation: seq, dec, par or auras")
     pp_perception: int = parameter(1, "auras: perception stages", 1, MAX_STAGES)
     pp_generation: int = parameter(1, "auras: generation stages, one request each", 1, MAX_STAGES)
@@ -73,28 +75,23 @@ class Settings:
 
     def plans(self) -> tuple[Plan, ...]:
         """The first plan, and the fallback where there is one. Raises PlanError."""
-        first = Plan(
-            generation=self.plan,
-            mode=self.mode,
-            pp_perception=self.pp_perception,
-            pp_generation=self.pp_generation,
-            fetch_offset=self.fetch_offset,
-            alpha=self.alpha,
-            batched=self.batched,
-            frame_period_ms=self.frame_period_ms,
-            merge=self.merge,
-            emit=self.emit,
-            reuse=self.reuse,
-            guide=self.guide,
-            workers=self.workers,
-            together=self.together,
-        )
+        first = Plan(**self._fields_of_plan())
         if not self.fallback_plan:
             return (first,)
         try:
             return first, Plan.parse(self.fallback_plan)
         except PlanError as error:
             raise PlanError(f"fallback_{error}") from error
+
+    def _fields_of_plan(self) -> dict[str, Any]:
+        """What `plan` names, and for the rest the parameters of those names. Raises PlanError where both speak."""
+        named = Plan.read(self.plan)
+        for each in fields(Plan)[1:]:
+            own = getattr(self, each.name)
+            if each.name in named and own not in (each.default, named[each.name]):
+                raise PlanError(f"plan: {each.name}: {named[each.name]} in plan, and {own} as a parameter of its own")
+            named.setdefault(each.name, own)
+        return named
 
     def core_numbers(self) -> list[int] | None:
         """Raises ParameterError."""

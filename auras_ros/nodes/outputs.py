@@ -59,6 +59,11 @@ class Outputs:
         if self._trajectories is not None:
             self._trajectories.follow(command, stream, now_ns)
 
+    def end(self, values: FloatArray | None) -> None:
+        """No further command comes. values [channels]: what a trajectory under way is to end at, None: leave it."""
+        if self._trajectories is not None:
+            self._trajectories.end(values)
+
     @property
     def superseded(self) -> int:
         """Trajectories that were not sent because something newer came."""

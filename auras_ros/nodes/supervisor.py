@@ -159,7 +159,7 @@ class Supervisor:
             for name, value in values.items():
                 command += ["-p", f"{node}:{name}:={yaml.safe_dump(value, default_flow_style=True).splitlines()[0]}"]
         if slot.name == "actuator" and slot.restarts:  # one that comes back is armed by a person
-            command += ["-p", "arm_on_start:=false"]
+            command += ["-p", "actuator:arm_on_start:=false"]  # by name: rclpy takes a node's own section last
         slot.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -101,6 +101,16 @@ class Trajectories:
 
     # -- any thread ---------------------------------------------------------------------------------------
 
+    def end(self, values: FloatArray | None) -> None:
+        """No further command comes: send no horizon that was on its way, and the point to stay at [channels], None
+        where somebody else may have sent another trajectory by now."""
+        if values is not None:
+            self._stay(values)
+            return
+        with self._news:
+            self.superseded += self._plan is not None
+            self._plan = None
+
     def working(self) -> bool:
         """Whether what is due will be published."""
         return self._thread.is_alive()

@@ -8,12 +8,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from auras_ros.ros import Node, QoSProfile, SubscriptionEventCallbacks, deserialize_message
+from auras_ros.ros.text import first_count
 
 SAID_EVERY_S = 1.0  # of each topic
 SHOWN_CHARS = 300
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a payload may have: bytes, and elements of the sequence that it begins with (None: it begins with none)."""
+
+    max_bytes: int
+    max_first: int | None = None
+
+    def exceeded(self, payload: bytes) -> str:
+        """Which bound, empty where it keeps them."""
+        if len(payload) > self.max_bytes:
+            return f"at most {self.max_bytes}"
+        if self.max_first is not None and len(payload) >= 8 and first_count(payload) > self.max_first:
+            return f"{first_count(payload)} elements at its beginning, at most {self.max_first}"
+        return ""
 
 
 class Refused:
@@ -39,16 +57,16 @@ def subscribe(
     topic: str,
     callback: Callable[[Any], object],
     profile: QoSProfile,
-    max_bytes: int,
+    bounds: Bounds,
     refused: Refused,
     events: SubscriptionEventCallbacks,
 ) -> Any:
-    """Call `callback(message)` for messages of at most max_bytes on the wire."""
+    """Call `callback(message)` for messages within the bounds."""
     name = node.resolve_topic_name(topic)
 
     def take(payload: bytes) -> None:
-        if len(payload) > max_bytes:
-            refused.add(topic, f"{len(payload)} bytes on {name}: at most {max_bytes}")
+        if why := bounds.exceeded(payload):
+            refused.add(topic, f"{len(payload)} bytes on {name}: {why}")
             return
         try:
             message = deserialize_message(payload, kind)

@@ -102,6 +102,11 @@ class Plan:
     def parse(cls, text: str) -> Plan:
         """From `ddpm100,mode=auras,pp_generation=8,alpha=0.5`: first the generation plan, then what differs. Without a
         generation plan it is the checkpoint's first."""
+        return cls(**cls.read(text))
+
+    @staticmethod
+    def read(text: str) -> dict[str, Any]:
+        """The fields that a text names, and their values. Raises PlanError."""
         first, *rest = (part.strip() for part in text.split(","))
         settings: dict[str, Any] = {}
         for part in rest if "=" not in first else [first, *rest]:
@@ -115,7 +120,7 @@ class Plan:
             if "generation" in settings:
                 raise PlanError("plan: generation: given twice")
             settings["generation"] = first
-        return cls(**settings)
+        return settings
 
     def __str__(self) -> str:
         """The text that `parse` reads."""

@@ -1,4 +1,5 @@
-"""The text in the bytes of a std_msgs/String, without reading it: for texts that another process is to read."""
+"""What stands at the beginning of a payload, without reading the rest: the text of a std_msgs/String, for another
+process to read, and how many elements a leading sequence has."""
 
 from __future__ import annotations
 
@@ -7,12 +8,19 @@ import struct
 _COUNT_AT, _TEXT_AT = 4, 8  # after the encapsulation header, and after the length
 
 
+def first_count(payload: memoryview | bytes) -> int:
+    """The count that a sequence or text begins with. The payload has at least eight bytes."""
+    view = memoryview(payload)
+    count: int = struct.unpack_from(">I" if view[1] == 0 else "<I", view, _COUNT_AT)[0]
+    return count
+
+
 def text_bytes(payload: memoryview | bytes) -> memoryview:
     """The UTF-8 bytes of the text, a view. ValueError where the payload is no such message."""
     view = memoryview(payload)
     if len(view) <= _TEXT_AT or view[0] != 0 or view[1] not in (0, 1):
         raise ValueError(f"{len(view)} bytes that are no text in CDR")
-    (size,) = struct.unpack_from("<I" if view[1] else ">I", view, _COUNT_AT)
+    size = first_count(view)
     if not 1 <= size <= len(view) - _TEXT_AT:
         raise ValueError(f"a text of {size} bytes in {len(view)}")
     return view[_TEXT_AT : _TEXT_AT + size - 1]

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from auras_ros import resources
 from auras_ros.nodes.actuator import load_contract
 from auras_ros.nodes.config import read_config
@@ -28,6 +30,7 @@ from auras_ros.soak.witness import ACTION, Witness
 
 START_S = 120.0
 LOOK_S = 1.0  # beside a load
+STOP_P99_MS = 50.0  # from the press to the hold, where the process runs
 DISCOVERY_S = 1.0
 GROWTH_KIB_PER_MIN = 64.0  # less than this is no growth, however sure
 GROWTH_ERRORS = 3.0
@@ -155,6 +158,8 @@ def _break(scene: Scene, result: Result, wanted: Wanted, say: Callable[[str], No
             _beside_load(scene, result, began_s, wanted, say)
         else:
             _rounds(scene, result, began_s, wanted.seconds, say)
+    except SupervisorError as error:
+        scene.judge.violate("process ended", str(error))
     except Interrupted:
         pass
     finally:
@@ -169,19 +174,16 @@ def _break(scene: Scene, result: Result, wanted: Wanted, say: Callable[[str], No
 def _rounds(scene: Scene, result: Result, began_s: float, seconds: float, say: Callable[[str], None]) -> None:
     """Fault after fault, round after round, each in random order. A process that cannot be started again ends it."""
     bag, rounds = list[str](), itertools.count()
-    try:
-        while time.monotonic() - began_s < seconds and scene.steady():
-            if not bag:
-                scene.new_table()
-                bag = one_round(result.kinds, next(rounds), scene.rng)
-            scene.pause(scene.rng.uniform(0.0, 1.0))
-            kind = bag.pop()
-            broken, at_s = scene.judge.kinds.total(), time.monotonic() - began_s
-            say(f"{at_s:5.0f} s  {len(result.outcomes)} faults, {broken} violations  {kind.replace('_', ' ')}")
-            _one(scene, result, kind, began_s, result.kinds[kind].play)
-            result.load.append(os.getloadavg()[0])
-    except SupervisorError as error:
-        scene.judge.violate("process ended", str(error))
+    while time.monotonic() - began_s < seconds and scene.steady():
+        if not bag:
+            scene.new_table()
+            bag = one_round(result.kinds, next(rounds), scene.rng)
+        scene.pause(scene.rng.uniform(0.0, 1.0))
+        kind = bag.pop()
+        broken, at_s = scene.judge.kinds.total(), time.monotonic() - began_s
+        say(f"{at_s:5.0f} s  {len(result.outcomes)} faults, {broken} violations  {kind.replace('_', ' ')}")
+        _one(scene, result, kind, began_s, result.kinds[kind].play)
+        result.load.append(os.getloadavg()[0])
 
 
 def _beside_load(scene: Scene, result: Result, began_s: float, wanted: Wanted, say: Callable[[str], None]) -> None:
@@ -195,13 +197,18 @@ def _beside_load(scene: Scene, result: Result, began_s: float, wanted: Wanted, s
             state, beat = scene.witness.state, scene.witness.beat
             if state.get("state") == "disarmed":
                 stalled = STALLED in state["reason"]
-                ended.by_stall, ended.rearmed = ended.by_stall + stalled, ended.rearmed + (not stalled)
-                ended.reasons.append(state["reason"])
-                scene.drive()
+                ended.by_stall += stalled
+                _rearm(scene, ended, state["reason"], unasked=not stalled)
             elif state.get("session") and beat.get("lifecycle") == "active" and beat["session"] != state["session"]:
-                ended.rearmed += 1
-                ended.reasons.append("another agent's life")
-                scene.drive()
+                _rearm(scene, ended, "another agent's life", unasked=True)
+
+
+def _rearm(scene: Scene, ended: Ended, reason: str, *, unasked: bool) -> None:
+    ended.reasons.append(reason)
+    if unasked:
+        ended.rearmed += 1
+        scene.judge.violate("arming needed", reason)
+    scene.drive()
 
 
 def _presses(scene: Scene, result: Result, began_s: float, count: int, say: Callable[[str], None]) -> None:
@@ -214,6 +221,9 @@ def _presses(scene: Scene, result: Result, began_s: float, count: int, say: Call
             say(f"{at_s:5.0f} s  {case.name}: press {number + 1} of {count}, {scene.judge.kinds.total()} violations")
             _one(scene, result, "stop_pressed", began_s, partial(press, case=case), case.name)
             result.load.append(os.getloadavg()[0])
+        held = [each.ms for each in result.outcomes if each.case == case.name and each.ms is not None]
+        if held and not case.frozen and (p99 := float(np.percentile(held, 99))) > STOP_P99_MS:
+            scene.judge.violate("stop_pressed: slow", f"{case.name}: p99 {p99:.1f} ms, promised {STOP_P99_MS:g}")
 
 
 def one_round(kinds: dict[str, Fault], number: int, rng: random.Random) -> list[str]:

@@ -24,6 +24,7 @@ LOOK_S, READ_S = 0.1, 1.0  # at exit statuses; at what processes use
 ANSWER_S, RETRY_S = 3.0, 0.3
 RECOVERY_S = 90.0  # from a fault until it drives again; an agent that died is started again and loads
 STEADY_NS = 300_000_000
+TOO_SLOW = "too slow for its settings"  # in the supervisor's news
 UNDISTURBED_MS = 1000.0
 MS = 1_000_000
 T = TypeVar("T")
@@ -79,7 +80,7 @@ class Scene:
     def _hear(self, news: str) -> None:
         """A process that we did not kill must not end."""
         name = news.split()[0]
-        if news.endswith("started again"):
+        if news.endswith("started again") or TOO_SLOW in news:  # it says that the machine is, and tries again
             return
         if name in self._killed:
             self._killed.remove(name)

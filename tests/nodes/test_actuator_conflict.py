@@ -28,6 +28,8 @@ def test_a_second_publisher_is_named_within_a_second_and_refuses_arming(
     watch.arm()
     watch.armed()
     diagnosed.until("actuator: command topic", "OK", "alone")
+    tick = watch.states[-1]["tick"]
+    watch.state_where(lambda state: state["tick"] > tick + 150, "more time than two that appear at once have")
     begin_ns = time.monotonic_ns()
     other = watch.node.create_publisher(Float64MultiArray, "action", 1)
     said = watch.state_where(lambda state: state["conflict"] == ["/watch on action"], "the conflict by name")
@@ -42,6 +44,19 @@ def test_a_second_publisher_is_named_within_a_second_and_refuses_arming(
     watch.node.destroy_publisher(other)
     diagnosed.until("actuator: command topic", "OK", "alone")
     watch.arm()
+
+
+def test_one_that_shows_just_after_arming_takes_the_robot_from_its_driver(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    """Guards against two that appear at once: each is armed before it knows of the other."""
+    actuator()
+    fake.live()
+    fake.drive(ramp())
+    watch.arm()
+    watch.node.create_publisher(Float64MultiArray, "action", 1)
+    said = watch.state_where(lambda state: state["state"] == "disarmed", "disarmed")
+    assert "conflict: /watch on action" in said["reason"]
 
 
 def test_two_actuators_that_fight_both_say_so(

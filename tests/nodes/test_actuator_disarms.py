@@ -265,7 +265,7 @@ def test_a_robot_of_which_nothing_is_heard_is_held_and_goes_on_when_it_is_back(
     actuator()
     drives(fake, watch)
     robot.joints = False
-    watch.state_where(lambda state: "joint_states say nothing of agent_x" in state["reason"], "the reason")
+    watch.state_where(lambda state: "joint_states say nothing new of agent_x" in state["reason"], "the reason")
     count, now = len(watch.actions), watch.states[-1]["tick"]
     watch.state_where(lambda state: state["tick"] > now + 50, "fifty ticks")
     assert {heard.label.state for heard in watch.actions[count:]} == {"holding"}

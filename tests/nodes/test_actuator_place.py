@@ -4,6 +4,7 @@ commands explain."""
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -23,8 +24,10 @@ STILL = np.array([0.5, 0.5, 0.0])
 
 
 def told(place: Place, now_ns: int, *, commanded: np.ndarray | None = None, **joints: float) -> str:  # type: ignore[type-arg]
-    """A message of these joints; what jumped."""
-    place.take(list(joints), np.array(list(joints.values())), now_ns, commanded)
+    """A message of these joints, after a command; what jumped."""
+    if commanded is not None:
+        place.commanded(commanded)
+    place.take(list(joints), np.array(list(joints.values())), now_ns, watching=commanded is not None)
     return place.jumped()
 
 
@@ -40,7 +43,7 @@ def test_joints_of_several_drivers_are_joined_each_with_its_age() -> None:
     np.testing.assert_array_equal(place.position, [0.1, 0.2, math.nan])
     assert place.age_ns(400 * MS) == 400 * MS  # the oldest
     assert place.silent(500 * MS) == ""
-    assert "nothing of a for more than 500 ms" in place.silent(501 * MS)
+    assert "nothing new of a for more than 500 ms" in place.silent(501 * MS)
     told(place, 600 * MS, a=0.1)
     assert place.silent(700 * MS) == ""
 
@@ -48,7 +51,7 @@ def test_joints_of_several_drivers_are_joined_each_with_its_age() -> None:
 def test_a_name_that_comes_twice_is_refused_with_all_that_stands_beside_it() -> None:
     place = Place(CONTRACT, 0.1)
     with pytest.raises(MessageError, match="'a' is named twice"):
-        place.take(["a", "b", "a"], np.array([0.1, 0.2, 5.0]), 0, None)
+        place.take(["a", "b", "a"], np.array([0.1, 0.2, 5.0]), 0)
     assert place.position is None
 
 
@@ -56,7 +59,7 @@ def test_numbers_that_are_none_say_nothing() -> None:
     place = Place(CONTRACT, 0.1)
     told(place, 0, a=0.1, b=0.2)
     told(place, 400 * MS, a=math.nan, b=0.2)
-    assert "nothing of a" in place.silent(600 * MS)
+    assert "nothing new of a" in place.silent(600 * MS)
 
 
 def test_a_robot_that_is_put_elsewhere_has_jumped() -> None:
@@ -67,11 +70,40 @@ def test_a_robot_that_is_put_elsewhere_has_jumped() -> None:
     assert place.jumped() == "", "said once"
 
 
-def test_silence_explains_no_jump() -> None:
-    """Guards against a robot that is switched off and on again somewhere else."""
-    place = Place(CONTRACT, 0.1)
+def test_many_names_cost_little() -> None:
+    """As many as a message may hold: whoever looks each up among those before it is busy for seconds."""
+    names = [f"{number:x}" for number in range(14_000)]
+    began_s = time.monotonic()
+    with pytest.raises(MessageError, match="named twice"):
+        Place(CONTRACT, 0.1).take([*names, names[-1]], np.zeros(len(names) + 1), 0)
+    assert time.monotonic() - began_s < 0.5
+
+
+@pytest.mark.parametrize("tolerance", [0.1, 1.0])
+def test_silence_explains_no_jump(tolerance: float) -> None:
+    """Guards against a robot that is switched off and on again somewhere else; and a table that may reset itself, and
+    so is watched loosely, is another one after it was gone."""
+    place = Place(CONTRACT, tolerance)
     told(place, 0, a=0.5, b=0.5, commanded=STILL)
     assert "b is at -1" in told(place, 5000 * MS, a=0.5, b=-1.0, commanded=STILL)
+
+
+def test_a_robot_that_is_dragged_away_step_by_step_has_jumped() -> None:
+    """Each step is small, and the command stands still: what is a tolerance in one message is none in a hundred."""
+    place, jumps = Place(CONTRACT, 0.1), []
+    told(place, 0, a=0.5, b=0.5, commanded=STILL)
+    for step in range(1, 100):
+        jumps.append(told(place, step * 10 * MS, a=0.5 + 0.02 * step, b=0.5, commanded=STILL))
+    assert any(jumps)
+
+
+def test_a_driver_that_repeats_one_frozen_state_says_nothing_new() -> None:
+    place, positions = Place(CONTRACT, 0.1), np.array([0.1, 0.2])
+    for step in range(7):
+        place.take(["a", "b"], positions, step * 100 * MS, stamp_ns=5)
+    assert "nothing new of a" in place.silent(600 * MS)
+    place.take(["a", "b"], positions, 650 * MS, stamp_ns=6)
+    assert place.silent(700 * MS) == ""
 
 
 @pytest.mark.parametrize(("tolerance", "commanded"), [(0.0, STILL), (0.1, None)])

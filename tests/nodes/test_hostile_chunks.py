@@ -109,6 +109,10 @@ def wrong_shapes(fake: FakeAgent) -> dict[str, Float64MultiArray]:
         "an origin that is NaN": changed(label('{"origin_stamp_ns": 0, "origin_mono_ns": NaN}')),
         "a number of 5000 digits": changed(label('{"origin_stamp_ns": 0, "origin_mono_ns": ' + DIGITS + "}")),
         "JSON nested 20000 deep": changed(label("[" * 20000)),
+        "an origin nested 900 deep": changed(
+            label('{"origin_mono_ns": 0, "origin_stamp_ns": ' + "[" * 900 + "]" * 900 + "}")
+        ),
+        "half a character": changed(label('{"origin_mono_ns": 0, "origin_stamp_ns": 0, "prompt": "\\ud800"}')),
         "a label of 10 MB": changed(label("x" * 10_000_000)),
         "10 MB of values": changed(lambda m: setattr(m, "data", np.repeat(huge, 625_000))),
         "10 MB of values, laid out": fake.message(np.repeat(huge, 625_000, axis=0)),
@@ -154,6 +158,7 @@ def test_garbage_heartbeats_are_refused_and_are_no_sign_of_life(
 ) -> None:
     child = actuator()
     texts = ["", "nonsense", "[]", "{}", '{"session": ' + DIGITS + "}", "[" * 20000, "x" * 70_000]
+    texts += ['{"session": "s", "lifecycle": "\\ud800"}', '{"session": ' + "[" * 900 + "]" * 900 + "}"]
     watch.until(lambda: watch.states and fake.beat_topic.get_subscription_count(), "the actuator listens")
     for text in texts:
         refused = watch.states[-1]["unreadable"]

@@ -29,11 +29,12 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.policy import CausalPolicy
+from auras_ros.policies.precision import runtime_dtype
 
 Progress = Callable[[str], None]
 CLEAR = 1e-3  # standard deviations of a token's scores: below, rounding decides which token wins
 CLEAR_BFLOAT16 = 0.1  # the same with 8 binary digits, rounded in each layer on the way
-TYPES = {"cpu": torch.float32, "cuda": torch.bfloat16}  # as token-writing policies are published and run on GPUs
+PUBLISHED = torch.bfloat16  # of the files of policies that write tokens
 MEMORY = Path("/proc/meminfo")
 
 
@@ -71,7 +72,7 @@ def room(device: str) -> dict[str, Any]:
 
 def room_as_run(device: str) -> dict[str, Any]:
     """The same, and of the type that such policies are run in there."""
-    return {**room(device), "dtype": TYPES[kind_of(device)]}
+    return {**room(device), "dtype": runtime_dtype("auto", kind_of(device), PUBLISHED)}
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,7 @@ class SingleThreadedExecutor:
             return False
         self._nodes.append(node)
         node.executor = self
+        self.context.reads_graph(self)  # whoever has nodes first, and not whoever spins first
         self.refresh()
         return True
 

@@ -1,0 +1,64 @@
+"""A description is read by another process: what it finds comes back, whatever comes meanwhile and whoever ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from auras_ros.action import ContractError
+from auras_ros.action.urdf import JointLimit
+from auras_ros.nodes.actuator_description import DescriptionReader
+
+PATIENCE_S = 60.0
+JOINT = '<joint name="{}" type="prismatic"><limit lower="0" upper="{}" velocity="2" effort="1"/></joint>'
+
+
+def robot(upper: float) -> bytes:
+    return f'<robot name="r">{JOINT.format("a", upper)}{JOINT.format("other", 5)}</robot>'.encode()
+
+
+@pytest.fixture
+def reader() -> Iterator[DescriptionReader]:
+    made = DescriptionReader(["a", "b"])
+    yield made
+    made.close()
+
+
+def found(reader: DescriptionReader) -> dict[str, JointLimit]:
+    end_s = time.monotonic() + PATIENCE_S
+    while (limits := reader.poll()) is None:
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+    return limits
+
+
+def test_the_limits_of_the_joints_that_are_asked_for_come_back_once(reader: DescriptionReader) -> None:
+    reader.read(robot(1.5))
+    assert reader.busy
+    assert found(reader) == {"a": JointLimit("prismatic", 0.0, 1.5, 2.0, 1.0)}
+    assert not reader.busy
+    assert reader.poll() is None
+
+
+def test_those_that_come_meanwhile_keep_nobody_from_the_limits(reader: DescriptionReader) -> None:
+    """Each is found, or a newer one: never none at all, however many come."""
+    for upper in (1.0, 2.0, 3.0):
+        reader.read(robot(upper))
+    assert found(reader)["a"].upper == 1.0
+    assert found(reader)["a"].upper == 3.0
+
+
+def test_what_is_wrong_with_it_is_said(reader: DescriptionReader) -> None:
+    reader.read(b"<robot><joint/></robot>")
+    with pytest.raises(ContractError, match="a joint without a name"):
+        found(reader)
+
+
+def test_a_reader_that_was_ended_says_nothing_of_the_text(reader: DescriptionReader) -> None:
+    reader.read(robot(1.5))
+    os.kill(reader._pid, signal.SIGKILL)
+    assert found(reader)["a"].upper == 1.5
