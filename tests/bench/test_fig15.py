@@ -26,7 +26,7 @@ def test_the_report_has_a_row_for_each_size() -> None:
         *((TOKENS_ROW, prefix, tokens) for prefix in (6, 12) for tokens in (2, 7)),
         *((REUSE_ROW, prefix, 7) for prefix in (6, 12)),
     ]
-    assert [row["other"] for row in report.rows[-2:]] == ["quick,mode=auras,pp_generation=7,reuse=exact"] * 2
+    assert [row["other"] for row in report.rows[-2:]] == ["mode=auras,pp_generation=7,reuse=exact"] * 2
     for row in report.rows:
         assert row["low"] <= row["ratio"] <= row["high"]
         assert (row["rounds"], row["cores"]) == (2, 1)

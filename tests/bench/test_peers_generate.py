@@ -49,12 +49,12 @@ def test_rows_and_ratios() -> None:
     report = command.run(argv, lambda text: None)
     rows = {row["contender"]: row for row in report.rows}
     assert list(rows) == ["generate", "seq", "auras"]
-    assert rows["auras"]["plan"] == "quick,mode=auras,pp_generation=7"
+    assert rows["auras"]["plan"] == "mode=auras,pp_generation=7"
     assert rows["seq"]["max_difference"] <= generate.TOLERANCE
     assert rows["seq"]["tokens_unlike"] == rows["auras"]["tokens_unlike"] == 0
     assert report.summary["transformers_auras_over_generate"] == rows["auras"]["ratio"]
     assert rows["generate"]["transformers"]
-    assert "transformers, tiny shape, 7 tokens, random weights, cpu, 1 thread" in command.table(report)
+    assert "transformers, tiny shape, 7 tokens, random weights, cpu, 1 core" in command.table(report)
 
 
 def test_every_tensor_is_where_it_belongs(sides: Sides, tokens: torch.Tensor) -> None:

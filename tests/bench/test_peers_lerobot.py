@@ -17,7 +17,6 @@ from torch import Tensor
 
 from auras_ros.bench.peers import command, lerobot
 from auras_ros.bench.peers.contest import UnequalError
-from auras_ros.bench.peers.process import PeerError
 from auras_ros.evaluate.report import Report
 from tests.bench.fake_lerobot import FakeLeRobot
 from tests.policies.loaders.lerobot_tiny import tiny_backbones
@@ -131,8 +130,8 @@ def test_no_compiler_is_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_peer_that_takes_no_time_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeLeRobot()
     fake.seconds[False] = 0.0
-    with pytest.raises(PeerError, match="time: 2 requests or more, but they took"):
-        run(monkeypatch, fake, "--no-compile")
+    report = run(monkeypatch, fake, "--no-compile")
+    assert any("time: 2 requests or more, but they took" in text for text in report.more["failed"])
 
 
 def test_whole_rounds_count_when_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:

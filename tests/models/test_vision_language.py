@@ -21,6 +21,7 @@ from auras_ros.models.rt2 import build_rt2
 from auras_ros.models.vision_language import VisionLanguage
 from auras_ros.models.vit import Vit
 from auras_ros.policies.perception import cut
+from auras_ros.policies.precision import mark
 from tests.models import published
 from tests.models.published_openvla import PublishedOpenVla
 
@@ -104,7 +105,9 @@ def test_perception_is_cut_as_the_executor_cuts_it(name: str) -> None:
     """An encoder of a policy: its blocks carry the state along and end in one context."""
     model, images = built()[name]
     carried: tuple[Tensor, ...] = (images[:, None, None], torch.ones(2, 1, 3))
-    for block in cut(Seeing(model)):
+    encoder = Seeing(model)
+    mark(encoder, model)
+    for block in cut(encoder, encoder):
         carried = block(*carried)
     assert torch.equal(carried[0][:, :-3], model.see(images).flatten(1))
 

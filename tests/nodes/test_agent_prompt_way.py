@@ -75,13 +75,13 @@ def actions_of(folder: Path) -> dict[str, np.ndarray]:
 class Inputs:
     """The golden sample's observation, a new one each time it is asked for."""
 
-    fault = ""
+    fault, arrivals = "", None
 
     def __init__(self, folder: Path) -> None:
         images, state = observed(load(folder).spec, GoldenSample.load(folder / "golden.safetensors"))
         self._images, self._state = images[0].numpy(), state[0].numpy()
 
-    def open(self, news: Callable[[], None], anew: Callable[[], None]) -> None: ...
+    def open(self, *_: Any) -> None: ...
 
     def shut(self) -> None: ...
 

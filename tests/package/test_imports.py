@@ -22,7 +22,15 @@ else:
     import tomli as tomllib
 
 LINT = (sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
-TOOLS = {"clock", "heap", "json_file", "parameter_file", "resources"}  # every room may use them
+TOOLS = {
+    "clock",
+    "descriptors",
+    "heap",
+    "json_file",
+    "output",
+    "parameter_file",
+    "resources",
+}  # every room may use them
 CORE = ("observation", "action", "pipeline", "policies", "models", "kernels")
 NOT_IN_THE_CORE = {
     "rclpy",

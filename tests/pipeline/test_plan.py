@@ -51,7 +51,7 @@ def test_a_plan_is_read_field_by_field() -> None:
     )
     assert Plan.parse(text) == Plan("ddpm100", "auras", 2, 8, -1, 0.5, False, 40.0, 1)
     assert Plan.parse("mode=par,workers=3") == Plan(mode="par", workers=3)
-    assert Plan.parse("quick,mode=par,workers=3,together=true") == Plan(mode="par", workers=3, together=True)
+    assert Plan.parse("quick,mode=par,workers=3,together=true") == Plan("quick", "par", workers=3, together=True)
     assert Plan.parse("generation=fine") == Plan.parse("fine") == Plan("fine")
     assert Plan.parse("") == Plan() == Plan(generation="")
     assert Plan.parse(",alpha=1,mode=auras") == Plan(mode="auras", alpha=1.0)

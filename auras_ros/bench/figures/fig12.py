@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from auras_ros.bench.cores import suffix
 from auras_ros.bench.figures.played import Point, Progress, add_options, play
 from auras_ros.bench.figures.played_show import draw_panels, lines
 from auras_ros.bench.figures.rates import add_rate_options, rates_of
@@ -51,7 +52,8 @@ def _sum(report: Report) -> None:
         if row["panel"] in PANELS:
             name = f"{row['panel']}_{row['at']:g}"
             if row["measure"] == "rate":
-                report.summary[f"speedup_{key(row['policy'])}_{name}"] = row["speedup"]
+                cores = suffix(row["cores"], (1,))
+                report.summary[f"speedup_{key(row['policy'])}_{name}{cores}"] = row["speedup"]
                 continue
             report.summary[f"speedup_{name}"] = row["speedup"]
             if row["success"] is not None:

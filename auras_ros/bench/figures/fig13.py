@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from auras_ros.bench.cores import suffix
 from auras_ros.bench.figures.played import Point, Progress, add_options, play
 from auras_ros.bench.figures.played_show import draw_panels, found, lines
 from auras_ros.bench.figures.rates import add_rate_options, rates_of
@@ -54,8 +55,10 @@ def _sum(report: Report, steps: int, stages: int) -> None:
         summary[f"last_steps_percent_alpha_{alpha:g}"] = 100 * stage_steps(steps, stages, alpha)[-1] / steps
         for row in report.rows:
             if row["panel"] == PANEL and row["at"] == alpha:
-                name = f"rate_{key(row['policy'])}" if row["measure"] == "rate" else "rate"
-                summary[f"{name}_alpha_{alpha:g}"] = row["rate_hz"]
+                name, cores = "rate", ""
+                if row["measure"] == "rate":
+                    name, cores = f"rate_{key(row['policy'])}", suffix(row["cores"], (1,))
+                summary[f"{name}_alpha_{alpha:g}{cores}"] = row["rate_hz"]
                 if row.get("success") is not None:
                     summary[f"success_{row['clock']}_alpha_{alpha:g}"] = row["success"]
     if {"rate_alpha_0", "rate_alpha_1"} <= summary.keys():
