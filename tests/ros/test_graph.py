@@ -35,6 +35,20 @@ def test_several_nodes_are_one_participant(context: ros.Context) -> None:
     assert a.count_publishers("/shared") == 1
 
 
+def test_one_executor_alone_reads_what_others_announce(context: ros.Context) -> None:
+    """The one that had a node first, whichever spins first: the thread of an emergency stop must not read strangers'
+    announcements, which may be large, nor wait for whoever reads them."""
+    main, other = (ros.SingleThreadedExecutor(context=context) for _ in range(2))
+    main.add_node(ros.Node("main", context=context))
+    other.add_node(ros.Node("stop", context=context))
+    other.spin_once(timeout_sec=0.0)
+    assert context.graph not in other._tokens  # type: ignore[attr-defined]
+    main.spin_once(timeout_sec=0.0)
+    assert context.graph in main._tokens  # type: ignore[attr-defined]
+    main.shutdown()
+    assert context.reads_graph(other)  # type: ignore[attr-defined]
+
+
 def test_other_participants_see_the_nodes(
     context: ros.Context, node: ros.Node, domain: int, spin_until: SpinUntil
 ) -> None:
