@@ -56,7 +56,7 @@ class Judge:
         self.violations: list[str] = []
         self.kinds: Counter[str] = Counter()
         self._silent_ns: int | None = None  # the last word of a disarmed actuator
-        self._arming = False
+        self._arming = self._silenced = False
         self._armed_ns = 0
         self._held_from_ns: int | None = None  # from here on nobody may drive until somebody arms
 
@@ -80,6 +80,10 @@ class Judge:
         """Nobody may drive from then on until somebody arms."""
         self._held_from_ns = from_ns
 
+    def silenced(self) -> None:
+        """It disarmed without a last command: the ticks until the next one are not lost."""
+        self._silenced = True
+
     def action(self, sent: Sent) -> None:
         before = self.sent[-1] if self.sent else None
         self._values(sent, before)
@@ -87,8 +91,9 @@ class Judge:
         if sent.age_ns is not None and sent.age_ns > self._bounds.max_age_ns:
             limit_ms = self._bounds.max_age_ns / 1e6
             self.violate("old action", f"tick {sent.tick} answers an observation of {_ms(sent.age_ns)}, > {limit_ms:g}")
-        if before is not None and before.state != "disarmed":
+        if before is not None and before.state != "disarmed" and not self._silenced:
             self.lost += max(0, sent.tick - before.tick - 1)
+        self._silenced = False
         self.sent.append(sent)
         self.count += 1
 

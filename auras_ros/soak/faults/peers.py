@@ -99,6 +99,7 @@ def robot_moved(scene: Scene) -> Times:
             return at_ns, None
     finally:
         scene.witness.destroy_publisher(publisher)
+    scene.judge.silenced()
     scene.until(lambda: not scene.witness.driving, PATIENCE_S)  # so that it is armed again before the next fault
     driven_ns = [each.mono_ns for each in scene.judge.sent if each.mono_ns > at_ns and each.state == "armed"]
     return at_ns, max(driven_ns, default=at_ns)

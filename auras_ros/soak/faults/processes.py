@@ -98,6 +98,7 @@ def actuator_stopped(scene: Scene) -> Times:
     scene.until(lambda: scene.witness.state["mono_ns"] > until_ns, PATIENCE_S)
     scene.pause(AWAKE_S)
     scene.planned_skips += scene.witness.skipped - skipped
+    scene.judge.silenced()
     ghosts = [each for each in scene.judge.sent if each.mono_ns > at_ns + TICK_NS]
     if ghosts:
         scene.judge.violate("action after a stall", f"{len(ghosts)} commands, and nobody has armed")
