@@ -16,6 +16,11 @@ class Declared:
     KNOWN_AS = "rclpy.node.Node"
     _double_parameters: Parameters
 
+    @property
+    def _parameter_overrides(self) -> dict[str, Parameter]:
+        """To be read alone: rclpy 7.1 keeps under this name what was given at the start."""
+        return {name: Parameter(name, value=value) for name, value in self._double_parameters.overrides.items()}
+
     def declare_parameter(
         self, name: str, value: Any = None, descriptor: Any = None, ignore_override: bool = False
     ) -> Parameter:
