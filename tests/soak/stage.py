@@ -38,7 +38,8 @@ class Acted:
         self.messages = dict.fromkeys(TASKS, "")
         self.prompt, self.clock_s = "", 1000
         self.back_ns = 0  # when a killed actuator is started again
-        self.skipped = 0
+        self.skipped, self.stalls, self.presses = 0, 0, 0
+        self.long_stops = 0  # of the actuator: so many are longer than its lease
         self.state: dict[str, Any] = {}
         self.timers: list[Any] = []
         self.stopped, self.unreadable, self.reason = False, 0, ""
@@ -67,7 +68,7 @@ class Acted:
             state = "stopped" if self.stopped else "armed" if self.armed else "disarmed"
             self.state = {"state": state, "mono_ns": now_ns, "tick": self.tick,
                           "session": self.follows, "conflict": self.conflict, "skipped_ticks": 0,
-                          "reason": self.reason, "unreadable": self.unreadable}  # fmt: skip
+                          "reason": self.reason, "unreadable": self.unreadable, "stalls": self.stalls}  # fmt: skip
             if self.stopped:
                 self._command(now_ns, "stopped")
             elif self.armed:
@@ -102,10 +103,12 @@ class Acted:
 
     def press(self, pressed: bool) -> None:
         """Latched, also while its process is stopped: the word waits."""
+        self.presses += pressed
         self.stopped = self.stopped or (pressed and "press" not in self.breaks)
 
     def call(self, service: str) -> Any:
         self.armed = service == "actuator/arm"
+        self.stopped = self.stopped and service != "actuator/disarm"
         self.follows = self.beat["session"] if self.armed else self.follows
         return _answer(success=True)
 
@@ -155,6 +158,8 @@ class Acted:
         stops = {9: False, 19: False, 18: True}
         if number == 19 and name == "agent":
             self._count("agent: frames", "missed_ticks")
+        if number == 18 and self.long_stops:
+            self.long_stops, self.stalls = self.long_stops - 1, self.stalls + 1
         if number == 9:
             self.armed = False
             self.back_ns = 0 if "respawn" in self.breaks else time.monotonic_ns() + 30 * MS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from typing import Any
 
 import pytest
 
@@ -145,6 +146,17 @@ def test_each_bad_image_is_refused_for_what_it_is_named_after(words: str, change
 
 
 @pytest.mark.skipif(BACKEND != "dds", reason="reads payloads with our own decoder")
+def test_a_press_beside_a_stall_that_disarmed_is_latched_and_pressed_once_more() -> None:
+    scene, case = stage(), next(each for each in presses.cases() if each.frozen)
+    acted: Any = scene.witness
+    acted.long_stops = 1
+    begin_ns, end_ns = presses.press(scene, case)
+    assert scene.judge.violations == []
+    assert end_ns is not None
+    assert begin_ns <= end_ns
+    assert acted.presses == 2
+
+
 @pytest.mark.parametrize("kind", ["Bool", "String", "Float64MultiArray", "Image", "CompressedImage", "JointState"])
 def test_noise_is_no_message_of_any_type_that_is_heard(kind: str) -> None:
     from auras_ros.ros import msg
