@@ -22,7 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from auras_ros.bench.feed import random_feed
-from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
+from auras_ros.bench.figures.policies import add_choice, build, chosen, generation_of
 from auras_ros.bench.figures.rounds import room_as_run
 from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, picture, with_paper
 from auras_ros.bench.kept import Ends, Part, run_parts
@@ -99,8 +99,7 @@ def _measure(
     try:
         counted = dict(zip(("perception", "generation"), operations(built.policy, bench), strict=True))
         progress(f"{name}: timing {options.requests} requests")
-        kind = "quick" if is_causal(name) else f"ddpm{options.steps}"
-        took_s, requests = phases(bench, kind, options.requests, ends.soft_s)
+        took_s, requests = phases(bench, generation_of(name, options.steps), options.requests, ends.soft_s)
     finally:
         bench.close()
     counted["request"], took_s["request"] = sum(counted.values()), took_s["perception"] + took_s["generation"]
