@@ -59,7 +59,7 @@ def run_jobs(subjects: Subjects, options: argparse.Namespace, report: Report, sa
     run_parts(report, options.minutes, parts | others)
 
 
-def add_job_options(options: Options, *, rounds: int = 5, minutes: float = 10.0, seconds: float = 0.5) -> None:
+def add_job_options(options: Options, *, rounds: int = 5, minutes: float | None = 10.0, seconds: float = 0.5) -> None:
     add_device(options)
     add_windows(options, rounds=rounds, minutes=minutes, seconds=seconds)
     add_cores(options)

@@ -71,7 +71,7 @@ def test_a_gain_is_that_of_a_pair_and_the_config_that_gains_least_counts() -> No
 def test_an_episode_that_fails_is_named_and_the_others_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[tuple[str, int, bool]] = []
 
-    def episode(config: Path, seed: int, lock: bool, seconds: float) -> dict[str, float]:
+    def episode(config: Path, seed: int, lock: bool, seconds: float, end_s: float) -> dict[str, float]:
         order.append((config.name, seed, lock))
         if (seed, lock) == (1, True):
             raise RuntimeError("not armed")
@@ -85,7 +85,7 @@ def test_an_episode_that_fails_is_named_and_the_others_are_kept(monkeypatch: pyt
         ("pusht.yaml", 1, True),
         ("pusht.yaml", 1, False),
     ]
-    assert "pusht.yaml, seed 1, phase_lock True: not armed" in report.more["failed"]
+    assert "pusht.yaml, seed 1, phase_lock on: not armed" in report.more["failed"]
     assert len(report.rows) == 3
     assert report.summary["staleness_gain_ms_p50"] == 96.0
 

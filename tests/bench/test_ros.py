@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from auras_ros.bench import ros
+from auras_ros.bench import processes, ros
+from auras_ros.bench.kept import CUT, OverError
 from auras_ros.evaluate.durations import Duration
 from auras_ros.evaluate.report import Report
 
@@ -27,7 +28,7 @@ def test_what_measures_nothing_is_refused(arguments: list[str], capsys: pytest.C
 
 def test_what_a_process_said_stands_beside_the_error() -> None:
     def end() -> None:
-        with ros._told() as log:
+        with processes.told() as log:
             subprocess.run(["echo", "the last words"], stdout=log, check=True)
             raise RuntimeError("it ended")
 
@@ -65,7 +66,7 @@ def test_the_plan_is_one_that_the_machine_can_run(
 def test_what_fails_is_named_and_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that ends under load ended the bench, with nothing written."""
 
-    def interval(priority: int, seconds: float, plan: str, progress: object) -> dict[str, object]:
+    def interval(priority: int, seconds: float, plan: str, end_s: float) -> dict[str, object]:
         if priority:
             raise RuntimeError("a process ended during the measurement: agent, status 2\nits last words")
         return {"p50": 0.1, "p99": 0.2, "max": 0.3, "n": 100}
@@ -75,11 +76,29 @@ def test_what_fails_is_named_and_the_rest_is_measured(monkeypatch: pytest.Monkey
     monkeypatch.setattr(ros, "measure_image_latency", lambda messages: image)
     report = ros.run(["--plan", "quick"], lambda text: None)
     assert report.more["failed"] == [
-        "interval error with plan quick, with FIFO: a process ended during the measurement: agent, status 2"
+        "interval error with FIFO: a process ended during the measurement: agent, status 2"
     ]
     assert [row["measure"] for row in report.rows] == ["interval_error_ms", "image_latency_ms"]
     assert report.summary["interval_error_ms_p50_without_fifo"] == 0.1
     assert all(row["cores"] >= 1 for row in report.rows)
+
+
+def test_when_the_minutes_are_over_what_was_not_measured_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interval(priority: int, seconds: float, plan: str, end_s: float) -> dict[str, object]:
+        if priority:
+            return {"p50": 0.1, "p99": 0.2, "max": 0.3, "n": 100}
+        raise OverError
+
+    monkeypatch.setattr(ros, "_interval_error", interval)
+    monkeypatch.setattr(ros, "measure_image_latency", lambda messages: {"messages": messages})
+    report = ros.run(["--plan=quick", "--minutes=0.05"], lambda text: None)
+    assert report.more == {"left_out": [f"interval error without FIFO: {CUT}"]}
+    assert [row["measure"] for row in report.rows] == ["interval_error_ms", "image_latency_ms"]
+    assert report.rows[1]["messages"] <= 90  # of 300, in the three seconds that there are
+    report = ros.run(["--plan=quick", "--minutes=0"], lambda text: None)
+    assert [each.partition(":")[0] for each in report.more["left_out"]] == [
+        "interval error with FIFO", "interval error without FIFO", "image latency"
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from auras_ros.pipeline.plan import Plan, PlanError
 def add_rate_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rates of an architecture with random weights, as well")
     group.add_argument("--policy", choices=names(), help="which one (none)")
-    add_measured(group)
+    add_measured(group, minutes=None)
 
 
 Stages = Callable[[Policy, Plan], Sequence[tuple[str, float, Plan]]]

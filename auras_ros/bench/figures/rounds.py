@@ -36,9 +36,9 @@ PUBLISHED = torch.bfloat16  # of the files of policies that write tokens
 MEMORY = Path("/proc/meminfo")
 
 
-def add_measured(options: Options) -> None:
-    """What every measured figure takes, but for --seed."""
-    add_job_options(options)
+def add_measured(options: Options, minutes: float | None = 10.0) -> None:
+    """What every measured figure takes, but for --seed; and for --minutes where a figure has it already."""
+    add_job_options(options, minutes=minutes)
     options.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
 
 
