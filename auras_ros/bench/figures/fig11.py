@@ -19,7 +19,7 @@ from typing import Any
 from auras_ros.bench.cores import on_cores, suffix, words
 from auras_ros.bench.figures.policies import add_choice, auras_plan, build, chosen, is_causal
 from auras_ros.bench.figures.rounds import Measured, add_measured, marked, measure, room_as_run
-from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
+from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, legend_below, picture, with_paper
 from auras_ros.bench.figures.stream import complete, saturate, spread_percent
 from auras_ros.bench.job import Job, Progress, add_seed, check_job_options, check_stages, run_jobs
 from auras_ros.bench.kept import OVER, attempt
@@ -219,7 +219,7 @@ def draw(report: Report, path: Path) -> None:
         axes[0].set(title="chunks per second over par's workers", xlabel="workers", ylim=(0, None))
         axes[0].title.set_fontsize(9)
         axes[0].set_xticks([r["workers"] for r in pars])
-        axes[0].legend(fontsize=8)
+        legend_below(axes[0], columns=4)
         _bars(axes[1], [(f"{r['mode']}\n{r['input']}", r["mode"], r["jct_ms"]) for r in jct], "completion, median ms")
         spreads = [(_label(row), row["mode"], row["spread_percent"]) for row in rates]
         _bars(axes[2], spreads, "spread of output intervals, % of the mean")

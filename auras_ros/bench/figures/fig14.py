@@ -20,7 +20,7 @@ import torch
 from auras_ros.bench.cores import suffix, words
 from auras_ros.bench.figures.policies import add_choice, auras_plan, build, chosen
 from auras_ros.bench.figures.rounds import add_measured, marked, measure, room_as_run
-from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, picture, whiskers, with_paper
+from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, legend_below, picture, whiskers, with_paper
 from auras_ros.bench.job import Job, Progress, add_seed, check_job_options, check_stages, run_jobs
 from auras_ros.bench.kept import leave_out
 from auras_ros.bench.options import listed
@@ -159,7 +159,7 @@ def draw(report: Report, path: Path) -> None:
             one.set(title=title, xlabel="scale k: about 2^k times the parameters")
             one.set(ylabel="times seq, quartiles", ylim=(0, None))
             one.title.set_fontsize(9)
-            one.legend(fontsize=8)
+            legend_below(one)
 
 
 def _line(axes: Any, rows: Sequence[dict[str, Any]], module: str, colour: str) -> None:

@@ -26,7 +26,7 @@ from auras_ros.bench.feed import random_feed
 from auras_ros.bench.figures.held import Capturing, growth
 from auras_ros.bench.figures.policies import add_choice, auras_plan, build, chosen
 from auras_ros.bench.figures.rounds import room, room_as_run
-from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
+from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, legend_below, picture, with_paper
 from auras_ros.bench.figures.stream import saturate
 from auras_ros.bench.job import Job, Progress, add_seed, check_stages, run_jobs
 from auras_ros.bench.kept import OVER, attempt
@@ -219,5 +219,4 @@ def draw(report: Report, path: Path) -> None:
             one.bar(labels, [row["first_chunk_ms"] for row in rows], color=[COLOURS[row["mode"]] for row in rows])
             one.plot(labels, [row["frame_ms"] for row in rows], "_", color="black", markersize=18, label="one frame")
             one.set_title(f"{name} on {rows[0]['device']}, {words(count)} for each", fontsize=9)
-            one.margins(y=0.25)  # the legend has room above
-            one.legend(fontsize=8)
+            legend_below(one, under=-0.08)
