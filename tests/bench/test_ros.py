@@ -98,14 +98,14 @@ def test_when_the_minutes_are_over_what_was_not_measured_is_named(monkeypatch: p
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("ros_domain_id")
 def test_the_report_holds_every_figure_and_what_it_depends_on(
-    tmp_path: Path, ros_domain_id: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Live, without FIFO; the other half differs by a parameter of the actuator, and is planted."""
     right = ros._interval_error
     planted = {"p50": 0.1, "p99": 0.2, "max": 0.3, "n": 100, "scheduling": "fifo 50", "chunks_per_s": 2.0}
     monkeypatch.setattr(ros, "_interval_error", lambda fifo, *given: planted if fifo else right(fifo, *given))
-    monkeypatch.setenv("ROS_DOMAIN_ID", str(ros_domain_id))
     path = tmp_path / "ros.json"
     short = ["--seconds=2", "--messages=20", "--plan=quick"]  # a busy machine is too slow for a hundred steps
     assert cli.main(["bench", "ros", *short, "--json", str(path)]) == 0
