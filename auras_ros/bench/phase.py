@@ -108,6 +108,7 @@ class _Listener:
         self.chunks: list[dict[str, int]] = []
         self.images: list[tuple[int, int]] = []
         self.missed, self.state = 0, ""
+        self._counted = 0
         node.create_subscription(DiagnosticArray, "provenance", self._on_chunk, QoSProfile(depth=10))
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, QoSProfile(depth=10))
         node.create_subscription(Image, "camera/top/image_raw", self._on_image, CAMERA)
@@ -120,7 +121,10 @@ class _Listener:
     def _on_diagnostics(self, message: Any) -> None:
         for status in message.status:
             if status.name == "agent: frames":
-                self.missed = int(next((pair.value for pair in status.values if pair.key == "missed_ticks"), 0))
+                counted = int(next((pair.value for pair in status.values if pair.key == "missed_ticks"), 0))
+                again = counted < self._counted  # another plan took over, with a grid of its own
+                self.missed += counted if again else counted - self._counted
+                self._counted = counted
 
     def _on_image(self, message: Any) -> None:
         self.images.append((stamp_ns(message), time.time_ns()))
