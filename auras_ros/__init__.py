@@ -16,14 +16,16 @@ __all__ = ["__version__", "load"]
 __version__ = "0.1.0"
 
 
-def load(checkpoint: str | Path, *, plan: str = "", device: str = "cpu", seed: int = 0) -> DirectPolicy:
+def load(
+    checkpoint: str | Path, *, plan: str = "", device: str = "cpu", seed: int = 0, dtype: str = "auto"
+) -> DirectPolicy:
     """A policy that is called from Python: `auras_ros.load("pusht").act(images=..., state=...)` (docs/python.md).
 
     checkpoint: the name of one that ships, or a folder: ours, LeRobot's or OpenVLA's with its robot.json; as text it
     has a separator in it (`./my_policy`). plan: one of the checkpoint's generation plans; its first if empty. device:
-    cpu, cuda or auto. seed: of the noise. Raises ValueError or OSError, naming the file and the thing; RuntimeError for
-    a device that is not here.
+    cpu, cuda or auto. seed: of the noise. dtype: of the weights, as the agent's parameter. Raises ValueError or
+    OSError, naming the file and the thing; RuntimeError for a device that is not here.
     """
     from auras_ros import direct
 
-    return direct.load(checkpoint, plan=plan, device=device, seed=seed)
+    return direct.load(checkpoint, plan=plan, device=device, seed=seed, dtype=dtype)

@@ -154,7 +154,9 @@ class DirectPolicy:
         self.prompt = prompt
 
 
-def load(checkpoint: str | Path, *, plan: str = "", device: str = "cpu", seed: int = 0) -> DirectPolicy:
+def load(
+    checkpoint: str | Path, *, plan: str = "", device: str = "cpu", seed: int = 0, dtype: str = "auto"
+) -> DirectPolicy:
     """See `auras_ros.load`."""
-    opened = open_checkpoint(checkpoint if isinstance(checkpoint, Path) else resources.checkpoint(checkpoint))
+    opened = open_checkpoint(checkpoint if isinstance(checkpoint, Path) else resources.checkpoint(checkpoint), dtype)
     return DirectPolicy(opened, plan or next(iter(opened.plans)), seed, device)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import auras_ros
 from auras_ros import resources
@@ -127,6 +128,15 @@ def test_what_is_missing_or_wrong_is_named(policy: DirectPolicy, given: dict[str
     with pytest.raises(ValueError, match=said):
         policy.act(**given)
     assert policy.act({"top": FRAME}, POSITION).values.shape == (16, 2)  # and the next call is good
+
+
+def test_weights_have_the_type_that_was_asked_for(sample: GoldenSample) -> None:
+    policy = auras_ros.load("pusht", seed=3, dtype="bfloat16")
+    assert next(policy._policy.parameters()).dtype == torch.bfloat16
+    assert np.isfinite(policy.act(**instant(sample, 0)).values).all()
+    policy.close()
+    with pytest.raises(ValueError, match="dtype 'int8': must be one of auto"):
+        auras_ros.load("pusht", dtype="int8")
 
 
 def test_a_plan_that_is_none_is_answered_with_those_there_are() -> None:

@@ -17,21 +17,21 @@ values of the frame before (plan: reuse=exact). Perception is done for both came
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
-from auras_ros.bench.cores import add_cores, check_cores, suffix, words
+from auras_ros.bench.cores import suffix
 from auras_ros.bench.feed import Feed
 from auras_ros.bench.fig15_show import PAPER, REUSE_ROW, STEPS_ROW, TOKENS_ROW, draw, table
 from auras_ros.bench.figures.policies import build, drawn
 from auras_ros.bench.figures.rounds import measure, room, room_as_run
-from auras_ros.bench.kept import Ends, Part, run_parts
-from auras_ros.bench.options import add_device, add_windows, check_least, kind_of, listed
-from auras_ros.bench.pipeline_rate import Bench, Length
+from auras_ros.bench.job import Job, Progress, Subjects, add_job_options, add_seed, check_job_options, run_jobs
+from auras_ros.bench.options import listed
+from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.evaluate.report import Report
 from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.openvla import OpenVlaConfig, build_openvla
@@ -53,7 +53,6 @@ HEADLINE = {7, 28}
 MODELS: Mapping[str, Rt2Config | OpenVlaConfig] = {**RT2S, **OPENVLAS}
 REUSE_TOKENS = 7
 RATIO = {"ratio": "speedup", "low": "speedup_low", "high": "speedup_high"}  # within a round: median and quartiles
-Progress = Callable[[str], None]
 
 
 def vision_language_policy(
@@ -95,73 +94,60 @@ def _policy(options: argparse.Namespace, prefix: int, tokens: int, cameras: int 
 
 def run(argv: list[str], progress: Progress) -> Report:
     options = _options(argv)
-    torch.set_num_threads(1)
     report = Report("fig15")
     report.more["paper"] = PAPER
-    run_parts(report, options.minutes, _parts(options, report, progress))
+    run_jobs(_subjects(options), options, report, progress)
     return report
 
 
-def _parts(options: argparse.Namespace, report: Report, progress: Progress) -> dict[str, Part]:
-    """What is measured, by name; the fair number of cores of everything first, in case the minutes are short."""
-    found: dict[str, Part] = {}
-    for cores in options.cores:
-        given = (cores, options, report, progress)
-        for half in options.half:
-            if half == "diffusion":
-                for steps in options.steps:
-                    found[f"{options.diffusion}, {steps} steps, {words(cores)}"] = partial(
-                        _compare_steps, steps, *given
-                    )
-                continue
-            for prefix in options.prefix:
-                what = f"{options.model}, prefix {prefix}"
-                if half == "reuse":
-                    found[f"{what}, reuse, {words(cores)}"] = partial(_compare_reuse, prefix, *given)
-                    continue
-                for tokens in options.tokens:
-                    compare = partial(_compare_tokens, prefix, tokens, *given)
-                    found[f"{what}, {tokens} tokens, {words(cores)}"] = compare
+def _subjects(options: argparse.Namespace) -> Subjects:
+    """What is measured, by name."""
+    found: dict[str, partial[None]] = {}
+    for half in options.half:
+        if half == "diffusion":
+            found |= {f"{options.diffusion}, {n} steps": partial(_compare_steps, n) for n in options.steps}
+            continue
+        for prefix in options.prefix:
+            what = f"{options.model}, prefix {prefix}"
+            if half == "reuse":
+                found[f"{what}, reuse"] = partial(_compare_reuse, prefix)
+            else:
+                found |= {f"{what}, {n} tokens": partial(_compare_tokens, prefix, n) for n in options.tokens}
     return found
 
 
-def _compare_tokens(
-    prefix: int, tokens: int, cores: int, options: argparse.Namespace, report: Report, say: Progress, ends: Ends
-) -> None:
+def _compare_tokens(prefix: int, tokens: int, job: Job) -> None:
     """seq against auras with a stage for each token."""
-    policy = _policy(options, prefix, tokens)
-    bench = Bench(policy, options.device, options.seed, most=1, cores=cores)
+    options = job.options
     plans = Plan(), Plan(mode="auras", pp_generation=tokens, fetch_offset=options.fetch_offset)
     named = {"compared": TOKENS_ROW, "model": options.model, "prefix": prefix, "iterations": tokens}
     key = f"auras_over_seq_{tokens}" if tokens in HEADLINE else ""
     ending = "" if prefix == options.prefix[0] else f"_prefix_{prefix}"
-    _measure(bench, plans, named, f"{key}{ending}" if key else "", options, report, say, ends)
+    with job.bench(_policy(options, prefix, tokens)) as bench:
+        _measure(bench, job, plans, named, f"{key}{ending}" if key else "")
 
 
-def _compare_steps(
-    steps: int, cores: int, options: argparse.Namespace, report: Report, say: Progress, ends: Ends
-) -> None:
+def _compare_steps(steps: int, job: Job) -> None:
     """seq against auras with --stages stages of denoising."""
-    policy = build(options.diffusion, steps=steps, **room(options.device)).policy
-    bench = Bench(policy, options.device, options.seed, most=1, cores=cores)
+    options = job.options
     kind = f"ddpm{steps}"
     plans = Plan(kind), Plan(kind, "auras", pp_generation=min(options.stages, steps))
     named = {"compared": STEPS_ROW, "model": options.diffusion, "prefix": None, "iterations": steps}
-    _measure(bench, plans, named, f"auras_over_seq_steps_{steps}", options, report, say, ends)
+    with job.bench(build(options.diffusion, steps=steps, **room(options.device)).policy) as bench:
+        _measure(bench, job, plans, named, f"auras_over_seq_steps_{steps}")
 
 
-def _compare_reuse(
-    prefix: int, cores: int, options: argparse.Namespace, report: Report, say: Progress, ends: Ends
-) -> None:
+def _compare_reuse(prefix: int, job: Job) -> None:
     """auras without and with the static camera's keys and values, which come first in the prefix."""
+    options = job.options
     policy = _policy(options, prefix, REUSE_TOKENS, cameras=2)
-    bench = Bench(policy, options.device, options.seed, most=1, cores=cores)
-    bench.feed = one_still(policy, options.seed)
     plan = Plan(mode="auras", pp_generation=REUSE_TOKENS, fetch_offset=options.fetch_offset)
     named = {"compared": REUSE_ROW, "model": options.model, "prefix": prefix, "iterations": REUSE_TOKENS}
     ending = "" if prefix == options.prefix[0] else f"_prefix_{prefix}"
     plans = plan, replace(plan, reuse="exact")
-    _measure(bench, plans, named, f"reuse_over_none{ending}", options, report, say, ends)
+    with job.bench(policy) as bench:
+        bench.feed = one_still(policy, options.seed)
+        _measure(bench, job, plans, named, f"reuse_over_none{ending}")
 
 
 def one_still(policy: AutoregressivePolicy, seed: int, different: int = 8) -> Feed:
@@ -173,28 +159,15 @@ def one_still(policy: AutoregressivePolicy, seed: int, different: int = 8) -> Fe
     return Feed(examples)
 
 
-def _measure(
-    bench: Bench,
-    plans: tuple[Plan, Plan],
-    named: dict[str, Any],
-    key: str,
-    options: argparse.Namespace,
-    report: Report,
-    say: Progress,
-    ends: Ends,
-) -> None:
-    """Interleaved rounds of both plans as a row, and how much quicker the second is under `key`. Closes the bench."""
+def _measure(bench: Bench, job: Job, plans: tuple[Plan, Plan], named: dict[str, Any], key: str) -> None:
+    """Interleaved rounds of both plans as a row, and how much quicker the second is under `key`."""
     base, other = plans
-    what = ", ".join(f"{each}" for each in (named["model"], named["prefix"], named["iterations"]) if each is not None)
-    try:
-        measured = measure(bench, f"{what}, {words(bench.cores)}", plans, options, ends, report, say)
-    finally:
-        bench.close()
+    measured = measure(bench, job, plans)
     if other not in measured:
         return
     found, first = measured.figures(other, base), measured.figures(base, base)
     dtype = str(next(bench.policy.parameters()).dtype).removeprefix("torch.")
-    report.rows.append(
+    job.report.rows.append(
         {
             **named,
             "device": bench.device.type,
@@ -214,7 +187,7 @@ def _measure(
         }
     )
     if key:
-        report.summary[f"{key}{suffix(bench.cores, options.cores)}"] = found["speedup"]
+        job.report.summary[f"{key}{suffix(bench.cores, job.options.cores)}"] = found["speedup"]
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
@@ -231,10 +204,8 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--fetch-offset", type=int, choices=(-1, 0), default=0, help="tokens, auras (0); the paper's -1"
     )
-    add_device(parser)
-    add_windows(parser, minutes=30.0)
-    add_cores(parser)
-    parser.add_argument("--seed", type=int, default=0, help="of observations and the order of rounds")
+    add_job_options(parser, minutes=30.0)
+    add_seed(parser)
     options = parser.parse_args(argv)
     if not 1 <= min(options.tokens) <= max(options.tokens) <= MAX_STAGES:
         parser.error(f"--tokens: a plan has 1 to {MAX_STAGES} stages")
@@ -246,7 +217,5 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
         parser.error(f"--stages: a plan has 1 to {MAX_STAGES}, got {options.stages}")
     if unknown := [half for half in options.half if half not in HALVES]:
         parser.error(f"--half: '{unknown[0]}' is not known; there is {', '.join(HALVES)}")
-    check_least(parser, options, rounds=1, chunks=1, seed=0)
-    options.cores = check_cores(parser, options.cores, kind_of(options.device))
-    options.length = Length(options.chunks, options.seconds)
+    check_job_options(parser, options)
     return options

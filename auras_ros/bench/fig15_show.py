@@ -8,7 +8,7 @@ from typing import Any
 
 from auras_ros.bench.cores import words
 from auras_ros.bench.figures.rounds import marked
-from auras_ros.bench.figures.show import BLUE, GREEN, ORANGE, aligned, picture, whiskers
+from auras_ros.bench.figures.show import BLUE, GREEN, ORANGE, aligned, legend_below, picture, whiskers
 from auras_ros.evaluate.report import Report
 
 TOKENS_ROW, STEPS_ROW, REUSE_ROW = "tokens: auras over seq", "diffusion: auras over seq", "reuse over none"
@@ -55,4 +55,4 @@ def draw(report: Report, path: Path) -> None:
             one.set_title(f"{compared} on {own[0]['device']}, {words(cores)} for each side", fontsize=9)
             what = "denoising steps" if compared == STEPS_ROW else "action tokens"
             one.set(xlabel=what, ylabel="times seq, median and quartiles", ylim=(0, None))
-            one.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
+            legend_below(one)

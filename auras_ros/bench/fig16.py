@@ -9,21 +9,18 @@ random order, and a ratio is taken within its round.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
-
-from auras_ros.bench.cores import add_cores, check_cores, suffix, words
+from auras_ros.bench.cores import suffix, words
 from auras_ros.bench.figures.rounds import Measured, measure
-from auras_ros.bench.kept import Ends, Part, run_parts
-from auras_ros.bench.options import add_device, add_windows, check_least, kind_of, listed
+from auras_ros.bench.job import Job, Progress, add_job_options, add_seed, check_job_options, check_stages, run_jobs
+from auras_ros.bench.options import listed
 from auras_ros.bench.pipeline_checks import batched_difference
-from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.evaluate.report import Report
 from auras_ros.models.presets import QUARTER, TINYVLAS
 from auras_ros.pipeline.plan import Plan
@@ -35,21 +32,14 @@ PAPER = (
     "the difference between the offsets is not prominent; for twice the throughput, with fetch_offset -1, the "
     "configurations that give it are simulated further (section 6.6; figure 16 has no numbers in the text)"
 )
-Progress = Callable[[str], None]
 Row = Mapping[str, Any]
 
 
 def run(argv: list[str], progress: Progress) -> Report:
     options = _options(argv)
-    torch.set_num_threads(1)
     report = Report("fig16")
     report.more["paper"] = PAPER
-    parts: dict[str, Part] = {}
-    for cores in options.cores:
-        for model in options.models:
-            what = f"{model} on {words(cores)}"
-            parts[what] = partial(_measure, model, cores, what, options, report, progress)
-    run_parts(report, options.minutes, parts)
+    run_jobs({model: partial(_measure, model) for model in options.models}, options, report, progress)
     return report
 
 
@@ -69,32 +59,22 @@ def plans_of(options: argparse.Namespace) -> tuple[Plan, list[Plan]]:
     ]
 
 
-def _measure(
-    model: str,
-    cores: int,
-    what: str,
-    options: argparse.Namespace,
-    report: Report,
-    progress: Progress,
-    ends: Ends,
-) -> None:
+def _measure(model: str, job: Job) -> None:
     """Check and compare one model; what was measured goes to the report."""
+    options, report = job.options, job.report
     name = model if options.paper_sizes else model + QUARTER
-    progress(f"{what}: building, checking that the modes compute the same ...")
+    job.say(f"{job.what}: building, checking that the modes compute the same ...")
     policy = make_tinyvla(name, seed=0, steps=options.steps)
-    bench = Bench(policy, options.device, options.seed, most=1, cores=cores)
     seq, plans = plans_of(options)
-    base = {"model": model, "sizes": name, "device": bench.device.type, "cores": cores}
-    try:
+    with job.bench(policy) as bench:
+        base = {"model": model, "sizes": name, "device": bench.device.type, "cores": job.cores}
         stages = max(options.pp_generation)
         differ = {"pp_generation": stages, "batched_difference": batched_difference(bench, seq.generation, stages)}
-        measured = measure(bench, what, [seq, *plans], options, ends, report, progress)
-    finally:
-        bench.close()
+        measured = measure(bench, job, [seq, *plans])
     report.rows.append({**base, "measure": "check", "bit_equal": 1, **_shapes(name, policy), **differ})
     there = [plan for plan in plans if plan in measured]
     report.rows += [_row(base, plan, measured.figures(plan, seq)) for plan in (seq, *there)]
-    report.summary |= _summary(model, suffix(cores, options.cores), measured, seq, there)
+    report.summary |= _summary(model, suffix(job.cores, options.cores), measured, seq, there)
 
 
 def _shapes(name: str, policy: TinyVlaPolicy) -> dict[str, Any]:
@@ -204,25 +184,20 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     some = ",".join(MODELS)
     parser.add_argument("--models", type=listed(str), default=list(MODELS), help=f"some of {some} (all)")
     parser.add_argument("--sizes", default="auto", choices=("auto", "quarter", "paper"), help="paper's on a GPU (auto)")
-    add_device(parser)
     parser.add_argument("--pp-perception", type=listed(int), default=[1, 2, 3], help="stages (1,2,3)")
     parser.add_argument("--pp-generation", type=listed(int), default=[1, 2, 3, 4, 5], help="stages (1,2,3,4,5)")
     parser.add_argument("--offsets", type=listed(int), default=[0, -1], help="fetch_offset (0,-1); or =-1,0")
     parser.add_argument("--steps", type=int, default=INFERENCE_STEPS, help=f"DDIM steps ({INFERENCE_STEPS})")
-    add_windows(parser, minutes=30.0)
-    add_cores(parser)
-    parser.add_argument("--seed", type=int, default=0, help="of observations and the order of rounds")
+    add_job_options(parser, minutes=30.0)
+    add_seed(parser)
     options = parser.parse_args(argv)
     if unknown := [model for model in options.models if model not in MODELS]:
         parser.error(f"--models: '{unknown[0]}' is not known; there is {some}")
-    check_least(parser, options, rounds=1, chunks=1, steps=1, seed=0)
+    kind = check_job_options(parser, options, steps=1)
     try:
         plans_of(options)
     except ValueError as error:
         parser.error(str(error))
-    if max(options.pp_generation) > options.steps:
-        parser.error(f"--pp-generation: {max(options.pp_generation)} stages, but there are {options.steps} steps")
-    options.cores = check_cores(parser, options.cores, kind_of(options.device))
-    options.length = Length(options.chunks, options.seconds)
-    options.paper_sizes = options.sizes == "paper" or (options.sizes == "auto" and kind_of(options.device) == "cuda")
+    check_stages(parser, max(options.pp_generation), options.steps)
+    options.paper_sizes = options.sizes == "paper" or (options.sizes == "auto" and kind == "cuda")
     return options

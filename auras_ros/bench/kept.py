@@ -7,18 +7,23 @@ measured and written. The minutes are kept with fewer rounds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import PlanError
 
-FAILURES = (RuntimeError, PlanError, MemoryError)  # DeviceError and a GPU without memory are RuntimeErrors
+FAILURES = (RuntimeError, PlanError, MemoryError, TimeoutError)  # DeviceError, a GPU without memory: RuntimeErrors
 OVER = "not begun: the bench's minutes were over (--minutes)"
-
+CUT = "not finished: the bench's minutes were over (--minutes)"
 
 Part = Callable[["Ends"], None]
+Turn = Callable[[Sequence[int]], None]
+
+
+class OverError(Exception):
+    """The bench's minutes are over in the middle of a part. No failure."""
 
 
 class Ends(NamedTuple):
@@ -64,6 +69,8 @@ def attempt(report: Report, name: str) -> Iterator[None]:
     """A part that may fail without the others: its first line of reason goes to the report."""
     try:
         yield
+    except OverError:
+        leave_out(report, name, CUT)
     except FAILURES as error:
         fail(report, name, error)
 
@@ -81,3 +88,39 @@ def run_parts(report: Report, minutes: float, parts: Mapping[str, Part]) -> None
         except KeyboardInterrupt:
             report.more["interrupted"] = f"interrupted while {name} was measured; what was finished counts"
             return
+
+
+def run_turns(report: Report, groups: Iterable[Sequence[int]], turns: Mapping[str, Turn]) -> None:
+    """All turns with a group of seeds, then with the next. One that fails is named and out, and the others go on; the
+    end of the minutes leaves what there is."""
+    going = dict(turns)
+    for group in groups:
+        for name, turn in list(going.items()):
+            try:
+                turn(group)
+            except FAILURES as error:
+                fail(report, name, error)
+                del going[name]
+            except OverError:
+                leave_out(report, f"{name}, seeds from {group[0]} on, and what comes after it", CUT)
+                return
+
+
+@contextmanager
+def interruptible(report: Report) -> Iterator[None]:
+    """Ctrl-C ends what is played with what there is."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        report.more["interrupted"] = "interrupted: each row says how many episodes it stands on"
+
+
+def until(end_s: float, say: Callable[[str], None]) -> Callable[[str], None]:
+    """`say` for whoever says often what they are at: raises OverError from end_s of the monotonic clock on."""
+
+    def checked(text: str) -> None:
+        if time.monotonic() >= end_s:
+            raise OverError
+        say(text)
+
+    return checked

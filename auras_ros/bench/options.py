@@ -41,10 +41,11 @@ def add_device(options: Options) -> None:
     options.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
 
 
-def add_windows(options: Options, *, rounds: int = 5, minutes: float = 10.0, seconds: float = 0.5) -> None:
+def add_windows(options: Options, *, rounds: int = 5, minutes: float | None = 10.0, seconds: float = 0.5) -> None:
     """Of contenders that are measured in interleaved rounds, a window each."""
     options.add_argument("--rounds", type=int, default=rounds, help=f"of all contenders, interleaved ({rounds})")
-    add_minutes(options, minutes)
+    if minutes is not None:
+        add_minutes(options, minutes)
     options.add_argument("--chunks", type=int, default=3, help="least chunks of a worker in a window (3)")
     options.add_argument("--seconds", type=amount, default=seconds, help=f"least length of a window ({seconds:g})")
 

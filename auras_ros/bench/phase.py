@@ -10,31 +10,26 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import pairwise
+from collections.abc import Callable
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 
 from auras_ros import resources
-from auras_ros.bench.kept import attempt
-from auras_ros.bench.options import amount, check_least, listed
-from auras_ros.bench.ros_image import on_loopback
+from auras_ros.bench.kept import Ends, Part, run_parts
+from auras_ros.bench.options import add_minutes, amount, check_least, listed
+from auras_ros.bench.processes import listening, running, wait_until_armed
 from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.report import Report
-from auras_ros.nodes.supervisor import Supervisor, SupervisorError
-from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy, init, spin_once, try_shutdown
+from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import DiagnosticArray, Image, String
 
-START_S = 90.0
 SETTLE_S = 4.0  # after arming; then the figures begin
 LEAST_CHUNKS = 10
-LAST_LINES = 12  # of the processes' output, beside an error
 CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 Progress = Callable[[str], None]
@@ -45,18 +40,26 @@ def run(argv: list[str], progress: Progress) -> Report:
     parser.add_argument("--config", type=listed(str), default=["pusht.yaml", "demo.yaml"], help="names or files")
     parser.add_argument("--seeds", type=int, default=4, help="of the table; each is played without and with (4)")
     parser.add_argument("--seconds", type=amount, default=20.0, help="measured in each episode (20)")
+    add_minutes(parser, 30.0)
     options = parser.parse_args(argv)
     check_least(parser, options, seeds=1, seconds=5)
     configs = [resources.find("config", each) if "/" not in each else Path(each) for each in options.config]
     report = Report("phase")
-    with on_loopback():  # it publishes actions: never into a robot's network by accident
-        for seed in range(options.seeds):
-            for config in configs:
-                for lock in (False, True) if seed % 2 == 0 else (True, False):
-                    progress(f"{config.name}, seed {seed}, phase_lock {'on' if lock else 'off'} ...")
-                    played = {"config": config.name, "seed": seed, "phase_lock": lock, "cores": available()}
-                    with attempt(report, f"{config.name}, seed {seed}, phase_lock {lock}"):
-                        report.rows.append(played | _episode(config, seed, lock, options.seconds))
+
+    def part(config: Path, seed: int, lock: bool, what: str) -> Part:
+        def play(ends: Ends) -> None:
+            progress(f"{what} ...")
+            played = {"config": config.name, "seed": seed, "phase_lock": lock, "cores": available()}
+            report.rows.append(played | _episode(config, seed, lock, options.seconds, ends.hard_s))
+
+        return play
+
+    parts: dict[str, Part] = {}
+    for seed, config, second in product(range(options.seeds), configs, (False, True)):
+        lock = second ^ (seed % 2 == 1)  # in turn, which of the two comes first
+        what = f"{config.name}, seed {seed}, phase_lock {'on' if lock else 'off'}"
+        parts[what] = part(config, seed, lock, what)
+    run_parts(report, options.minutes, parts)
     report.summary |= summarised(report.rows)
     return report
 
@@ -105,6 +108,7 @@ class _Listener:
         self.chunks: list[dict[str, int]] = []
         self.images: list[tuple[int, int]] = []
         self.missed, self.state = 0, ""
+        self._counted = 0
         node.create_subscription(DiagnosticArray, "provenance", self._on_chunk, QoSProfile(depth=10))
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, QoSProfile(depth=10))
         node.create_subscription(Image, "camera/top/image_raw", self._on_image, CAMERA)
@@ -117,7 +121,10 @@ class _Listener:
     def _on_diagnostics(self, message: Any) -> None:
         for status in message.status:
             if status.name == "agent: frames":
-                self.missed = int(next((pair.value for pair in status.values if pair.key == "missed_ticks"), 0))
+                counted = int(next((pair.value for pair in status.values if pair.key == "missed_ticks"), 0))
+                again = counted < self._counted  # another plan took over, with a grid of its own
+                self.missed += counted if again else counted - self._counted
+                self._counted = counted
 
     def _on_image(self, message: Any) -> None:
         self.images.append((stamp_ns(message), time.time_ns()))
@@ -132,46 +139,17 @@ class _Listener:
         return self.missed
 
 
-def _episode(config: Path, seed: int, lock: bool, seconds: float) -> dict[str, float]:
+def _episode(config: Path, seed: int, lock: bool, seconds: float, end_s: float) -> dict[str, float]:
     overrides: dict[str, dict[str, Any]] = {
         "agent": {"phase_lock": lock},
         "actuator": {"arm_on_start": True},
         "pusht": {"seed": seed},
     }
-    with _supervised(config, overrides) as (listener, spin):
-        spin(lambda: listener.state == "armed", START_S)
-        if listener.state != "armed":
-            raise RuntimeError(f"the actuator was not armed within {START_S:g} s; try: auras run {config}")
-        spin(lambda: False, SETTLE_S)
-        missed = listener.forget()
-        spin(lambda: False, seconds)
-        return measured(listener.chunks, listener.images, listener.missed - missed, seconds)
-
-
-@contextmanager
-def _supervised(
-    config: Path, overrides: dict[str, dict[str, Any]]
-) -> Iterator[tuple[_Listener, Callable[[Callable[[], bool], float], None]]]:
-    """The processes, what is heard of them, and a way to let time pass until something is true."""
-    init(args=[])
-    node = Node("bench_phase")
-    listener = _Listener(node)
-    try:
-        with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-            try:
-                with Supervisor(config, log=log, parameters=overrides) as supervisor:
-
-                    def spin(done: Callable[[], bool], seconds: float) -> None:
-                        end_s = time.monotonic() + seconds
-                        while not done() and time.monotonic() < end_s:
-                            spin_once(node, timeout_sec=0.1)
-                            if news := supervisor.poll():
-                                raise RuntimeError(f"a process ended: {'; '.join(news)}")
-
-                    yield listener, spin
-            except (RuntimeError, SupervisorError) as error:
-                log.seek(0)
-                raise RuntimeError("\n".join([str(error), *log.read().splitlines()[-LAST_LINES:]])) from error
-    finally:
-        node.destroy_node()
-        try_shutdown()
+    with listening("bench_phase") as node:
+        listener = _Listener(node)
+        with running(node, config, overrides, end_s) as spin:
+            wait_until_armed(spin, lambda: listener.state, config)
+            spin(lambda: False, SETTLE_S)
+            missed = listener.forget()
+            spin(lambda: False, seconds)
+            return measured(listener.chunks, listener.images, listener.missed - missed, seconds)

@@ -18,14 +18,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 
-import torch
-
-from auras_ros.bench.cores import suffix, words
+from auras_ros.bench.cores import suffix
 from auras_ros.bench.feed import random_feed
-from auras_ros.bench.kept import Ends, Part, disturb, run_parts
+from auras_ros.bench.job import Job, Progress, run_jobs
+from auras_ros.bench.kept import Part, disturb
 from auras_ros.bench.pipeline_checks import batched_difference, check_equal
 from auras_ros.bench.pipeline_options import parse
 from auras_ros.bench.pipeline_picture import draw
@@ -33,7 +31,7 @@ from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.bench.pipeline_rounds import Rates, Rounds
 from auras_ros.bench.pipeline_steady import growth
 from auras_ros.bench.pipeline_summary import disturbed, rate_row, summary, table
-from auras_ros.bench.pipeline_variants import Comparison, Variant
+from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.architectures import make_policy
@@ -43,22 +41,14 @@ __all__ = ["draw", "run", "table"]
 SWITCH_S = 0.0005  # par's workers hand the interpreter over more often than it does by itself: a fifth more for them
 STEADY_PLANS = ("ddim4", "ddim4,mode=dec", "ddim4,mode=par,workers=2", "ddim4,mode=auras,pp_generation=4")
 STEADY_STEPS = 4  # a short plan: memory is a matter of frames, not of steps
-Progress = Callable[[str], None]
 
 
 def run(argv: list[str], progress: Progress) -> Report:
     options = parse(argv, __doc__ or "")
-    torch.set_num_threads(1)
     sys.setswitchinterval(SWITCH_S)
     report = Report("pipeline")
-    parts: dict[str, Part] = {}
-    for name in options.policy:
-        for cores in options.cores:
-            what, sizes = f"{name} on {words(cores)}", options.sizes[cores]
-            parts[what] = partial(_compare, name, what, sizes, options=options, report=report, say=progress)
-    if options.steady > 0:
-        parts["memory"] = lambda ends: _steady(options, report, progress)
-    run_parts(report, options.minutes, parts)
+    memory: dict[str, Part] = {"memory": lambda ends: _steady(options, report, progress)} if options.steady > 0 else {}
+    run_jobs({name: partial(_compare, name) for name in options.policy}, options, report, progress, **memory)
     return report
 
 
@@ -67,15 +57,14 @@ def _ending(name: str, cores: int, options: argparse.Namespace) -> str:
     return f"_{name.replace('-', '_')}{suffix(cores, options.cores)}"
 
 
-def _compare(
-    name: str, what: str, sizes: Comparison, ends: Ends, options: argparse.Namespace, report: Report, say: Progress
-) -> None:
+def _compare(name: str, job: Job) -> None:
     """Check, try, compare one policy; rows and ratios go to the report, those of whole rounds when interrupted too."""
-    say(f"{what}: building, checking that the modes compute the same ...")
+    what, options, report, sizes = job.what, job.options, job.report, job.options.sizes[job.cores]
+    job.say(f"{what}: building, checking that the modes compute the same ...")
     policy = make_policy(name, seed=0, steps=options.steps)
     bench = Bench(policy, options.device, options.seed, most=max(sizes.workers), cores=sizes.cores)
     base = {"policy": name, "device": bench.device.type, "cores": bench.cores, "steps": options.steps}
-    rounds = Rounds(bench, what, options, ends, say)
+    rounds = Rounds(bench, what, options, job.ends, job.say)
     began_s, rates = time.monotonic(), Rates()
     trials: Rates = {}
     best: dict[str, Variant] = {}

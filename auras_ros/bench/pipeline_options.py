@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from auras_ros.bench.cores import add_cores, check_cores, threads_tried
-from auras_ros.bench.options import add_device, add_windows, check_least, kind_of, listed
-from auras_ros.bench.pipeline_rate import Length
+from auras_ros.bench.cores import threads_tried
+from auras_ros.bench.job import add_job_options, add_seed, check_job_options
+from auras_ros.bench.options import listed
 from auras_ros.bench.pipeline_variants import Comparison, default_workers
 from auras_ros.pipeline.plan import stage_steps
 from auras_ros.policies.architectures import RECIPES
@@ -29,30 +29,25 @@ def parse(argv: list[str], description: str) -> argparse.Namespace:
     )
     some = f"some of {', '.join(RECIPES)}"
     parser.add_argument("--policy", type=listed(str), default=["dp-small", "dp"], help=f"{some} (default: dp-small,dp)")
-    add_device(parser)
     parser.add_argument("--steps", type=int, default=100, help="DDPM steps of a chunk (default: 100)")
     parser.add_argument("--pp-generation", type=listed(int), default=list(range(1, 11)), help="default: 1,2,...,10")
     parser.add_argument("--alpha", type=float, default=0.0, help="skew of the curve's plans (default: 0)")
-    add_windows(parser, rounds=10, minutes=30.0, seconds=1.0)
-    add_cores(parser)
+    add_job_options(parser, rounds=10, minutes=30.0, seconds=1.0)
     parser.add_argument("--workers", type=listed(int), help="par's counts to try (default: 1 to 4; on a GPU 1 to 16)")
     parser.add_argument(
         "--threads", type=listed(int), help="intra-op threads to try, as far as there are cores (1,2,4,... and all)"
     )
     parser.add_argument("--steady", type=int, default=600, help="chunks of the memory measurement; 0: none")
-    parser.add_argument("--seed", type=int, default=0, help="of noise, observations and the rounds' order")
+    add_seed(parser)
     options = parser.parse_args(argv)
     unknown = [name for name in options.policy if name not in RECIPES]
     if unknown:
         parser.error(f"--policy: '{unknown[0]}' is not known; there is {', '.join(RECIPES)}")
-    check_least(parser, options, rounds=1, chunks=1, steps=2, steady=0, seed=0)
-    kind = kind_of(options.device)
-    options.cores = check_cores(parser, options.cores, kind)
+    kind = check_job_options(parser, options, steps=2, steady=0)
     try:
         options.sizes = {cores: _sizes(options, cores, kind) for cores in options.cores}
     except ValueError as error:
         parser.error(str(error))
-    options.length = Length(options.chunks, options.seconds)
     return options
 
 

@@ -11,31 +11,27 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from tempfile import TemporaryFile
-from typing import IO, Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from auras_ros import resources
-from auras_ros.bench.kept import attempt
-from auras_ros.bench.options import amount, check_least
-from auras_ros.bench.ros_image import measure_image_latency, on_loopback
+from auras_ros.bench.kept import Ends, Part, run_parts
+from auras_ros.bench.options import add_minutes, amount, check_least
+from auras_ros.bench.processes import listening, running, wait_until_armed
+from auras_ros.bench.ros_image import RATE_HZ, measure_image_latency
 from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.durations import measure_durations
 from auras_ros.evaluate.report import Report
-from auras_ros.nodes.supervisor import Supervisor
 from auras_ros.pipeline.load import load
 from auras_ros.pipeline.plan import Plan, PlanError
-from auras_ros.ros import Node, QoSProfile, init, spin_once, try_shutdown
+from auras_ros.ros import QoSProfile
 from auras_ros.ros.msg import DiagnosticArray, String
 
-START_S = 60.0
 CHECKPOINT = "pusht"  # of the config that is run
 PLANS = ("ddpm100", "quick")  # the first never pauses where an image comes each 100 ms; the other is for slow machines
+LOOK_S = 0.5  # the least that counts, and what of the minutes is left over
 TIMED, ROOM = 3, 1.4  # frames; how many times longer one may take beside the actuator and the simulator
-LAST_LINES = 12  # of the processes' output, beside an error
-
-
 Progress = Callable[[str], None]
 
 
@@ -45,35 +41,38 @@ def run(argv: list[str], progress: Progress) -> Report:
     parser.add_argument("--messages", type=int, default=300, help="images sent")
     some = f"the first of {', '.join(PLANS)} that this machine can run"
     parser.add_argument("--plan", help=f"what the agent computes meanwhile ({some})")
+    add_minutes(parser, 10.0)
     options = parser.parse_args(argv)
     check_least(parser, options, seconds=1, messages=1)
     report = Report("ros")
-    try:
-        plan = options.plan or _chosen(report, progress)
-        for priority in (50, 0):
-            with attempt(report, f"interval error with plan {plan}, {'with' if priority else 'without'} FIFO"):
-                _intervals(priority, plan, options, report, progress)
-        with attempt(report, "image latency"):
-            _images(options, report, progress)
-    except KeyboardInterrupt:
-        report.more["interrupted"] = "interrupted: what was finished counts"
+
+    def intervals(priority: int, ends: Ends) -> None:
+        options.plan = options.plan or _chosen(report, progress)
+        _intervals(priority, options, report, progress, ends)
+
+    parts: dict[str, Part] = {
+        "interval error with FIFO": partial(intervals, 50),
+        "interval error without FIFO": partial(intervals, 0),
+        "image latency": lambda ends: _images(options, report, progress, ends),
+    }
+    run_parts(report, options.minutes, parts)
     return report
 
 
-def _intervals(priority: int, plan: str, options: argparse.Namespace, report: Report, progress: Progress) -> None:
+def _intervals(priority: int, options: argparse.Namespace, report: Report, progress: Progress, ends: Ends) -> None:
     progress(f"interval error, SCHED_FIFO {'asked for' if priority else 'not asked for'} ...")
-    with on_loopback():  # it publishes actions: never into a robot's network by accident
-        row = _interval_error(priority, options.seconds, plan, progress)
+    row = _interval_error(priority, options.seconds, options.plan, ends.hard_s)
     suffix = "" if priority else "_without_fifo"
     for figure in ("p50", "p99", "max"):
         report.summary[f"interval_error_ms_{figure}{suffix}"] = row[figure]
     report.summary[f"interval_n{suffix}"] = row["n"]
-    report.rows.append({"measure": "interval_error_ms", "plan": plan, "cores": available(), **row})
+    report.rows.append({"measure": "interval_error_ms", "plan": options.plan, "cores": available(), **row})
 
 
-def _images(options: argparse.Namespace, report: Report, progress: Progress) -> None:
+def _images(options: argparse.Namespace, report: Report, progress: Progress, ends: Ends) -> None:
     progress("image latency ...")
-    image = measure_image_latency(messages=options.messages)
+    room = round(RATE_HZ * (ends.hard_s - time.monotonic()))
+    image = measure_image_latency(messages=max(1, min(options.messages, room)))
     report.rows.append({"measure": "image_latency_ms", "cores": available(), **image})
     report.summary |= {name: value for name, value in image.items() if name.startswith("image_latency_ms")}
     report.summary["image_n"] = image["messages"]
@@ -99,55 +98,27 @@ def _chosen(report: Report, progress: Progress) -> str:
     return PLANS[-1]  # and it is for the agent to say why not
 
 
-def _interval_error(priority: int, seconds: float, plan: str, progress: Progress) -> dict[str, Any]:
-    """Run bridge, actuator and a busy agent; the actuator's own statistics after `seconds` of armed ticks."""
+def _interval_error(priority: int, seconds: float, plan: str, end_s: float) -> dict[str, Any]:
+    """Run bridge, actuator and a busy agent; the actuator's own statistics after `seconds` of armed ticks, or of what
+    is left of them until end_s."""
     overrides: dict[str, dict[str, Any]] = {
         "actuator": {"realtime_priority": priority},
         "agent": {"plan": plan, "frame_period_ms": 0.0},
     }
     config = resources.find("config", "pusht.yaml")
-    init(args=[])
-    node = Node("bench_ros")
     newest: dict[str, Any] = {}
     chunks: list[float] = []
-    count = lambda _: chunks.append(time.monotonic())  # noqa: E731
-    node.create_subscription(DiagnosticArray, "provenance", count, QoSProfile(depth=10))
-    node.create_subscription(String, "actuator/state", lambda m: newest.update(json.loads(m.data)), QoSProfile(depth=1))
-    try:
-        with _told() as log, Supervisor(config, log=log, parameters=overrides) as supervisor:
-            begin_s = _wait_until_armed(node, supervisor, newest)
-            while (left_s := begin_s + seconds - time.monotonic()) > 0:
-                spin_once(node, timeout_sec=0.1)
-                if news := supervisor.poll():
-                    raise RuntimeError(f"a process ended during the measurement: {'; '.join(news)}")
-                progress(f"interval error, priority {priority}: {left_s:.0f} s to go")
-    finally:
-        node.destroy_node()
-        try_shutdown()
+    with listening("bench_ros") as node:
+        depth = QoSProfile(depth=10)
+        node.create_subscription(DiagnosticArray, "provenance", lambda _: chunks.append(time.monotonic()), depth)
+        node.create_subscription(String, "actuator/state", lambda m: newest.update(json.loads(m.data)), depth)
+        with running(node, config, overrides, end_s) as spin:
+            wait_until_armed(spin, lambda: str(newest.get("state")), config)
+            begin_s = time.monotonic()
+            spin(lambda: False, max(LOOK_S, min(seconds, end_s - begin_s - LOOK_S)))
+            took_s = time.monotonic() - begin_s
     if newest.get("state") != "armed":
         raise RuntimeError(f"the actuator was {newest.get('state')} at the end: {newest.get('reason')}")
     during = sum(at_s >= begin_s for at_s in chunks)
     facts = {"scheduling": newest["scheduling"], "skipped_ticks": newest["skipped_ticks"]}
-    return {**newest["interval_error_ms"], **facts, "chunks_per_s": during / seconds}
-
-
-@contextmanager
-def _told() -> Iterator[IO[str]]:
-    """Where processes write what nobody reads, unless something goes wrong: then a RuntimeError ends with it."""
-    with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-        try:
-            yield log
-        except RuntimeError as error:
-            log.seek(0)
-            raise RuntimeError("\n".join([str(error), *log.read().splitlines()[-LAST_LINES:]])) from error
-
-
-def _wait_until_armed(node: Node, supervisor: Supervisor, newest: dict[str, Any]) -> float:
-    """The time at which the actuator was first heard to be armed, s. Raises RuntimeError after a while."""
-    end_s = time.monotonic() + START_S
-    while newest.get("state") != "armed":
-        if time.monotonic() > end_s:
-            raise RuntimeError(f"the actuator was not armed within {START_S:g} s; try: auras run config/pusht.yaml")
-        supervisor.poll()
-        spin_once(node, timeout_sec=0.1)
-    return time.monotonic()
+    return {**newest["interval_error_ms"], **facts, "chunks_per_s": during / took_s}

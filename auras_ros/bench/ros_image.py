@@ -23,6 +23,7 @@ from auras_ros.ros.msg import Image
 
 TOPIC = "/auras_bench/image_raw"
 WARM_UP_MESSAGES = 30
+RATE_HZ = 30.0
 _CHILD_EXIT_TIMEOUT_S = 5.0
 _CONNECT_TIMEOUT_S = 15.0
 _DISCOVERY_VARIABLES = ("ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_LOCALHOST_ONLY", "CYCLONEDDS_URI")
@@ -58,7 +59,7 @@ def on_loopback() -> Iterator[str]:
 
 
 def measure_image_latency(
-    messages: int = 300, width: int = 640, height: int = 480, rate_hz: float = 30, domain: int | None = None
+    messages: int = 300, width: int = 640, height: int = 480, rate_hz: float = RATE_HZ, domain: int | None = None
 ) -> dict[str, Any]:
     """Latency from publish() in one process to the callback in this one, warm-up excluded.
 

@@ -47,15 +47,14 @@ def run(argv: list[str], progress: Progress) -> Report:
         game = Game(options, progress)
     except (CheckpointError, ContractError, PlanError, SettingsError) as error:
         parser.error(str(error))
-    whole = game.run()
-    report = Report("seams", game.rows(), more={"title": game.named()})
+    report = Report("seams", more={"title": game.named()})
+    game.run(report)
+    report.rows = game.rows()
     for row in report.rows:
         which = key(f"{row['mode']}_{row['latency_ms']:g}_{row['join']}")
         for figure in FIGURES:
             if row[figure] is not None:
                 report.summary[f"{figure}_{which}"] = row[figure]
-    if not whole:
-        report.more["interrupted"] = "interrupted: each row says how many episodes it stands on"
     return report
 
 

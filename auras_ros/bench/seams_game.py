@@ -6,17 +6,21 @@ A request takes the latency that it is given, in virtual time: nothing here depe
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from auras_ros import resources
 from auras_ros.bench.figures.played import Progress, check_play
+from auras_ros.bench.kept import interruptible, run_turns, until
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.lockstep import grouped, play
+from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.seats import Seats
@@ -87,7 +91,7 @@ class Game:
     def __init__(self, options: argparse.Namespace, say: Progress) -> None:
         torch.set_num_threads(1)
         check_play(options, episodes=1)
-        self._options, self._say = options, say
+        self._options, self._say = options, until(time.monotonic() + 60 * options.minutes, say)
         self._checkpoint, self._base = load(resources.checkpoint(options.checkpoint)), parse_plan(options.plan)
         self._horizon_ms = self._checkpoint.horizon * self._checkpoint.contract.dt_ms
         self._check()
@@ -97,20 +101,18 @@ class Game:
             self._task(case.join).stream(self._checkpoint.contract, self._horizon_ms)  # refused now, by name
         self._record = Record.open(self._key(), options.work)
 
-    def run(self) -> bool:
-        """Some seeds at a time, all cases with each; False if it was interrupted. What is there stays."""
+    def run(self, report: Report) -> None:
+        """Some seeds at a time, all cases with each. What fails or was not finished is named; what is there stays."""
         options = self._options
-        try:
-            for group in grouped(range(options.seed, options.seed + options.episodes), options.batch):
-                for case in self.cases:
-                    self._play(case, self._record.missing(case.name, group))
-        except KeyboardInterrupt:
-            return False
-        return True
+        groups = grouped(range(options.seed, options.seed + options.episodes), options.batch)
+        with interruptible(report):
+            run_turns(report, groups, {case.name: partial(self._play, case) for case in self.cases})
 
-    def _play(self, case: Case, seeds: list[int]) -> None:
+    def _play(self, case: Case, group: Sequence[int]) -> None:
+        seeds = self._record.missing(case.name, group)
         if not seeds:
             return
+        self._say(f"seeds from {seeds[0]}, {case.name}")
 
         def watch(seats: Seats) -> None:
             self._say(f"seeds from {seeds[0]}, {case.name}: {len(seats.finished)} of {len(seeds)} episodes over")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from auras_ros.action import Contract
 from auras_ros.bench.feed import DIFFERENT, Feed, random_feed
+from auras_ros.bench.options import kind_of
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import Spans, make_device
 from auras_ros.evaluate.report import hardware, versions
@@ -56,9 +57,10 @@ def from_registry(name: str, plan: Plan, seed: int) -> Setup:
     return Setup(name, policy, plan, random_feed(policy, seed))
 
 
-def from_checkpoint(folder: Path, plan: Plan, seed: int) -> Setup:
-    """A checkpoint's policy; it sees random values of its shapes. Raises CheckpointError."""
-    checkpoint = load(folder)
+def from_checkpoint(folder: Path, plan: Plan, seed: int, device: str, dtype: str) -> Setup:
+    """A checkpoint's policy, its weights in the type that an agent would have on that device; it sees random values of
+    its shapes. Raises CheckpointError, DeviceError."""
+    checkpoint = load(folder, dtype, kind_of(device))
     random = torch.Generator().manual_seed(seed)
     feed = Feed([_example(checkpoint, random) for _ in range(DIFFERENT)])
     return Setup(checkpoint.name, checkpoint.policy(plan.generation), plan, feed, checkpoint.contract)

@@ -37,6 +37,7 @@ class Options:
     out: Path
     json: Path | None
     video: bool
+    dtype: str = "auto"
 
 
 def parse(argv: list[str]) -> Options:
@@ -51,6 +52,7 @@ def parse(argv: list[str]) -> Options:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the first table; each next one counts up")
     parser.add_argument("--drift", type=float, metavar="PX", help="move the tee by this each control step, e.g. 0.5")
+    parser.add_argument("--dtype", default="auto", metavar="TYPE", help="of the weights: the agent's `dtype` (auto)")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for the results (default: out/demo)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here too")
     parser.add_argument("--no-video", action="store_true", help="no viewer camera, no video")
@@ -61,7 +63,13 @@ def parse(argv: list[str]) -> Options:
         plan = Plan.parse(given.plan)
     except ValueError as error:
         parser.error(str(error))
-    return Options(rules, plan, given.seed, given.drift, given.out, given.json, not given.no_video)
+    if given.dtype != "auto":
+        from auras_ros.pipeline.load import DTYPES
+
+        if given.dtype not in DTYPES:
+            parser.error(f"--dtype: {given.dtype!r}: must be one of {', '.join(DTYPES)}")
+    video = not given.no_video
+    return Options(rules, plan, given.seed, given.drift, given.out, given.json, video, given.dtype)
 
 
 def overrides(options: Options) -> dict[str, dict[str, Any]]:
@@ -74,7 +82,8 @@ def overrides(options: Options) -> dict[str, dict[str, Any]]:
         if options.drift_px > 0:
             drifting = read_config(resources.find("config", "pusht_drift.yaml")).section("pusht")
             table["success_coverage"] = drifting["success_coverage"]
-    return {"pusht": table, "agent": {**_planned(options.plan), "seed": options.seed}}
+    typed = {} if options.dtype == "auto" else {"dtype": options.dtype}
+    return {"pusht": table, "agent": {**_planned(options.plan), "seed": options.seed, **typed}}
 
 
 def _planned(plan: Plan) -> dict[str, Any]:

@@ -35,12 +35,15 @@ def run(argv: list[str]) -> int:
     parser.add_argument(
         "--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there is one"
     )
+    parser.add_argument("--dtype", metavar="TYPE", help="of a checkpoint's weights: the agent's `dtype` (auto)")
     parser.add_argument("--threads", type=int, default=1, help="intra-op threads of each strand (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="of weights, noise and observations")
     parser.add_argument("--out", type=Path, required=True, help="folder for trace.json and timeline.png")
     options = parser.parse_args(argv)
     if not options.seconds > 0 or options.threads < 1:
         parser.error("--seconds must be above 0 and --threads at least 1")
+    if options.dtype and options.checkpoint is None:
+        parser.error("--dtype: is of a --checkpoint's weights")
     return _trace(options, parser)
 
 
@@ -52,7 +55,8 @@ def _trace(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         if options.checkpoint is None:
             setup = trace.from_registry(options.policy, plan, options.seed)
         else:
-            setup = trace.from_checkpoint(resources.checkpoint(options.checkpoint), plan, options.seed)
+            folder, dtype = resources.checkpoint(options.checkpoint), options.dtype or "auto"
+            setup = trace.from_checkpoint(folder, plan, options.seed, options.device, dtype)
     except (ValueError, FileNotFoundError) as error:  # PlanError, CheckpointError and their like
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,6 +21,11 @@ from tests.policies.loaders.reference import DATA
 FIXTURE = DATA / "lerobot_diffusion"
 
 
+@cache
+def kept() -> Any:
+    return load(FIXTURE).policy("ddpm20")
+
+
 class FakeLeRobot:
     """In place of `PeerProcess`. spoil: what becomes of its chunks; compiles: whether torch.compile runs there.
     asked: every request, in order."""
@@ -28,8 +34,6 @@ class FakeLeRobot:
         self.asked: list[str] = []
         self.seconds = {False: 0.5, True: 0.25}  # that a request takes, compiled or not
         self._spoil, self._compiles = spoil, compiles
-        self._folder = Path()
-        self._policy: Any = None
 
     def __call__(self, name: str, python: Path, limit_s: float) -> FakeLeRobot:
         return self
@@ -52,7 +56,6 @@ class FakeLeRobot:
         return {"versions": {"torch": "2.10.0", "lerobot": "0.4.4"}}
 
     def make(self, folder: str, shape: dict[str, Any], seed: int, device: str) -> dict[str, Any]:
-        self._folder = Path(folder)
         for file in FIXTURE.iterdir():
             if file.name not in ("robot.json", "reference.safetensors"):
                 shutil.copy2(file, folder)
@@ -67,8 +70,7 @@ class FakeLeRobot:
         return {"seconds": 61.0, "mode": "reduce-overhead"}
 
     def outputs(self, inputs: str, outputs: str, compiled: bool) -> dict[str, Any]:
-        given, policy = load_file(inputs), self._policy or load(self._folder).policy("ddpm20")
-        self._policy = policy
+        given, policy = load_file(inputs), kept()
         with torch.no_grad():
             made = generate(policy, given["noise"], policy.perceive(given["images"], given["state"]))
         save_file({"actions": self._spoil(made.float()).contiguous()}, outputs)

@@ -63,7 +63,7 @@ def test_the_minutes_are_those_of_the_whole_figure() -> None:
     report = fig15.run(["--half=tokens", *TOKENS, *SHORT, "--minutes=0"], lambda text: None)
     assert report.rows == []
     assert [each.split(":")[0] for each in report.more["left_out"]] == [
-        f"rt2-tiny, prefix {prefix}, {tokens} tokens, 1 core" for prefix in (6, 12) for tokens in (2, 7)
+        f"rt2-tiny, prefix {prefix}, {tokens} tokens on 1 core" for prefix in (6, 12) for tokens in (2, 7)
     ]
     with pytest.raises(ValueError, match="nothing was measured"):
         fig15.draw(report, Path("15.png"))
@@ -116,7 +116,7 @@ def test_modes_that_give_other_tokens_are_not_compared_and_the_others_are(monkey
     monkeypatch.setattr(rounds, "check_same", refuse)
     argv = ["--half=tokens", "--model=openvla-tiny", "--prefix=6", "--tokens=2,3", *SHORT]
     report = fig15.run(argv, lambda text: None)
-    assert report.more["failed"] == ["openvla-tiny, prefix 6, 2 tokens, 1 core: they differ"]
+    assert report.more["failed"] == ["openvla-tiny, prefix 6, 2 tokens on 1 core: they differ"]
     assert [row["iterations"] for row in report.rows] == [3]
 
 

@@ -131,7 +131,7 @@ def test_the_quarters_are_of_the_published_sizes() -> None:
         (["--models", "tinyvla-2b"], "--models: 'tinyvla-2b' is not known"),
         (["--offsets", "1"], "fetch_offset"),
         (["--rounds", "0"], "--rounds must be at least 1"),
-        (["--steps", "3"], "--pp-generation: 5 stages, but there are 3 steps"),
+        (["--steps", "3"], "--pp-generation: 5 stages for 3 steps"),
         (["--pp-perception", "0"], "pp_perception"),
     ],
 )

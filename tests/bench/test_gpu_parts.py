@@ -124,7 +124,7 @@ def test_a_bench_runs_as_a_process_and_leaves_its_json(tmp_path: Path) -> None:
     part = gpu_parts.bench(
         "tiny", 60, "auras_over_seq_7",
         "fig15", "--half", "tokens", "--model", "rt2-tiny", "--prefix", "6", "--tokens", "7", "--rounds", "1",
-        "--device", "cpu", "--cores", "1",
+        "--device", "cpu", "--cores", "1", "--chunks", "1", "--seconds", "0",
     )  # fmt: skip
     part.run(tmp_path / "p.json")
     summary = json.loads((tmp_path / "p.json").read_text())["summary"]

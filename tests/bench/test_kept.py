@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from auras_ros.bench import kept
-from auras_ros.bench.kept import OVER, Budget, Ends, fail, run_parts
+from auras_ros.bench.kept import CUT, OVER, Budget, Ends, OverError, fail, interruptible, run_parts, run_turns, until
 from auras_ros.device import DeviceError
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import PlanError
@@ -77,3 +79,45 @@ def test_the_first_line_of_a_reason_is_enough() -> None:
     report = Report("x")
     fail(report, "part", RuntimeError("it ended\nthe last words\nof a process"))
     assert report.more == {"failed": ["part: it ended"]}
+
+
+def test_a_part_that_the_minutes_cut_is_left_out_and_no_failure() -> None:
+    def cut(ends: Ends) -> None:
+        raise OverError
+
+    report = Report("x")
+    run_parts(report, 1.0, {"a": cut})
+    assert report.more == {"left_out": [f"a: {CUT}"]}
+
+
+def test_a_turn_that_fails_is_named_once_and_the_others_go_on() -> None:
+    played, report = list[tuple[str, int]](), Report("x")
+
+    def fails(seeds: Sequence[int]) -> None:
+        raise RuntimeError("no such world")
+
+    run_turns(report, [[0, 1], [2]], {"bad": fails, "good": lambda seeds: played.append(("good", seeds[0]))})
+    assert report.more == {"failed": ["bad: no such world"]}
+    assert played == [("good", 0), ("good", 2)]
+
+
+def test_the_minutes_end_the_turns_where_they_are(clock: Clock) -> None:
+    played, report = list[int](), Report("x")
+    say = until(clock.now_s + 2, lambda text: None)
+
+    def play(seeds: Sequence[int]) -> None:
+        for seed in seeds:
+            say("still at it")
+            clock.now_s += 1
+            played.append(seed)
+
+    run_turns(report, [[0, 1, 2], [3]], {"a": play, "b": play})
+    assert played == [0, 1]
+    assert report.more == {"left_out": [f"a, seeds from 0 on, and what comes after it: {CUT}"]}
+
+
+def test_an_interrupt_of_what_is_played_is_said() -> None:
+    report = Report("x")
+    with interruptible(report):
+        raise KeyboardInterrupt
+    assert report.more["interrupted"].startswith("interrupted")

@@ -1,20 +1,24 @@
-"""`auras bench phase`: what it makes of what it heard, and, live and cut short, that the report is whole."""
+"""`auras bench phase`: what it makes of what it hears; and, in virtual time, that it shows what the lock wins."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from auras_ros.bench import phase
-
-MS = 1_000_000
-COMMAND = "import sys; from auras_ros.cli.main import main; sys.exit(main())"
+from auras_ros.bench.processes import START_S, Spin
+from auras_ros.cli import main as cli
+from auras_ros.pipeline.phase import PhaseLock
+from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, Image, KeyValue, String
+from tests.pipeline import in_phase
+from tests.pipeline.in_phase import MS, Camera
 
 
 @pytest.mark.parametrize("arguments", [["--seconds", "0"], ["--seconds", "nan"], ["--seeds", "0"]])
@@ -71,7 +75,7 @@ def test_a_gain_is_that_of_a_pair_and_the_config_that_gains_least_counts() -> No
 def test_an_episode_that_fails_is_named_and_the_others_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[tuple[str, int, bool]] = []
 
-    def episode(config: Path, seed: int, lock: bool, seconds: float) -> dict[str, float]:
+    def episode(config: Path, seed: int, lock: bool, seconds: float, end_s: float) -> dict[str, float]:
         order.append((config.name, seed, lock))
         if (seed, lock) == (1, True):
             raise RuntimeError("not armed")
@@ -85,26 +89,108 @@ def test_an_episode_that_fails_is_named_and_the_others_are_kept(monkeypatch: pyt
         ("pusht.yaml", 1, True),
         ("pusht.yaml", 1, False),
     ]
-    assert "pusht.yaml, seed 1, phase_lock True: not armed" in report.more["failed"]
+    assert "pusht.yaml, seed 1, phase_lock on: not armed" in report.more["failed"]
     assert len(report.rows) == 3
     assert report.summary["staleness_gain_ms_p50"] == 96.0
 
 
-@pytest.mark.slow
-def test_live_the_lock_makes_actions_fresher(tmp_path: Path, ros_domain_id: int) -> None:
+# -- the command, and one episode of it, without processes ------------------------------------------------
+
+
+def in_virtual_time(config: Path, seed: int, lock: bool, seconds: float, end_s: float) -> dict[str, float]:
+    """The agent's own lock before a camera of 10 Hz whose images come just after the ticks of frames of 400 ms."""
+    camera = Camera(100.0, jitter_ms=2.0)
+    played = in_phase.play([camera], 400.0, [120.0], 60.0, lock=lock, seed=seed).after(10_000.0)
+    chunks = [
+        {"origin_mono_ns": taken, "latched_ns": start, "published_ns": start + 120 * MS}
+        for taken, start in zip(played.taken, played.starts, strict=True)
+    ]
+    images = [(taken, came) for came, taken, _ in islice(camera.images("0", seed), 200)]
+    return phase.measured(chunks, images, played.skipped, seconds)
+
+
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(phase, "_episode", in_virtual_time)
     path = tmp_path / "phase.json"
-    arguments = ["bench", "phase", "--seeds", "1", "--seconds", "10", "--config", "pusht.yaml", "--json", str(path)]
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, *arguments],
-        env={**os.environ, "ROS_DOMAIN_ID": str(ros_domain_id)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(path.read_text())
-    assert [each["phase_lock"] for each in report["rows"]] == [False, True]
-    assert report["summary"]["pairs"] == 1
-    on = report["rows"][1]
-    assert on["image_age_ms_p50"] < 100.0  # a whole period is what was lost
-    assert "staleness_gain_ms_p50" in report["summary"]
+    assert cli.main(["bench", "phase", "--seeds=2", "--config=pusht.yaml", "--json", str(path)]) == 0
+    report: dict[str, Any] = json.loads(path.read_text())
+    return report
+
+
+def test_the_command_shows_what_the_lock_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the mean of two phases half the period that an image waits for its frame, at no tick's cost."""
+    report = bench(tmp_path, monkeypatch)
+    summary = report["summary"]
+    assert [each["phase_lock"] for each in report["rows"]] == [False, True, True, False]
+    assert summary["pairs"] == 2
+    assert summary["staleness_gain_ms_p50"] == summary["staleness_gain_ms_p50_pusht"] > 40.0
+    assert summary["excess_periods_p90_on"] < 0.1 < 0.8 < summary["excess_periods_p90_off"]
+    assert {each["missed_ticks"] for each in report["rows"]} == {0}
+    assert "staleness_gain_ms_p50" in capsys.readouterr().out
+
+
+def test_a_lock_that_does_nothing_wins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the figure is for: it shows that."""
+    monkeypatch.setattr(PhaseLock, "wait_ns", lambda self, now_ns: 0)
+    monkeypatch.setattr(PhaseLock, "_move", lambda self, by_ns: None)
+    assert abs(bench(tmp_path, monkeypatch)["summary"]["staleness_gain_ms_p50"]) < 1.0
+
+
+class Heard:
+    """In place of a node: who listens to which topic."""
+
+    def __init__(self) -> None:
+        self.on: dict[str, Callable[[Any], None]] = {}
+
+    def create_subscription(self, kind: Any, topic: str, callback: Callable[[Any], None], qos: Any) -> None:
+        self.on[topic] = callback
+
+
+def diagnostics(name: str, **values: int) -> DiagnosticArray:
+    pairs = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
+    return DiagnosticArray(status=[DiagnosticStatus(name=name, values=pairs)])
+
+
+def test_missed_ticks_go_on_where_another_plan_begins_to_count() -> None:
+    """It said -5 where an overloaded agent had taken its fallback plan."""
+    node = Heard()
+    listener = phase._Listener(node)  # type: ignore[arg-type]
+    for counted in (0, 7, 7, 2, 3):
+        node.on["/diagnostics"](diagnostics("agent: frames", missed_ticks=counted))
+    assert listener.missed == 10
+
+
+def test_an_episode_counts_what_was_heard_after_it_had_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, asked, started = Heard(), list[float](), list[dict[str, Any]]()
+
+    @contextmanager
+    def listening(name: str) -> Iterator[Heard]:
+        yield node
+
+    @contextmanager
+    def running(given: Heard, config: Path, overrides: dict[str, Any], end_s: float) -> Iterator[Spin]:
+        started.append(overrides)
+
+        def spin(done: Callable[[], bool], seconds: float) -> None:
+            node.on["actuator/state"](String(data=json.dumps({"state": "armed"})))
+            age_ms = 9 if len(asked) == 2 else 300  # of what comes before it counts
+            chunks, images = heard(age_ms)
+            for chunk in chunks:
+                node.on["provenance"](diagnostics("agent", **chunk))
+            for stamp_ns, _ in images:
+                image = Image()
+                image.header.stamp.sec, image.header.stamp.nanosec = divmod(stamp_ns, 10**9)
+                node.on["camera/top/image_raw"](image)
+            node.on["/diagnostics"](diagnostics("agent: frames", missed_ticks=5 + len(asked)))
+            asked.append(seconds)
+
+        yield spin
+
+    monkeypatch.setattr(phase, "listening", listening)
+    monkeypatch.setattr(phase, "running", running)
+    row = phase._episode(Path("pusht.yaml"), 3, True, 12.0, math.inf)
+    assert asked == [START_S, phase.SETTLE_S, 12.0]
+    assert started == [{"agent": {"phase_lock": True}, "actuator": {"arm_on_start": True}, "pusht": {"seed": 3}}]
+    assert (row["image_age_ms_p50"], row["n"], row["missed_ticks"], row["camera_period_ms"]) == (9.0, 30, 1, 100.0)

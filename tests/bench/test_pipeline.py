@@ -20,6 +20,7 @@ from auras_ros.bench.kept import OVER, Ends
 from auras_ros.bench.pipeline_checks import batched_difference, check_equal
 from auras_ros.bench.pipeline_rate import Bench, Length, Meter
 from auras_ros.bench.pipeline_rounds import TRIAL_ROUNDS, Rounds
+from auras_ros.bench.pipeline_steady import Growth
 from auras_ros.bench.pipeline_summary import disturbed, ratio, summary
 from auras_ros.bench.pipeline_variants import Comparison, Variant, control_of, default_workers, forms
 from auras_ros.cli import main as cli
@@ -40,8 +41,9 @@ QUICK = [
 
 
 def test_the_command_compares_the_modes_and_writes_what_it_measured(
-    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pipeline, "growth", lambda *given: Growth(30, 1.0, 2.0, 0.0, 3.0))  # test_steady's business
     path = tmp_path / "pipeline.json"
     assert cli.main(["bench", "pipeline", "--policy", tiny, *QUICK, "--json", str(path)]) == 0
     report = json.loads(path.read_text())
@@ -66,6 +68,7 @@ def test_the_command_compares_the_modes_and_writes_what_it_measured(
     assert summed["auras_over_par"] == pytest.approx(auras / par["chunks_per_s"])
     assert summed["control_over_seq"] == rows["par, workers 1"]["chunks_per_s"] / rows["seq"]["chunks_per_s"]
     assert [row["mode"] for row in report["rows"] if row["measure"] == "memory"] == ["seq", "dec", "par", "auras"]
+    assert summed["resident_bytes_per_chunk_worst"] == 2.0
     text = capsys.readouterr().out
     assert "bit for bit" in text
     assert "1 core for each" in text

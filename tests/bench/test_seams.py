@@ -162,6 +162,33 @@ def test_an_interrupted_bench_keeps_what_there_is_and_goes_on(world: World, tmp_
     assert world.played == before
 
 
+def test_a_case_that_fails_is_named_and_the_others_are_played(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the bench, with nothing written."""
+    right = world.play
+
+    def broken(
+        checkpoint: Checkpoint, plan: Plan, seeds: Iterable[int], task: Task, *rest: Any, **more: Any
+    ) -> Outcome:
+        if task.seam == "ensemble":
+            raise RuntimeError("the simulator ended")
+        return right(checkpoint, plan, seeds, task, *rest, **more)
+
+    monkeypatch.setattr(seams_game, "play", broken)
+    code, report = command(tmp_path, *SHORT, "--latency-ms=100", "--join=switch,ensemble,rtc")
+    assert code == 1
+    assert report["failed"] == ["ensemble, 100 ms, quick: the simulator ended"]
+    assert [(row["join"], row["episodes"]) for row in report["rows"]] == [("switch", SEEDS), ("rtc", SEEDS)]
+
+
+def test_without_minutes_nothing_is_played_and_that_is_said(world: World, tmp_path: Path) -> None:
+    _, report = command(tmp_path, *SHORT, "--latency-ms=100", "--minutes=0")
+    assert report["left_out"][0].startswith("switch, 100 ms, quick, seeds from 0 on")
+    assert report["rows"] == []
+    assert not world.played
+
+
 @pytest.mark.parametrize(
     ("other", "named"),
     [

@@ -59,9 +59,20 @@ def test_drift_brings_its_own_threshold() -> None:
     assert "success_coverage" not in overrides(parse(["--drift", "0"]))["pusht"]
 
 
+def test_the_type_of_the_weights_is_the_agents() -> None:
+    assert overrides(parse(["--dtype", "bfloat16"]))["agent"]["dtype"] == "bfloat16"
+
+
 @pytest.mark.parametrize(
     "argv",
-    [["--seconds", "0"], ["--seconds", "nan"], ["--episodes", "0"], ["--seed", "x"], ["--plan", "quick,mode=warp"]],
+    [
+        ["--dtype", "int8"],
+        ["--seconds", "0"],
+        ["--seconds", "nan"],
+        ["--episodes", "0"],
+        ["--seed", "x"],
+        ["--plan", "quick,mode=warp"],
+    ],
 )
 def test_useless_options_are_refused_by_name(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from auras_ros import resources
 from auras_ros.bench import trace as trace_bench
 from auras_ros.bench.trace_picture import GENERATION, PERCEPTION, draw, window
 from auras_ros.cli import main as cli
 from auras_ros.clock import VirtualClock
+from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.trace import FrameMark, Recording
 from auras_ros.policies import architectures
 from tests.bench.registered import NAME, RECIPE
@@ -126,6 +129,19 @@ def test_every_mode_leaves_its_lanes(tiny: str, tmp_path: Path, plan: str, lanes
     assert events["e"]
 
 
+def test_a_checkpoint_is_traced_with_the_weights_that_were_asked_for() -> None:
+    folder, plan = resources.checkpoint("pusht"), Plan("quick")
+    for dtype, kept in (("auto", torch.float32), ("bfloat16", torch.bfloat16)):
+        setup = trace_bench.from_checkpoint(folder, plan, 0, "cpu", dtype)
+        assert next(setup.policy.parameters()).dtype == kept
+
+
+def test_a_type_without_a_checkpoint_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["trace", "--dtype", "bfloat16", "--out", str(tmp_path)])
+    assert "--dtype: is of a --checkpoint's weights" in capsys.readouterr().err
+
+
 def test_a_checkpoint_is_traced_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--checkpoint", "pusht", "--plan", "quick", "--device", "cpu", "--seconds", "0.1", "--out", str(tmp_path)]
     assert cli.main(["trace", *words]) == 0
@@ -141,6 +157,7 @@ def test_a_checkpoint_is_traced_too(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["--plan", "ddim4,mode=fast"], "plan: mode: must be one of"),
         (["--plan", "quick"], "plan: generation: 'quick': without a checkpoint say ddpmN or ddimN"),
         (["--plan", "ddpm4", "--policy", "huge"], "policy 'huge' is not known"),
+        (["--checkpoint", "pusht", "--plan", "quick", "--dtype", "int8"], "dtype 'int8': must be one of auto"),
         (["--checkpoint", "nowhere", "--plan", "quick"], "checkpoints 'nowhere' not found"),
     ],
 )

@@ -20,7 +20,7 @@ from typing import Any
 
 from auras_ros.bench import pipeline
 from auras_ros.bench.cores import unnamed, words
-from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
+from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, legend_below, picture, with_paper
 from auras_ros.evaluate.parts import Part
 from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.settings import SettingsError
@@ -130,7 +130,7 @@ def table(report: Report) -> str:
     rates = Report(report.name, [row for row in report.rows if row["measure"] != "success"], report.summary)
     lines = [pipeline.table(rates)]
     if rows:
-        columns = ("plan", "simulator", "clock", "mode", "success", "95 %", "episodes")
+        columns = ("plan", "simulator", "clock", "mode", "Push-T success", "95 %", "episodes")
         lines += ["", *aligned([columns, *map(_cells, rows)]), ACCURACY]
     return with_paper("fig10", report, lines)
 
@@ -146,7 +146,7 @@ def draw(report: Report, path: Path) -> None:
     success = [row for row in report.rows if row["measure"] == "success"]
     clocks = {row["clock"] for row in success}
     clock = HEADLINE_CLOCK if HEADLINE_CLOCK in clocks else next(iter(sorted(clocks)), "")
-    with picture(path, "figure 10: success and chunks per second by mode", 2) as axes:
+    with picture(path, "figure 10: success on Push-T alone, and chunks per second, by mode", 2) as axes:
         played = [row for row in success if row["clock"] == clock]
         kinds = {row["plan"]: str(row["plan"]).partition(",")[0] for row in played}  # ddpm100; whole where two share it
         names = kinds if len(set(kinds.values())) == len(kinds) else {plan: plan.replace(",", "\n") for plan in kinds}
@@ -180,6 +180,4 @@ def _grouped(axes: Any, bars: Sequence[tuple[str, str, float]]) -> None:
         plain, _, aligned_ = mode.partition("-")
         axes.bar([at], [value], 0.8 / len(modes), color=COLOURS[plain], alpha=0.5 if aligned_ else 1.0, label=label)
     axes.set_xticks(range(len(groups)), groups)
-    if bars:
-        axes.margins(y=0.3)  # the legend has room above
-        axes.legend(fontsize=8)
+    legend_below(axes, columns=5)

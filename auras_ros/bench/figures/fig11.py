@@ -11,24 +11,21 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from auras_ros.bench.cores import on_cores, suffix, words
-from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
-from auras_ros.bench.figures.rounds import Measured, add_options, check_options, marked, measure, room_as_run
-from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
+from auras_ros.bench.figures.policies import add_choice, auras_plan, build, chosen, is_causal
+from auras_ros.bench.figures.rounds import Measured, add_measured, marked, measure, room_as_run
+from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, legend_below, picture, with_paper
 from auras_ros.bench.figures.stream import complete, saturate, spread_percent
-from auras_ros.bench.kept import OVER, Ends, Part, attempt, run_parts
-from auras_ros.bench.options import amount, kind_of, listed
+from auras_ros.bench.job import Job, Progress, add_seed, check_job_options, check_stages, run_jobs
+from auras_ros.bench.kept import OVER, attempt
+from auras_ros.bench.options import amount, listed
 from auras_ros.bench.pipeline import SWITCH_S
-from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.evaluate.report import Report
-from auras_ros.pipeline.modes import check_plan, family_offset
 from auras_ros.pipeline.plan import Plan, PlanError
 
 DEFAULTS = {"cuda": ("dp", "dp-plus", "openvla-7b", "llava-1.5-7b"), "cpu": ("dp-small",)}
@@ -45,65 +42,50 @@ JCT = {  # fields of a stream, and their columns
     "grows_ms": "grows by",
     "rate_hz": "out /s",
 }
-Progress = Callable[[str], None]
 
 
 def run(argv: list[str], progress: Progress) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
     _check(parser, options)
-    torch.set_num_threads(1)
     sys.setswitchinterval(SWITCH_S)
     report = Report("fig11")
-    parts: dict[str, Part] = {}
-    for name in options.policy:
-        for cores in options.cores:
-            what = f"{name} on {words(cores)}"
-            parts[what] = partial(_measure, name, cores, what, options, report, progress)
-    run_parts(report, options.minutes, parts)
+    run_jobs({name: partial(_measure, name) for name in options.policy}, options, report, progress)
     return finish("fig11", report)
 
 
-def _measure(
-    name: str,
-    cores: int,
-    what: str,
-    options: argparse.Namespace,
-    report: Report,
-    progress: Progress,
-    ends: Ends,
-) -> None:
+def _measure(name: str, job: Job) -> None:
     """Rates, then spreads, then completion times; all on the same warm executors and the same cores."""
-    progress(f"{what}: building")
+    what, cores, options, report = job.what, job.cores, job.options, job.report
+    job.say(f"{what}: building")
     built = build(name, steps=options.steps, **room_as_run(options.device))
-    seq, auras = _plans(name, built.policy, options)
+    auras = auras_plan(name, built.policy, options)
+    seq = auras.as_mode("seq")
     most = CAUSAL_WORKERS if is_causal(name) else options.workers[-1]
     counts = [count for count in options.workers if count <= max(most, options.jct_workers)]
     pars = {count: seq.as_mode("par", count) for count in dict.fromkeys([*counts, options.jct_workers])}
     batched = seq.as_mode("par", auras.pp_generation, together=True)
-    bench = Bench(built.policy, options.device, options.seed, most=max(pars), cores=cores)
-    where = {"policy": name, "device": bench.device.type, "cores": cores}
     try:
-        measured = measure(bench, what, [seq, auras, batched, *pars.values()], options, ends, report, progress)
-        plans = [plan for plan in (seq, *pars.values(), batched, auras) if plan in measured]
-        for plan in plans:
-            with attempt(report, f"{what}, intervals of {plan}"), on_cores(cores):
-                progress(f"{what}: intervals of {plan}")
-                threads, limit_s = measured.best[plan].threads, _left_s(ends, options)
-                ended_ns = saturate(bench.prepare(plan), bench.feed, options.jobs, limit_s, threads)
-                spread = {"outputs": len(ended_ns), "spread_percent": spread_percent(ended_ns)}
-                figures = measured.figures(plan, seq)
-                report.rows.append({**where, "measure": "rate", **_named(plan), **figures, **spread})
-        for plan, kind, rate_hz in _inputs(measured, seq, pars[options.jct_workers], auras):
-            with attempt(report, f"{what}, completion times of {plan}, {kind}"), on_cores(cores):
-                progress(f"{what}: completion times, {plan}, {kind}")
-                every_ns, threads = round(SLACK * 1e9 / rate_hz), measured.best[plan].threads
-                limit_s = _left_s(ends, options)
-                done = complete(bench.prepare(plan), bench.feed, every_ns, options.jobs, limit_s, threads)
-                named = {**_named(plan), "threads": threads, "input": kind, "plan": str(plan)}
-                report.rows.append({**where, "measure": "jct", **named, **done.fields()})
+        with job.bench(built.policy, most=max(pars)) as bench:
+            where = {"policy": name, "device": bench.device.type, "cores": cores}
+            measured = measure(bench, job, [seq, auras, batched, *pars.values()])
+            plans = [plan for plan in (seq, *pars.values(), batched, auras) if plan in measured]
+            for plan in plans:
+                with attempt(report, f"{what}, intervals of {plan}"), on_cores(cores):
+                    job.say(f"{what}: intervals of {plan}")
+                    threads, limit_s = measured.best[plan].threads, _left_s(job)
+                    ended_ns = saturate(bench.prepare(plan), bench.feed, options.jobs, limit_s, threads)
+                    spread = {"outputs": len(ended_ns), "spread_percent": spread_percent(ended_ns)}
+                    figures = measured.figures(plan, seq)
+                    report.rows.append({**where, "measure": "rate", **_named(plan), **figures, **spread})
+            for plan, kind, rate_hz in _inputs(measured, seq, pars[options.jct_workers], auras):
+                with attempt(report, f"{what}, completion times of {plan}, {kind}"), on_cores(cores):
+                    job.say(f"{what}: completion times, {plan}, {kind}")
+                    every_ns, threads = round(SLACK * 1e9 / rate_hz), measured.best[plan].threads
+                    done = complete(bench.prepare(plan), bench.feed, every_ns, options.jobs, _left_s(job), threads)
+                    named = {**_named(plan), "threads": threads, "input": kind, "plan": str(plan)}
+                    report.rows.append({**where, "measure": "jct", **named, **done.fields()})
     finally:
-        bench.close()
         _sum(report, name, cores, options)
 
 
@@ -117,9 +99,9 @@ def _inputs(measured: Measured, seq: Plan, par: Plan, auras: Plan) -> list[tuple
     ]
 
 
-def _left_s(ends: Ends, options: argparse.Namespace) -> float:
+def _left_s(job: Job) -> float:
     """How long a stream may take: at most --limit, and what the bench's minutes leave. Raises RuntimeError."""
-    left_s = min(float(options.limit), ends.hard_s - time.monotonic())
+    left_s = min(float(job.options.limit), job.ends.hard_s - time.monotonic())
     if left_s <= 0:
         raise RuntimeError(OVER)
     return left_s
@@ -127,14 +109,6 @@ def _left_s(ends: Ends, options: argparse.Namespace) -> float:
 
 def _named(plan: Plan) -> dict[str, Any]:
     return {"mode": plan.mode, "workers": plan.workers, "together": plan.together}
-
-
-def _plans(name: str, policy: Any, options: argparse.Namespace) -> tuple[Plan, Plan]:
-    kind = "quick" if is_causal(name) else f"ddpm{options.steps}"
-    stages = policy.steps if is_causal(name) else options.pp_generation
-    auras = Plan(kind, "auras", pp_generation=stages, fetch_offset=family_offset(policy))
-    check_plan(policy, auras)
-    return auras.as_mode("seq"), auras
 
 
 def _sum(report: Report, name: str, cores: int, options: argparse.Namespace) -> None:
@@ -180,14 +154,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pp-generation", type=int, default=STAGES, help=f"stages of denoising ({STAGES})")
     parser.add_argument("--jobs", type=int, default=40, help="requests of each stream, outputs of each spread (40)")
     parser.add_argument("--limit", type=amount, default=60.0, help="longest that one stream may take, s (60)")
-    add_options(parser)
+    add_measured(parser)
+    add_seed(parser)
     return parser
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Fill in what depends on the device. Ends the process with status 2 for what cannot be measured."""
-    check_options(parser, options)
-    kind = kind_of(options.device)
+    kind = check_job_options(parser, options, steps=2)
     options.policy = chosen(parser, options.policy, kind, DEFAULTS)
     options.workers = sorted(set(options.workers or WORKERS[kind]))
     if options.jobs < 3 or not options.limit > 0:
@@ -198,8 +172,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         Plan("quick", "auras", pp_generation=options.pp_generation)
     except PlanError as error:
         parser.error(str(error))
-    if options.pp_generation > options.steps:
-        parser.error(f"--pp-generation: {options.pp_generation} stages for {options.steps} steps")
+    check_stages(parser, options.pp_generation, options.steps)
 
 
 def table(report: Report) -> str:
@@ -246,7 +219,7 @@ def draw(report: Report, path: Path) -> None:
         axes[0].set(title="chunks per second over par's workers", xlabel="workers", ylim=(0, None))
         axes[0].title.set_fontsize(9)
         axes[0].set_xticks([r["workers"] for r in pars])
-        axes[0].legend(fontsize=8)
+        legend_below(axes[0], columns=4)
         _bars(axes[1], [(f"{r['mode']}\n{r['input']}", r["mode"], r["jct_ms"]) for r in jct], "completion, median ms")
         spreads = [(_label(row), row["mode"], row["spread_percent"]) for row in rates]
         _bars(axes[2], spreads, "spread of output intervals, % of the mean")

@@ -9,7 +9,7 @@ their parameters, and the row says so. On a CPU small networks run.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -18,15 +18,14 @@ from typing import Any
 import torch
 
 from auras_ros.bench.cores import suffix, words
-from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
-from auras_ros.bench.figures.rounds import add_options, check_options, marked, measure, room_as_run
-from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, picture, whiskers, with_paper
-from auras_ros.bench.kept import Ends, Part, leave_out, run_parts
-from auras_ros.bench.options import kind_of, listed
-from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.bench.figures.policies import add_choice, auras_plan, build, chosen
+from auras_ros.bench.figures.rounds import add_measured, marked, measure, room_as_run
+from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, legend_below, picture, whiskers, with_paper
+from auras_ros.bench.job import Job, Progress, add_seed, check_job_options, check_stages, run_jobs
+from auras_ros.bench.kept import leave_out
+from auras_ros.bench.options import listed
 from auras_ros.device import DeviceError
 from auras_ros.evaluate.report import Report
-from auras_ros.pipeline.modes import check_plan, family_offset
 from auras_ros.pipeline.plan import Plan, PlanError
 
 SCALES = (-4, -2, 0, 2, 4)  # the paper's
@@ -37,22 +36,19 @@ NOTE = (
     "scaled by width; ResNet's layers have at least 16 channels, so that a small one shrinks less than asked "
     "for: the row's millions of parameters are what was measured"
 )
-Progress = Callable[[str], None]
 
 
 def run(argv: list[str], progress: Progress) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
     _check(parser, options)
-    torch.set_num_threads(1)
     report = Report("fig14", more={"note": NOTE})
-    parts: dict[str, Part] = {}
-    for name in options.policy:
-        for sizes in pairs(options):
-            for cores in options.cores:
-                what = f"{name}, perception {sizes[0]:+d}, generation {sizes[1]:+d}, {words(cores)}"
-                parts[what] = partial(_measure, name, *sizes, cores, what, options, report, progress)
-    run_parts(report, options.minutes, parts)
+    subjects = {
+        f"{name}, perception {perceived:+d}, generation {generated:+d}": partial(_measure, name, perceived, generated)
+        for name in options.policy
+        for perceived, generated in pairs(options)
+    }
+    run_jobs(subjects, options, report, progress)
     for name in options.policy:
         for cores in options.cores:
             rows = [row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)]
@@ -71,19 +67,10 @@ def pairs(options: argparse.Namespace) -> list[tuple[int, int]]:
     return list(dict.fromkeys([(0, 0), *every]))
 
 
-def _measure(
-    name: str,
-    perception: int,
-    generation: int,
-    cores: int,
-    what: str,
-    options: argparse.Namespace,
-    report: Report,
-    progress: Progress,
-    ends: Ends,
-) -> None:
+def _measure(name: str, perception: int, generation: int, job: Job) -> None:
     """One pair of sizes as a row; what there is no memory for is named in the report."""
-    progress(f"{what}: building")
+    options = job.options
+    job.say(f"{job.what}: building")
     built = build(
         name,
         steps=options.steps,
@@ -92,31 +79,20 @@ def _measure(
         tokens=options.tokens,
         **room_as_run(options.device),
     )
-    seq, auras = _plans(name, built.policy, options)
+    auras = auras_plan(name, built.policy, options)
+    seq = auras.as_mode("seq")
     try:
-        bench = Bench(built.policy, options.device, options.seed, most=1, cores=cores)
-        try:
-            measured = measure(bench, what, [seq, auras], options, ends, report, progress)
-        finally:
-            bench.close()
+        with job.bench(built.policy) as bench:
+            measured = measure(bench, job, [seq, auras])
     except (torch.cuda.OutOfMemoryError, DeviceError) as error:
         if not any(isinstance(each, torch.cuda.OutOfMemoryError) for each in (error, error.__cause__)):
             raise
-        leave_out(report, what, str(error).splitlines()[0])
+        leave_out(job.report, job.what, str(error).splitlines()[0])
         return
     if auras in measured:
         sizes = {"policy": name, "device": bench.device.type, "perception": perception, "generation": generation}
         seq_hz = measured.figures(seq, seq)["rate_hz"]
-        report.rows.append({**sizes, **built.fields(), "seq_hz": seq_hz, **measured.figures(auras, seq)})
-
-
-def _plans(name: str, policy: Any, options: argparse.Namespace) -> tuple[Plan, Plan]:
-    """seq, and auras with a stage for each token, or with --pp-generation stages of denoising."""
-    kind = "quick" if is_causal(name) else f"ddpm{options.steps}"
-    stages = options.tokens if is_causal(name) else options.pp_generation
-    auras = Plan(kind, "auras", pp_generation=stages, fetch_offset=family_offset(policy))
-    check_plan(policy, auras)
-    return auras.as_mode("seq"), auras
+        job.report.rows.append({**sizes, **built.fields(), "seq_hz": seq_hz, **measured.figures(auras, seq)})
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -128,14 +104,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--grid", action="store_true", help="every pair, not each module alone")
     parser.add_argument("--pp-generation", type=int, default=STAGES, help=f"stages of denoising ({STAGES})")
     parser.add_argument("--tokens", type=int, default=7, help="of an action, and its stages (7)")
-    add_options(parser)
+    add_measured(parser)
+    add_seed(parser)
     return parser
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Fill in what depends on the device. Ends the process with status 2 for what cannot be measured."""
-    check_options(parser, options)
-    kind = kind_of(options.device)
+    kind = check_job_options(parser, options, steps=2)
     options.policy = chosen(parser, options.policy, kind, DEFAULTS)
     scales = list(SCALES if kind == "cuda" else CPU_SCALES)
     options.perception = scales if options.perception is None else options.perception
@@ -151,8 +127,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         Plan("quick", "auras", pp_generation=options.tokens)
     except PlanError as error:
         parser.error(str(error))
-    if options.pp_generation > options.steps:
-        parser.error(f"--pp-generation: {options.pp_generation} stages for {options.steps} steps")
+    check_stages(parser, options.pp_generation, options.steps)
 
 
 def table(report: Report) -> str:
@@ -184,7 +159,7 @@ def draw(report: Report, path: Path) -> None:
             one.set(title=title, xlabel="scale k: about 2^k times the parameters")
             one.set(ylabel="times seq, quartiles", ylim=(0, None))
             one.title.set_fontsize(9)
-            one.legend(fontsize=8)
+            legend_below(one)
 
 
 def _line(axes: Any, rows: Sequence[dict[str, Any]], module: str, colour: str) -> None:

@@ -22,9 +22,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from auras_ros.bench.feed import random_feed
-from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
+from auras_ros.bench.figures.policies import add_choice, build, chosen, generation_of
 from auras_ros.bench.figures.rounds import room_as_run
-from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, picture, with_paper
+from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, legend_below, picture, with_paper
 from auras_ros.bench.kept import Ends, Part, run_parts
 from auras_ros.bench.options import add_device, add_minutes, check_least, kind_of
 from auras_ros.bench.pipeline_rate import Bench
@@ -99,8 +99,7 @@ def _measure(
     try:
         counted = dict(zip(("perception", "generation"), operations(built.policy, bench), strict=True))
         progress(f"{name}: timing {options.requests} requests")
-        kind = "quick" if is_causal(name) else f"ddpm{options.steps}"
-        took_s, requests = phases(bench, kind, options.requests, ends.soft_s)
+        took_s, requests = phases(bench, generation_of(name, options.steps), options.requests, ends.soft_s)
     finally:
         bench.close()
     counted["request"], took_s["request"] = sum(counted.values()), took_s["perception"] + took_s["generation"]
@@ -190,5 +189,4 @@ def draw(report: Report, path: Path) -> None:
                 at_ms += row["ms"]
             one.set(xlabel="ms", ylabel="% of the device")
             one.set_title(f"{name} on {report.rows[0]['device']}", fontsize=9)
-            one.margins(y=0.25)  # the legend has room above
-            one.legend(fontsize=8)
+            legend_below(one)

@@ -9,14 +9,19 @@ plan on one core.
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from auras_ros import resources
+from auras_ros.bench.kept import attempt, interruptible, run_turns, until
+from auras_ros.bench.options import add_minutes
 from auras_ros.evaluate.lockstep import grouped
 from auras_ros.evaluate.report import Report, unwritable
 from auras_ros.evaluate.seat import Task
@@ -30,6 +35,7 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.sim import pusht
 
 Progress = Callable[[str], None]
+MINUTES = 600.0  # a figure plays for hours
 CORES = 1  # that seq and every plan beside it are timed on: only the schedules differ
 Kind = tuple[str, bool]  # clock, plain
 
@@ -62,6 +68,7 @@ def add_play_options(parser: argparse.ArgumentParser, plan: str, sim: str = "pus
     parser.add_argument("--max-steps", type=int, default=300, help="control steps of an episode (300)")
     parser.add_argument("--batch", type=int, default=32, help="episodes that are stepped together (32)")
     parser.add_argument("--work", type=Path, help="keep what was measured here, and go on from it")
+    add_minutes(parser, MINUTES)
 
 
 class Game:
@@ -80,26 +87,30 @@ class Game:
         self.points = list(points(self.checkpoint, self.base))
         for point in self.points:
             check_plan(self.policy, point.plan)
-        self._options, self._say = options, say
+        self._options, self._say = options, until(time.monotonic() + 60 * options.minutes, say)
         self._seeds = range(options.seed, options.seed + options.episodes)
         self.clocks = tuple(options.clock.split(","))
         self._trials = self._opened()
 
-    def run(self) -> bool:
-        """Time all, then play all, some seeds at a time; False if it was interrupted. What is there stays. Neither
-        where there are no episodes and the rates of an architecture are asked for: those are not of this policy."""
+    def run(self, report: Report) -> None:
+        """Time all, then play all, some seeds at a time; what fails or was not finished is named, and what is there
+        stays. Neither where there are no episodes and the rates of an architecture are asked for: those are not of this
+        policy."""
         if not self._seeds and getattr(self._options, "policy", None):
-            return True
-        try:
-            self._timer.time([point.plan for point in self.points])
-            for group in grouped(self._seeds, self._options.batch):
-                for point in self.points:
-                    for clock in self.clocks:
-                        self._say(f"seeds from {group[0]}, {clock}: {point.plan}")
-                        self._trials[clock, point.plain].play(point.plan, group)
-        except KeyboardInterrupt:
-            return False
-        return True
+            return
+        with interruptible(report):
+            with attempt(report, "timing the plans"):
+                self._timer.time([point.plan for point in self.points])
+            timed = [point for point in self.points if self._timer.is_timed(str(point.plan))]
+            turns = {
+                f"{point.panel} {point.at:g}, {clock} clock": partial(self._play, point, clock)
+                for point, clock in product(timed, self.clocks)
+            }
+            run_turns(report, grouped(self._seeds, self._options.batch), turns)
+
+    def _play(self, point: Point, clock: str, seeds: Sequence[int]) -> None:
+        self._say(f"seeds from {seeds[0]}, {clock}: {point.plan}")
+        self._trials[clock, point.plain].play(point.plan, seeds)
 
     def rows(self) -> list[dict[str, Any]]:
         """seq's row of each clock, then one for each point and clock, as far as it was played."""
@@ -208,9 +219,9 @@ def play(
         game = Game(options, points, progress)
     except (CheckpointError, PlanError, SettingsError) as error:
         parser.error(str(error))
-    whole = game.run()
+    began_s = time.monotonic()
+    game.run(report)
     report.rows += game.rows()
     report.more["title"] = game.named()
-    if not whole:
-        report.more["interrupted"] = "interrupted: each row says how many episodes it stands on"
+    options.minutes = max(0.0, options.minutes - (time.monotonic() - began_s) / 60)  # for what comes after
     return game

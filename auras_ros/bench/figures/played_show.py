@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.bench.figures.rates import rate_lines
-from auras_ros.bench.figures.show import BLUE, GREEN, GREY, ORANGE, aligned, picture, whiskers
+from auras_ros.bench.figures.show import BLUE, GREEN, GREY, ORANGE, aligned, legend_below, picture, whiskers
 from auras_ros.evaluate.report import Report
 
 COLUMNS = ("plan", "clock", "cores", "chunks/s", "x seq", "episodes", "success", "95 %", "- seq", "95 %", "age ms", "")
@@ -71,10 +71,10 @@ def draw_panel(axes: Any, rows: Sequence[dict[str, Any]], panel: str, label: str
     once = list({row["at"]: row for row in own}.values())
     beside = axes.twinx()
     beside.plot([row["at"] for row in once], [row["rate_hz"] for row in once], "s--", color=GREEN, markersize=4)
-    beside.set_ylim(bottom=0)
+    beside.set_ylim(0, 1.08 * max((row["rate_hz"] for row in once), default=1.0))
     beside.set_ylabel("chunks per second (squares)", fontsize=8, color=GREEN)
     axes.set(title=f"{panel}", xlabel=label, ylim=(-0.02, 1.02))
     axes.set_ylabel("success, 95 % Wilson; dotted: seq", fontsize=8, color=GREY)
+    axes.set_xticks([row["at"] for row in once])
     axes.title.set_fontsize(9)
-    if own:
-        axes.legend(fontsize=7, loc="lower left")
+    legend_below(axes)

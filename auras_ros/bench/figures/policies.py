@@ -25,6 +25,8 @@ from auras_ros.models.presets import OPENVLAS, RT2S, TINYVLAS
 from auras_ros.models.rt2 import Rt2Config, build_rt2
 from auras_ros.models.vision_language import VisionLanguage
 from auras_ros.models.vit import Vit, VitConfig
+from auras_ros.pipeline.modes import check_plan, family_offset
+from auras_ros.pipeline.plan import Plan
 from auras_ros.policies import architectures
 from auras_ros.policies.architectures import Recipe, make_policy, policy_of
 from auras_ros.policies.autoregressive import AutoregressivePolicy
@@ -77,6 +79,20 @@ def chosen(parser: argparse.ArgumentParser, given: Sequence[str] | None, kind: s
 def is_causal(name: str) -> bool:
     """Whether it writes tokens one after another."""
     return name in RT2S or name in OPENVLAS
+
+
+def generation_of(name: str, steps: int) -> str:
+    """The generation of its plans; steps: of denoising."""
+    return "quick" if is_causal(name) else f"ddpm{steps}"
+
+
+def auras_plan(name: str, policy: LoadedPolicy, options: argparse.Namespace) -> Plan:
+    """With a stage for each token, or with --pp-generation stages of --steps. Raises PlanError."""
+    stages = policy.steps if is_causal(name) else options.pp_generation
+    generation = generation_of(name, options.steps)
+    plan = Plan(generation, "auras", pp_generation=stages, fetch_offset=family_offset(policy))
+    check_plan(policy, plan)
+    return plan
 
 
 def build(

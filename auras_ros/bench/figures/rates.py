@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
-from auras_ros.bench.cores import words
-from auras_ros.bench.figures.policies import build, is_causal, names
-from auras_ros.bench.figures.rounds import Progress, add_measured, check_options, marked, measure, room_as_run
+from auras_ros.bench.figures.policies import build, generation_of, names
+from auras_ros.bench.figures.rounds import add_measured, marked, measure, room_as_run
 from auras_ros.bench.figures.show import aligned
-from auras_ros.bench.kept import Ends, run_parts
-from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.bench.job import Job, Progress, check_job_options, run_jobs
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.modes import Policy, check_plan
 from auras_ros.pipeline.plan import Plan, PlanError
@@ -21,7 +18,7 @@ from auras_ros.pipeline.plan import Plan, PlanError
 def add_rate_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rates of an architecture with random weights, as well")
     group.add_argument("--policy", choices=names(), help="which one (none)")
-    add_measured(group)
+    add_measured(group, minutes=None)
 
 
 Stages = Callable[[Policy, Plan], Sequence[tuple[str, float, Plan]]]
@@ -33,9 +30,9 @@ def rates_of(
     """The figure's plans on --policy, a row each; nothing where none is asked for or it was interrupted before."""
     if options.policy is None or "interrupted" in report.more:
         return
-    check_options(parser, options)
+    check_job_options(parser, options, steps=2)
     built = build(options.policy, steps=options.steps, **room_as_run(options.device))
-    base = Plan("quick" if is_causal(options.policy) else f"ddpm{options.steps}", "auras")
+    base = Plan(generation_of(options.policy, options.steps), "auras")
     points, seq = stages(built.policy, base), base.as_mode("seq")
     try:
         for _, _, plan in points:
@@ -44,13 +41,9 @@ def rates_of(
         parser.error(f"--policy {options.policy}: {error}")
     plans = list(dict.fromkeys([seq, *(plan for _, _, plan in points)]))
 
-    def compare(cores: int, ends: Ends) -> None:
-        bench = Bench(built.policy, options.device, options.seed, most=1, cores=cores)
-        try:
-            what = f"{options.policy} on {words(cores)}"
-            measured = measure(bench, what, plans, options, ends, report, progress)
-        finally:
-            bench.close()
+    def compare(job: Job) -> None:
+        with job.bench(built.policy) as bench:
+            measured = measure(bench, job, plans)
         where = {"measure": "rate", "policy": options.policy, "device": bench.device.type}
         report.rows += [
             {**where, "panel": panel, "at": at, **built.fields(), **measured.figures(plan, seq)}
@@ -58,8 +51,7 @@ def rates_of(
             if plan in measured
         ]
 
-    parts = {f"{options.policy} on {words(cores)}": partial(compare, cores) for cores in options.cores}
-    run_parts(report, options.minutes, parts)
+    run_jobs({options.policy: compare}, options, report, progress)
 
 
 def rate_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -6,9 +6,8 @@ family, each in its best form on the cores that all of them have, and its ratio 
 
 from __future__ import annotations
 
-import argparse
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -16,46 +15,31 @@ from typing import Any
 
 import torch
 
-from auras_ros.bench.cores import add_cores, check_cores, threads_tried
-from auras_ros.bench.kept import Ends, disturb
-from auras_ros.bench.options import Options, add_device, add_windows, check_least, kind_of
+from auras_ros.bench.cores import threads_tried
+from auras_ros.bench.job import Job, add_job_options
+from auras_ros.bench.kept import disturb
+from auras_ros.bench.options import Options, kind_of
 from auras_ros.bench.pipeline_checks import check_equal
-from auras_ros.bench.pipeline_rate import Bench, Length
+from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.bench.pipeline_rounds import Rates, Rounds
 from auras_ros.bench.pipeline_summary import disturbed, ratio
 from auras_ros.bench.pipeline_variants import Variant, forms
-from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.policy import CausalPolicy
 from auras_ros.policies.precision import runtime_dtype
 
-Progress = Callable[[str], None]
 CLEAR = 1e-3  # standard deviations of a token's scores: below, rounding decides which token wins
 CLEAR_BFLOAT16 = 0.1  # the same with 8 binary digits, rounded in each layer on the way
 PUBLISHED = torch.bfloat16  # of the files of policies that write tokens
 MEMORY = Path("/proc/meminfo")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What every measured figure takes."""
-    add_measured(parser)
-    parser.add_argument("--seed", type=int, default=0, help="of observations, noise and the order of rounds (0)")
-
-
-def add_measured(options: Options) -> None:
-    add_device(options)
+def add_measured(options: Options, minutes: float | None = 10.0) -> None:
+    """What every measured figure takes, but for --seed; and for --minutes where a figure has it already."""
+    add_job_options(options, minutes=minutes)
     options.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
-    add_windows(options)
-    add_cores(options)
-
-
-def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Ends the process with status 2 for numbers that cannot be."""
-    check_least(parser, options, rounds=1, chunks=1, steps=2, seed=0)
-    options.cores = check_cores(parser, options.cores, kind_of(options.device))
-    options.length = Length(options.chunks, options.seconds)
 
 
 def room(device: str) -> dict[str, Any]:
@@ -109,20 +93,12 @@ class Measured:
         }
 
 
-def measure(
-    bench: Bench,
-    name: str,
-    plans: Sequence[Plan],
-    options: argparse.Namespace,
-    ends: Ends,
-    report: Report,
-    progress: Progress,
-) -> Measured:
+def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
     """The first plan, seq, is checked against the second, then all are compared; what fails is named in the report.
     Raises RuntimeError where the two differ, or seq itself gives no rate."""
     if len(plans) > 1:
         check_same(bench, plans[0], plans[1])
-    rounds = Rounds(bench, name, options, ends, progress)
+    rounds = Rounds(bench, job.what, job.options, job.ends, job.say)
     tried = threads_tried(bench.cores, bench.device.type)
     kinds = {str(plan): forms(plan, tried, bench.cores) for plan in plans}
     best = {plan: kinds[str(plan)][0] for plan in plans}
@@ -134,12 +110,12 @@ def measure(
         for so_far in rounds.contest(list(best.values())):
             rates = so_far
     finally:
-        rounds.tell(report)
+        rounds.tell(job.report)
     seq = best.get(plans[0])
     if seq not in rates:
         raise RuntimeError(f"{plans[0]} gave no rate: there is nothing to compare with")
     said = disturbed(rates, seq)
-    disturb(report, name, said.values())
+    disturb(job.report, job.what, said.values())
     return Measured(rates, best, bench, said)
 
 

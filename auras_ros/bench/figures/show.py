@@ -60,6 +60,13 @@ def picture(path: Path, title: str, panels: int, height: float = 4.0) -> Iterato
     figure.savefig(path, dpi=110)
 
 
+def legend_below(axes: Any, columns: int = 2, under: float = -0.16) -> None:
+    """Below the axes and their label, where it covers no data. Nothing where nothing is labelled."""
+    if axes.get_legend_handles_labels()[0]:
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, under)}
+        axes.legend(fontsize=8, ncols=columns, frameon=False, **place)
+
+
 def whiskers(row: Mapping[str, Any], value: str, low: str = "low", high: str = "high") -> list[list[float]]:
     """An interval as matplotlib's error bars take it; never negative."""
     return [[max(0.0, row[value] - row[low])], [max(0.0, row[high] - row[value])]]

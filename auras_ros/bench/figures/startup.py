@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -24,16 +24,17 @@ import torch
 from auras_ros.bench.cores import add_cores, check_cores, on_cores, suffix, words
 from auras_ros.bench.feed import random_feed
 from auras_ros.bench.figures.held import Capturing, growth
-from auras_ros.bench.figures.policies import add_choice, build, chosen, is_causal
+from auras_ros.bench.figures.policies import add_choice, auras_plan, build, chosen
 from auras_ros.bench.figures.rounds import room, room_as_run
-from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, picture, with_paper
+from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, legend_below, picture, with_paper
 from auras_ros.bench.figures.stream import saturate
-from auras_ros.bench.kept import OVER, Ends, Part, attempt, run_parts
+from auras_ros.bench.job import Job, Progress, add_seed, check_stages, run_jobs
+from auras_ros.bench.kept import OVER, attempt
 from auras_ros.bench.options import add_device, add_minutes, check_least, kind_of
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import MB, DeviceError, in_words, make_device
 from auras_ros.evaluate.report import Report
-from auras_ros.pipeline.modes import check_plan, family_offset, make_executor
+from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.offloaded import Offload, place_policy
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.policies.family import LoadedPolicy
@@ -42,49 +43,27 @@ from auras_ros.policies.noise import noise_tape
 DEFAULTS = {"cuda": ("dp", "dp-plus", "openvla-7b", "llava-1.5-7b"), "cpu": ("dp-small", "rt2-small")}
 LIMIT_S = 300.0
 KIB = 1024
-Progress = Callable[[str], None]
 
 
 def run(argv: list[str], progress: Progress) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
     _check(parser, options)
-    torch.set_num_threads(1)
     report = Report("startup")
-    parts: dict[str, Part] = {}
-    for name in options.policy:
-        for cores in options.cores:
-            what = f"{name} on {words(cores)}"
-            parts[what] = partial(_measure, name, cores, what, options, report, progress)
-    run_parts(report, options.minutes, parts)
+    run_jobs({name: partial(_measure, name) for name in options.policy}, options, report, progress)
     return finish("startup", report)
 
 
-def _measure(
-    name: str,
-    cores: int,
-    what: str,
-    options: argparse.Namespace,
-    report: Report,
-    progress: Progress,
-    ends: Ends,
-) -> None:
-    with on_cores(cores):
-        _measured(name, cores, what, options, report, progress, ends)
-    _sum(report, name, cores, options)
+def _measure(name: str, job: Job) -> None:
+    with on_cores(job.cores):
+        _measured(name, job)
+    _sum(job.report, name, job.cores, job.options)
 
 
-def _measured(
-    name: str,
-    cores: int,
-    what: str,
-    options: argparse.Namespace,
-    report: Report,
-    progress: Progress,
-    ends: Ends,
-) -> None:
+def _measured(name: str, job: Job) -> None:
     """One row a plan. Every executor stays until the end: what it holds is not another's leavings."""
-    progress(f"{what}: building")
+    what, options = job.what, job.options
+    job.say(f"{what}: building")
     began_s = time.monotonic()
     where_built = room_as_run(options.device)
     if options.offload:  # from host memory
@@ -94,29 +73,26 @@ def _measured(
     placed = place_policy(built.policy, device, options.offload)
     made_s = time.monotonic() - began_s
     weights = {"weights_s": made_s, "weights_mb": placed.resident / MB, "offloaded_mb": placed.offloaded / MB}
-    where = {"policy": name, "device": device.type, "cores": cores, **built.fields(), **weights}
+    where = {"policy": name, "device": device.type, "cores": job.cores, **built.fields(), **weights}
     policy, kept = built.policy, []
     try:
         for plan in _plans(name, policy, options):
-            progress(f"{what}: {plan}")
-            with attempt(report, f"{what}, {plan}"):
-                if time.monotonic() > ends.hard_s:
+            job.say(f"{what}: {plan}")
+            with attempt(job.report, f"{what}, {plan}"):
+                if time.monotonic() > job.ends.hard_s:
                     raise RuntimeError(OVER)
                 executor, row = ready(policy, plan, device, options.seed)
                 kept.append(executor)
                 row |= first_chunks(executor, policy, options.repeats, options.seed)
                 named = {"plan": str(plan), "mode": plan.mode, "workers": plan.workers, "stages": plan.pp_generation}
-                report.rows.append({**where, **named, **row})
+                job.report.rows.append({**where, **named, **row})
     finally:
         for executor in kept:
             executor.close()
 
 
-def _plans(name: str, policy: Any, options: argparse.Namespace) -> list[Plan]:
-    kind = "quick" if is_causal(name) else f"ddpm{options.steps}"
-    stages = policy.steps if is_causal(name) else options.pp_generation
-    auras = Plan(kind, "auras", pp_generation=stages, fetch_offset=family_offset(policy))
-    check_plan(policy, auras)
+def _plans(name: str, policy: LoadedPolicy, options: argparse.Namespace) -> list[Plan]:
+    auras = auras_plan(name, policy, options)
     pars = [auras.as_mode("par", count) for count in dict.fromkeys((1, options.workers))]
     return [auras.as_mode("seq"), auras.as_mode("dec"), *pars, auras]
 
@@ -179,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pp-generation", type=int, default=8, help="stages of denoising (8)")
     parser.add_argument("--workers", type=int, default=3, help="par's larger count (3)")
     parser.add_argument("--repeats", type=int, default=5, help="first chunks of each plan (5)")
-    parser.add_argument("--seed", type=int, default=0, help="of observations and noise (0)")
+    add_seed(parser)
     parser.add_argument("--max-memory-mb", type=float, default=0.0, help="of the device for weights, MB (0: all)")
     parser.add_argument("--offload-folder", type=Path, help="where the rest is kept (in host memory)")
     return parser
@@ -191,8 +167,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     options.policy = chosen(parser, options.policy, kind, DEFAULTS)
     options.cores = check_cores(parser, options.cores, kind)
     check_least(parser, options, repeats=1, seed=0)
-    if options.pp_generation > options.steps:
-        parser.error(f"--pp-generation: {options.pp_generation} stages for {options.steps} steps")
+    check_stages(parser, options.pp_generation, options.steps)
     try:
         Plan("quick", "auras", pp_generation=options.pp_generation)
         Plan("quick", "par", workers=options.workers)
@@ -244,5 +219,4 @@ def draw(report: Report, path: Path) -> None:
             one.bar(labels, [row["first_chunk_ms"] for row in rows], color=[COLOURS[row["mode"]] for row in rows])
             one.plot(labels, [row["frame_ms"] for row in rows], "_", color="black", markersize=18, label="one frame")
             one.set_title(f"{name} on {rows[0]['device']}, {words(count)} for each", fontsize=9)
-            one.margins(y=0.25)  # the legend has room above
-            one.legend(fontsize=8)
+            legend_below(one, under=-0.08)

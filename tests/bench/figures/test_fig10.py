@@ -13,6 +13,7 @@ import pytest
 
 from auras_ros.bench import pipeline
 from auras_ros.bench.figures import fig10
+from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.outcome import Episode, Outcome
 from auras_ros.evaluate.parts import Part
@@ -124,13 +125,15 @@ def test_the_paused_clock_is_the_papers(tmp_path: Path) -> None:
     assert report.summary["auras_success_of_seq_percent_charged"] == 300
 
 
-def test_it_is_the_pipelines_own_measurement(tiny: str, tmp_path: Path) -> None:
+def test_it_is_the_pipelines_own_measurement(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its checks, its forms, its summary; the windows themselves are planted."""
+    monkeypatch.setattr(Bench, "rate", lambda self, variant, length: RATES[variant.plan.mode])
     path, picture = tmp_path / "10.json", tmp_path / "10.png"
     outputs = ["--json", str(path), "--picture", str(picture)]
     assert cli.main(["bench", "fig10", "--policy", tiny, *QUICK, *outputs]) == 0
     report = json.loads(path.read_text())
-    assert report["summary"]["mean_par_over_seq"] == report["summary"]["par_over_seq_tiny"] > 0
-    assert report["summary"]["mean_auras_over_seq"] == report["summary"]["auras_over_seq_tiny"] > 0
+    assert report["summary"]["mean_par_over_seq"] == report["summary"]["par_over_seq_tiny"] == 1.5
+    assert report["summary"]["mean_auras_over_seq"] == report["summary"]["auras_over_seq_tiny"] == 3.0
     assert next(row for row in report["rows"] if row["measure"] == "check")["bit_equal"] == 1
     assert picture.read_bytes().startswith(b"\x89PNG")
 

@@ -11,10 +11,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from auras_ros.bench import kept
 from auras_ros.bench.figures import fig5, fig12, fig13, played
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.charged import Charged
@@ -182,6 +184,41 @@ def test_an_interrupted_figure_keeps_its_points_and_goes_on(world: World, tmp_pa
     assert again["rows"] == whole["rows"]
 
 
+def test_a_point_that_fails_is_named_and_the_others_are_played(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the bench, with nothing written."""
+    right = world.play
+
+    def broken(checkpoint: Checkpoint, plan: Plan, *given: Any) -> Outcome:
+        if plan.workers == 3:
+            raise RuntimeError("the simulator ended")
+        return right(checkpoint, plan, *given)
+
+    monkeypatch.setattr(trials_module, "play", broken)
+    code, report = command(tmp_path, "fig5", *SHORT, "--degree=1,3", "--clock=paused")
+    assert code == 1
+    assert report["failed"] == [f"{panel} 3, paused clock: the simulator ended" for panel in fig5.PANELS[:2]]
+    played = {(row["panel"], row["at"]) for row in report["rows"] if row["panel"] and row["episodes"] == SEEDS}
+    assert played == {(panel, 1) for panel in fig5.PANELS} | {("auras", 3)}
+
+
+def test_the_minutes_end_it_with_what_there_is(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right, now_s = world.play, [0.0]
+
+    def slow(*given: Any) -> Outcome:
+        now_s[0] += 60.0
+        return right(*given)
+
+    monkeypatch.setattr(trials_module, "play", slow)
+    for module in (played, kept):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    code, report = command(tmp_path, "fig5", *SHORT, "--degree=1", "--clock=paused", "--minutes=4")
+    assert code == 0  # a group of seq and of par, plain, and again both, aligned
+    assert [each.partition(",")[0] for each in report["left_out"]] == ["auras 1"]
+    assert {row["panel"]: row["episodes"] for row in report["rows"]} == {"": 8, "par": 8, "par, aligned": 8, "auras": 0}
+
+
 def test_a_plan_that_the_agent_would_refuse_is_played_and_marked(world: World, tmp_path: Path) -> None:
     """Its chunks would be used up before the next one comes; the curve has its point all the same."""
     world.frame_s = 5.0
@@ -217,9 +254,11 @@ def test_what_is_reported_is_what_lockstep_plays(monkeypatch: pytest.MonkeyPatch
 
 def test_with_no_episodes_the_rates_of_an_architecture_stand_alone(world: World, tiny: str, tmp_path: Path) -> None:
     argv = ["--episodes=0", "--policy", tiny, "--steps=4", "--rounds=2", "--seconds=0", "--chunks=1", "--device=cpu"]
+    argv.append("--cores=1")
     _, report = command(tmp_path, "fig13", *SHORT[:1], *argv, "--alpha=0,1", "--pp-generation=2")
     assert {row["measure"] for row in report["rows"]} == {"rate"}  # of Push-T nothing is timed: on a GPU another minute
-    rates = [row for row in report["rows"] if row["cores"] == 1]
+    rates = report["rows"]
+    assert {row["cores"] for row in rates} == {1}
     assert [(row["at"], row["plan"]) for row in rates] == [
         (0, "ddpm4,mode=auras,pp_generation=2"),
         (1, "ddpm4,mode=auras,pp_generation=2,alpha=1.0"),

@@ -123,11 +123,14 @@ def test_what_there_is_no_memory_for_is_left_out_by_name(tiny: str, monkeypatch:
     argv = ["--policy", tiny, "--perception=2", "--generation=0", *QUICK]
     report = fig14.run(argv, lambda text: None)
     assert report.rows == []
-    said = [f"{tiny}, perception {k}, generation +0" for k in ("+0", "+2")]
-    assert report.more["left_out"] == [f"{said[0]}, 1 core: no room", f"{said[1]}, 1 core: stage 'x' failed: no room"]
+    said = [f"{tiny}, perception {k}, generation +0 on 1 core" for k in ("+0", "+2")]
+    assert report.more["left_out"] == [
+        f"{said[0]}: no room",
+        f"{said[1]}: stage 'x' failed: no room",
+    ]
     failures += [DeviceError("lane 'y' is closed"), torch.cuda.OutOfMemoryError("no room")]
     report = fig14.run(argv, lambda text: None)  # any other failure is one, and the others are measured all the same
-    assert report.more["failed"] == [f"{said[0]}, 1 core: lane 'y' is closed"]
+    assert report.more["failed"] == [f"{said[0]}: lane 'y' is closed"]
     assert len(report.more["left_out"]) == 1
 
 
