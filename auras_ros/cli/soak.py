@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from auras_ros.cli.progress import Progress
+from auras_ros.soak.not_drawn import NOT_DRAWN
 
 INTERRUPTED = 130
 EXAMPLE = """
@@ -21,11 +22,14 @@ examples
   auras soak --minutes 2 --seed 7 --json soak.json
 
 Simulator, actuator and agent run as processes of their own. They are killed, stopped, slowed down, deactivated, and
-fed with garbage, noise, images and prompts that are none; clocks go back, QoS does not fit, strangers publish. After
+fed with garbage, noise, images and prompts that are none; clocks go back, QoS does not fit, strangers publish, a second
+of each appears, and actuators beside the loop's are given robots in parts, stalls and full disks. After
 each fault the actuator is armed again. What is published meanwhile is judged: no command beyond its limits, none while
 disarmed, none of an observation that is too old, every hold as soon as promised, and good messages used beside the bad
 ones. ROS stays on this host, whatever the environment says. Ctrl-C ends it with what there is.
-"""
+
+not drawn, and why (tests: docs/reliability.md)
+""" + "\n".join(f"  {name:<{max(map(len, NOT_DRAWN))}}  {why}" for name, why in NOT_DRAWN.items())
 
 
 def run(argv: list[str]) -> int:

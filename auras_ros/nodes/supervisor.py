@@ -86,9 +86,10 @@ class Supervisor:
         """Executables that found this machine too slow for their settings."""
         return [slot.name for slot in self._slots if slot.too_slow]
 
-    def override(self, node: str, parameters: dict[str, Any]) -> None:
-        """Other overrides for a node, from its next start on."""
-        self._overrides[node] = parameters
+    def override(self, node: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Other overrides for a node, from its next start on; returns those of before."""
+        before, self._overrides[node] = self._overrides.get(node, {}), parameters
+        return before
 
     def start(self) -> None:
         for slot in self._slots:

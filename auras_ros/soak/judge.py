@@ -20,13 +20,15 @@ KEPT = 6000  # newest actions: a minute at 100 Hz
 
 @dataclass(frozen=True)
 class Sent:
-    """One action: when, in which state, at which tick, and the age of the observation that it answers."""
+    """One action: when, in which state, at which tick, the age of the observation that it answers, and by the request
+    of which chunk."""
 
     mono_ns: int
     state: str
     tick: int
     age_ns: int | None
     values: NDArray[np.float64]
+    request: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the nodes say, through a pipe into a file; and a pipe that nobody reads, where that is asked for."""
+"""What the nodes say, through a pipe into a file; and a pipe that is full or closed, where that is asked for."""
 
 from __future__ import annotations
 
@@ -21,13 +21,20 @@ class LogPipe:
         self.writer = os.fdopen(write, "wb", buffering=0)
         self._flowing = threading.Event()
         self._flowing.set()
+        self._reading = threading.Lock()  # held while the thread is within a read
         self._thread = threading.Thread(target=self._copy, name="log", daemon=True)
 
     def _copy(self) -> None:
-        while data := os.read(self._read, AT_ONCE):
+        while True:
+            self._flowing.wait()
+            with self._reading:
+                if not self._flowing.is_set():
+                    continue
+                data = os.read(self._read, AT_ONCE)
+            if not data:
+                return
             self._file.write(data)
             self._file.flush()
-            self._flowing.wait()
 
     @contextmanager
     def unread(self) -> Iterator[None]:
@@ -45,6 +52,19 @@ class LogPipe:
         finally:
             os.close(filler)
             self._flowing.set()
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """For a block the pipe has no reading end: writing to it is an error."""
+        self._flowing.clear()
+        self.writer.write(b"[the pipe is closed here]\n")  # which ends a read that waits
+        with self._reading:
+            os.close(self._read)
+            try:
+                yield
+            finally:
+                self._read = os.open(f"/proc/self/fd/{self.writer.fileno()}", os.O_RDONLY)
+                self._flowing.set()
 
     def __enter__(self) -> LogPipe:
         self._thread.start()

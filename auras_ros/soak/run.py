@@ -125,7 +125,7 @@ def soak(wanted: Wanted, log: Path, stopping: Callable[[], bool], say: Callable[
             _alone(witness, executor)
             with LogPipe(log) as out, Supervisor(config, log=out.writer, parameters=OVERRIDES) as supervisor:
                 scene = Scene(witness, executor, supervisor, random.Random(wanted.seed), stopping)
-                scene.unread_logs = out.unread
+                scene.unread_logs, scene.closed_logs = out.unread, out.closed
                 _break(scene, result, wanted, say)
         finally:
             executor.shutdown()

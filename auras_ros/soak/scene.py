@@ -11,11 +11,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.supervisor import Supervisor
 from auras_ros.soak.judge import Sent
+from auras_ros.soak.other import OtherActuator
 from auras_ros.soak.usage import Usage
 from auras_ros.soak.witness import Witness
 
@@ -23,6 +25,7 @@ SPIN_S = 0.02
 LOOK_S, READ_S = 0.1, 1.0  # at exit statuses; at what processes use
 ANSWER_S, RETRY_S = 3.0, 0.3
 RECOVERY_S = 90.0  # from a fault until it drives again; an agent that died is started again and loads
+TOLD_S = 0.3  # until the robot's new place has been told of, several times
 STEADY_NS = 300_000_000
 TOO_SLOW = "too slow for its settings"  # in the supervisor's news
 UNDISTURBED_MS = 1000.0
@@ -46,6 +49,8 @@ class Scene:
         self.usage = {name: Usage() for name in supervisor.processes}
         self.planned_skips = 0
         self.unread_logs: Callable[[], AbstractContextManager[None]] = nullcontext  # a block in which nobody reads them
+        self.closed_logs: Callable[[], AbstractContextManager[None]] = nullcontext  # one in which nobody could
+        self.other = partial(OtherActuator, witness)  # starts one beside the loop's
         self._killed: set[str] = set()
         self._bags: dict[str, list[Any]] = {}
         self._looked_s = self._read_s = 0.0
@@ -123,6 +128,16 @@ class Scene:
             if process is not None:
                 process.send_signal(signal.SIGCONT)
 
+    @contextmanager
+    def given(self, node: str, **parameters: Any) -> Iterator[None]:
+        """Other parameters for a node that is started within a block."""
+        before = self._supervisor.override(node, {})
+        self._supervisor.override(node, {**before, **parameters})
+        try:
+            yield
+        finally:
+            self._supervisor.override(node, before)
+
     # -- what is heard ------------------------------------------------------------------------------------
 
     def left_armed(self, since_ns: int, patience_s: float) -> int | None:
@@ -195,7 +210,15 @@ class Scene:
         """Another one, which is nobody's to be moved on: disarmed for it, and armed again."""
         self.answer(lambda: self.witness.call("actuator/disarm"))
         self.answer(lambda: self.witness.call("pusht/reset"))
+        self.pause(TOLD_S)
         self.drive()
+
+    def arm(self) -> bool:
+        """Ask once; whether it is armed."""
+        self.judge.ask()
+        response = self.answer(lambda: self.witness.call("actuator/arm"))
+        self.judge.answered(response is None or response.success, self.now_ns())
+        return response is not None and bool(response.success)
 
     def drive(self) -> bool:
         """Arm until it is driven. Whether it is, in time."""
@@ -205,10 +228,7 @@ class Scene:
                 self.answer(lambda: self.witness.call("actuator/disarm"))
             if self.witness.state.get("emergency_stop"):  # by somebody who is gone, or the refusal says who
                 self.answer(lambda: self.witness.call("actuator/release_stop"))
-            self.judge.ask()
-            response = self.answer(lambda: self.witness.call("actuator/arm"))
-            self.judge.answered(response is None or response.success, self.now_ns())
-            if response is not None and response.success and self.until(lambda: self.witness.driving, ANSWER_S):
+            if self.arm() and self.until(lambda: self.witness.driving, ANSWER_S):
                 return True
             self.pause(RETRY_S)
         self.judge.violate("not recovered", f"not driven within {RECOVERY_S:g} s: {self.witness.state.get('reason')}")

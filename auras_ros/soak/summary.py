@@ -87,13 +87,13 @@ def table(made: Report) -> str:
 
 
 def _kinds(made: Report) -> Iterator[str]:
-    yield f"{'fault':<18} {'to':<16} {'n':>4} {'p50':>8} {'p99':>8} {'max':>8} {'promised':>9}   ms"
+    yield f"{'fault':<23} {'to':<16} {'n':>4} {'p50':>8} {'p99':>8} {'max':>8} {'promised':>9}   ms"
     for kind, promise in made.more["promises"].items():
         figures = [made.summary.get(f"{kind}_ms_{name}") for name in ("p50", "p99", "max")]
         cells = " ".join(f"{'-' if value is None else f'{value:.1f}':>8}" for value in figures)
         limit = "-" if promise["limit_ms"] is None else f"{promise['limit_ms']:g}"
         n = made.summary[f"{kind}_n"]
-        yield f"{kind.replace('_', ' '):<18} {promise['to']:<16} {n:>4.0f} {cells} {limit:>9}"
+        yield f"{kind.replace('_', ' '):<23} {promise['to']:<16} {n:>4.0f} {cells} {limit:>9}"
 
 
 def _cases(made: Report) -> Iterator[str]:

@@ -9,8 +9,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.messages import MessageError, read_action, read_json
 from auras_ros.ros import DurabilityPolicy, Future, Node, QoSProfile, ReliabilityPolicy
@@ -83,10 +81,13 @@ class Witness(Node):
 
     def simulated_time(self, on: bool) -> Future | None:
         """Ask the actuator to follow /clock, or to leave it; None where nobody answers."""
+        return self.set_parameter("use_sim_time", ParameterValue(type=ParameterType.PARAMETER_BOOL, bool_value=on))
+
+    def set_parameter(self, name: str, value: Any) -> Future | None:
+        """Ask the actuator for another value; None where nobody answers."""
         if not self._actuator_parameters.service_is_ready():
             return None
-        value = ParameterValue(type=ParameterType.PARAMETER_BOOL, bool_value=on)
-        asked = [ParameterMsg(name="use_sim_time", value=value)]
+        asked = [ParameterMsg(name=name, value=value)]
         return self._actuator_parameters.call_async(SetParameters.Request(parameters=asked))
 
     def press(self, pressed: bool) -> None:
@@ -116,7 +117,7 @@ class Witness(Node):
         except MessageError as error:
             self.judge.violate("unreadable action", str(error))
             return
-        self.judge.action(Sent(label.mono_ns, label.state, label.tick, label.age_ns, np.asarray(values)))
+        self.judge.action(Sent(label.mono_ns, label.state, label.tick, label.age_ns, values, label.request))
 
     def _on_state(self, message: String) -> None:
         fields = self._read(message, ("state", "mono_ns", "skipped_ticks", "conflict", "tick"))

@@ -18,7 +18,8 @@ from auras_ros import resources
 from auras_ros.cli import soak as cli
 from auras_ros.soak.faults import HOLD_MS, faults
 from auras_ros.soak.judge import Bounds, Judge
-from auras_ros.soak.run import GROWTH_S, Outcome, Result, judge_growth, judge_time, on_this_host_alone, one_round
+from auras_ros.soak.not_drawn import NOT_DRAWN
+from auras_ros.soak.run import GROWTH_S, Ended, Outcome, Result, judge_growth, judge_time, on_this_host_alone, one_round
 from auras_ros.soak.summary import report, table
 from auras_ros.soak.usage import Reading, Usage
 
@@ -119,6 +120,27 @@ def test_the_table_says_what_was_measured_and_what_was_broken(result: Result) ->
     result.judge.violate("old action", "tick 7")
     assert "1 violations:\n  old action: tick 7" in table(report(result, interrupted=True))
     json.dumps(report(result, interrupted=True).to_dict(), allow_nan=False)
+
+
+def test_beside_a_load_the_summary_says_what_needed_a_person(result: Result) -> None:
+    """ended_unasked, rearmed and disarmed_by_stall are three things; without a load nobody asks for them."""
+    names = ("ended_unasked", "rearmed", "disarmed_by_stall")
+    assert not set(names) & report(result, interrupted=False).summary.keys()
+    result.ended = Ended(rearmed=2, by_stall=3, reasons=["agent is unconfigured"])
+    for kind in ("process ended", "arming needed", "arming needed"):
+        result.judge.violate(kind, "once")
+    made = report(result, interrupted=False)
+    assert [made.summary[name] for name in names] == [1, 2, 3]
+    assert made.more["armed_again_because"] == ["agent is unconfigured"]
+    assert "1 processes ended unasked, 2 armings needed, 3 more after stalls of the actuator" in table(made)
+
+
+def test_what_is_not_drawn_is_named_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.run(["--help"])
+    text = capsys.readouterr().out
+    assert all(name in text and why in text for name, why in NOT_DRAWN.items())
+    assert not NOT_DRAWN.keys() & faults(1600.0, 100.0).keys()
 
 
 def test_nothing_measured_makes_a_table_too(result: Result) -> None:

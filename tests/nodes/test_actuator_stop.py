@@ -14,7 +14,7 @@ import pytest
 
 from auras_ros.ros import BACKEND, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import Bool, Float64MultiArray, JointState, MultiArrayDimension, String
-from auras_ros.soak.faults.presses import DeafClient
+from auras_ros.soak.faults.presses import Announcer, DeafClient
 from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Loop, Robot, ramp
 from tests.nodes.wire import LATCHED, RELIABLE, Child, Children, Watch
@@ -192,6 +192,17 @@ def test_a_press_beside_messages_as_large_as_nobody_needs_is_latched(idle: tuple
     for _ in range(3):
         latched(watch, button, 0.02, lambda press: (joints.publish(names), chunk.publish(dims), press())[0])
     watch.state_where(lambda state: state["unreadable"] >= 2, "they are counted")
+
+
+@pytest.mark.skipif(BACKEND != "dds", reason="writes announcements with our own layer")
+def test_a_press_beside_an_announcement_of_40_000_entities_is_latched(idle: tuple[Child, Watch, object]) -> None:
+    """The executor reads it, and is busy with it for longer than a press lasts."""
+    _, watch, button = idle
+    many = Announcer(watch.node, 40_000)
+    watch.until(many.matched, "somebody who hears it")
+    for _ in range(PRESSES):
+        latched(watch, button, 0.02, lambda press: (many.announce(), press())[0])
+    many.close()
 
 
 @pytest.fixture

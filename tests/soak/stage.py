@@ -3,11 +3,15 @@ they are told. Whatever a fault does to it, it keeps its promises, but for those
 
 from __future__ import annotations
 
+import json
 import random
+import signal
 import time
 from collections import deque
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,7 +23,9 @@ from auras_ros.soak.witness import Made
 
 MS = 1_000_000
 BOUNDS = Bounds.of([(0.0, 1.0, None)], 100.0, 1600.0)
+LIVES = ("agent", "actuator", "pusht_bridge")
 TASKS = ("agent: frames", "agent: observation", "agent: prompt", "agent: qos", "actuator: qos")
+PLACE, ELSEWHERE, NEAR_THEM = 0.5, 0.0, 0.3  # of the robot, of the next one, and where that one is dragged to
 NAMES = {"bad_data", "too_large", "bad_encoding", "bad_step", "bad_size", "future"}
 
 
@@ -29,7 +35,7 @@ class Acted:
 
     def __init__(self, breaks: set[str]) -> None:
         self.breaks, self.judge = breaks, Judge(BOUNDS)
-        self.tick, self.armed, self.on = 0, True, {"agent": True, "actuator": True}
+        self.tick, self.armed, self.on = 0, True, dict.fromkeys(LIVES, True)
         self.bad, self.over = 0, False  # bad messages heard; whether they have ended
         self.conflict: list[str] = []
         self.chunks: deque[Made] = deque(maxlen=100)
@@ -43,6 +49,11 @@ class Acted:
         self.state: dict[str, Any] = {}
         self.timers: list[Any] = []
         self.stopped, self.unreadable, self.reason = False, 0, ""
+        self.down: set[int] = set()  # buttons that are pressed; 0: the witness's
+        self.present = {0}
+        self.rivals = self.ours = 0  # chunks of another session; publishers made here
+        self.place, self.told = PLACE, list[Any]()  # where the robot is, and who listens to that
+        self.arms_itself = False  # by a parameter
         self.follows = "a"  # the agent's life that the actuator follows
         self.beat = {"session": "a", "lifecycle": "active", "state": "running"}
 
@@ -50,15 +61,25 @@ class Acted:
 
     def spin_once(self, timeout_sec: float) -> None:
         time.sleep(0.001)
-        for timer in self.timers:
+        for timer in list(self.timers):
             timer()
         now_ns = time.monotonic_ns()
         if not self.on["actuator"] and 0 < self.back_ns < now_ns:
             self.on["actuator"], self.tick, self.back_ns = True, 0, 0
+            self.armed = self.arms_itself and "arms" in self.breaks
+        if not self.on["pusht_bridge"] and 0 < self.back_ns < now_ns:
+            self.on["pusht_bridge"], self.back_ns, self.place = True, 0, ELSEWHERE
+            self.armed = "place" in self.breaks
+        elif self.place == ELSEWHERE and self.tick % 10 == 0 and "drag" in self.breaks:
+            self.place = NEAR_THEM
+        if self.on["pusht_bridge"]:
+            for told in self.told:
+                told(SimpleNamespace(position=[self.place]))
         lost = not self.on["actuator"]
         self.beat["state"] = "actuator lost" if lost and "silent agent" not in self.breaks else "running"
         stuck = ("images" in self.breaks and self.bad) or ("after" in self.breaks and self.over)
-        if self.on["agent"] and not lost and not stuck:
+        sees = self.on["agent"] and self.on["pusht_bridge"]
+        if sees and not lost and not stuck:
             on_its_way_ns = 500 * MS if "queue" in self.breaks else 0
             self.chunks.append(Made(now_ns, now_ns, now_ns + on_its_way_ns, self.prompt))
         if lost and "ghosts" in self.breaks:
@@ -68,14 +89,16 @@ class Acted:
             state = "stopped" if self.stopped else "armed" if self.armed else "disarmed"
             self.state = {"state": state, "mono_ns": now_ns, "tick": self.tick,
                           "session": self.follows, "conflict": self.conflict, "skipped_ticks": 0,
-                          "reason": self.reason, "unreadable": self.unreadable, "stalls": self.stalls}  # fmt: skip
+                          "reason": self.reason, "unreadable": self.unreadable, "stalls": self.stalls,
+                          "emergency_stop": bool(self.down),
+                          "counters": {"refused": {"other_session": self.rivals}}}  # fmt: skip
             if self.stopped:
                 self._command(now_ns, "stopped")
             elif self.armed:
-                self._command(now_ns, "armed" if self.on["agent"] and "drive" not in self.breaks else "holding")
+                self._command(now_ns, "armed" if sees and "drive" not in self.breaks else "holding")
 
-    def _command(self, now_ns: int, state: str) -> None:
-        self.judge.action(Sent(now_ns, state, self.tick, None, np.array([0.5])))
+    def _command(self, now_ns: int, state: str, request: int = 1) -> None:
+        self.judge.action(Sent(now_ns, state, self.tick, None, np.array([PLACE]), request))
 
     # -- the witness's ------------------------------------------------------------------------------------
 
@@ -101,20 +124,34 @@ class Acted:
     def count(self, task: str, key: str) -> int:
         return self.counts.get((task, key), 0)
 
-    def press(self, pressed: bool) -> None:
+    def press(self, pressed: bool, who: int = 0) -> None:
         """Latched, also while its process is stopped: the word waits."""
         self.presses += pressed
         self.stopped = self.stopped or (pressed and "press" not in self.breaks)
+        if pressed:
+            self.down.add(who)
+        elif "release" in self.breaks:  # one takes back what all have said
+            self.down.clear()
+        elif "stays" not in self.breaks:
+            self.down.discard(who)
 
     def call(self, service: str) -> Any:
+        if service == "actuator/arm" and self.down:
+            return _answer(success=False)
+        if service == "actuator/release_stop":
+            self.down &= set() if "freely" in self.breaks else self.present
+            return _answer(success=not self.down)
+        self.stopped = service == "actuator/stop"
         self.armed = service == "actuator/arm"
-        self.stopped = self.stopped and service != "actuator/disarm"
         self.follows = self.beat["session"] if self.armed else self.follows
         return _answer(success=True)
 
     def simulated_time(self, on: bool) -> Any:
         self.disarm()
         return _answer(results=[SimpleNamespace(successful="clock" not in self.breaks)])
+
+    def set_parameter(self, name: str, value: Any) -> Any:
+        return _answer(results=[SimpleNamespace(successful="taken" in self.breaks)])
 
     def disarm(self) -> None:
         if self.armed:
@@ -133,18 +170,37 @@ class Acted:
         self._mismatch(topic)
         if topic == "action" or "conflict" in self.breaks:
             self.conflict = ["/soak on action"]
-        return SimpleNamespace(publish=lambda message: self.hear(topic, message), get_subscription_count=lambda: 3)
+        self.ours += 1
+        who = self.ours
+        self.present.add(who)
+
+        def publish(message: Any) -> None:
+            if topic == "emergency_stop":
+                self.press(message.data, who)
+            else:
+                self.hear(topic, message)
+
+        return SimpleNamespace(publish=publish, get_subscription_count=lambda: 3, who=who)
 
     def destroy_publisher(self, publisher: Any) -> None:
         self.bad, self.over = 0, True
+        self.present.discard(publisher.who)
+        if "gone" in self.breaks:
+            self.down.discard(publisher.who)
         if "conflict" not in self.breaks:
             self.conflict = []
 
-    def create_subscription(self, kind: Any, topic: str, callback: Any, profile: Any) -> None:
+    def create_subscription(self, kind: Any, topic: str, callback: Any, profile: Any) -> Any:
         self._mismatch(topic)
+        if topic == "joint_states":
+            self.told.append(callback)
+        elif topic.startswith("camera"):
+            callback("an image")
+        return callback
 
-    def destroy_subscription(self, subscription: None) -> None:
-        return None
+    def destroy_subscription(self, subscription: Any) -> None:
+        if subscription in self.told:
+            self.told.remove(subscription)
 
     def get_topic_names_and_types(self) -> list[tuple[str, list[str]]]:
         return [("/prompt", ["std_msgs/msg/String"])]
@@ -161,7 +217,8 @@ class Acted:
         if number == 18 and self.long_stops:
             self.long_stops, self.stalls = self.long_stops - 1, self.stalls + 1
         if number == 9:
-            self.armed = False
+            self.armed = self.armed and name == "pusht_bridge"
+            self.stopped = self.stopped and name != "actuator"
             self.back_ns = 0 if "respawn" in self.breaks else time.monotonic_ns() + 30 * MS
         self.on[name] = stops[number]
 
@@ -170,11 +227,25 @@ class Acted:
         if isinstance(message, bytes):
             for node in ("agent",) if "name" in self.breaks else ("agent", "actuator"):
                 self._say(node, f"ignored a payload of 16 bytes on {topic}: (1 so far)")
+        elif topic == "agent/chunk":
+            self.rivals += "count" not in self.breaks
+            if "follow" in self.breaks:
+                self.tick += 1
+                self._command(time.monotonic_ns(), "armed", json.loads(message.layout.dim[2].label)["request"])
         elif topic == "joint_states":
-            if "gripper" in message.name:
+            if message.header.stamp.sec:
+                for name in ("future", "backwards"):
+                    self._count("agent: observation", f"fault {name}")
+                    self._say("agent", f"state: {name}: what is wrong with it")
+            elif "gripper" in message.name:
                 self.unreadable += "count" not in self.breaks
                 self._say("actuator", "refused: joint_states: 'gripper' is named twice")
-            elif "place" not in self.breaks and len(message.position) and np.isfinite(message.position).all():
+            elif (
+                self.on["pusht_bridge"]
+                and "place" not in self.breaks
+                and len(message.position)
+                and np.isfinite(message.position).all()
+            ):
                 self.disarm()
         elif topic == "prompt":
             self._count("agent: prompt", "refused")
@@ -218,12 +289,60 @@ class Processes:
         def process(name: str) -> Any:
             return SimpleNamespace(pid=1, send_signal=lambda number: self._acted.send_signal(name, number))
 
-        return {name: process(name) for name in ("agent", "actuator")}
+        return {name: process(name) for name in LIVES}
+
+    def override(self, node: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        self._acted.arms_itself = bool(parameters.get("arm_on_start"))
+        return {}
 
     def poll(self) -> list[str]:
         if "settings" in self._acted.breaks:
             raise SupervisorError("agent cannot start with these settings")
         return []
+
+
+class Other:
+    """Another actuator: what it and those beside it say, all hear."""
+
+    all: ClassVar[list[Other]] = []
+
+    def __init__(self, acted: Acted, name: str, log: Path, parameters: dict[str, Any]) -> None:
+        self._acted, self._given = acted, parameters
+        self.sent: list[Sent] = []
+        self.state: dict[str, Any] = {}
+        self.speaking: set[str] = set()
+        self._armed, self._told, self._runs, self._tick = False, False, True, 0
+        self.process = SimpleNamespace(send_signal=self._signal)
+        Other.all.append(self)
+        acted.timers.append(self._turn)
+
+    def _signal(self, number: int) -> None:
+        self._armed = self._armed and "two" in self._acted.breaks
+        self._runs = number == signal.SIGCONT
+
+    def speak(self) -> None:
+        self.speaking = {"agent_x", "agent_y"}
+        if self._given.get("arm_on_start") and "itself" in self._acted.breaks:
+            self._armed = True
+
+    def _turn(self) -> None:
+        if not self._runs or "start" in self._acted.breaks:
+            return
+        now_ns = time.monotonic_ns()
+        self._tick += 1
+        self.state = {"state": "armed" if self._armed else "disarmed", "mono_ns": now_ns}
+        if self._armed:
+            state = "armed" if len(self.speaking) == 2 or "deaf" in self._acted.breaks else "holding"
+            for each in Other.all:
+                each.sent.append(Sent(now_ns, state, self._tick, None, np.array([PLACE])))
+
+    def call(self, word: str) -> Any:
+        self._armed = word == "arm" and (len(self.speaking) == 2 or "blind" in self._acted.breaks)
+        return _answer(success=self._armed or word != "arm")
+
+    def close(self) -> None:
+        self._acted.timers.remove(self._turn)
+        Other.all.remove(self)
 
 
 def _answer(**fields: Any) -> Any:
@@ -235,5 +354,6 @@ def stage(*breaks: str) -> Scene:
     acted: Any = Acted(set(breaks))
     processes: Any = Processes(acted)
     scene = Scene(acted, acted, processes, random.Random(0), lambda: False)
+    scene.other = partial(Other, acted)  # type: ignore[assignment]
     scene.pause(0.05)
     return scene

@@ -9,10 +9,32 @@ from typing import Any
 import pytest
 
 from auras_ros.observation import ObservationError, decode_raw
-from auras_ros.ros import BACKEND
+from auras_ros.ros import (
+    BACKEND,
+    Context,
+    Node,
+    SignalHandlerOptions,
+    SingleThreadedExecutor,
+    init,
+    try_shutdown,
+)
+from auras_ros.ros.msg import Float64MultiArray
+from auras_ros.ros.srv import Trigger
 from auras_ros.soak import run as run_module
 from auras_ros.soak import scene as scene_module
-from auras_ros.soak.faults import Fault, Times, faults, loaded, messages, peers, presses, processes
+from auras_ros.soak.faults import (
+    Fault,
+    Times,
+    buttons,
+    faults,
+    loaded,
+    messages,
+    others,
+    peers,
+    presses,
+    processes,
+    rivals,
+)
 from auras_ros.soak.noise import payload
 from auras_ros.soak.run import Result, Wanted, _beside_load, _break
 from auras_ros.soak.scene import Scene
@@ -22,7 +44,9 @@ PLAYED = {name: fault.play for name, fault in faults(1600.0, 100.0).items()} | {
 ACTED = [
     "overrun", "actuator_killed", "second_publisher", "qos_mismatch", "clock_set_back", "noise", "image_corrupt",
     "image_wrong", "prompt_huge", "prompt_garbage", "robot_moved", "stamp_ahead", "joint_states_of_others",
-    "log_unread", "load",
+    "log_unread", "load", "second_button", "button_gone", "joint_states_in_parts", "arm_on_start_used",
+    "second_actuator", "log_full", "second_agent", "second_camera", "simulator_killed", "actuator_respawned",
+    "joint_states_stamped", "log_closed", "bad_parameter", "camera_repeats",
 ]  # fmt: skip
 BROKEN = [
     ("overrun", "count", "overrun: not counted"),
@@ -48,13 +72,31 @@ BROKEN = [
     ("joint_states_of_others", "count", "not counted"),
     ("log_unread", "drive", "disturbed"),
     ("load", "drive", "did not go on"),
+    ("second_button", "release", "armed while pressed"),
+    ("second_button", "stays", "stays pressed"),
+    ("button_gone", "gone", "armed while pressed"),
+    ("button_gone", "freely", "released while pressed"),
+    ("joint_states_in_parts", "blind", "armed half blind"),
+    ("arm_on_start_used", "itself", "armed by itself"),
+    ("second_actuator", "two", "two drive"),
+    ("log_full", "start", "not started"),
+    ("second_agent", "follow", "second_agent: followed"),
+    ("second_agent", "drive", "disturbed"),
+    ("second_camera", "after", "good ones not used"),
+    ("simulator_killed", "place", "simulator_killed: driven on"),
+    ("simulator_killed", "drag", "simulator_killed: dragged"),
+    ("actuator_respawned", "arms", "action of a dead actuator"),
+    ("joint_states_stamped", "count", "not counted"),
+    ("bad_parameter", "taken", "bad_parameter: taken"),
+    ("camera_repeats", "drive", "did not go on"),
+    ("log_closed", "drive", "disturbed"),
 ]
 
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here needs the time of a real loop."""
-    for module in (loaded, messages, peers, presses, processes):
+    for module in (buttons, loaded, messages, others, peers, presses, processes, rivals):
         monkeypatch.setattr(module, "PATIENCE_S", 0.2)
     for module, name, value in (
         (messages, "QUIET_S", 0.0),
@@ -63,9 +105,23 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
         (loaded, "LOOPS", 1),
         (run_module, "LOOK_S", 0.05),
         (messages, "NOISE_S", 0.05),
+        (presses, "MANY_JOINTS", 10),
+        (presses, "MANY_DIMENSIONS", 10),
+        (buttons, "HEARD_NS", 10_000_000),
+        (others, "START_S", 0.2),
+        (others, "BY_ITSELF_S", 0.05),
+        (others, "NO_YES_S", 0.02),
+        (others, "KNOWN_S", 0.05),
+        (others, "TOGETHER_S", (0.05, 0.06)),
+        (rivals, "CHUNKS_S", (0.1, 0.2)),
+        (rivals, "IMAGES_S", (0.1, 0.2)),
         (messages, "IMAGES_S", (0.1, 0.2)),
         (processes, "NAMED_MS", 300.0),
         (processes, "AWAKE_S", 0.1),
+        (processes, "SAID_S", 0.2),
+        (processes, "ARMS_BY_ITSELF_S", 0.1),
+        (processes, "SILENT_NS", 5_000_000),
+        (processes, "FAR_PX", 0.2),
         (processes, "SLOW_S", 0.1),
         (processes, "SLOW_STOP_S", 0.01),
         (processes, "RECOVERY_S", 0.5),
@@ -93,8 +149,8 @@ def test_a_promise_that_is_broken_is_said(kind: str, breaks: str, violation: str
 
 @pytest.mark.parametrize("case", presses.cases(), ids=lambda case: case.name)
 def test_a_press_is_latched_in_every_case_and_a_lost_one_is_said(case: presses.Case) -> None:
-    if case.around is presses.deaf_client:
-        pytest.skip("asks a real service")
+    if case.around in (presses.deaf_client, presses.announcement):
+        pytest.skip("writes to real topics")
     scene = stage()
     begin_ns, end_ns = presses.press(scene, case)
     assert scene.judge.violations == []
@@ -109,6 +165,30 @@ def test_noise_is_to_be_named_by_everybody_who_hears_it() -> None:
     begin_ns, end_ns = PLAYED["noise"](stage("name"))
     assert begin_ns > 0
     assert end_ns is None
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_late_node_is_to_find_commands_and_services(
+    ros_domain_id: int, answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is real, and so are those whom it looks for."""
+    monkeypatch.setattr(rivals, "PATIENCE_S", 20.0 if answers else 0.5)
+    context, scene = Context(), stage()
+    init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        node, executor = Node("actuator", context=context), SingleThreadedExecutor(context=context)
+        executor.add_node(node)
+        publisher = node.create_publisher(Float64MultiArray, "action", 1)
+        if answers:
+            node.create_service(Trigger, "~/arm", lambda request, response: response)
+        scene.witness.timers.append(lambda: publisher.publish(Float64MultiArray()))  # type: ignore[attr-defined]
+        begin_ns, found_ns = rivals.late_node(scene)
+        executor.shutdown()
+        node.destroy_node()
+    finally:
+        try_shutdown(context=context)
+    assert (found_ns is not None) == answers
+    assert begin_ns > 0
 
 
 # -- beside a load -----------------------------------------------------------------------------------------

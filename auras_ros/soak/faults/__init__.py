@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from auras_ros.ros import BACKEND
+from auras_ros.soak.faults.buttons import button_gone, second_button
 from auras_ros.soak.faults.kinds import HOLD_MS, NAMED_MS, SILENT_MS, Fault, Times
 from auras_ros.soak.faults.loaded import agent_killed_under_load, load
 from auras_ros.soak.faults.messages import (
@@ -10,14 +11,24 @@ from auras_ros.soak.faults.messages import (
     image_corrupt,
     image_wrong,
     joint_states_of_others,
+    joint_states_stamped,
+    log_closed,
     log_unread,
     noise,
     prompt_garbage,
     prompt_huge,
     stamp_ahead,
 )
+from auras_ros.soak.faults.others import (
+    SILENCE_MS,
+    arm_on_start_used,
+    joint_states_in_parts,
+    log_full,
+    second_actuator,
+)
 from auras_ros.soak.faults.peers import (
     agent_deactivated,
+    bad_parameter,
     clock_set_back,
     qos_mismatch,
     robot_moved,
@@ -26,38 +37,58 @@ from auras_ros.soak.faults.peers import (
 from auras_ros.soak.faults.presses import stop_pressed
 from auras_ros.soak.faults.processes import (
     actuator_killed,
+    actuator_respawned,
     actuator_stopped,
     agent_killed,
     agent_stopped,
+    camera_repeats,
     camera_stalled,
     overrun,
+    simulator_killed,
 )
+from auras_ros.soak.faults.rivals import late_node, second_agent, second_camera
 
 __all__ = ["HOLD_MS", "NAMED_MS", "SILENT_MS", "Fault", "Times", "faults"]
 
 
 def faults(max_age_ms: float, rate_hz: float) -> dict[str, Fault]:
     """By name. A camera that is silent ends in a hold when the newest chunk's actions are too old."""
+    two_ticks_ms = 2 * 1000.0 / rate_hz
     known = {
         "agent_killed": Fault(agent_killed, "hold", HOLD_MS, every=4),  # memory shows in long lives alone
         "agent_stopped": Fault(agent_stopped, "hold", HOLD_MS),
         "agent_deactivated": Fault(agent_deactivated, "last hold", None),
         "stop_pressed": Fault(stop_pressed, "hold", HOLD_MS),
-        "camera_stalled": Fault(camera_stalled, "hold", max_age_ms + 2 * 1000.0 / rate_hz),
+        "second_button": Fault(second_button, "hold", HOLD_MS),
+        "button_gone": Fault(button_gone, "hold", HOLD_MS),
+        "camera_stalled": Fault(camera_stalled, "hold", max_age_ms + two_ticks_ms),
+        "camera_repeats": Fault(camera_repeats, "hold", max_age_ms + two_ticks_ms),
         "overrun": Fault(overrun, "new chunk after it", None),
         "actuator_killed": Fault(actuator_killed, "last chunk", SILENT_MS, every=4),
+        "actuator_respawned": Fault(actuator_respawned, "last chunk", SILENT_MS, every=4),
+        "arm_on_start_used": Fault(arm_on_start_used, "driven if asked", None, every=2),
         "actuator_stopped": Fault(actuator_stopped, "last chunk", SILENT_MS),
+        "second_actuator": Fault(second_actuator, "disarmed", NAMED_MS, every=2),
+        "second_agent": Fault(second_agent, "refused", None),
+        "second_camera": Fault(second_camera, "driven after it", None),
         "second_publisher": Fault(second_publisher, "named", NAMED_MS),
+        "late_node": Fault(late_node, "found", NAMED_MS),
+        "bad_parameter": Fault(bad_parameter, "refused", None),
         "qos_mismatch": Fault(qos_mismatch, "named", NAMED_MS),
         "clock_set_back": Fault(clock_set_back, "disarmed", HOLD_MS),
         "robot_moved": Fault(robot_moved, "driven last", HOLD_MS),
+        "simulator_killed": Fault(simulator_killed, "hold", SILENCE_MS + two_ticks_ms, every=4),
         "garbage": Fault(garbage, "driven after it", None),
         "noise": Fault(noise, "named", None),
         "image_corrupt": Fault(image_corrupt, "named", None),
         "image_wrong": Fault(image_wrong, "named", None),
         "stamp_ahead": Fault(stamp_ahead, "named", None),
         "joint_states_of_others": Fault(joint_states_of_others, "named", None),
+        "joint_states_stamped": Fault(joint_states_stamped, "named", None),
+        "joint_states_in_parts": Fault(joint_states_in_parts, "hold", SILENCE_MS + two_ticks_ms, every=2),
         "log_unread": Fault(log_unread, "driven after it", None),
+        "log_closed": Fault(log_closed, "driven after it", None),
+        "log_full": Fault(log_full, "driven", None, every=2),
         "load": Fault(load, "driven after it", None),
         "agent_killed_under_load": Fault(agent_killed_under_load, "hold", None, every=4),
         "prompt_huge": Fault(prompt_huge, "refused", None),

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from auras_ros.ros import DurabilityPolicy, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
-from auras_ros.ros.image import image_message
-from auras_ros.ros.msg import Image, JointState, String
+from auras_ros.ros.image import image_message, to_time_msg
+from auras_ros.ros.msg import Header, Image, JointState, String
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.garbage import HUGE_PROMPT, Garbage
 from auras_ros.soak.noise import Noise, inputs
@@ -25,6 +26,7 @@ NOISE_HZ, NOISE_S = 50.0, 1.0
 IMAGES_HZ, IMAGES_S = 30.0, (1.5, 2.5)
 UNREAD_S = (2.0, 4.0)
 AN_HOUR_NS = 3600 * 10**9
+STAMPS = [("future", AN_HOUR_NS), ("backwards", -AN_HOUR_NS)]
 STATE_LISTENERS = 2  # agent and actuator
 QUIET_S = 1.1  # a node says the same thing at most once a second
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -95,6 +97,21 @@ def stamp_ahead(scene: Scene) -> Times:
     return _beside(scene, Bad(publisher, make, IMAGES_HZ, seconds, "future", ("agent: observation", "fault future")))
 
 
+def joint_states_stamped(scene: Scene) -> Times:
+    """The robot's own place, stamped an hour ahead or an hour ago; so it is where a wall clock was set back between the
+    two. It must not blind the agent to those after it."""
+    words, offset_ns = scene.draw("joint_states_stamped", STAMPS)
+
+    def make() -> JointState:
+        header = Header(stamp=to_time_msg(time.time_ns() + offset_ns))
+        place = scene.judge.sent[-1].values.tolist()
+        return JointState(header=header, name=["agent_x", "agent_y"], position=place)
+
+    publisher = scene.witness.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
+    seconds, counted = scene.rng.uniform(*IMAGES_S), ("agent: observation", f"fault {words}")
+    return _beside(scene, Bad(publisher, make, IMAGES_HZ, seconds, words, counted))
+
+
 def joint_states_of_others(scene: Scene) -> Times:
     """Another driver's joints, and a name that stands there twice: measured to the actuator's word for that."""
     publisher = scene.witness.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
@@ -110,17 +127,32 @@ def joint_states_of_others(scene: Scene) -> Times:
         scene.witness.destroy_publisher(publisher)
     if not scene.until(lambda: scene.witness.state["unreadable"] > unreadable, PATIENCE_S):
         scene.judge.violate("not counted", f"unreadable is still {unreadable}")
-    _used(scene, begin_ns, end_ns, "another driver's joint states")
+    used(scene, begin_ns, end_ns, "another driver's joint states")
     return begin_ns, scene.witness.said.line_ns("actuator", "is named twice", begin_ns)
 
 
 def log_unread(scene: Scene) -> Times:
     """Nobody reads what the nodes say, and the pipe is full: nothing may wait for it."""
+    return _without_log(scene, scene.unread_logs, "a log that nobody reads")
+
+
+def log_closed(scene: Scene) -> Times:
+    """Whoever read what the nodes say is gone: writing is an error."""
+    return _without_log(scene, scene.closed_logs, "a log whose pipe is closed")
+
+
+def _without_log(scene: Scene, logs: Callable[[], AbstractContextManager[None]], what: str) -> Times:
     begin_ns = scene.now_ns()
-    with scene.unread_logs():
-        scene.pause(scene.rng.uniform(*UNREAD_S))
+    publisher = scene.witness.create_publisher(String, "prompt", LATCHED)
+    try:
+        with logs():
+            scene.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
+            publisher.publish(String(data=PROMPTS[0]))  # so that there is something to say
+            scene.pause(scene.rng.uniform(*UNREAD_S))
+    finally:
+        scene.witness.destroy_publisher(publisher)
     end_ns = scene.now_ns()
-    _used(scene, begin_ns, end_ns, "a log that nobody reads")
+    used(scene, begin_ns, end_ns, what)
     return end_ns, scene.first_of("armed", end_ns, PATIENCE_S)
 
 
@@ -162,11 +194,11 @@ def _beside(scene: Scene, bad: Bad) -> Times:
         scene.judge.violate("good ones not used", f"no chunk of a good image beside '{bad.says}'")
     if not scene.until(lambda: said.count(*bad.counted) > before, PATIENCE_S):
         scene.judge.violate("not counted", f"{bad.counted[1]} is still {before}")
-    _used(scene, begin_ns, end_ns, f"'{bad.says}'")
+    used(scene, begin_ns, end_ns, f"'{bad.says}'")
     return begin_ns, said.line_ns("agent", bad.says, begin_ns)
 
 
-def _used(scene: Scene, begin_ns: int, end_ns: int, what: str) -> None:
+def used(scene: Scene, begin_ns: int, end_ns: int, what: str) -> None:
     """Good messages must be used after the bad ones, and the robot must have been driven meanwhile."""
     if not scene.until(lambda: any(each.origin_ns > end_ns for each in scene.witness.chunks), PATIENCE_S):
         scene.judge.violate("good ones not used", f"no chunk after {what}")
@@ -197,7 +229,7 @@ def noise(scene: Scene) -> Times:
         made.close()
     if not scene.until(lambda: not scene.witness.state["conflict"], PATIENCE_S):
         scene.judge.violate("conflict stays", "the noise is gone")
-    _used(scene, begin_ns, end_ns, f"noise on {at.topic}")
+    used(scene, begin_ns, end_ns, f"noise on {at.topic}")
     times = named()
     return begin_ns, None if None in times else max(each for each in times if each is not None)
 

@@ -18,7 +18,17 @@ from auras_ros.ros import (
     ReliabilityPolicy,
     qos_profile_sensor_data,
 )
-from auras_ros.ros.msg import Bool, ClockMsg, DiagnosticArray, Float64MultiArray, JointState, String, TimeMsg
+from auras_ros.ros.msg import (
+    Bool,
+    ClockMsg,
+    DiagnosticArray,
+    Float64MultiArray,
+    JointState,
+    ParameterType,
+    ParameterValue,
+    String,
+    TimeMsg,
+)
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.faults.processes import agent_killed
 from auras_ros.soak.scene import Scene
@@ -35,6 +45,13 @@ PICKY = {  # what a publisher that promises nothing does not give
     "DEADLINE": QoSProfile(depth=1, reliability=BEST_EFFORT, deadline=Duration(seconds=1)),
     "LIVELINESS": QoSProfile(depth=1, reliability=BEST_EFFORT, liveliness=LivelinessPolicy.MANUAL_BY_TOPIC),
 }
+DOUBLE, TEXT = ParameterType.PARAMETER_DOUBLE, ParameterType.PARAMETER_STRING
+BAD_PARAMETERS = [
+    ("rate_hz", ParameterValue(type=DOUBLE, double_value=float("nan"))),
+    ("rate_hz", ParameterValue(type=TEXT, string_value="fast")),
+    ("agent_timeout_ms", ParameterValue(type=DOUBLE, double_value=1e9)),
+    ("nobody_declared_it", ParameterValue(type=DOUBLE, double_value=1.0)),
+]
 CLOCK_S = 0.05
 TABLE_PX, LISTENERS = 512.0, 2  # of joint_states: agent and actuator
 AN_HOUR_S = 3600.0
@@ -152,6 +169,19 @@ def _endpoint(scene: Scene, chosen: Mismatch) -> Iterator[None]:
         subscription = node.create_subscription(chosen.kind, chosen.topic, lambda _: None, chosen.profile)
         yield
         node.destroy_subscription(subscription)
+
+
+def bad_parameter(scene: Scene) -> Times:
+    """Refused, and whoever drives drives on. Measured to the refusal."""
+    name, value = scene.draw("bad_parameter", BAD_PARAMETERS)
+    at_ns = scene.now_ns()
+    response = scene.answer(lambda: scene.witness.set_parameter(name, value), PATIENCE_S)
+    answered_ns = scene.now_ns()
+    refused = response is not None and not response.results[0].successful
+    if not refused:
+        scene.judge.violate("bad_parameter: taken", name)
+    scene.undisturbed(at_ns, f"a bad {name}")
+    return at_ns, answered_ns if refused else None
 
 
 def clock_set_back(scene: Scene) -> Times:

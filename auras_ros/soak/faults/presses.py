@@ -11,18 +11,21 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from auras_ros.ros import BACKEND, DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy, qos_profile_services_default
-from auras_ros.ros.msg import String
+from auras_ros.ros.msg import Float64MultiArray, JointState, MultiArrayDimension, String, message_type
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.garbage import Garbage
 from auras_ros.soak.scene import Scene
 
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 PRESSED_S = (0.02, 0.1)
-STOPPED_S, BEFORE_S = 0.2, 0.05  # how long the process is stopped; how long before the press
+AROUND_S = 0.05  # the process is stopped before the press and after it: shorter than the lease of its commands in all
 GARBAGE_HZ, ASKED_HZ = 20.0, 100.0
 DESCRIPTION_BYTES = 3_900_000
+MANY_JOINTS, MANY_DIMENSIONS, MANY_ENTITIES = 300_000, 200_000, 40_000
+RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 Around = Callable[[Scene], AbstractContextManager[None]]
 
 
@@ -54,6 +57,69 @@ def description(scene: Scene) -> Iterator[None]:
         yield
     finally:
         scene.witness.destroy_publisher(publisher)
+
+
+@contextmanager
+def large_states(scene: Scene) -> Iterator[None]:
+    with _large(scene, JointState, "joint_states", JointState(name=["joint"] * MANY_JOINTS)):
+        yield
+
+
+@contextmanager
+def large_chunk(scene: Scene) -> Iterator[None]:
+    message = Float64MultiArray()
+    message.layout.dim = [MultiArrayDimension()] * MANY_DIMENSIONS
+    with _large(scene, Float64MultiArray, "agent/chunk", message):
+        yield
+
+
+@contextmanager
+def _large(scene: Scene, kind: Any, topic: str, message: Any) -> Iterator[None]:
+    """One message, just before the press."""
+    publisher = scene.witness.create_publisher(kind, topic, RELIABLE)
+    try:
+        scene.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
+        publisher.publish(message)
+        yield
+    finally:
+        scene.witness.destroy_publisher(publisher)
+
+
+class Announcer:
+    """Announces so many entities, as a participant of its own would that has them. Our layer's alone."""
+
+    def __init__(self, node: Node, entities: int) -> None:
+        from auras_ros.ros.dds.endpoint import Writer
+        from auras_ros.ros.dds.messages import serialize
+
+        gid = message_type("rmw_dds_common/msg/Gid")(data=uuid.uuid4().bytes)
+        named = message_type("rmw_dds_common/msg/NodeEntitiesInfo")(
+            node_namespace="/", node_name="many", reader_gid_seq=[gid] * entities, writer_gid_seq=[]
+        )
+        kind = "rmw_dds_common/msg/ParticipantEntitiesInfo"
+        self._payload = serialize(message_type(kind)(gid=gid, node_entities_info_seq=[named]))
+        self._writer = Writer(node.context.participant, "ros_discovery_info", kind, LATCHED)
+
+    def matched(self) -> bool:
+        """Whether anybody hears it."""
+        return self._writer.matched_count() > 0
+
+    def announce(self) -> None:
+        self._writer.write(self._payload)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@contextmanager
+def announcement(scene: Scene) -> Iterator[None]:
+    made = Announcer(scene.witness, MANY_ENTITIES)
+    try:
+        scene.until(made.matched, PATIENCE_S)
+        made.announce()
+        yield
+    finally:
+        made.close()
 
 
 @contextmanager
@@ -108,7 +174,7 @@ def process_stopped(scene: Scene) -> Iterator[None]:
     """The press and its release fall into the stop of the process."""
     end_s = time.monotonic() + STOPPED_S
     with scene.stopped("actuator"):
-        time.sleep(BEFORE_S)
+        time.sleep(AROUND_S)
         yield
         time.sleep(max(0.0, end_s - time.monotonic()))
 
@@ -116,8 +182,9 @@ def process_stopped(scene: Scene) -> Iterator[None]:
 def cases() -> list[Case]:
     """Every pair of what is beside a press and how long it lasts; and one that is released at once."""
     beside: dict[str, Around] = {"idle": idle, "description": description, "garbage": garbage}
+    beside |= {"joint states": large_states, "chunk": large_chunk}
     if BACKEND == "dds":
-        beside["deaf client"] = deaf_client
+        beside |= {"deaf client": deaf_client, "announcement": announcement}
     beside["process stopped"] = process_stopped
     made = [
         Case(f"{name}, {seconds * 1e3:g} ms", seconds, around, frozen=around is process_stopped)

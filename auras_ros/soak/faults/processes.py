@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+from numpy.typing import NDArray
+
+from auras_ros.ros import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from auras_ros.ros.msg import Image, JointState
 from auras_ros.soak.faults.kinds import HOLD_MS, NAMED_MS, PATIENCE_S, Times
 from auras_ros.soak.scene import MS, RECOVERY_S, Scene
 
 TICK_NS = 10 * MS  # a command that was on its way when its process was broken
+ARMS_BY_ITSELF_S = 2.5  # in which one that arms by itself has: the graph is known after a second
+CAMERA_TOPIC, REPEATED_S = "camera/top/image_raw", 0.05
+CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 AWAKE_S = 1.0  # for a new actuator to say what it must not
+SILENT_NS = 300 * MS  # after a kill: what comes later is of the next life
+FAR_PX = 60.0  # more than the actuator's tolerance, a tenth of the table
 SLOW_S, SLOW_TRIES = 3.0, 3
 SAID_S = 3.0  # a count that has changed is said once a second
 SLOW_STOPS, SLOW_STOP_S = 4, 0.15  # in each frame: together longer than the grid, each too short to miss an image
@@ -88,6 +98,71 @@ def camera_stalled(scene: Scene) -> Times:
     return at_ns, held_ns
 
 
+def simulator_killed(scene: Scene) -> Times:
+    """It comes back with its robot elsewhere, and that one is left alone; where it happens to be near it goes on.
+    Measured to the first command that holds."""
+    places: list[tuple[int, NDArray[np.float64]]] = []
+
+    def told(message: JointState) -> None:
+        places.append((scene.now_ns(), np.asarray(message.position)))
+
+    listener = scene.witness.create_subscription(JointState, "joint_states", told, qos_profile_sensor_data)
+    try:
+        with scene.given("pusht", seed=scene.rng.randrange(1000)):
+            at_ns = scene.kill("pusht_bridge")
+            held_ns = scene.left_armed(at_ns, PATIENCE_S)
+            if not scene.until(lambda: places and places[-1][0] > at_ns + SILENT_NS, RECOVERY_S):
+                scene.judge.violate("not recovered", f"no word of a new simulator within {RECOVERY_S:g} s")
+                return at_ns, held_ns
+        back_ns, place = next(each for each in places if each[0] > at_ns + SILENT_NS)
+        if np.abs(place - scene.judge.sent[-1].values).max() > FAR_PX:
+            _left_alone(scene, back_ns, place)
+            if np.abs(places[-1][1] - place).max() > FAR_PX:
+                scene.judge.violate("simulator_killed: dragged", f"from {place.tolist()} to {places[-1][1].tolist()}")
+    finally:
+        scene.witness.destroy_subscription(listener)
+    return at_ns, held_ns
+
+
+def _left_alone(scene: Scene, since_ns: int, place: NDArray[np.float64]) -> None:
+    if not scene.says("disarmed", PATIENCE_S):
+        scene.judge.violate("simulator_killed: driven on", f"it is at {place.tolist()}")
+        return
+    scene.judge.silenced()
+    scene.pause(AWAKE_S)
+    driven = [each for each in scene.judge.sent if each.mono_ns > since_ns and each.state == "armed"]
+    if driven:
+        scene.judge.violate("simulator_killed: driven on", f"{len(driven)} commands, and nobody has armed")
+
+
+def camera_repeats(scene: Scene) -> Times:
+    """One frame over and over, with the stamp that it had, while the robot goes on telling where it is."""
+    node, images = scene.witness, list[Image]()
+    listener = node.create_subscription(Image, CAMERA_TOPIC, images.append, CAMERA)
+    try:
+        scene.until(lambda: images, PATIENCE_S)
+    finally:
+        node.destroy_subscription(listener)
+    camera = node.create_publisher(Image, CAMERA_TOPIC, CAMERA)
+    robot = node.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
+    place = scene.judge.sent[-1].values.tolist()
+
+    def again() -> None:
+        camera.publish(images[-1])
+        robot.publish(JointState(name=["agent_x", "agent_y"], position=place))
+
+    timer = node.create_timer(REPEATED_S, again)
+    try:
+        with scene.stopped("pusht_bridge") as at_ns:
+            held_ns = scene.left_armed(at_ns, PATIENCE_S)
+    finally:
+        node.destroy_timer(timer)
+        node.destroy_publisher(camera)
+        node.destroy_publisher(robot)
+    scene.goes_on()
+    return at_ns, held_ns
+
+
 def actuator_stopped(scene: Scene) -> Times:
     """For longer than its commands' lease: somebody else may drive by then, so that it must be silent until it is
     armed. Measured to the agent's last chunk."""
@@ -105,15 +180,26 @@ def actuator_stopped(scene: Scene) -> Times:
     return at_ns, _last_chunk_ns(scene, at_ns, until_ns)
 
 
-def actuator_killed(scene: Scene) -> Times:
-    """Measured to the agent's last chunk. The agent says so; the next actuator is silent until somebody arms it."""
+def actuator_respawned(scene: Scene) -> Times:
+    """Somebody has stopped it, it is killed, and its config says `arm_on_start`: the next one must not follow that."""
+    with scene.given("actuator", arm_on_start=True):
+        at_ns = scene.now_ns()
+        scene.answer(lambda: scene.witness.call("actuator/stop"))
+        if scene.first_of("stopped", at_ns, PATIENCE_S) is None:
+            scene.judge.violate("not stopped", "the service was asked")
+        return actuator_killed(scene, ARMS_BY_ITSELF_S)
+
+
+def actuator_killed(scene: Scene, awake_s: float | None = None) -> Times:
+    """Measured to the agent's last chunk. The agent says so; the next actuator is silent until somebody arms it.
+    awake_s: how long it is listened to."""
     at_ns = scene.kill("actuator")
     if not scene.until(lambda: scene.witness.beat.get("state") == "actuator lost", NAMED_MS / 1000):
         scene.judge.violate("actuator_killed: not said", f"the agent says '{scene.witness.beat.get('state')}'")
     if not scene.until(lambda: scene.witness.state["mono_ns"] > at_ns + TICK_NS, RECOVERY_S):
         scene.judge.violate("not recovered", f"no word of a new actuator within {RECOVERY_S:g} s")
     back_ns = scene.witness.state["mono_ns"]
-    scene.pause(AWAKE_S)
+    scene.pause(awake_s or AWAKE_S)
     ghosts = [each for each in scene.judge.sent if each.mono_ns > at_ns + TICK_NS]
     if ghosts:
         scene.judge.violate("action of a dead actuator", f"{len(ghosts)} commands, and nobody has armed")

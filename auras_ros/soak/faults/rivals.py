@@ -1,0 +1,111 @@
+"""A second one of what there should be one of: an agent, a camera; and a node that comes late."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+
+from auras_ros.nodes.messages import host_id, json_message
+from auras_ros.ros import Context, Node, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
+from auras_ros.ros.image import image_message
+from auras_ros.ros.msg import Float64MultiArray, Image, MultiArrayDimension, MultiArrayLayout, String
+from auras_ros.ros.srv import Trigger
+from auras_ros.soak.faults.kinds import PATIENCE_S, Times
+from auras_ros.soak.faults.messages import CAMERA, IMAGES_HZ, IMAGES_S, SIDE, used
+from auras_ros.soak.garbage import RELIABLE
+from auras_ros.soak.scene import Scene
+from auras_ros.soak.witness import ACTION, EVERY
+
+CHUNKS_HZ, CHUNKS_S = 20.0, (1.0, 2.0)
+FIRST_REQUEST = 10**9  # of the rival's chunks: commands name the chunk that they come from
+HORIZON, CHANNELS = 16, ("agent_x", "agent_y")
+
+
+def second_agent(scene: Scene) -> Times:
+    """It publishes chunks of the right form, newer than the other's, and heartbeats that say it is not active. Nobody
+    follows it. Measured to the first chunk that is counted as another session's."""
+    node, counted = scene.witness, _of_others(scene)
+    chunks = node.create_publisher(Float64MultiArray, "agent/chunk", RELIABLE)
+    beats = node.create_publisher(String, "agent/heartbeat", RELIABLE)
+    try:
+        scene.until(lambda: chunks.get_subscription_count() > 0 < beats.get_subscription_count(), PATIENCE_S)
+        begin_ns, lasts_s = scene.now_ns(), scene.rng.uniform(*CHUNKS_S)
+        at_ns: int | None = None
+        request = FIRST_REQUEST
+        while scene.now_ns() - begin_ns < lasts_s * 1e9:
+            request += 1
+            chunks.publish(_chunk(scene.now_ns(), request))
+            beats.publish(json_message({"session": "rival", "lifecycle": "inactive", "state": ""}))
+            scene.pause(1.0 / CHUNKS_HZ)
+            if at_ns is None and _of_others(scene) > counted:
+                at_ns = int(scene.witness.state["mono_ns"])
+        end_ns = scene.now_ns()
+    finally:
+        node.destroy_publisher(chunks)
+        node.destroy_publisher(beats)
+    followed = [each for each in scene.judge.sent if each.request is not None and each.request >= FIRST_REQUEST]
+    if followed:
+        scene.judge.violate("second_agent: followed", f"{len(followed)} commands are of its chunks")
+    used(scene, begin_ns, end_ns, "another agent")
+    return begin_ns, at_ns
+
+
+def _chunk(now_ns: int, request: int) -> Float64MultiArray:
+    """To the table's corner, and newer than any."""
+    origin = {"origin_stamp_ns": time.time_ns(), "origin_mono_ns": now_ns, "host": host_id(), "session": "rival",
+              "frame": request, "request": request, "epoch": 0}  # fmt: skip
+    count = len(CHANNELS)
+    dims = [
+        MultiArrayDimension(label="horizon", size=HORIZON, stride=HORIZON * count),
+        MultiArrayDimension(label=",".join(CHANNELS), size=count, stride=count),
+        MultiArrayDimension(label=json.dumps(origin), size=1, stride=1),
+    ]
+    return Float64MultiArray(layout=MultiArrayLayout(dim=dims), data=np.zeros(HORIZON * count))
+
+
+def _of_others(scene: Scene) -> int:
+    return int(scene.witness.state["counters"]["refused"].get("other_session", 0))
+
+
+def second_camera(scene: Scene) -> Times:
+    """Good images of something else, on the same topic at the same time: whose are right nobody can know, but what is
+    commanded keeps all that is promised of commands. Measured to the next command of a chunk."""
+    publisher = scene.witness.create_publisher(Image, "camera/top/image_raw", CAMERA)
+    pixels = np.zeros((SIDE, SIDE, 3), np.uint8)
+    try:
+        scene.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
+        begin_ns, lasts_s = scene.now_ns(), scene.rng.uniform(*IMAGES_S)
+        while scene.now_ns() - begin_ns < lasts_s * 1e9:
+            publisher.publish(image_message(pixels, stamp_ns=time.time_ns(), frame_id="top", encoding="rgb8"))
+            scene.pause(1.0 / IMAGES_HZ)
+        end_ns = scene.now_ns()
+    finally:
+        scene.witness.destroy_publisher(publisher)
+    used(scene, begin_ns, end_ns, "another camera on its topic")
+    return end_ns, scene.first_of("armed", end_ns, PATIENCE_S)
+
+
+def late_node(scene: Scene) -> Times:
+    """A participant of its own, of this process, that comes when all others are long there. Measured from its beginning
+    until it has heard a command and knows a service."""
+    heard: list[int] = []
+    at_ns, context = scene.now_ns(), Context()
+    init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        node, executor = Node("late", context=context), SingleThreadedExecutor(context=context)
+        executor.add_node(node)
+        node.create_subscription(Float64MultiArray, f"/{ACTION}", lambda _: heard.append(scene.now_ns()), EVERY)
+        client = node.create_client(Trigger, "/actuator/arm")
+
+        def found() -> bool:
+            executor.spin_once(timeout_sec=0.0)
+            return bool(heard) and client.service_is_ready()
+
+        found_ns = scene.now_ns() if scene.until(found, PATIENCE_S) else None
+        executor.shutdown()
+        node.destroy_node()
+    finally:
+        try_shutdown(context=context)
+    return at_ns, found_ns
