@@ -55,7 +55,7 @@ class EmergencyStop:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="emergency stop", daemon=True)
         # A node of its own, because a thread of its own needs an executor of its own.
-        self._node = Node(
+        self.node = Node(
             f"{node.get_name()}_stop",
             namespace=node.get_namespace(),
             use_global_arguments=False,
@@ -63,7 +63,7 @@ class EmergencyStop:
             start_parameter_services=False,
         )
         self.topic = node.resolve_topic_name(TOPIC)
-        self._node.create_subscription(
+        self.node.create_subscription(
             Bool,
             self.topic,
             self._on_word,
@@ -71,7 +71,7 @@ class EmergencyStop:
             raw=True,
             event_callbacks=self._handed_over(qos.subscription(TOPIC)),
         )
-        self._node.create_service(Trigger, node.resolve_service_name("~/stop"), self._on_service)
+        self.node.create_service(Trigger, node.resolve_service_name("~/stop"), self._on_service)
 
     def _handed_over(self, events: SubscriptionEventCallbacks) -> SubscriptionEventCallbacks:
         """The same events, called back by `look`."""
@@ -90,7 +90,7 @@ class EmergencyStop:
     def start(self, priority: int) -> None:
         """Begin to listen. What was said since the node was built has waited."""
         self._priority = priority
-        self._callbacks = Callbacks(self._node)
+        self._callbacks = Callbacks(self.node)
         self._thread.start()
 
     def working(self) -> bool:
@@ -102,7 +102,7 @@ class EmergencyStop:
         if self._thread.ident is not None:
             self._thread.join()
             self._callbacks.close()
-        self._node.destroy_node()
+        self.node.destroy_node()
 
     def _listen(self) -> None:
         enter_realtime(self._priority + 1 if self._priority else 0)  # as the tick thread: before the executor's
