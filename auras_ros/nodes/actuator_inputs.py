@@ -120,6 +120,7 @@ class Inputs:
             others=others,
             pressed=", ".join(self.stop.pressers()),
             stop_present=self.stop.present(),
+            stop_deaf=", ".join(self.stop.deaf_to()),
             described=self.described,
             unlimited=self.unlimited,
             limits_pending=self._drive.limits_pending or self._descriptions.busy,

@@ -40,6 +40,14 @@ UNKNOWN = b""  # the publisher of a word, where nobody says whose it is
 QUEUE = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
+def _name(info: Any) -> str:
+    return f"{info.node_namespace.rstrip('/')}/{info.node_name}"
+
+
+def _can_be_heard(offered: QoSProfile) -> bool:
+    return (offered.reliability, offered.durability) == (QUEUE.reliability, QUEUE.durability)
+
+
 class EmergencyStop:
     """`latch(reason)` is called by the thread; everything else here is of the executor's thread."""
 
@@ -169,7 +177,12 @@ class EmergencyStop:
         """Who publishes the topic now: gid -> name of the node. By their list: rclpy counts a topic without remapping
         its name."""
         found = self._owner.get_publishers_info_by_topic(TOPIC)
-        return {bytes(each.endpoint_gid): f"{each.node_namespace.rstrip('/')}/{each.node_name}" for each in found}
+        return {bytes(each.endpoint_gid): _name(each) for each in found}
+
+    def deaf_to(self) -> list[str]:
+        """Nodes whose publisher nothing passes from: DDS matches none that offers less than is asked for here."""
+        found = self._owner.get_publishers_info_by_topic(TOPIC)
+        return sorted({_name(each) for each in found if not _can_be_heard(each.qos_profile)})
 
     @property
     def pressed(self) -> bool | None:
