@@ -226,8 +226,12 @@ class Agent(LifecycleNode):
 
     def _on_step(self, step: Step) -> None:
         """A strand's thread: overload changed what runs; diagnostics say so within a second."""
-        what = "no chunk is published any more" if step is Step.HALTED else "fallback plan from now on"
-        self.get_logger().error(f"overloaded: {what}")
+        said = {
+            Step.HALTED: "overloaded: no chunk is published before they are in time again",
+            Step.FALLBACK: "overloaded: fallback plan from now on",
+            Step.FIRST: "no longer overloaded: chunks are published again",
+        }
+        self.get_logger().error(said[step])
 
 
 def main(argv: list[str] | None = None) -> int:

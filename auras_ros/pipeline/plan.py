@@ -26,9 +26,6 @@ class TooSlowError(PlanError):
     """A plan that this machine was too slow for when it was measured: slow is not wrong, and may pass."""
 
 
-HOPELESS = 10  # so many times too slow is wrong: no neighbour's work slows a machine down as much
-
-
 @dataclass(frozen=True)
 class Plan:
     """Auras section 4.3. Raises PlanError, naming the field.
@@ -176,10 +173,10 @@ class Plan:
 
     def check_horizon(self, frame_ns: int, horizon_ns: int) -> None:
         """Refuse a plan whose chunks would be used up before they come (design rule 9). Raises PlanError where its own
-        frame period is too long, or this machine hopeless; TooSlowError where it may have been busy."""
+        frame period is too long, TooSlowError where frame_ns is: it was measured, and may be less another time."""
         frames = self.latency_frames + 2
         if frames * frame_ns > horizon_ns:
-            wrong = frames * max(round(self.frame_period_ms * 1e6), frame_ns // HOPELESS) > horizon_ns
+            wrong = frames * round(self.frame_period_ms * 1e6) > horizon_ns
             raise (PlanError if wrong else TooSlowError)(
                 f"plan: {frames} frames (L + 2) of {frame_ns / 1e6:.1f} ms outlast the horizon of "
                 f"{horizon_ns / 1e6:.0f} ms: fewer stages or workers, or a quicker generation plan"
