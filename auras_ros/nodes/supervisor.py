@@ -154,7 +154,7 @@ class Supervisor:
         child = [sys.executable, "-m", "auras_ros.nodes.child", str(os.getpid()), EXECUTABLES[slot.name]]
         command = [*child, "--ros-args", "--params-file", str(self._parameters)]
         if slot.name == "agent":  # a lifecycle node; under ROS 2 it is the launch file that leads it through its states
-            command += ["-p", "autostart:=true"]
+            command += ["-p", "agent:autostart:=true"]  # by name, see below
         if self._namespace:
             command += ["-r", f"__ns:={self._namespace}"]
         for node, values in (*self._placed.items(), *self._overrides.items()):  # the last word counts
