@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
+from auras_ros.parameter_file import nearest
+
 MODES = ("seq", "dec", "par", "auras")
 MERGES = ("step", "frame")
 EMITS = ("own", "newest")
@@ -109,7 +111,9 @@ class Plan:
         for part in rest if "=" not in first else [first, *rest]:
             name, equals, value = part.partition("=")
             if not equals or name not in _DEFAULTS:
-                raise PlanError(f"plan: {part!r}: expected NAME=VALUE, with a name of {', '.join(_DEFAULTS)}")
+                meant, known = nearest(name, _DEFAULTS) if equals else "", ", ".join(_DEFAULTS)
+                hint = f"did you mean {meant}?" if meant else f"expected NAME=VALUE, with a name of {known}"
+                raise PlanError(f"plan: {part!r}: {hint}")
             if name in settings:
                 raise PlanError(f"plan: {name}: given twice")
             settings[name] = _value(name, value)
