@@ -164,6 +164,16 @@ def tighten(contract: Contract, limits: Mapping[str, JointLimit]) -> Contract:
     )
 
 
+def full_turns(contract: Contract, limits: Mapping[str, JointLimit]) -> list[float]:
+    """For each channel what a full turn of its joint is in the channel's unit; infinity where the joint is not
+    continuous. A driver may tell of such a joint within one turn: beyond pi goes on at -pi."""
+    found = [(channel, limits.get(channel.name)) for channel in contract.channels]
+    return [
+        math.tau / _unit(channel, limit) if limit and limit.type == "continuous" else math.inf
+        for channel, limit in found
+    ]
+
+
 def _tightened(channel: Channel, limit: JointLimit | None) -> Channel:
     if limit is None:
         return channel

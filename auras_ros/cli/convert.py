@@ -33,10 +33,11 @@ def run(argv: list[str]) -> int:
         parser.error(f"{options.source}: not found")
     if options.images is not None and not options.images.is_dir():
         parser.error(f"--images: {options.images}: no such folder")
+    from auras_ros.manifest import ROBOT
     from auras_ros.policies.loaders.convert import convert
     from auras_ros.policies.loaders.open import translator
     from auras_ros.policies.loaders.ranges import ranges
-    from auras_ros.policies.loaders.robot import ROBOT, Robot
+    from auras_ros.policies.loaders.robot import Robot
 
     translator(options.source)  # what it is comes before what it needs
     beside = options.source if options.source.is_dir() else options.source.parent

@@ -55,6 +55,7 @@ class Actuator(Node):
         self._conflict = Conflict(self, settings.command_topics)
         self._said = SelfReport(settings, self._drive, self._inputs, self._agent, self._conflict)
         self._said.add_to(self._diagnostics, qos)
+        self._diagnostics.count_also(self._inputs.stop.node)  # it has none of its own
         self._arm_now, self._armed_ns = settings.arm_on_start, 0
         self._state = self.create_publisher(String, "~/state", LATCHED)
         services = (("arm", self._on_arm), ("disarm", self._on_disarm), ("release_stop", self._on_release_stop))

@@ -14,13 +14,15 @@ from auras_ros.nodes.actuator_place import MAX_AGE_MS
 from auras_ros.nodes.actuator_settings import Settings
 
 ACTIVE = "active"
+STOP_QOS = "reliable and transient local"
 RELEASE = "for one that is gone or unknown: the service ~/release_stop"
 
 
 @dataclass(frozen=True)
 class Situation:
     """Ages in ns, None for what never came. `pressed`: who has pressed the emergency stop and not released it, for
-    people, or "". `stop_present`: somebody publishes it who has also said something.
+    people, or "". `stop_present`: somebody publishes it who has also said something. `stop_deaf`: who publishes it so
+    that nothing passes.
 
     `unknown`: a position channel without a measured position. `unlimited`: one whose joint the robot's description
     does not limit. `others`: nodes that publish commands beside this one, None while that is not yet known.
@@ -34,6 +36,7 @@ class Situation:
     others: tuple[str, ...] | None = None
     pressed: str = ""
     stop_present: bool = False
+    stop_deaf: str = ""
     described: bool = False
     unlimited: str = ""
     limits_pending: bool = False
@@ -48,7 +51,11 @@ def refusal(at: Situation, settings: Settings) -> str:
 def emergency_stop(at: Situation, settings: Settings) -> str:
     if at.pressed:
         return f"the emergency stop is pressed by {at.pressed}: release it first ({RELEASE})"
-    if settings.require_emergency_stop and not at.stop_present:
+    if not settings.require_emergency_stop:
+        return ""
+    if at.stop_deaf:
+        return f"the emergency stop of {at.stop_deaf} cannot be heard: let it publish {STOP_QOS}"
+    if not at.stop_present:
         return "no emergency stop: nobody publishes emergency_stop, and require_emergency_stop is set"
     return ""
 

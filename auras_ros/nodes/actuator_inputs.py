@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 
 from auras_ros.action import Contract, ContractError, Rejected
-from auras_ros.action.urdf import MAX_CHARS, JointLimit, tighten
+from auras_ros.action.urdf import MAX_CHARS, JointLimit, full_turns, tighten
 from auras_ros.action.verdict import Refusal
 from auras_ros.action.wire import MAX_HORIZON, MAX_JSON_CHARS
 from auras_ros.clock import MonotonicClock
@@ -120,6 +120,7 @@ class Inputs:
             others=others,
             pressed=", ".join(self.stop.pressers()),
             stop_present=self.stop.present(),
+            stop_deaf=", ".join(self.stop.deaf_to()),
             described=self.described,
             unlimited=self.unlimited,
             limits_pending=self._drive.limits_pending or self._descriptions.busy,
@@ -193,6 +194,7 @@ class Inputs:
 
     def _take_limits(self, found: dict[str, JointLimit]) -> None:
         contract = tighten(self._contract, found)
+        self._place.turns = full_turns(self._contract, found)
         commanded = [channel.name for channel in self._contract.channels if channel.kind in SET_POINTS]
         self.described, self.unlimited = True, next((name for name in commanded if name not in found), "")
         if contract == self._limited:

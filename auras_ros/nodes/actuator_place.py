@@ -2,7 +2,8 @@
 
 Several drivers may publish, each its own joints: places are joined by name, each with its age. A robot moves from where
 it was to where it was sent; one that is found elsewhere was moved by somebody else, or is not the one that we knew.
-What is seen so is a jump, and a drift faster than the tolerance a second; no slower one. Nothing here acts on it.
+What is seen so is a jump, and a drift faster than the tolerance a second; no slower one. A joint that turns without an
+end may be told of within one turn: where that begins anew is no jump. Nothing here acts on it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Place:
         self._watched = self._set_points if tolerance > 0 else []
         self._range = np.array([each.upper - each.lower for each in channels])
         self._tolerance = tolerance
+        self.turns = [math.inf] * len(channels)  # what a full turn is, for joints that turn without an end
         self._values = np.full(len(channels), math.nan)
+        self._unwrapped = self._values.copy()  # the same, with the turns that the commands explain
         self._times_ns: list[int | None] = [None] * len(channels)
         self._stamps_ns = [0] * len(channels)
         self._heard_ns: int | None = None
@@ -68,17 +71,19 @@ class Place:
         found = dict(zip(names, positions.tolist(), strict=False))
         self._heard_ns = now_ns
         for i, name in enumerate(self._names):
-            value = found.get(name, math.nan)
+            value = unwrapped = found.get(name, math.nan)
             if not math.isfinite(value) or (stamp_ns and stamp_ns == self._stamps_ns[i]):
                 continue
-            if watching and i in self._watched and not self._jump:
-                self._jump = self._judged(i, value, now_ns)
+            if watching and i in self._watched and (explained := self._explained(i)):
+                unwrapped = _within_turns(value, *explained, self.turns[i])
+                self._jump = self._jump or self._judged(i, unwrapped, *explained, now_ns)
             self._values[i], self._times_ns[i], self._stamps_ns[i] = value, now_ns, stamp_ns
+            self._unwrapped[i] = unwrapped
         self._watch(now_ns, watching)
 
     def _watch(self, now_ns: int, watching: bool) -> None:
         """Begin with where it is, go on by a second, or forget."""
-        here = self._values.copy()
+        here = self._unwrapped.copy()
         if not watching:
             self._low = self._high = here
             self._before, self._since_ns = (), None
@@ -89,16 +94,20 @@ class Place:
             self._low = self._high = here
             self._since_ns = now_ns
 
-    def _judged(self, i: int, value: float, now_ns: int) -> str:
+    def _explained(self, i: int) -> tuple[float, float] | None:
+        """Between which places the joint can be; None where nothing is known."""
+        places = [float(each[i]) for each in (self._low, self._high, *self._before)]
+        known = [each for each in places if math.isfinite(each)]
+        return (min(known), max(known)) if known else None
+
+    def _judged(self, i: int, value: float, low: float, high: float, now_ns: int) -> str:
         """Why a measured value cannot be; empty where it can."""
         told_ns = self._times_ns[i]
         if told_ns is None:
             return ""
         silent = now_ns - told_ns > MAX_AGE_MS * 1_000_000  # who was away may be another one
         room = (min(self._tolerance, AFTER_SILENCE) if silent else self._tolerance) * self._range[i]
-        explained = [float(each[i]) for each in (self._low, self._high, *self._before)]
-        known = [each for each in explained if math.isfinite(each)]
-        if not known or min(known) - room <= value <= max(known) + room:
+        if low - room <= value <= high + room:
             return ""
         return f"{self._names[i]} is at {value:g}, where it cannot have come from {self._values[i]:g} by our commands"
 
@@ -131,3 +140,11 @@ class Place:
             if told_ns is not None and now_ns - told_ns > MAX_AGE_MS * 1_000_000:
                 return f"joint_states say nothing new of {self._names[i]} for more than {MAX_AGE_MS} ms"
         return ""
+
+
+def _within_turns(value: float, low: float, high: float, turn: float) -> float:
+    """The same place of a joint that turns without an end, so many turns further that it is nearest to [low, high]."""
+    if low <= value <= high or math.isinf(turn):
+        return value
+    above = value + math.ceil((low - value) / turn) * turn
+    return above if above - high < low - (above - turn) else above - turn

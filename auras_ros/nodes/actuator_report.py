@@ -11,7 +11,7 @@ from typing import Any
 from auras_ros.action import SafetyState
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator_agent import AgentWatch
-from auras_ros.nodes.actuator_arming import ACTIVE
+from auras_ros.nodes.actuator_arming import ACTIVE, STOP_QOS
 from auras_ros.nodes.actuator_conflict import Conflict, conflict_text
 from auras_ros.nodes.actuator_drive import Drive
 from auras_ros.nodes.actuator_inputs import Inputs
@@ -131,6 +131,8 @@ class SelfReport:
         values = {"pressed": ", ".join(pressers), "publishers": len(publishers), "required": required}
         if pressers:
             return Report(Level.ERROR, f"pressed by {values['pressed']}", values)
+        if deaf := stop.deaf_to():
+            return Report(Level.WARN, f"cannot hear {', '.join(deaf)}: let it publish {STOP_QOS}", values)
         if required and not stop.present():
             return Report(Level.WARN, f"nobody publishes {STOP_TOPIC}, and it is required", values)
         return Report(Level.OK, "not pressed" if publishers else "none", values)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from auras_ros import resources
 from auras_ros.action import Contract, ContractError
-from auras_ros.json_file import JsonFileError, read_json
+from auras_ros.json_file import JsonFileError
+from auras_ros.manifest import MANIFEST, ROBOT, read_policy, read_robot
 from auras_ros.nodes.parameters import ParameterError, parameter
 
 COMMANDS = ("array", "twist")
+_TOPIC = re.compile(r"(~/|/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
+_SUBSTITUTION = re.compile(r"\{(node|ns|namespace)\}")
 SEAMS = ("blend", "switch", "ensemble")
 
 
@@ -55,6 +59,9 @@ class Settings:
         for name, value, known in (("command", self.command, COMMANDS), ("seam", self.seam, SEAMS)):
             if value not in known:
                 raise ParameterError(f"actuator: {name}: must be one of {', '.join(known)}, got {value!r}")
+        for name, value in (("action_topic", self.action_topic), ("trajectory_topic", self.trajectory_topic)):
+            if not _TOPIC.fullmatch(_SUBSTITUTION.sub("x", value)):
+                raise ParameterError(f"actuator: {name}: {value!r} is no name of a topic")
 
     @property
     def period_ns(self) -> int:
@@ -71,10 +78,10 @@ def load_contract(checkpoint: str) -> Contract:
     """The action contract in a checkpoint's policy.json, or in the robot.json of another library's folder. Reads no
     weights. Raises ContractError or OSError."""
     folder = resources.checkpoint(checkpoint)
-    foreign = not (folder / "policy.json").is_file() and (folder / "robot.json").is_file()
-    path = folder / ("robot.json" if foreign else "policy.json")
+    foreign = not (folder / MANIFEST).is_file() and (folder / ROBOT).is_file()
+    path = folder / (ROBOT if foreign else MANIFEST)
     try:
-        manifest = read_json(path)
+        manifest = read_robot(path) if foreign else read_policy(path)
     except JsonFileError as error:
         raise ContractError(str(error)) from error
     if not isinstance(manifest.get("action"), dict):

@@ -40,6 +40,14 @@ UNKNOWN = b""  # the publisher of a word, where nobody says whose it is
 QUEUE = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
+def _name(info: Any) -> str:
+    return f"{info.node_namespace.rstrip('/')}/{info.node_name}"
+
+
+def _can_be_heard(offered: QoSProfile) -> bool:
+    return (offered.reliability, offered.durability) == (QUEUE.reliability, QUEUE.durability)
+
+
 class EmergencyStop:
     """`latch(reason)` is called by the thread; everything else here is of the executor's thread."""
 
@@ -55,7 +63,7 @@ class EmergencyStop:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="emergency stop", daemon=True)
         # A node of its own, because a thread of its own needs an executor of its own.
-        self._node = Node(
+        self.node = Node(
             f"{node.get_name()}_stop",
             namespace=node.get_namespace(),
             use_global_arguments=False,
@@ -63,7 +71,7 @@ class EmergencyStop:
             start_parameter_services=False,
         )
         self.topic = node.resolve_topic_name(TOPIC)
-        self._node.create_subscription(
+        self.node.create_subscription(
             Bool,
             self.topic,
             self._on_word,
@@ -71,7 +79,7 @@ class EmergencyStop:
             raw=True,
             event_callbacks=self._handed_over(qos.subscription(TOPIC)),
         )
-        self._node.create_service(Trigger, node.resolve_service_name("~/stop"), self._on_service)
+        self.node.create_service(Trigger, node.resolve_service_name("~/stop"), self._on_service)
 
     def _handed_over(self, events: SubscriptionEventCallbacks) -> SubscriptionEventCallbacks:
         """The same events, called back by `look`."""
@@ -90,7 +98,7 @@ class EmergencyStop:
     def start(self, priority: int) -> None:
         """Begin to listen. What was said since the node was built has waited."""
         self._priority = priority
-        self._callbacks = Callbacks(self._node)
+        self._callbacks = Callbacks(self.node)
         self._thread.start()
 
     def working(self) -> bool:
@@ -102,7 +110,7 @@ class EmergencyStop:
         if self._thread.ident is not None:
             self._thread.join()
             self._callbacks.close()
-        self._node.destroy_node()
+        self.node.destroy_node()
 
     def _listen(self) -> None:
         enter_realtime(self._priority + 1 if self._priority else 0)  # as the tick thread: before the executor's
@@ -169,7 +177,12 @@ class EmergencyStop:
         """Who publishes the topic now: gid -> name of the node. By their list: rclpy counts a topic without remapping
         its name."""
         found = self._owner.get_publishers_info_by_topic(TOPIC)
-        return {bytes(each.endpoint_gid): f"{each.node_namespace.rstrip('/')}/{each.node_name}" for each in found}
+        return {bytes(each.endpoint_gid): _name(each) for each in found}
+
+    def deaf_to(self) -> list[str]:
+        """Nodes whose publisher nothing passes from: DDS matches none that offers less than is asked for here."""
+        found = self._owner.get_publishers_info_by_topic(TOPIC)
+        return sorted({_name(each) for each in found if not _can_be_heard(each.qos_profile)})
 
     @property
     def pressed(self) -> bool | None:

@@ -105,6 +105,8 @@ class Agent(LifecycleNode):
             self._refused = error
             if not self._starting:  # else the process ends with it
                 self.get_logger().error(f"cannot configure: {error}")
+            if isinstance(error, MAY_PASS):
+                return TransitionCallbackReturn.ERROR  # whoever leads it may ask again: see `launching`
             self._now("unconfigured", f"refused: {error}", wrong=True)
             return FAILURE
         except StoppedError:
@@ -176,7 +178,8 @@ class Agent(LifecycleNode):
             self._now("finalized", "a frame did not end", wrong=True)
             return FAILURE
         self._unload()
-        self._now("unconfigured", "an error; the log says which", wrong=True)
+        said = f"refused: {self._refused}" if self._refused else "an error; the log says which"
+        self._now("unconfigured", said, wrong=True)
         return SUCCESS
 
     def _now(self, lifecycle: str, doing: str = "", *, wrong: bool = False) -> None:
@@ -226,8 +229,12 @@ class Agent(LifecycleNode):
 
     def _on_step(self, step: Step) -> None:
         """A strand's thread: overload changed what runs; diagnostics say so within a second."""
-        what = "no chunk is published any more" if step is Step.HALTED else "fallback plan from now on"
-        self.get_logger().error(f"overloaded: {what}")
+        said = {
+            Step.HALTED: "overloaded: no chunk is published before they are in time again",
+            Step.FALLBACK: "overloaded: fallback plan from now on",
+            Step.FIRST: "no longer overloaded: chunks are published again",
+        }
+        self.get_logger().error(said[step])
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -159,7 +159,7 @@ class Frames:
         pipeline = self._tracks[number].pipeline
         if not self._actuator.executes(pipeline.session):
             pipeline.not_executed()
-        if number != self._number or self._silenced() or self._wanted != self._prompt:
+        if number != self._number or self._halted or self._wanted != self._prompt:
             return None
         observation = self._inputs.latch(now_ns)
         if observation is None or self._actuator.silent():
@@ -172,19 +172,19 @@ class Frames:
             in_force = number == self._number and emission.epoch == track.ledger.epoch
             prompt = self._prompt if emission.epoch >= self._prompt_from else self._prompt_before
             unwanted = prompt is None or self._wanted != self._prompt
-            if self._silenced() or not in_force or self._actuator.silent() or unwanted:
+            if self._halted or not in_force or self._actuator.silent() or unwanted:
                 track.pipeline.not_executed()
                 return
             assert prompt is not None
-            chunk = track.pipeline.chunk(emission)
-            self._publish(replace(chunk, provenance=replace(chunk.provenance, prompt=prompt)), emission)
+            if self.overload.step is Step.HALTED:
+                track.pipeline.not_executed()
+            else:
+                chunk = track.pipeline.chunk(emission)
+                self._publish(replace(chunk, provenance=replace(chunk.provenance, prompt=prompt)), emission)
             step = self._judge(track, emission)
         if step is not None:
             self._changed(step)
             self._arrived()
-
-    def _silenced(self) -> bool:
-        return self._halted or self.overload.step is Step.HALTED
 
     def _judge(self, track: _Track, emission: Emission) -> Step | None:
         """Hold a finished chunk against the age contract; the step that it leads to, if it does."""
@@ -193,7 +193,7 @@ class Frames:
         if not self.overload.finished(track.pipeline.plan, age_ns, duration_ns):
             return None
         if self.overload.step is Step.FALLBACK:
-            self._enter(1)
+            self._enter(1)  # or stay there, after a halt
         return self.overload.step
 
     def _enter(self, number: int) -> None:

@@ -51,6 +51,6 @@ class FramesHealth:
         level, text = {
             Step.FIRST: (Level.OK, "first plan"),
             Step.FALLBACK: (Level.WARN, "overloaded: fallback plan"),
-            Step.HALTED: (Level.ERROR, "overloaded: no chunk is published; reset or reactivate the agent"),
+            Step.HALTED: (Level.ERROR, "overloaded: no chunk is published before they are in time"),
         }[overload.step]
         return Report(level, text, values)

@@ -60,7 +60,7 @@ class Diagnostics:
     def __init__(self, node: Node, hardware_id: str, period_s: float = 1.0) -> None:
         self._node, self._hardware_id = node, hardware_id
         self._name = node.get_fully_qualified_name().lstrip("/")
-        self._failures = failures_of(node)
+        self._failures = [failures_of(node)]
         self._tasks: dict[str, Callable[[], Report]] = {"callbacks": self._check_callbacks}
         self.qos = QosWatch(node, self.changed)
         events = self.qos.publisher(TOPIC)
@@ -73,6 +73,10 @@ class Diagnostics:
             raise ValueError(f"diagnostics: task {task!r} is there already")
         self._tasks[task] = check
 
+    def count_also(self, node: Node) -> None:
+        """The failed callbacks of another node of this process, which has no diagnostics of its own."""
+        self._failures.append(failures_of(node))
+
     def changed(self) -> None:
         """Publish now."""
         array = DiagnosticArray(status=[self._look(task, check) for task, check in self._tasks.items()])
@@ -81,15 +85,16 @@ class Diagnostics:
 
     def _look(self, task: str, check: Callable[[], Report]) -> DiagnosticStatus:
         status = self._status(task, Report(Level.ERROR, "cannot be told: the log says why"))
-        with self._failures.guarded(f"the diagnostic task '{task}'", self._node.get_logger().error):
+        with self._failures[0].guarded(f"the diagnostic task '{task}'", self._node.get_logger().error):
             status = self._status(task, check())
         return status  # noqa: RET504  (not reached where the block raised)
 
     def _check_callbacks(self) -> Report:
-        failures = self._failures
-        if not failures.count:
+        failed = [each for each in self._failures if each.count]
+        if not failed:
             return Report(Level.OK, "no callback has failed")
-        return Report(Level.WARN, f"callbacks failed, last: {failures.last}", {"failed": failures.count})
+        last = "; ".join(each.last for each in failed)
+        return Report(Level.WARN, f"callbacks failed, last: {last}", {"failed": sum(each.count for each in failed)})
 
     def _status(self, task: str, report: Report) -> DiagnosticStatus:
         return DiagnosticStatus(

@@ -7,6 +7,7 @@ and imported by no other module: everything else works without them.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in 
 LIFECYCLE = frozenset({"agent"})
 ACTUATOR = "actuator"
 RESPAWN_DELAY_S = 1.0  # more than none: in it, what must not come back is told so
+PAUSES_S = (RESPAWN_DELAY_S, 2.0, 4.0, 8.0, 16.0, 30.0)  # of what is started, or configured, from here
+STEADY_S = 60.0  # an actuator that lived so long begins at the shortest pause
 POLL_S = 0.2  # between two looks for a new process's node
 # A `ros2 launch` that is killed, or gets SIGTERM, leaves its processes running. The kernel then ends them in its place.
 WITH_PARENT = "setpriv --pdeathsig TERM --"
@@ -127,15 +130,22 @@ def _start(executable: str, parameters: list[Any], options: dict[str, Any]) -> l
     return [_give_up(node), *BringUp(node).handlers(), node]
 
 
-def _start_actuator(common: dict[str, Any]) -> list[Any]:
-    """Started again from here: `respawn` repeats the command line, and one that comes back must not arm itself."""
+def _start_actuator(common: dict[str, Any], began_s: float | None = None, early: int = 0) -> list[Any]:
+    """Started again from here, later each time: `respawn` repeats the command line, and one that comes back must not
+    arm itself. began_s: when it is to start, None: now; early: how many before it ended soon."""
+    begins_s = time.monotonic() if began_s is None else began_s
     node = Node(**{**common, "respawn": False})
     again = {**common, "parameters": [*common["parameters"], {"arm_on_start": False}]}
 
     def on_exit(event: Any, context: Any) -> list[Any]:
         if event.returncode == BAD_SETTINGS:
             return [LogInfo(msg=_not_again(node))]
-        return [] if context.is_shutdown else [TimerAction(period=RESPAWN_DELAY_S, actions=_start_actuator(again))]
+        if context.is_shutdown:
+            return []
+        now_s = time.monotonic()
+        ended = 0 if now_s - begins_s > STEADY_S else early
+        pause_s = PAUSES_S[min(ended, len(PAUSES_S) - 1)]
+        return [TimerAction(period=pause_s, actions=_start_actuator(again, now_s + pause_s, ended + 1))]
 
     return [RegisterEventHandler(OnProcessExit(target_action=node, on_exit=on_exit)), node]
 
@@ -193,12 +203,13 @@ class BringUp:
     `launch_ros` sends a change of state once and waits without end for the answer. After a kill, the middleware still
     knows the dead process's service (until its lease ends, 10 s and more), and a request could go there alone. So each
     start waits until the *new* process is seen: a publisher of the node's transition events that was not there before.
-    A node that someone deactivates stays inactive.
+    A node that someone deactivates stays inactive. One whose settings are refused stays unconfigured; one that finds
+    the machine too slow for them, or whose configuring breaks, is asked again, later each time.
     """
 
     def __init__(self, node: Any) -> None:
         self._node = node
-        self._life = 0
+        self._life = self._tries = 0
         self._known: set[tuple[int, ...]] = set()
 
     def handlers(self) -> list[Any]:
@@ -207,10 +218,16 @@ class BringUp:
             target_lifecycle_node=self._node,
             start_state="configuring",
             goal_state="inactive",
-            entities=[self._request(Transition.TRANSITION_ACTIVATE)],
+            entities=[OpaqueFunction(function=self._on_inactive)],
+        )
+        again = OnStateTransition(
+            target_lifecycle_node=self._node,
+            start_state="configuring",
+            goal_state="errorprocessing",
+            entities=[OpaqueFunction(function=self._on_error)],
         )
         start = OnProcessStart(target_action=self._node, on_start=self._on_start)
-        return [RegisterEventHandler(start), RegisterEventHandler(activate)]
+        return [RegisterEventHandler(each) for each in (start, activate, again)]
 
     def _request(self, transition: int) -> Any:
         return EmitEvent(event=ChangeState(lifecycle_node_matcher=matches_action(self._node), transition_id=transition))
@@ -218,6 +235,19 @@ class BringUp:
     def _on_start(self, event: Any, context: Any) -> list[Any]:
         self._life += 1
         return self._look(context, self._life)
+
+    def _on_inactive(self, context: Any) -> list[Any]:
+        self._tries = 0
+        return [self._request(Transition.TRANSITION_ACTIVATE)]
+
+    def _on_error(self, context: Any) -> list[Any]:
+        pause_s = PAUSES_S[min(self._tries, len(PAUSES_S) - 1)]
+        self._tries += 1
+        ask = OpaqueFunction(function=self._configure, args=[self._life])
+        return [TimerAction(period=pause_s, actions=[ask])]
+
+    def _configure(self, context: Any, life: int) -> list[Any]:
+        return [self._request(Transition.TRANSITION_CONFIGURE)] if life == self._life else []
 
     def _look(self, context: Any, life: int) -> list[Any]:
         """Configure a new process's node, or look again; a life that has ended since is given up."""

@@ -1,7 +1,8 @@
 """How old an agent's actions get under a plan, and what to do when they get too old: the age contract.
 
 Pure logic on the times it is given. A single late chunk is no overload (the actuator judges every action by itself);
-several of the last few are: then the fallback plan, and when that is late too, nothing at all.
+several of the last few are: then the fallback plan, and when that is late too, nothing at all. Its frames go on
+unpublished, and once so many of them in a row were in time they are published again: who was slow needs no person.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 
-from auras_ros.pipeline.plan import HOPELESS, Plan, PlanError, TooSlowError
+from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
 
 STRIKES, WINDOW = 3, 10  # so many late chunks among so many are an overload
 
@@ -24,10 +25,10 @@ class Step(str, Enum):
 
 def check_age(plan: Plan, duration_ns: int, max_age_ms: float) -> None:
     """Refuse a plan whose chunks cannot keep the contract (0: there is none). Raises PlanError where the
-    plan never could here, TooSlowError where this machine may have been busy when `duration_ns` was measured."""
+    plan's own frame period is too long, TooSlowError where `duration_ns` is, which was measured and may be less."""
     oldest_ms, each_ms = plan.oldest_ns(duration_ns) / 1e6, plan.interval_ns(duration_ns) / 1e6
     if 0 < max_age_ms < oldest_ms:
-        never = max_age_ms < plan.oldest_ns(duration_ns // HOPELESS) / 1e6
+        never = max_age_ms < plan.oldest_ns(0) / 1e6
         raise (PlanError if never else TooSlowError)(
             f"plan: '{plan}': with frames of {duration_ns / 1e6:.1f} ms and a chunk each {each_ms:.1f} ms its actions "
             f"would get {oldest_ms:.1f} ms old, max_age_ms is {max_age_ms:g}"
@@ -45,6 +46,10 @@ class Overload:
         self._max_age_ns, self._has_fallback = max_age_ns, has_fallback
         self.reset()
 
+    def _in_time(self) -> bool:
+        """Halted: whether the newest chunks were all in time."""
+        return len(self._window) == WINDOW and not any(self._window)
+
     def reset(self) -> None:
         """Back to the first plan."""
         self.step, self.late, self.overruns, self.oldest_ns = Step.FIRST, 0, 0, 0
@@ -52,10 +57,14 @@ class Overload:
 
     def finished(self, plan: Plan, age_ns: int, duration_ns: int) -> bool:
         """A chunk is there; its observation is age_ns old, its frame took duration_ns. Whether `step` changed."""
-        if self.step is Step.HALTED:
-            return False
         self.oldest_ns = age_ns + plan.interval_ns(duration_ns)
         late = 0 < self._max_age_ns < self.oldest_ns
+        if self.step is Step.HALTED:
+            self._window.append(late)
+            if self._in_time():
+                self.step = Step.FALLBACK if self._has_fallback else Step.FIRST
+                self._window.clear()
+            return self.step is not Step.HALTED
         overrun = plan.mode != "par" and 0 < plan.frame_period_ms * 1e6 < duration_ns
         self.late, self.overruns = self.late + late, self.overruns + overrun
         may_fall_back = self.step is Step.FIRST and self._has_fallback

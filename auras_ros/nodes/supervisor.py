@@ -22,6 +22,7 @@ from auras_ros.nodes.config import EXECUTABLES, read_config
 from auras_ros.nodes.exit_status import BAD_SETTINGS, TOO_SLOW
 
 RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+TOO_SLOW_DELAYS_S = (16.0, 30.0)  # after those: each try loads a policy, on a machine that has too much to do
 STEADY_S = 10.0  # a process that lived this long starts again at the shortest delay
 GRACE_S = 5.0
 
@@ -144,7 +145,8 @@ class Supervisor:
             return f"{slot.name} {how}"
         steady = time.monotonic() - slot.started_s > STEADY_S and status != TOO_SLOW
         early = 0 if steady else slot.restarts
-        delay_s = RESTART_DELAYS_S[min(early, len(RESTART_DELAYS_S) - 1)]
+        delays_s = (*RESTART_DELAYS_S, *TOO_SLOW_DELAYS_S) if status == TOO_SLOW else RESTART_DELAYS_S
+        delay_s = delays_s[min(early, len(delays_s) - 1)]
         slot.restarts = early + 1
         slot.due_s = time.monotonic() + delay_s
         return f"{slot.name} {how}, starting again in {delay_s:g} s"
@@ -153,7 +155,7 @@ class Supervisor:
         child = [sys.executable, "-m", "auras_ros.nodes.child", str(os.getpid()), EXECUTABLES[slot.name]]
         command = [*child, "--ros-args", "--params-file", str(self._parameters)]
         if slot.name == "agent":  # a lifecycle node; under ROS 2 it is the launch file that leads it through its states
-            command += ["-p", "autostart:=true"]
+            command += ["-p", "agent:autostart:=true"]  # by name, see below
         if self._namespace:
             command += ["-r", f"__ns:={self._namespace}"]
         for node, values in (*self._placed.items(), *self._overrides.items()):  # the last word counts

@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
+from auras_ros.parameter_file import nearest
+
 MODES = ("seq", "dec", "par", "auras")
 MERGES = ("step", "frame")
 EMITS = ("own", "newest")
@@ -24,9 +26,6 @@ class PlanError(ValueError):
 
 class TooSlowError(PlanError):
     """A plan that this machine was too slow for when it was measured: slow is not wrong, and may pass."""
-
-
-HOPELESS = 10  # so many times too slow is wrong: no neighbour's work slows a machine down as much
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,9 @@ class Plan:
         for part in rest if "=" not in first else [first, *rest]:
             name, equals, value = part.partition("=")
             if not equals or name not in _DEFAULTS:
-                raise PlanError(f"plan: {part!r}: expected NAME=VALUE, with a name of {', '.join(_DEFAULTS)}")
+                meant, known = nearest(name, _DEFAULTS) if equals else "", ", ".join(_DEFAULTS)
+                hint = f"did you mean {meant}?" if meant else f"expected NAME=VALUE, with a name of {known}"
+                raise PlanError(f"plan: {part!r}: {hint}")
             if name in settings:
                 raise PlanError(f"plan: {name}: given twice")
             settings[name] = _value(name, value)
@@ -176,10 +177,10 @@ class Plan:
 
     def check_horizon(self, frame_ns: int, horizon_ns: int) -> None:
         """Refuse a plan whose chunks would be used up before they come (design rule 9). Raises PlanError where its own
-        frame period is too long, or this machine hopeless; TooSlowError where it may have been busy."""
+        frame period is too long, TooSlowError where frame_ns is: it was measured, and may be less another time."""
         frames = self.latency_frames + 2
         if frames * frame_ns > horizon_ns:
-            wrong = frames * max(round(self.frame_period_ms * 1e6), frame_ns // HOPELESS) > horizon_ns
+            wrong = frames * round(self.frame_period_ms * 1e6) > horizon_ns
             raise (PlanError if wrong else TooSlowError)(
                 f"plan: {frames} frames (L + 2) of {frame_ns / 1e6:.1f} ms outlast the horizon of "
                 f"{horizon_ns / 1e6:.0f} ms: fewer stages or workers, or a quicker generation plan"

@@ -18,39 +18,25 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from auras_ros.action import Contract, ContractError
+from auras_ros.json_file import JsonFileError
+from auras_ros.manifest import MANIFEST, OPTIONAL, read_policy
 from auras_ros.observation import ObservationSpec, SpecError
 from auras_ros.policies import bounds, golden
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.families import FLOAT32_ALONE, find
 from auras_ros.policies.family import Family, LoadedPolicy, Trained
 from auras_ros.policies.golden import GoldenSample
-from auras_ros.policies.json_file import read_json
 from auras_ros.policies.language import Language, PromptError, language_of
 from auras_ros.policies.precision import HALF, runtime_dtype, stored_dtype, weights_in
 from auras_ros.policies.tensors import CheckpointError, fill, read_tensors, sha256
 
-FORMAT = "auras-policy/1"
-MANIFEST, WEIGHTS, GOLDEN = "policy.json", "model.safetensors", "golden.safetensors"
+WEIGHTS, GOLDEN = "model.safetensors", "golden.safetensors"
 GOLDEN_TOLERANCE = {  # of each channel's range; half precision has 11 (float16) and 8 binary digits
     torch.float64: 1e-4,
     torch.float32: 1e-4,
     torch.float16: 1e-2,
     torch.bfloat16: 5e-2,
 }
-KEYS = {
-    "format",
-    "name",
-    "type",
-    "encoder",
-    "network",
-    "horizon",
-    "observation",
-    "action",
-    "statistics",
-    "plans",
-    "weights",
-}
-OPTIONAL = {"prediction", "training_steps", "executed"}  # see `Trained`; the first checkpoints say none of them
 STATISTICS = {"min_max": ("lower", "upper"), "mean_std": ("mean", "std")}
 
 
@@ -145,12 +131,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         pickles = [p.name for p in folder.glob("*") if p.suffix in (".ckpt", ".pt", ".pth", ".pkl")]
         hint = f"; {pickles[0]} is a pickle and is refused" if pickles else ""
         raise CheckpointError(f"{path}: file not found{hint}")
-    manifest = read_json(path)
-    if manifest.get("format") != FORMAT:
-        raise CheckpointError(f"{path}: format is not '{FORMAT}'")
-    for key in sorted(KEYS ^ (manifest.keys() - OPTIONAL)):
-        raise CheckpointError(f"{path}: key '{key}' is {'missing' if key in KEYS else 'unknown'}")
-    return manifest
+    try:
+        return read_policy(path)
+    except JsonFileError as error:
+        raise CheckpointError(str(error)) from error
 
 
 def build(

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from auras_ros.action import Contract
+from auras_ros.manifest import FORMAT, MANIFEST
 from auras_ros.observation import ObservationSpec
 from auras_ros.policies import checkpoint, golden
 from auras_ros.policies.golden import GoldenSample
@@ -46,7 +47,7 @@ class Description:
     def manifest(self) -> dict[str, Any]:
         """policy.json without `weights`."""
         return {
-            "format": checkpoint.FORMAT,
+            "format": FORMAT,
             "name": self.name,
             "type": self.type,
             "encoder": self.encoder,
@@ -99,9 +100,9 @@ def write_manifest(
     weights.chmod(0o644)  # the library writes for the owner alone
     digest = sha256(weights)
     manifest = {**described, "weights": {"file": checkpoint.WEIGHTS, "sha256": digest}}
-    with naming(folder / checkpoint.MANIFEST):
-        (folder / checkpoint.MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    loaded = checkpoint.build(manifest, digest, folder / checkpoint.MANIFEST)
+    with naming(folder / MANIFEST):
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    loaded = checkpoint.build(manifest, digest, folder / MANIFEST)
     fill(loaded.networks, read_tensors(weights), weights)
     policies = [loaded.policy(plan) for plan in loaded.plans]
     sample, margin = clear_sample(policies, loaded.spec, GoldenSample(dict(images), dict(state), {}))

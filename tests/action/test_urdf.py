@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.action import Channel, Contract, ContractError, JointLimit, joint_limits, tighten
-from auras_ros.action.urdf import MAX_CHARS
+from auras_ros.action.urdf import MAX_CHARS, full_turns
 
 LIMIT = '<limit lower="-1.5" upper="2" velocity="3" effort="40"/>'
 
@@ -143,6 +143,15 @@ def test_a_continuous_joint_leaves_the_position_alone(make: SimpleNamespace) -> 
     channel = one(make, JointLimit("continuous", velocity=2.0))
     assert (channel.lower, channel.upper, channel.max_rate) == (-100.0, 100.0, 2.0)
     assert one(make, JointLimit("continuous"), max_rate=None).max_rate is None
+
+
+def test_a_full_turn_is_told_of_continuous_joints_alone_in_their_channels_unit(make: SimpleNamespace) -> None:
+    spins, contract = (
+        JointLimit("continuous"),
+        make.contract(make.channel("j", unit="rad"), make.channel("k", unit="deg")),
+    )
+    assert full_turns(contract, {"j": spins, "k": spins}) == pytest.approx([math.tau, 360.0])
+    assert full_turns(contract, {"j": TURNS, "other": spins}) == [math.inf, math.inf]
 
 
 def test_units_are_compared_not_guessed(make: SimpleNamespace) -> None:

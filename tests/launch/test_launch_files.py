@@ -128,6 +128,22 @@ def test_an_actuator_comes_back_and_never_arms_itself(respawn: str) -> None:
     assert context.logged == ["/actuator cannot start with these settings, its own message says why: not started again"]
 
 
+def test_an_actuator_comes_back_later_each_time_until_one_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = launched("agent.launch.py")
+    from auras_ros.nodes import launching
+
+    for pause_s in (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0):
+        *_, newest = actuators = [each for each in context.started if each.name == "actuator"]
+        newest.start(context)
+        if pause_s == 1.0:
+            monkeypatch.setattr(launching, "STEADY_S", -100.0 if len(actuators) > 1 else 60.0)
+        newest.exit(context, 1)
+        context.advance(pause_s - 0.1)
+        assert len([each for each in context.started if each.name == "actuator"]) == len(actuators)
+        context.advance(0.2)
+        assert len([each for each in context.started if each.name == "actuator"]) == len(actuators) + 1
+
+
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("respawn", ["", "false"])
 def test_what_cannot_start_with_its_settings_is_not_started_again(file: str, respawn: str) -> None:
@@ -349,6 +365,34 @@ def test_the_agent_is_configured_when_it_is_there_and_activated_when_it_is_confi
     assert robot.requests() == [ACTIVATE]
     robot.context.advance(60.0)
     assert robot.requests() == [], "asked once"
+
+
+def test_an_agent_that_found_the_machine_too_slow_is_asked_again_later_each_time() -> None:
+    """It ends its configuring in an error; settings that cannot work end it in a refusal, and are left."""
+    robot = Robot()
+    robot.process_starts()
+    robot.is_seen(1)
+    robot.context.advance(1.0)
+    assert robot.requests() == [CONFIGURE]
+    robot.changes("configuring", "unconfigured")
+    robot.context.advance(60.0)
+    assert robot.requests() == [], "refused"
+    for pause_s in (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0):
+        robot.changes("configuring", "errorprocessing")
+        robot.changes("errorprocessing", "unconfigured")
+        robot.context.advance(pause_s - 0.1)
+        assert robot.requests() == []
+        robot.context.advance(0.2)
+        assert robot.requests() == [CONFIGURE]
+    robot.changes("configuring", "inactive")
+    assert robot.requests() == [ACTIVATE]
+    robot.changes("configuring", "errorprocessing")
+    robot.context.advance(1.1)
+    assert robot.requests() == [CONFIGURE], "from the beginning"
+    robot.changes("configuring", "errorprocessing")
+    robot.process_starts()
+    robot.context.advance(60.0)
+    assert robot.requests() == [], "another life, which is not seen yet"
 
 
 def test_after_a_kill_the_new_process_is_waited_for_and_the_dead_ones_traces_are_not_taken_for_it() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from auras_ros.manifest import FORMAT, KEYS, MANIFEST
 from auras_ros.ros import Node, QoSProfile
 from auras_ros.ros.msg import Float64MultiArray, JointTrajectory, TwistStamped
 
@@ -118,5 +119,6 @@ def channel(name: str, kind: str = "absolute", **changes: Any) -> dict[str, Any]
 def contract_folder(folder: Path, channels: Sequence[dict[str, Any]], dt_ms: float = 50.0) -> str:
     """A checkpoint as far as the actuator reads one: its action contract."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "policy.json").write_text(json.dumps({"action": {"dt_ms": dt_ms, "channels": list(channels)}}))
+    made = dict.fromkeys(KEYS) | {"format": FORMAT, "action": {"dt_ms": dt_ms, "channels": list(channels)}}
+    (folder / MANIFEST).write_text(json.dumps(made))
     return str(folder)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -29,10 +29,14 @@ def reader() -> Iterator[DescriptionReader]:
 
 
 def found(reader: DescriptionReader) -> dict[str, JointLimit]:
-    end_s = time.monotonic() + PATIENCE_S
-    while (limits := reader.poll()) is None:
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
+    """What it finds, each time that the process which reads has ended."""
+    limits = None
+    while limits is None:
+        process = os.pidfd_open(reader._pid)
+        ended, _, _ = select.select([process], [], [], PATIENCE_S)
+        os.close(process)
+        assert ended
+        limits = reader.poll()
     return limits
 
 

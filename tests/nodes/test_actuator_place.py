@@ -79,6 +79,39 @@ def test_many_names_cost_little() -> None:
     assert time.monotonic() - began_s < 0.5
 
 
+@pytest.mark.parametrize("direction", [1.0, -1.0])
+def test_a_driver_that_begins_a_turn_anew_tells_of_no_jump(direction: float) -> None:
+    """A wrist that is sent on and on, its driver's words within [-pi, pi]; b is told of in the same way, and has an
+    end."""
+    place = Place(CONTRACT, 0.02)
+    place.turns = [math.tau, math.inf, math.inf]
+    for step in range(400):
+        at = direction * 0.05 * step
+        wrapped = math.remainder(at, math.tau)
+        assert told(place, step * 20 * MS, a=wrapped, b=0.5, commanded=np.array([at + 0.05, 0.5, 0.0])) == ""
+        assert place.position is not None
+        assert place.position[0] == wrapped  # what is told is not changed
+    assert "a is at" in told(place, 8000 * MS, a=wrapped + direction, b=0.5, commanded=np.array([at, 0.5, 0.0]))
+
+
+def test_a_wrap_of_a_joint_that_has_an_end_is_a_jump() -> None:
+    place = Place(CONTRACT, 0.1)
+    place.turns = [math.tau, math.inf, math.inf]
+    end = np.array([0.5, 3.1, 0.0])
+    told(place, 0, a=0.5, b=3.1, commanded=end)
+    assert "b is at -3.1" in told(place, 20 * MS, a=0.5, b=-3.1, commanded=end)
+
+
+@pytest.mark.parametrize("sent", [3.2, 3.2 - math.tau])
+def test_commands_may_wrap_or_not(sent: float) -> None:
+    place = Place(CONTRACT, 0.05)
+    place.turns = [math.tau, math.inf, math.inf]
+    told(place, 0, a=3.1, b=0.5, commanded=np.array([3.1, 0.5, 0.0]))
+    for step in range(1, 200):
+        at = math.remainder(min(3.2, 3.1 + 0.01 * step), math.tau)
+        assert told(place, step * 20 * MS, a=at, b=0.5, commanded=np.array([sent, 0.5, 0.0])) == ""
+
+
 @pytest.mark.parametrize("tolerance", [0.1, 1.0])
 def test_silence_explains_no_jump(tolerance: float) -> None:
     """Guards against a robot that is switched off and on again somewhere else; and a table that may reset itself, and

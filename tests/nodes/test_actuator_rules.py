@@ -28,6 +28,7 @@ GOOD = Situation(
 # In the order of the rules: each fault, and a word of its reason.
 FAULTS = [
     ({"pressed": "/button"}, "pressed by /button"),
+    ({"stop_deaf": "/button"}, "the emergency stop of /button cannot be heard"),
     ({"stop_present": False}, "require_emergency_stop"),
     ({"others": ("/other on action",)}, "conflict: /other on action"),
     ({"ros_time_ns": 0}, "/clock"),
@@ -71,6 +72,7 @@ def test_of_several_faults_the_first_rule_speaks(which: set[int]) -> None:
     ("fault", "relaxed"),
     [
         ({"stop_present": False}, Settings()),
+        ({"stop_deaf": "/button"}, Settings()),
         ({"described": False}, Settings()),
         ({"unlimited": "elbow"}, Settings()),
         ({"joints_age_ns": None}, Settings(measured_start=False)),

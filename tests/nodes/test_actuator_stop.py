@@ -111,12 +111,19 @@ def test_one_that_is_required_must_be_there_and_is_missed_when_it_dies(
     watch.until(lambda: watch.call("actuator/arm") == (False, missing), "the refusal without it")
 
 
-def test_a_button_whose_qos_is_too_weak_is_named(actuator: Callable[..., Child], watch: Watch) -> None:
-    """A volatile button would not be heard by an actuator that starts later: its QoS is refused, and that is said."""
+def test_a_button_whose_qos_is_too_weak_is_named_and_nobody_arms_beside_it(
+    actuator: Callable[..., Child], watch: Watch
+) -> None:
+    """Nothing passes from a volatile button, and one that can be heard beside it makes up for nothing."""
     diagnosed = Diagnosed(watch)
     watch.node.create_publisher(Bool, "emergency_stop", QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE))
-    actuator()
+    watch.node.create_publisher(Bool, "emergency_stop", LATCHED).publish(Bool(data=False))
+    actuator(require_emergency_stop=True)
     diagnosed.until("actuator: qos", "WARN", "emergency_stop: incompatible DURABILITY")
+    diagnosed.until("actuator: emergency stop", "WARN", "cannot hear /watch")
+    assert watch.call("actuator/arm") == (
+        False, "the emergency stop of /watch cannot be heard: let it publish reliable and transient local"
+    )  # fmt: skip
 
 
 # -- presses that are short, beside whatever else the actuator is asked to do ------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from auras_ros.nodes.agent import Agent
+from auras_ros.pipeline.plan import PlanError, TooSlowError
 from auras_ros.ros import Parameter, TransitionCallbackReturn, init, try_shutdown
 from tests.nodes.agent_child import Running, running
 from tests.nodes.stand_ins import Robot
@@ -117,6 +118,24 @@ def agent(domain: int, checkpoint: str) -> Any:
     node.halt()
     node.destroy_node()
     try_shutdown()
+
+
+def test_a_machine_too_slow_for_now_is_told_from_settings_that_cannot_work(
+    agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launch file sees transitions alone: it asks again after an error, and leaves what was refused."""
+    words = {TooSlowError("plan: outlasts"): TransitionCallbackReturn.ERROR}
+    words[PlanError("plan: mode: wrong")] = TransitionCallbackReturn.FAILURE
+
+    for error, expected in words.items():
+
+        def refuse(settings: object, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr(agent, "_configure", refuse)
+        assert agent.trigger_configure() == expected
+        assert agent.status.lifecycle == "unconfigured"
+        assert agent.status.text() == f"refused: {error}"
 
 
 def test_parameters_are_taken_at_configure_and_refused_while_active(agent: Any) -> None:

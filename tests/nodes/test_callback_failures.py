@@ -5,19 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from auras_ros.ros.msg import Bool
 from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Robot
-from tests.nodes.wire import Child, Children, Watch
+from tests.nodes.wire import LATCHED, Child, Children, Watch
 
 PLANTED = """
 import auras_ros.nodes.{module} as module
-taken, count = module.Inputs.{callback}, [0]
+taken, count = module.{owner}.{callback}, [0]
 def hostile(self, *message):
     count[0] += 1
     if count[0] % 2:
         raise KeyError("a new fault \\ud800", [[[...]]])
     return taken(self, *message)
-module.Inputs.{callback} = hostile
+module.{owner}.{callback} = hostile
 """
 
 
@@ -25,7 +26,7 @@ def test_the_actuator_arms_and_drives_beside_messages_that_a_callback_cannot_tak
     actuator: Callable[..., Child], watch: Watch, robot: Robot, fake: FakeAgent
 ) -> None:
     said = Diagnosed(watch)
-    child = actuator(code=PLANTED.format(module="actuator_inputs", callback="_on_joint_states"))
+    child = actuator(code=PLANTED.format(module="actuator_inputs", owner="Inputs", callback="_on_joint_states"))
     fake.live()
     watch.arm()
     fake.drive([[200.0 + step, 200.0] for step in range(16)])
@@ -37,13 +38,23 @@ def test_the_actuator_arms_and_drives_beside_messages_that_a_callback_cannot_tak
     assert child.process.poll() is None
 
 
+def test_what_fails_in_the_thread_of_the_emergency_stop_is_the_actuators_to_show(
+    actuator: Callable[..., Child], watch: Watch
+) -> None:
+    """Its node is another one (`actuator_stop`), which publishes no diagnostics."""
+    said = Diagnosed(watch)
+    actuator(code=PLANTED.format(module="actuator_stop", owner="EmergencyStop", callback="_on_word"))
+    watch.node.create_publisher(Bool, "emergency_stop", LATCHED).publish(Bool(data=False))
+    said.until("actuator: callbacks", "WARN", "a new fault")
+
+
 def test_the_agent_publishes_chunks_beside_messages_that_a_callback_cannot_take(
     children: Children, watch: Watch, robot: Robot, checkpoint: str
 ) -> None:
     robot.play_actuator()
     watch.hear_agent()
     said = Diagnosed(watch)
-    code = PLANTED.format(module="agent_inputs", callback="_on_joint_states")
+    code = PLANTED.format(module="agent_inputs", owner="Inputs", callback="_on_joint_states")
     child = children.node("agent", {"checkpoint": checkpoint, "state_age_limit_ms": 5000.0}, code=code)
     said.until("agent: callbacks", "WARN", "a new fault")
     watch.until(lambda: watch.chunks, "chunks")

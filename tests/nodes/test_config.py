@@ -153,3 +153,14 @@ def test_the_page_of_parameters_is_the_code_s() -> None:
         for name in config.settings_of(node).__dataclass_fields__:
             assert f"| `{name}` |" in reference.page()
             assert f"\n  {name}  (" in reference.text()
+
+
+@pytest.mark.parametrize("name", ["/bad topic!", "", "7up", "a//b", "a/", "~b", "{name}"])
+def test_what_is_no_name_of_a_topic_is_found_before_anything_starts(refused: Refused, name: str) -> None:
+    text = f"actuator: {{ros__parameters: {{action_topic: '{name}', rate_hz: 50.0}}}}\n"
+    assert refused(text) == [f"mine.yaml:1: actuator: action_topic: {name!r} is no name of a topic"]
+
+
+@pytest.mark.parametrize("name", ["action", "/arm_1/commands", "~/action", "{node}/action"])
+def test_what_ros_takes_for_a_topic_is_taken(read: Read, name: str) -> None:
+    read(f"actuator: {{ros__parameters: {{trajectory_topic: '{name}'}}}}\n")

@@ -12,6 +12,9 @@ from auras_ros.action import ContractError
 from auras_ros.nodes.actuator_settings import load_contract
 from auras_ros.nodes.agent_status import Status
 from auras_ros.nodes.diagnostics import Level
+from auras_ros.policies.checkpoint import read_manifest
+from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.tensors import CheckpointError
 from tests.policies import tiny
 from tests.policies.loaders.lerobot_tiny import copied, edit_json
 
@@ -25,6 +28,20 @@ def test_the_actuators_contract_is_robot_jsons(tmp_path: Path) -> None:
         load_contract(str(folder))
     tiny.write(folder)
     assert load_contract(str(folder)).names == tiny.AXES
+
+
+@pytest.mark.parametrize("file", ["policy.json", "robot.json"])
+def test_the_actuator_refuses_a_key_that_the_agent_refuses(file: str, tmp_path: Path) -> None:
+    """By the same reader, with the name that was meant."""
+    folder = copied("lerobot_diffusion", tmp_path)
+    if file == "policy.json":
+        tiny.write(folder)
+    edit_json(folder / file, lambda raw: raw.update(actoin=raw.pop("action")))
+    said = rf"{file}: key 'actoin' is unknown; did you mean action\?"
+    with pytest.raises(ContractError, match=said):
+        load_contract(str(folder))
+    with pytest.raises(CheckpointError, match=said):
+        read_manifest(folder) if file == "policy.json" else Robot.load(folder / file)
 
 
 @pytest.mark.parametrize(("verified", "level", "said"), [(True, Level.OK, "replayed"), (False, Level.WARN, "none")])

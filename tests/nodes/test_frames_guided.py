@@ -11,7 +11,7 @@ import torch
 
 from auras_ros.action import Channel, ChannelKind, Chunk, Contract, HoldPolicy, Provenance
 from auras_ros.nodes.agent_frames import Frames
-from auras_ros.nodes.overload import Step
+from auras_ros.nodes.overload import WINDOW, Overload, Step
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Ledger, Origin
@@ -112,3 +112,11 @@ def test_a_chunk_that_was_not_published_is_not_gone_on_from(trouble: Callable[[S
     trouble(scene, False)
     assert scene.published == []
     assert not scene.goes_on(100)
+
+
+def test_frames_go_on_beside_an_overload_unpublished_until_they_are_in_time_again() -> None:
+    scene = Scene()
+    scene.frames.overload = Overload(0, has_fallback=False)
+    scene.frames.overload.step = Step.HALTED
+    published = [scene.frame(number * 100) for number in range(WINDOW + 2)]
+    assert published == [False] * WINDOW + [True] * 2

@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from auras_ros.manifest import FORMAT, KEYS
 from auras_ros.nodes import actuator, agent
 from auras_ros.nodes.exit_status import TOO_SLOW
 from auras_ros.pipeline.load import MEASURES
@@ -63,7 +64,7 @@ def refused(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> Refused:
         ("realtime_priority:=99", ("actuator: realtime_priority", "[0, 90]")),
         ("arm_on_start:=1", ("actuator: arm_on_start", "bool")),
         ("agent:=7", ("actuator: agent", "str")),
-        ("action_topic:=/bad topic!", ("topic '/bad topic!'", "letters, digits and _")),
+        ("action_topic:=/bad topic!", ("actuator: action_topic", "'/bad topic!' is no name of a topic")),
     ],
 )
 def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, named: tuple[str, ...]) -> None:
@@ -82,7 +83,7 @@ def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, n
         (["seed:=-1"], ("agent: seed", "[0, ")),
         (["seed:=1.5"], ("agent: seed", "int")),
         (["plan:=fastest"], ("plan", "fastest", "quick")),
-        (["max_age_ms:=0.5"], ("plan: 'quick'", "max_age_ms is 0.5", "ms old")),
+        (["max_age_ms:=300.0", "frame_period_ms:=400.0"], ("plan: 'quick", "max_age_ms is 300", "ms old")),
         (["fallback_plan:=quick,mode=warp"], ("fallback_plan: mode", "warp")),
         (["actuator:=bad name!"], ("topic 'bad name!/state'", "letters, digits and _")),
         (["prompt_limit_bytes:=0"], ("agent: prompt_limit_bytes", "[1, 16384]")),
@@ -127,10 +128,10 @@ def test_what_the_agent_refuses_of_a_manifest_the_actuator_refuses(refused: Refu
 
 
 def test_a_checkpoint_without_a_contract_is_named(refused: Refused, tmp_path: Path) -> None:
-    (tmp_path / "policy.json").write_text("{}")
-    assert "no action contract" in refused(actuator, checkpoint=str(tmp_path))
-    (tmp_path / "policy.json").write_text('{"action": {"dt_ms": 100, "channels": []}}')
-    assert "channels" in refused(actuator, checkpoint=str(tmp_path))
+    made = dict.fromkeys(KEYS) | {"format": FORMAT}
+    for action, said in ((None, "no action contract"), ({"dt_ms": 100, "channels": []}, "channels")):
+        (tmp_path / "policy.json").write_text(json.dumps({**made, "action": action}))
+        assert said in refused(actuator, checkpoint=str(tmp_path))
     (tmp_path / "policy.json").write_text('{"action"')
     assert "policy.json" in refused(actuator, checkpoint=str(tmp_path))
 

@@ -16,9 +16,10 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 
+from auras_ros.manifest import FORMAT, MANIFEST
 from auras_ros.observation import Preprocessor
 from auras_ros.policies.architectures import RECIPES
-from auras_ros.policies.checkpoint import FORMAT, GOLDEN, MANIFEST, WEIGHTS, Checkpoint, build
+from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, Checkpoint, build
 from auras_ros.policies.golden import GoldenSample, replay
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate

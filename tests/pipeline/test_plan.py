@@ -70,7 +70,7 @@ def test_a_plan_that_names_no_generation_plan_means_the_checkpoints_first() -> N
         (",", "'': expected NAME=VALUE"),
         ("quick,", "'': expected NAME=VALUE"),
         ("quick,mode", "'mode': expected NAME=VALUE"),
-        ("quick,pp_gen=3", "'pp_gen=3': expected NAME=VALUE, with a name of generation, mode, pp_perception"),
+        ("quick,pp_gen=3", "'pp_gen=3': did you mean pp_generation?"),
         ("quick,fast", "'fast': expected NAME=VALUE"),
         ("quick,generation=fine", "generation: given twice"),
         ("quick,mode=seq,mode=dec", "mode: given twice"),

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from auras_ros.policies.checkpoint import GOLDEN, MANIFEST, WEIGHTS
+from auras_ros.manifest import MANIFEST
+from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS
 
 Tensors = dict[str, torch.Tensor]
 

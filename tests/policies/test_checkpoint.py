@@ -15,7 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from auras_ros.policies.checkpoint import GOLDEN, MANIFEST, WEIGHTS, load
+from auras_ros.manifest import MANIFEST
+from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, load
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.tensors import CheckpointError, fill
 from tests.policies import tiny

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from auras_ros.manifest import FORMAT
+from auras_ros.manifest import MANIFEST as MANIFEST_FILE
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
-from auras_ros.policies.checkpoint import FORMAT, GOLDEN, WEIGHTS, Checkpoint, build
-from auras_ros.policies.checkpoint import MANIFEST as MANIFEST_FILE
+from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, Checkpoint, build
 from auras_ros.policies.denoising import make_sampler
 from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.golden import GoldenSample, replay

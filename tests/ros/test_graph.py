@@ -35,6 +35,17 @@ def test_several_nodes_are_one_participant(context: ros.Context) -> None:
     assert a.count_publishers("/shared") == 1
 
 
+def test_what_an_endpoint_offers_is_told(node: ros.Node) -> None:
+    """As rclpy's list does: a subscriber can then tell whom it will not hear."""
+    strong = ros.QoSProfile(depth=1, durability=ros.DurabilityPolicy.TRANSIENT_LOCAL)
+    weak = ros.QoSProfile(depth=1, reliability=ros.ReliabilityPolicy.BEST_EFFORT)
+    for topic, given in (("/strong", strong), ("/weak", weak)):
+        node.create_publisher(String, topic, given)
+        (info,) = node.get_publishers_info_by_topic(topic)
+        assert info.qos_profile.durability == given.durability
+        assert info.qos_profile.reliability == given.reliability
+
+
 def test_one_executor_alone_reads_what_others_announce(context: ros.Context) -> None:
     """The one that had a node first, whichever spins first: the thread of an emergency stop must not read strangers'
     announcements, which may be large, nor wait for whoever reads them."""

@@ -101,7 +101,8 @@ def test_arguments_as_launch_writes_them(yaml_file: Path) -> None:
     assert ros.remove_ros_args(line) == ["prog", "--mine", "1", "tail"]
     values = params_file.overrides_for(parsed.parameters, "/robot/agent")
     assert values["depth"] == 7
-    assert values["name"] == "cli"
+    assert values["name"] == "exact", "the file speaks to this node by name, and -p to everyone"
+    assert params_file.overrides_for(parsed.parameters, "/robot/other")["name"] == "cli"
     assert [(rule.source, rule.target) for rule in parsed.remaps][2] == ("image", "cam/rgb")
     assert [(name, level.name) for name, level in parsed.log_levels] == [("robot.agent", "DEBUG"), ("", "WARN")]
 

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from auras_ros.manifest import MANIFEST
 from auras_ros.observation import Preprocessor
-from auras_ros.policies.checkpoint import GOLDEN, MANIFEST, WEIGHTS, load
+from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, load
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.tensors import CheckpointError
 from auras_ros.train import export

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from auras_ros.manifest import FORMAT
 from auras_ros.observation import CameraSpec, Crop, ObservationSpec, Resize, SpecError, StateSpec
 from auras_ros.policies.bounds import HISTORY, HORIZON, STEPS
-from auras_ros.policies.checkpoint import FORMAT
 from auras_ros.policies.loaders.ckpt_config import Config, plain
 from auras_ros.policies.loaders.ckpt_encoder import MULTI_IMAGE, ROBOMIMIC, Inputs, crops, is_ignored, read_inputs
 from auras_ros.policies.loaders.ckpt_network import described as describe_network

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from auras_ros.manifest import FORMAT
 from auras_ros.observation import CameraSpec, Crop, ObservationSpec, Resize, SpecError, StateSpec
-from auras_ros.policies.checkpoint import FORMAT
 from auras_ros.policies.loaders.lerobot import Feature, LeRobotFolder
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.tensors import CheckpointError

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from auras_ros.action import ChannelKind
+from auras_ros.manifest import FORMAT
 from auras_ros.models.action_tokens import BINS, ActionStatistics
 from auras_ros.models.hf_configs import openvla_config
 from auras_ros.models.hf_names import TensorNameError, openvla_rule
 from auras_ros.models.openvla import OpenVlaConfig
-from auras_ros.policies.checkpoint import FORMAT
 from auras_ros.policies.json_file import read_json
 from auras_ros.policies.loaders.openvla_picture import camera, zoom
 from auras_ros.policies.loaders.openvla_prompt import prompt

@@ -12,15 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.action import Contract, ContractError
-from auras_ros.policies.json_file import read_json
+from auras_ros.json_file import JsonFileError
+from auras_ros.manifest import PAGE, read_robot
 from auras_ros.policies.tensors import CheckpointError
 
-ROBOT = "robot.json"
-REQUIRED = {"dt_ms", "action"}
-OPTIONAL = {"name", "state", "cameras", "prompt", "plans", "unnorm_key", "openvla"}
 TEXT_BYTES = 16384  # the most that the agent lets `prompt_limit_bytes` allow
 CAMERA_KEYS = {"name", "height", "width"}
-PAGE = "docs/checkpoints.md"
 
 
 @dataclass(frozen=True)
@@ -59,11 +56,10 @@ class Robot:
                 f"{path}: file not found; a checkpoint of another library needs it: it says what the actions and the "
                 f"state mean on this robot (names, units, limits) and how often the policy acts, see {PAGE}"
             )
-        raw = read_json(path)
-        for key in sorted(raw.keys() - REQUIRED - OPTIONAL):
-            raise CheckpointError(f"{path}: key '{key}' is unknown; there is {', '.join(sorted(REQUIRED | OPTIONAL))}")
-        for key in sorted(REQUIRED - raw.keys()):
-            raise CheckpointError(f"{path}: key '{key}' is missing, see {PAGE}")
+        try:
+            raw = read_robot(path)
+        except JsonFileError as error:
+            raise CheckpointError(str(error)) from error
         return cls(
             path,
             raw["dt_ms"],

@@ -19,7 +19,7 @@ from .cdr import CdrError
 from .endpoint import Reader, Writer
 from .messages import deserialize, message_type, serialize
 from .participant import Participant
-from .qos import DurabilityPolicy, HistoryPolicy, QoSProfile
+from .qos import DurabilityPolicy, HistoryPolicy, QoSProfile, profile_of
 
 _INFO = "rmw_dds_common/msg/ParticipantEntitiesInfo"
 _TOPIC = "ros_discovery_info"
@@ -39,6 +39,7 @@ class TopicEndpointInfo:
     node_namespace: str
     topic_type: str
     endpoint_gid: bytes
+    qos_profile: QoSProfile  # reliability and durability; the rest is the default
 
 
 class Graph:
@@ -118,7 +119,7 @@ class Graph:
     def _refresh(self) -> None:
         while self._take():
             pass
-        alive = {participant for _, participant, _, _ in self._endpoints(dds.BUILTIN_PUBLICATION)}
+        alive = {participant for _, participant, _, _, _ in self._endpoints(dds.BUILTIN_PUBLICATION)}
         for gid in [gid for gid in self._remote if gid not in alive]:
             del self._remote[gid]
 
@@ -146,8 +147,8 @@ class Graph:
             owners, wanted = self._owners(), names.dds_topic(topic)
             kind = dds.BUILTIN_PUBLICATION if publishers else dds.BUILTIN_SUBSCRIPTION
             return [
-                TopicEndpointInfo(*owners.get(gid, ("", "")), _ros_type(type_name), gid)
-                for gid, _, name, type_name in self._endpoints(kind)
+                TopicEndpointInfo(*owners.get(gid, ("", "")), _ros_type(type_name), gid, profile)
+                for gid, _, name, type_name, profile in self._endpoints(kind)
                 if name == wanted
             ]
 
@@ -156,13 +157,13 @@ class Graph:
         found: dict[str, set[str]] = {}
         with self._lock:
             for kind in (dds.BUILTIN_PUBLICATION, dds.BUILTIN_SUBSCRIPTION):
-                for _, _, name, type_name in self._endpoints(kind):
+                for _, _, name, type_name, _ in self._endpoints(kind):
                     if name.startswith("rt/"):
                         found.setdefault(name[2:], set()).add(_ros_type(type_name))
         return found
 
-    def _endpoints(self, kind: int) -> list[tuple[bytes, bytes, str, str]]:
-        """(gid, participant gid, DDS topic, DDS type) of every live endpoint of one kind."""
+    def _endpoints(self, kind: int) -> list[tuple[bytes, bytes, str, str, QoSProfile]]:
+        """(gid, participant gid, DDS topic, DDS type, QoS) of every live endpoint of one kind."""
         if self._participant.closed:
             return []
         if kind not in self._builtin:
@@ -196,10 +197,10 @@ def _forget_dead(reader: int) -> None:
             dds.return_loan(reader, samples, count)
 
 
-def _describe(endpoint: dds.Endpoint) -> tuple[bytes, bytes, str, str]:
+def _describe(endpoint: dds.Endpoint) -> tuple[bytes, bytes, str, str, QoSProfile]:
     topic = (endpoint.topic_name or b"").decode("utf-8", "replace")
     type_name = (endpoint.type_name or b"").decode("utf-8", "replace")
-    return bytes(endpoint.key), bytes(endpoint.participant_key), topic, type_name
+    return bytes(endpoint.key), bytes(endpoint.participant_key), topic, type_name, profile_of(endpoint.qos)
 
 
 def _ros_type(dds_type: str) -> str:

@@ -106,5 +106,7 @@ def matches(pattern: str, fully_qualified_name: str) -> bool:
 
 
 def overrides_for(rules: tuple[ParameterRule, ...], fully_qualified_name: str) -> dict[str, Any]:
-    """Name → value for one node; later rules win."""
-    return {rule.name: rule.value for rule in rules if matches(rule.pattern, fully_qualified_name)}
+    """Name → value for one node; later rules win, but none of them over one of the node's own name: rclpy takes the
+    wildcards first, and a `-p name:=value` of the command line is one."""
+    mine = [rule for rule in rules if matches(rule.pattern, fully_qualified_name)]
+    return {rule.name: rule.value for rule in sorted(mine, key=lambda rule: "*" not in rule.pattern)}

@@ -9,6 +9,7 @@ import ctypes as ct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from functools import lru_cache
 
 from . import library as dds
 from .clock import Duration
@@ -181,6 +182,23 @@ def _set_policies(handle: int, profile: QoSProfile) -> None:
     dds.qset_liveliness(handle, _MANUAL_BY_TOPIC if manual else _AUTOMATIC, time_ns(profile.liveliness_lease_duration))
     dds.qset_writer_data_lifecycle(handle, False)
     dds.qset_data_representation(handle, 1, _XCDR1)
+
+
+@lru_cache(maxsize=4)
+def _of_policies(reliability: int, durability: int) -> QoSProfile:
+    return QoSProfile(
+        depth=0,
+        reliability=ReliabilityPolicy.RELIABLE if reliability == _RELIABLE else ReliabilityPolicy.BEST_EFFORT,
+        durability=DurabilityPolicy.VOLATILE if durability == _VOLATILE else DurabilityPolicy.TRANSIENT_LOCAL,
+    )
+
+
+def profile_of(handle: int) -> QoSProfile:
+    """Reliability and durability of a dds_qos_t; what it does not name is weakest. Shared: not to be changed."""
+    reliability, durability = ct.c_int(_BEST_EFFORT), ct.c_int(_VOLATILE)
+    dds.qget_reliability(handle, ct.byref(reliability), None)
+    dds.qget_durability(handle, ct.byref(durability))
+    return _of_policies(reliability.value, durability.value)
 
 
 @contextmanager

@@ -21,7 +21,8 @@ from auras_ros.soak.scene import Scene
 
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 PRESSED_S = (0.02, 0.1)
-AROUND_S = 0.05  # the process is stopped before the press and after it: shorter than the lease of its commands in all
+# How long the process is stopped: less than its lease. At least so long before the press.
+STOPPED_S, AROUND_S = 0.2, 0.05
 GARBAGE_HZ, ASKED_HZ = 20.0, 100.0
 DESCRIPTION_BYTES = 3_900_000
 MANY_JOINTS, MANY_DIMENSIONS, MANY_ENTITIES = 300_000, 200_000, 40_000

@@ -1,0 +1,60 @@
+"""The two files that say what a policy's numbers mean: `policy.json` of ours, `robot.json` beside another library's.
+
+One reader for whoever runs a policy and whoever enforces its contract: what one of them refuses, the other does too.
+Knows neither policies nor torch, and looks at the names of the outermost keys alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from pathlib import Path
+from typing import Any
+
+from auras_ros.json_file import JsonFileError, read_json
+from auras_ros.parameter_file import nearest
+
+MANIFEST, ROBOT = "policy.json", "robot.json"
+FORMAT = "auras-policy/1"
+KEYS = {
+    "format",
+    "name",
+    "type",
+    "encoder",
+    "network",
+    "horizon",
+    "observation",
+    "action",
+    "statistics",
+    "plans",
+    "weights",
+}
+OPTIONAL = {"prediction", "training_steps", "executed"}  # see `Trained`; the first checkpoints say none of them
+ROBOT_KEYS = {"dt_ms", "action"}
+ROBOT_OPTIONAL = {"name", "state", "cameras", "prompt", "plans", "unnorm_key", "openvla"}
+PAGE = "docs/checkpoints.md"
+
+
+def read_policy(path: Path) -> dict[str, Any]:
+    """A `policy.json`. Raises JsonFileError, naming file and key."""
+    raw = read_json(path)
+    if raw.get("format") != FORMAT:
+        raise JsonFileError(f"{path}: format is not '{FORMAT}'")
+    _refuse(path, raw, KEYS, OPTIONAL)
+    return raw
+
+
+def read_robot(path: Path) -> dict[str, Any]:
+    """A `robot.json`. Raises JsonFileError, naming file and key."""
+    raw = read_json(path)
+    _refuse(path, raw, ROBOT_KEYS, ROBOT_OPTIONAL)
+    return raw
+
+
+def _refuse(path: Path, raw: dict[str, Any], required: Set[str], optional: Set[str]) -> None:
+    known = sorted(required | optional)
+    for key in sorted(raw.keys() - known):
+        meant = nearest(key, known)
+        hint = f"did you mean {meant}?" if meant else f"there is {', '.join(known)}"
+        raise JsonFileError(f"{path}: key '{key}' is unknown; {hint}")
+    for key in sorted(required - raw.keys()):
+        raise JsonFileError(f"{path}: key '{key}' is missing, see {PAGE}")
