@@ -71,8 +71,8 @@ class Supervisor:
         self.respawn, self.warnings = read.supervision.respawn, read.warnings
         self.config, self._log = config, log
         self._namespace = f"/{namespace.strip('/')}" if namespace else ""
-        self._scratch = tempfile.TemporaryDirectory(prefix="auras_") if namespace else None
-        self._parameters = _under(self._namespace, config, Path(self._scratch.name)) if self._scratch else config
+        self._scratch = tempfile.TemporaryDirectory(prefix="auras_")
+        self._parameters = _under(self._namespace, config, Path(self._scratch.name)) if namespace else config
         self._overrides = dict(parameters or {})
         self._placed = read.placed  # paths that stand beside the config
         self._slots = [_Slot(name) for name in read.supervision.processes]
@@ -130,8 +130,7 @@ class Supervisor:
                 slot.process.kill()
                 slot.process.wait()
             slot.process = None
-        if self._scratch is not None:
-            self._scratch.cleanup()
+        self._scratch.cleanup()
 
     def _died(self, slot: _Slot, status: int) -> str:
         how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
@@ -153,16 +152,9 @@ class Supervisor:
 
     def _spawn(self, slot: _Slot) -> None:
         child = [sys.executable, "-m", "auras_ros.nodes.child", str(os.getpid()), EXECUTABLES[slot.name]]
-        command = [*child, "--ros-args", "--params-file", str(self._parameters)]
-        if slot.name == "agent":  # a lifecycle node; under ROS 2 it is the launch file that leads it through its states
-            command += ["-p", "agent:autostart:=true"]  # by name, see below
+        command = [*child, "--ros-args", "--params-file", str(self._parameters), *self._overridden(slot)]
         if self._namespace:
             command += ["-r", f"__ns:={self._namespace}"]
-        for node, values in (*self._placed.items(), *self._overrides.items()):  # the last word counts
-            for name, value in values.items():
-                command += ["-p", f"{node}:{name}:={yaml.safe_dump(value, default_flow_style=True).splitlines()[0]}"]
-        if slot.name == "actuator" and slot.restarts:  # one that comes back is armed by a person
-            command += ["-p", "actuator:arm_on_start:=false"]  # by name: rclpy takes a node's own section last
         slot.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -171,6 +163,24 @@ class Supervisor:
             start_new_session=True,  # Ctrl-C reaches us alone; we stop them in order
         )
         slot.started_s, slot.due_s = time.monotonic(), None
+
+    def _overridden(self, slot: _Slot) -> list[str]:
+        """A second file, of what is said beside the config: under ROS 2 a file alone can name a node of a namespace,
+        and `-p name:=value` counts less than the node's own section."""
+        last: dict[str, dict[str, Any]] = {}
+        if slot.name == "agent":  # a lifecycle node; under ROS 2 it is the launch file that leads it through its states
+            last["agent"] = {"autostart": True}
+        if slot.name == "actuator" and slot.restarts:  # one that comes back is armed by a person
+            last["actuator"] = {"arm_on_start": False}
+        said: dict[str, dict[str, Any]] = {}
+        for node, values in (*self._placed.items(), *self._overrides.items(), *last.items()):
+            key = f"{self._namespace}/{node}" if self._namespace else node
+            said.setdefault(key, {"ros__parameters": {}})["ros__parameters"].update(values)
+        if not said:
+            return []
+        path = Path(self._scratch.name) / f"{slot.name}.overrides.yaml"
+        path.write_text(yaml.safe_dump(said), encoding="utf-8")
+        return ["--params-file", str(path)]
 
     def __enter__(self) -> Supervisor:
         try:

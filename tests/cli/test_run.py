@@ -6,7 +6,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -25,7 +27,8 @@ CHILDREN = {
     "wrong": "import sys\nsys.exit(2)\n",
     "broken": "import sys\nsys.exit(7)\n",
     "slow": "import sys\nsys.exit(3)\n",
-    "words": "import sys, time\nprint(' '.join(sys.argv[1:]), flush=True)\ntime.sleep(99)\n",
+    "words": (words := "import sys, time\nprint(' '.join(sys.argv[1:]), flush=True)\ntime.sleep(99)\n"),
+    "actuator": words,
 }
 
 
@@ -124,15 +127,23 @@ def test_who_found_the_machine_too_slow_tries_again_later_each_time_and_the_othe
     assert supervisor.too_slow == ["slow"]
 
 
+def overrides(folder: Path) -> dict[str, dict[str, Any]]:
+    """Of the newest process that has said its words."""
+    words = (folder / "log").read_text().splitlines()[-1].split()
+    given = Path([value for word, value in pairwise(words) if word == "--params-file"][1])
+    return {node: each["ros__parameters"] for node, each in yaml.safe_load(given.read_text()).items()}
+
+
 def test_other_overrides_hold_from_the_next_start_on(
     config: Config, supervise: Callable[..., Supervisor], tmp_path: Path
 ) -> None:
     supervisor = supervise(config("words"), parameters={"agent": {"plan": "ddpm100"}})
-    until_log(tmp_path, "-p agent:plan:=ddpm100")
+    until_log(tmp_path, "--params-file")
+    assert overrides(tmp_path) == {"agent": {"plan": "ddpm100"}}
     supervisor.override("agent", {"plan": "quick"})
     supervisor.processes["words"].kill()
     news(supervisor, 2)
-    until_log(tmp_path, "-p agent:plan:=quick")
+    assert overrides(tmp_path) == {"agent": {"plan": "quick"}}
 
 
 def test_without_respawn_the_run_ends_when_nothing_is_left(
@@ -186,9 +197,21 @@ def test_namespace_and_overrides_reach_the_child(
 ) -> None:
     path = config("words")
     supervise(path, parameters={"agent": {"plan": "ddpm100", "seed": 3}})
-    until_log(tmp_path, f"--ros-args --params-file {path} -p agent:plan:=ddpm100 -p agent:seed:=3")
-    supervise(path, namespace="/left")
+    until_log(tmp_path, f"--ros-args --params-file {path} --params-file ")
+    assert overrides(tmp_path) == {"agent": {"plan": "ddpm100", "seed": 3}}
+
+
+def test_overrides_follow_their_node_into_the_namespace(
+    config: Config, supervise: Callable[..., Supervisor], tmp_path: Path
+) -> None:
+    """In ROS 2 `-p actuator:arm_on_start:=false` is not for /left/actuator: one that came back would arm itself."""
+    given = {"actuator": {"arm_on_start": True}}
+    supervisor = supervise(config("actuator"), namespace="/left", parameters=given)
     until_log(tmp_path, " -r __ns:=/left")
+    assert overrides(tmp_path) == {"/left/actuator": {"arm_on_start": True}}
+    supervisor.processes["actuator"].kill()
+    news(supervisor, 2)
+    assert overrides(tmp_path) == {"/left/actuator": {"arm_on_start": False}}
 
 
 def test_a_checkpoint_beside_the_config_is_handed_on_as_it_was_found(
@@ -199,8 +222,8 @@ def test_a_checkpoint_beside_the_config_is_handed_on_as_it_was_found(
     sections = {"supervisor": {"processes": ["words"]}, "agent": {"checkpoint": "./my_policy_of_this_test"}}
     path.write_text(yaml.safe_dump({name: {"ros__parameters": values} for name, values in sections.items()}))
     supervise(path, parameters={"agent": {"seed": 3}})
-    found = f"-p agent:checkpoint:={tmp_path}/my_policy_of_this_test -p agent:seed:=3"
-    until_log(tmp_path, f"--params-file {path} {found}")
+    until_log(tmp_path, f"--params-file {path} --params-file ")
+    assert overrides(tmp_path) == {"agent": {"checkpoint": f"{tmp_path}/my_policy_of_this_test", "seed": 3}}
 
 
 def test_nothing_is_started_with_what_was_misspelt_and_somebody_elses_is_said(
