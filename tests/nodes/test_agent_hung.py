@@ -31,7 +31,7 @@ import threading, time
 from auras_ros.pipeline.whole import WholeStrand
 run = WholeStrand.run
 def hang(self):
-    if self._ledger.frames > 10:
+    if self._ledger.frames > 5:
         print('hung at', time.monotonic_ns(), flush=True)
         threading.Event().wait()
     run(self)
@@ -43,7 +43,7 @@ import time
 from auras_ros.pipeline.whole import WholeStrand
 run, late = WholeStrand.run, []
 def be_late(self):
-    if self._ledger.frames > 10 and not late:
+    if self._ledger.frames > 5 and not late:
         late.append(True)
         print('hung at', time.monotonic_ns(), flush=True)
         time.sleep(3)
@@ -108,7 +108,7 @@ import torch
 from auras_ros.pipeline.whole import WholeStrand
 run, much = WholeStrand.run, torch.rand(500, 500)
 def hang(self):
-    while self._ledger.frames > 10:
+    while self._ledger.frames > 5:
         much @ much
     run(self)
 WholeStrand.run = hang
@@ -134,7 +134,7 @@ from auras_ros.pipeline.whole import WholeStrand
 pulse.GUARD_S = 1.0
 run = WholeStrand.run
 def the_frame_that_hangs(self):
-    if self._ledger.frames > 10:
+    if self._ledger.frames > 5:
         print('hung at', time.monotonic_ns(), flush=True)
         ctypes.PyDLL(None).sleep(1000)
     run(self)

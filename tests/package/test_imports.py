@@ -26,6 +26,7 @@ TOOLS = {
     "descriptors",
     "heap",
     "json_file",
+    "manifest",
     "output",
     "parameter_file",
     "resources",
