@@ -201,6 +201,14 @@ def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prefix
 
 
+SAYS_OFTEN = """
+import sys
+from auras_ros.cli import demo, main, progress
+demo.Progress = lambda quiet_s: progress.Progress(quiet_s=1.0)
+sys.exit(main.main())
+"""
+
+
 class Run:
     """A demo in a process of its own; `until` reads its output, line by line, as it comes."""
 
@@ -208,7 +216,7 @@ class Run:
         environment = {**os.environ, "AMENT_PREFIX_PATH": str(prefix), "ROS_DOMAIN_ID": str(domain)}
         environment["PYTHONPATH"] = str(ROOT)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "import sys; from auras_ros.cli.main import main; sys.exit(main())", "demo", *argv],
+            [sys.executable, "-c", SAYS_OFTEN, "demo", *argv],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -271,7 +279,7 @@ def begin(share: Path, ros_domain_id: int) -> Iterator[Callable[..., Run]]:
 @pytest.mark.slow
 def test_a_whole_run_plays_measures_and_writes(begin: Callable[..., Run], tmp_path: Path) -> None:
     out, extra = tmp_path / "out", tmp_path / "extra.json"
-    run = begin("--episodes", "1", "--seconds", "8", "--out", str(out), "--json", str(extra))
+    run = begin("--episodes", "1", "--seconds", "4", "--out", str(out), "--json", str(extra))
     run.until("  step ")
     children = run.children()
     assert {"auras_ros.nodes.agent", "auras_ros.nodes.actuator", "auras_ros.sim.pusht_bridge"} <= set(children)
@@ -300,7 +308,7 @@ def test_a_killed_agent_is_noted_and_an_interrupt_still_writes(begin: Callable[.
     os.kill(run.children()["auras_ros.nodes.agent"], signal.SIGKILL)
     run.until("agent was killed by SIGKILL")
     run.until("agent started again")
-    run.until("  step ")  # the state that says so has been heard by now: it is sent at 20 Hz, this line every 5 s
+    run.until("  step ")  # the state that says so has been heard by now: it is sent at 20 Hz, this line every second
     run.process.send_signal(signal.SIGINT)
     text = run.until(None)
     assert run.process.wait(timeout=30) == 130, text

@@ -185,7 +185,7 @@ def until(lines: IO[str] | None, text: str) -> str:
 @pytest.mark.slow
 def test_a_minute_of_every_fault_breaks_no_promise(begin: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
     path = tmp_path / "soak.json"
-    process = begin("--minutes", "0.8", "--seed", "3", "--json", str(path))
+    process = begin("--minutes", "0.7", "--seed", "3", "--json", str(path))
     output, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, output
     found = json.loads(path.read_text())

@@ -18,8 +18,8 @@ def slow(self):
     run(self)
 WholeStrand.run = slow
 """
-CHUNKS = 20
-BUSY_MS = 400  # room for a machine that has other work: twenty frames of a queue would be seconds
+CHUNKS = 10
+BUSY_MS = 400  # room for a machine that has other work: ten frames of a queue would be seconds
 
 
 def test_overruns_are_counted_and_each_frame_takes_the_newest_image(checkpoint: str, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,13 @@ TOOLS = {
     "descriptors",
     "heap",
     "json_file",
+    "manifest",
     "output",
     "parameter_file",
     "resources",
 }  # every room may use them
-CORE = ("observation", "action", "pipeline", "policies", "models", "kernels")
+ENDS = ("observation", "action")
+CORE = ("pipeline", "policies", "models", "kernels")
 NOT_IN_THE_CORE = {
     "rclpy",
     "cyclonedds",
@@ -77,71 +78,60 @@ def test_every_room_has_a_contract() -> None:
     assert rooms() - TOOLS - protected == set(), "rooms that any other may import: add a contract"
 
 
-@pytest.mark.parametrize(
-    ("room", "imports"),
-    [
-        ("observation", "auras_ros.ros"),
-        ("action", "auras_ros.ros"),
-        ("models", "auras_ros.policies"),
-        ("policies", "auras_ros.pipeline"),
-        ("pipeline", "auras_ros.nodes"),
-        ("pipeline", "cyclonedds"),
-        ("policies", "cuda"),
-        ("pipeline", "accelerate"),
-        ("evaluate", "rclpy"),
-        ("kernels", "auras_ros.models"),
-        ("sim", "auras_ros.ros"),
-        ("nodes", "auras_ros.bench"),
-        ("train", "auras_ros.cli"),
-    ],
-)
-def test_an_import_against_the_grain_is_caught(copied_tree: Path, room: str, imports: str) -> None:
+AGAINST_THE_GRAIN = [
+    ("observation", "auras_ros.ros"),
+    ("action", "auras_ros.ros"),
+    ("models", "auras_ros.policies"),
+    ("policies", "auras_ros.pipeline"),
+    ("pipeline", "auras_ros.nodes"),
+    ("pipeline", "cyclonedds"),
+    ("policies", "cuda"),
+    ("pipeline", "accelerate"),
+    ("evaluate", "rclpy"),
+    ("kernels", "auras_ros.models"),
+    ("sim", "auras_ros.ros"),
+    ("nodes", "auras_ros.bench"),
+    ("train", "auras_ros.cli"),
+]
+
+
+def test_an_import_against_the_grain_is_caught(copied_tree: Path) -> None:
     """Hidden in a function, as such an import usually is."""
-    intruder = copied_tree / "auras_ros" / room / "intruder.py"
-    intruder.write_text(f"def f() -> None:\n    import {imports}\n")
+    for number, (room, imports) in enumerate(AGAINST_THE_GRAIN):
+        intruder = copied_tree / "auras_ros" / room / f"intruder{number}.py"
+        intruder.write_text(f"def f() -> None:\n    import {imports}\n")
     result = lint_imports(copied_tree)
     assert result.returncode != 0
-    assert f"auras_ros.{room}.intruder -> {imports}" in result.stdout
+    for number, (room, imports) in enumerate(AGAINST_THE_GRAIN):
+        assert f"auras_ros.{room}.intruder{number} -> {imports}" in result.stdout
 
 
-@cache
-def imported_by(code: str) -> frozenset[str]:
-    """The modules that a fresh interpreter holds after running `code`."""
-    ran = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules, sep='\\n')"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return frozenset(ran.stdout.split())
+def imported_by(*codes: str) -> list[set[str]]:
+    """The modules that one fresh interpreter holds after each of these, one after another."""
+    program = "import sys\n" + "".join(f"{code}\nprint(*sys.modules)\n" for code in codes)
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    return [set(line.split()) for line in ran.stdout.splitlines()]
 
 
-def modules_of(room: str) -> list[str]:
-    folder = ROOT / "auras_ros" / room
-    found = [path.relative_to(folder).with_suffix("").parts for path in sorted(folder.rglob("*.py"))]
-    return [".".join(("auras_ros", room, *parts)).removesuffix(".__init__") for parts in found]
+def modules_of(*rooms: str) -> list[str]:
+    found = []
+    for room in rooms:
+        folder = ROOT / "auras_ros" / room
+        parts = [path.relative_to(folder).with_suffix("").parts for path in sorted(folder.rglob("*.py"))]
+        assert parts, f"{room} is empty"
+        found += [".".join(("auras_ros", room, *each)).removesuffix(".__init__") for each in parts]
+    return found
 
 
-@pytest.mark.parametrize("room", CORE)
-def test_the_core_imports_neither_ros_nor_cuda(room: str) -> None:
-    names = modules_of(room)
-    assert names, f"{room} is empty"
-    loaded = imported_by("\n".join(f"import {name}" for name in names))
-    assert set(names) <= loaded
-    torchs_own = imported_by("import torch") if "torch" in loaded else frozenset()
-    assert (loaded - torchs_own) & NOT_IN_THE_CORE == set()
-
-
-@pytest.mark.parametrize("room", ["observation", "action"])
-def test_both_ends_do_without_torch(room: str) -> None:
-    """The actuator's process loads neither torch nor a decoder it does not use."""
-    loaded = imported_by("\n".join(f"import {name}" for name in modules_of(room)))
-    assert "torch" not in loaded
-
-
-def test_the_package_itself_imports_nothing() -> None:
-    ours = {name for name in imported_by("import auras_ros") if name.startswith("auras_ros")}
-    assert ours == {"auras_ros"}
-    assert "numpy" not in imported_by("import auras_ros")
+def test_the_core_imports_neither_ros_nor_cuda_and_both_ends_do_without_torch() -> None:
+    """The actuator's process loads neither torch nor a decoder it does not use; the package itself nothing at all."""
+    ends, core = modules_of(*ENDS), modules_of(*CORE)
+    steps = ["import auras_ros", *("; ".join(f"import {each}" for each in some) for some in (ends, ["torch"], core))]
+    package, with_ends, with_torch, with_core = imported_by(*steps)
+    assert {name for name in package if name.startswith("auras_ros")} == {"auras_ros"}
+    assert "numpy" not in package
+    assert set(ends) <= with_ends
+    assert with_ends & {"torch", *NOT_IN_THE_CORE} == set()
+    assert set(core) <= with_core
+    assert (with_core - with_torch) & NOT_IN_THE_CORE == set()  # some of them are torch's own
