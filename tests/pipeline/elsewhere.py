@@ -1,4 +1,5 @@
-"""A device whose tensors lie elsewhere than the host's, as a GPU's do: torch's `meta` tensors stand for them."""
+"""A device whose tensors lie elsewhere than the host's, as a GPU's do: torch's `meta` tensors stand for them. A stage's
+Python runs at its capture and at no launch, as there."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import torch
 
 from auras_ros.device import Lane, Stage, staging
 from auras_ros.device.cpu import CpuDevice
+from auras_ros.device.uncaptured import listening
 from auras_ros.pipeline.plan import Plan
 
 
@@ -22,7 +24,16 @@ class Elsewhere(CpuDevice):
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
         self.captures += 1
-        return super().capture(name, body, lane)
+        with torch.no_grad(), listening() as reasons:
+            body()
+        stage = super().capture(name, body if reasons else _replayed, lane)
+        if reasons:
+            self.uncaptured[name] = tuple(reasons)
+        return stage
+
+
+def _replayed() -> None:
+    """No value comes of it: there is none to compute."""
 
 
 def values_stay_behind(monkeypatch: pytest.MonkeyPatch) -> None:

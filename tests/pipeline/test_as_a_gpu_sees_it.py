@@ -197,34 +197,22 @@ def test_seq_and_par_do_not_wait_between_perception_and_generation(
 
 
 class Apart(Elsewhere):
-    """Knows whether a stage's body is running; all of them do in the thread that launches them."""
-
-    inside = False
+    """Every lane in the thread that launches."""
 
     def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
         return super().lane(name)
 
-    def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
-        def run() -> None:
-            self.inside = True
-            try:
-                body()
-            finally:
-                self.inside = False
-
-        return super().capture(name, run, lane)
-
 
 class Eager(TorchDispatchMode):
-    """Operations on the device's tensors that no stage holds."""
+    """Operations on the device's tensors: a stage's are those of its capture, and no launch's."""
 
-    def __init__(self, device: Apart) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._device, self.found = device, list[str]()
+        self.found = list[str]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = (args, kwargs or {})
-        if not self._device.inside and any(each.is_meta for each in tree_leaves(given) if torch.is_tensor(each)):
+        if any(each.is_meta for each in tree_leaves(given) if torch.is_tensor(each)):
             self.found.append(str(func))
         return func(*args, **(kwargs or {}))
 
@@ -245,7 +233,7 @@ def test_nothing_runs_on_the_device_but_stages(kind: str, changes: str, monkeypa
     plan = Plan.parse(FORMS[kind][0] + changes)
     executor = Pipeline(checkpoint(kind), plan, 5, MonotonicClock(), device=device).executor
     for number, seen in enumerate(looks(executor.policy, 7)):
-        eager = Eager(device)
+        eager = Eager()
         with eager if number > 3 else nullcontext():  # everything is captured then
             for strand in executor.strands:
                 if strand.wants(seen, number):
