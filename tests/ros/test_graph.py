@@ -7,8 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from auras_ros import ros
+from auras_ros.ros.dds import graph as graph_module
 from auras_ros.ros.msg import String
+from auras_ros.soak.faults.presses import Announcer
 
 SpinUntil = Callable[[Callable[[], Any]], None]
 
@@ -58,6 +62,33 @@ def test_one_executor_alone_reads_what_others_announce(context: ros.Context) -> 
     assert context.graph in main._tokens  # type: ignore[attr-defined]
     main.shutdown()
     assert context.reads_graph(other)  # type: ignore[attr-defined]
+
+
+def test_announcements_of_those_that_are_gone_are_forgotten_where_nobody_asks(
+    context: ros.Context, node: ros.Node, domain: int, spin_until: SpinUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that asks nothing about the graph kept all that was ever announced."""
+    graph = context.graph  # type: ignore[attr-defined]
+    kept: list[int] = []
+
+    def deserialized(payload: bytes, kind: str, read: Callable[[bytes, str], Any] = graph_module.deserialize) -> Any:
+        info = read(payload, kind)
+        if [each.node_name for each in info.node_entities_info_seq] == ["many"]:
+            kept.append(len(graph._remote))
+        return info
+
+    monkeypatch.setattr(graph_module, "deserialize", deserialized)
+    other = ros.Context()
+    ros.init(args=[], context=other, domain_id=domain)
+    remote = ros.Node("remote", context=other)
+    for number in range(8):
+        many = Announcer(remote, 20_000)  # another participant's each time, as it says
+        spin_until(lambda many=many: many.matched())  # type: ignore[misc]
+        many.announce()
+        spin_until(lambda number=number: len(kept) > number)  # type: ignore[misc]
+        many.close()
+    ros.try_shutdown(context=other)
+    assert max(kept) <= 4
 
 
 def test_other_participants_see_the_nodes(

@@ -55,6 +55,7 @@ class Graph:
         self._builtin: dict[int, int] = {}
         self.entity = self._reader.condition
         self.ignored_count = 0
+        self._kept_bytes = 0  # taken since those that are gone were forgotten
 
     @property
     def closed(self) -> bool:
@@ -114,11 +115,18 @@ class Graph:
             self.ignored_count += 1
         else:
             self._remote[bytes(info.gid.data)] = info
+            self._kept_bytes += len(received.payload)
+            if self._kept_bytes > _MAX_BYTES:  # whether or not anybody ever asks
+                self._forget_gone()
         return True
 
     def _refresh(self) -> None:
         while self._take():
             pass
+        self._forget_gone()
+
+    def _forget_gone(self) -> None:
+        self._kept_bytes = 0
         alive = {participant for _, participant, _, _, _ in self._endpoints(dds.BUILTIN_PUBLICATION)}
         for gid in [gid for gid in self._remote if gid not in alive]:
             del self._remote[gid]
