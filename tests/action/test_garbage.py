@@ -1,4 +1,4 @@
-"""100,000 ticks beside an agent that says anything: nothing beyond limits or rates is ever published."""
+"""20,000 ticks beside an agent that says anything: nothing beyond limits or rates is ever published."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from auras_ros.action import ActionStream, ChannelKind, Chunk, Contract, ContractError, Provenance, SafetyState
 
 TICK_NS = 10_000_000
-TICKS = 100_000
+TICKS = 10_000
 
 
 def garbage(rng: np.random.Generator, now_ns: int, channels: int) -> Chunk | None:
@@ -106,14 +106,14 @@ CHANNELS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("seam", ["blend", "ensemble"])
-def test_nothing_beyond_limits_in_a_hundred_thousand_ticks(make: SimpleNamespace, seam: str) -> None:
+def test_nothing_beyond_limits_in_ten_thousand_ticks(make: SimpleNamespace, seam: str) -> None:
     """Value, rate and acceleration, from arming to the last command, holds, seams and re-arming included."""
     channels = [make.channel(f"{kind}{i}", kind, **rules) for i, (kind, rules) in enumerate(CHANNELS)]
     rules = make.contract(*channels, dt_ms=50)
     stream = ActionStream(rules, TICK_NS, 30, 40, 400, seam=seam)
     rng, watch = np.random.default_rng(1), Watch(rules)
     now_ns, published, ramps = 0, 0, 0
-    for _ in range(TICKS // 2):
+    for _ in range(TICKS):
         skipped = 0 if rng.random() < 0.98 else int(rng.integers(0, 29))
         now_ns += TICK_NS * (1 + skipped)
         if rng.random() < 0.2:
@@ -130,10 +130,10 @@ def test_nothing_beyond_limits_in_a_hundred_thousand_ticks(make: SimpleNamespace
         ramps += command.state is SafetyState.DISARMED
         watch.see(command.values, skipped > 0)
     counters = stream.counters()
-    assert published > TICKS / 6
-    assert ramps > 300, "on the way to rest after disarm"
-    assert counters["accepted"] > 500
-    assert min(counters["refused"].get(name, 0) for name in ("non_finite", "over_limit", "shape", "past")) > 50
+    assert published > TICKS / 3
+    assert ramps > 60, "on the way to rest after disarm"
+    assert counters["accepted"] > 100
+    assert min(counters["refused"].get(name, 0) for name in ("non_finite", "over_limit", "shape", "past")) > 10
 
 
 @pytest.mark.parametrize(("seam", "acceleration"), [("blend", None), ("ensemble", 1e4)])

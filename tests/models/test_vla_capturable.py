@@ -6,6 +6,7 @@ there is no GPU, "meta" tensors stand for one: they have no values.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +15,18 @@ from torch import Tensor
 
 from auras_ros.models.action_tokens import ActionStatistics, ActionTokens, OpenVlaTokens, Rt2Tokens
 from auras_ros.models.llama import Llama, greedy
-from auras_ros.models.openvla import build_openvla
+from auras_ros.models.openvla import OpenVlaConfig, build_openvla
 from auras_ros.models.presets import LLAMAS, OPENVLAS, RT2S
-from auras_ros.models.rt2 import build_rt2
+from auras_ros.models.rt2 import Rt2Config, build_rt2
 from tests.policies.test_capturable import OneDevice
 
+# Of the published widths, with few layers: one more runs as the one before it.
+OPENVLA = OpenVlaConfig(
+    replace(OPENVLAS["openvla-7b"].dinov2, depth=3),
+    replace(OPENVLAS["openvla-7b"].siglip, depth=3),
+    replace(OPENVLAS["openvla-7b"].language, layers=2),
+)
+RT2 = Rt2Config(replace(RT2S["llava-1.5-7b"].vision, depth=3), replace(RT2S["llava-1.5-7b"].language, layers=2))
 STATISTICS = ActionStatistics((-0.5, 2.0, 0.0), (0.5, 6.0, 1.0), (True, True, False))
 
 
@@ -26,7 +34,7 @@ STATISTICS = ActionStatistics((-0.5, 2.0, 0.0), (0.5, 6.0, 1.0), (True, True, Fa
 @pytest.mark.parametrize("name", ["openvla", "rt2"])
 def test_perception_and_generation_stay_on_their_device(name: str) -> None:
     with torch.device("meta"):
-        model = build_openvla(OPENVLAS["openvla-7b"]) if name == "openvla" else build_rt2(RT2S["llava-1.5-7b"])
+        model = build_openvla(OPENVLA) if name == "openvla" else build_rt2(RT2)
         images = torch.empty(1, 6, 224, 224) if name == "openvla" else torch.empty(1, 3, 336, 336)
         ids, cache = torch.zeros(1, 12, dtype=torch.int64), model.language.make_cache(1, 700)
     with OneDevice("meta") as watch:
@@ -35,7 +43,7 @@ def test_perception_and_generation_stay_on_their_device(name: str) -> None:
         assert greedy(model.language, prefix, 7, cache).shape == (1, 7)
         model.language(prefix[:, :3], torch.empty(3, dtype=torch.int64, device="meta"), cache)
         cache.truncate(torch.empty(1, dtype=torch.int64, device="meta"))
-    assert watch.calls > 1000
+    assert watch.calls > 300
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def drive(seed: int, make: Callable[[random.Random], Plan]) -> None:
     event(f"{min(len(both.left), 5)} or more left")
 
 
-@settings(every_time_the_same, max_examples=120)
+@settings(every_time_the_same, max_examples=60)
 @given(seeds)
 def test_auras_does_what_the_rules_say(seed: int) -> None:
     """Rules 2 to 7, 9 and 10 for the pipelined mode: each step's observation, each chunk's frame, request and epoch."""
@@ -157,7 +157,7 @@ def launched_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 as_on_a_gpu = settings(
-    every_time_the_same, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    every_time_the_same, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -168,20 +168,20 @@ def test_auras_launched_ahead_does_what_the_rules_say(launched_ahead: None, seed
     drive(seed, auras_plan)
 
 
-@settings(as_on_a_gpu, max_examples=40)
+@settings(as_on_a_gpu, max_examples=25)
 @given(seeds)
 def test_seq_and_par_launched_ahead_do_what_the_rules_say(launched_ahead: None, seed: int) -> None:
     drive(seed, whole_plan)
 
 
-@settings(every_time_the_same, max_examples=70)
+@settings(every_time_the_same, max_examples=40)
 @given(seeds)
 def test_seq_and_par_do_what_the_rules_say(seed: int) -> None:
     """Rules 4, 7, 9, 10 and 11; the workers begin, run and end in any interleaving."""
     drive(seed, whole_plan)
 
 
-@settings(every_time_the_same, max_examples=70)
+@settings(every_time_the_same, max_examples=40)
 @given(seeds)
 def test_dec_does_what_the_rules_say(seed: int) -> None:
     """Rules 4, 7, 9, 10 and 11; perception and generation begin, run and end in any interleaving."""

@@ -26,7 +26,7 @@ def p90_ms(played: Played) -> float:
 def plans() -> list[tuple[float, float, float, float, int]]:
     """(frame period, camera period, jitter, duration, seed): most periods are no divisors of one another."""
     rng, made = random.Random(14), []
-    for seed in range(36):
+    for seed in range(18):
         frame_ms = rng.choice([50.0, 100.0, 333.0, 400.0])
         camera_ms = rng.uniform(0.08, 0.6) * frame_ms
         if seed % 3 == 0:
@@ -53,16 +53,16 @@ def test_an_image_is_no_older_than_a_tenth_of_its_period_when_it_is_latched(
 def test_without_the_lock_the_phase_is_what_it_happens_to_be() -> None:
     """The fault that this is for: an image that comes just after the tick is missed by every frame."""
     camera = Camera(100.0, phase_ms=0.0, jitter_ms=2.0)
-    late = [p90_ms(play([camera], 400.0, [120.0], 60.0, lock=False, seed=seed)) for seed in range(6)]
+    late = [p90_ms(play([camera], 400.0, [120.0], 60.0, lock=False, seed=seed)) for seed in range(3)]
     assert max(late) > 90.0
-    assert all(p90_ms(play([camera], 400.0, [120.0], 60.0, lock=True, seed=seed)) < 1.0 for seed in range(6))
+    assert all(p90_ms(play([camera], 400.0, [120.0], 60.0, lock=True, seed=seed)) < 1.0 for seed in range(3))
 
 
 def test_a_frame_that_has_no_time_to_wait_costs_no_tick_and_the_grid_still_finds_the_images() -> None:
     """Frames take 385 of 400 ms, the camera's clock is slower than ours: without the lock all phases come by."""
     camera = Camera(100.02, phase_ms=30.0, jitter_ms=1.0)
-    on = play([camera], 400.0, [380.0, 385.0], 240.0, lock=True)
-    off = play([camera], 400.0, [380.0, 385.0], 240.0, lock=False)
+    on = play([camera], 400.0, [380.0, 385.0], 120.0, lock=True)
+    off = play([camera], 400.0, [380.0, 385.0], 120.0, lock=False)
     assert (on.skipped, off.skipped) == (0, 0)
     assert len(on.starts) >= len(off.starts) - 1
     assert p90_ms(on) <= 10.0 < 40.0 < p90_ms(off)

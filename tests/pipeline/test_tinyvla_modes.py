@@ -1,4 +1,4 @@
-"""A language model that encodes (Auras 6.6) under every plan of figure 16: which frame's context each step reads.
+"""A language model that encodes (Auras 6.6) under plans of figure 16: which frame's context each step reads.
 
 Guards: fetch_offset -1 that waits for this frame's context, or 0 that does not; a stage of perception that loses a
 layer; a request whose steps read another frame than the rules say (`reference` counts, nothing here does).
@@ -7,6 +7,7 @@ layer; a request whose steps read another frame than the rules say (`reference` 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import product
 
 import pytest
@@ -26,6 +27,7 @@ STEPS = 5
 PLANS = [
     Plan(mode="auras", pp_perception=p, pp_generation=g, fetch_offset=o, batched=False)
     for p, g, o in product((1, 2, 3), (1, 2, 3, 4, 5), (-1, 0))
+    if p == 1 or g % 2
 ]
 CLOSE = {"rtol": 0.0, "atol": 1e-5}
 
@@ -37,10 +39,17 @@ def policy() -> TinyVlaPolicy:
 
 def moving(policy: TinyVlaPolicy, frames: int, seeds: Sequence[int] = SEEDS) -> list[Latched]:
     """Another random observation every frame, whose stamp is its number."""
-    return [
-        Latched(*policy.example(len(seeds), torch.Generator().manual_seed(frame)), Origin(frame, frame))
-        for frame in range(frames)
-    ]
+    return [observation(policy, frame, seeds) for frame in range(frames)]
+
+
+def observation(policy: TinyVlaPolicy, frame: int, seeds: Sequence[int] = SEEDS) -> Latched:
+    return Latched(*policy.example(len(seeds), torch.Generator().manual_seed(frame)), Origin(frame, frame))
+
+
+@cache
+def perceived(policy: TinyVlaPolicy, frame: int) -> Tensor:
+    seen = observation(policy, frame)
+    return policy.perceive(seen.images, seen.state)
 
 
 def by_the_rules(plan: Plan, frames: int) -> list[Request]:
@@ -64,7 +73,7 @@ def actions_of(policy: TinyVlaPolicy, number: int, contexts: Sequence[Tensor]) -
 def test_every_step_reads_the_context_of_the_frame_that_the_rules_name(policy: TinyVlaPolicy, plan: Plan) -> None:
     frames = plan.latency_frames + 2
     seen = moving(policy, frames)
-    contexts = [policy.perceive(one.images, one.state) for one in seen]
+    contexts = [perceived(policy, frame) for frame in range(frames)]
     expected = by_the_rules(plan, frames)
     emissions = run(real(plan, policy, SEEDS), seen)
     assert len(emissions) == len(expected) == 3
