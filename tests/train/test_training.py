@@ -34,6 +34,11 @@ from tests.policies.tiny import lively_networks
 TINY = Schedule(1, 1, 1, 1.0, 1, 1, 1, 1, 1, 1)
 
 
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diffusion.Windows, "batch", lambda self, size, batch=diffusion.Windows.batch: batch(self, 16))
+
+
 def seen(seed: int, frames: int = 12) -> Demonstrations:
     """Frames of a real table with made-up actions, two episodes."""
     world, random = PushTWorld(), np.random.default_rng(seed)
@@ -207,7 +212,7 @@ def test_the_average_follows_the_weights_slowly() -> None:
     assert float(network.weight.detach()) == 1.0
 
 
-def test_the_loops_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loops_learn() -> None:
     """A few dozen steps on a handful of frames bring the loss down: gradients reach the weights."""
     torch.manual_seed(0)
     said: list[str] = []
@@ -215,7 +220,6 @@ def test_the_loops_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     actions = torch.tanh(torch.randn(4, 2))
     index = torch.arange(4)
     windows = diffusion.Windows(features, actions.clone(), actions, index, index)
-    monkeypatch.setattr(diffusion.Windows, "batch", lambda self, size, batch=diffusion.Windows.batch: batch(self, 16))
 
     def loss(module: nn.Module) -> float:
         torch.manual_seed(1)

@@ -25,7 +25,7 @@ from tests.policies.loaders.tiny_vla import shrink
 ODD: list[Any] = [
     None, True, -1, 0, 1.5, "x", "", [], {}, [None], [[1]], {"a": 1}, 10**9, 10**400, 1e308, float("nan"), float("inf"),
 ]  # fmt: skip
-TRIES = 25  # of each file
+TRIES = 15  # of each file
 LEROBOT = ("lerobot_pi0", "lerobot_pi05", "lerobot_smolvla")
 
 
