@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.json_file import JsonFileError, read_json
-from auras_ros.parameter_file import nearest
+from auras_ros.spelling import nearest
 
 MANIFEST, ROBOT = "policy.json", "robot.json"
 FORMAT = "auras-policy/1"

@@ -1,4 +1,4 @@
-"""Reads a ROS 2 parameter file so that nothing in it is left out in silence, and finds the name that was meant.
+"""Reads a ROS 2 parameter file so that nothing in it is left out in silence.
 
 Of two equal keys YAML takes the last and says nothing, so a key that stands there twice is refused; so are aliases,
 which ROS 2's own reader does not know. Numbers are read as ROS 2 reads them. Which names a node takes, others know.
@@ -6,9 +6,7 @@ which ROS 2's own reader does not know. Numbers are read as ROS 2 reads them. Wh
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +84,3 @@ def _note_lines(node: yaml.Node, place: Place, lines: dict[Place, int], path: Pa
             raise ParameterFileError(f"{path}:{line}: {where}'{here[-1]}' stands in line {lines[here]} already")
         lines[here] = line
         _note_lines(value, here, lines, path)
-
-
-def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """The known name that was probably meant; '' where none is like it. likeness: from 0 (any) to 1 (the same)."""
-    found = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=likeness)
-    return found[0] if found else ""

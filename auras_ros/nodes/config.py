@@ -17,7 +17,8 @@ from typing import Any
 
 from auras_ros import parameter_file, resources
 from auras_ros.nodes.parameters import ALIKE, ParameterError, checked, parameter
-from auras_ros.parameter_file import SECTION, ParameterFileError, Place, nearest
+from auras_ros.parameter_file import SECTION, ParameterFileError, Place
+from auras_ros.spelling import nearest
 
 EXECUTABLES = {
     "agent": "auras_ros.nodes.agent",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import Field, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from auras_ros.parameter_file import nearest
+from auras_ros.spelling import nearest
 
 if TYPE_CHECKING:
     from auras_ros.ros import Node, Parameter

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
-from auras_ros.parameter_file import nearest
+from auras_ros.spelling import nearest
 
 MODES = ("seq", "dec", "par", "auras")
 MERGES = ("step", "frame")

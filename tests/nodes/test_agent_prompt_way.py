@@ -30,6 +30,7 @@ from auras_ros.nodes.diagnostics import Level
 from auras_ros.observation import Observation
 from auras_ros.pipeline.load import Pipeline, load
 from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Latched
 from auras_ros.policies.golden import GoldenSample, observed
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
@@ -131,13 +132,13 @@ class Robot:
     def activate(self) -> Frames:
         voice: Any = SimpleNamespace(chunk=lambda chunk, emission, contract: self.chunks.append(chunk))
         self.frames = frames = self.configured.frames(voice, lambda step: None)
-        silenced = frames._silenced
+        latch = frames._latch
 
-        def looked() -> bool:
+        def looked(number: int, now_ns: int) -> Latched | None:
             self.looks += 1
-            return silenced()
+            return latch(number, now_ns)
 
-        frames._silenced = looked  # type: ignore[method-assign]
+        frames._latch = looked  # type: ignore[method-assign]
         frames.start()
         return frames
 

@@ -30,6 +30,7 @@ TOOLS = {
     "output",
     "parameter_file",
     "resources",
+    "spelling",
 }  # every room may use them
 ENDS = ("observation", "action")
 CORE = ("pipeline", "policies", "models", "kernels")
