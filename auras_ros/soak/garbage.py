@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from auras_ros.nodes.messages import host_id
-from auras_ros.ros import DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from auras_ros.ros import Node, qos_profile_sensor_data
 from auras_ros.ros.msg import Float64MultiArray, Image, JointState, MultiArrayDimension, MultiArrayLayout, String
+from auras_ros.soak.qos import LATCHED, RELIABLE
 
-RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
-LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 NUMBERS = (0.0, -1.0, 1e308, -1e308, 5e-324, float("nan"), float("inf"), float("-inf"))
 TEXTS = (
     "",

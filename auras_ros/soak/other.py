@@ -15,7 +15,8 @@ from auras_ros.ros import Clock, ClockType, Future, qos_profile_sensor_data
 from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from auras_ros.ros.srv import Trigger
 from auras_ros.soak.judge import Sent
-from auras_ros.soak.witness import EVERY, LATCHED, Witness
+from auras_ros.soak.qos import EVERY, LATCHED
+from auras_ros.soak.witness import Witness
 
 NAMESPACE = "/beside"
 STATES_S = 0.02
@@ -38,15 +39,14 @@ class OtherActuator:
             arguments += ["-p", f"{key}:={json.dumps(value)}"]
         child = [sys.executable, "-m", "auras_ros.nodes.child", str(os.getpid()), "auras_ros.nodes.actuator"]
         command = [*child, "--ros-args", *arguments]
-        node = witness
         self._subscriptions = [
-            node.create_subscription(Float64MultiArray, f"{NAMESPACE}/action", self._on_action, EVERY),
-            node.create_subscription(String, f"{NAMESPACE}/{name}/state", self._on_state, LATCHED),
+            witness.create_subscription(Float64MultiArray, f"{NAMESPACE}/action", self._on_action, EVERY),
+            witness.create_subscription(String, f"{NAMESPACE}/{name}/state", self._on_state, LATCHED),
         ]
-        self._clients = {word: node.create_client(Trigger, f"{NAMESPACE}/{name}/{word}") for word in SERVICES}
+        self._clients = {word: witness.create_client(Trigger, f"{NAMESPACE}/{name}/{word}") for word in SERVICES}
         topic = f"{NAMESPACE}/joint_states"
-        self._drivers = {joint: node.create_publisher(JointState, topic, qos_profile_sensor_data) for joint in PLACE}
-        self._timer = node.create_timer(STATES_S, self._tell, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        self._drivers = {joint: witness.create_publisher(JointState, topic, qos_profile_sensor_data) for joint in PLACE}
+        self._timer = witness.create_timer(STATES_S, self._tell, clock=Clock(clock_type=ClockType.STEADY_TIME))
         with log.open("wb") as out:
             self.process = subprocess.Popen(
                 command,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
+from auras_ros.ros import Node
 from auras_ros.ros.msg import DiagnosticArray, Log
+from auras_ros.soak.qos import EVERY
 
-EVERY = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)
 KEPT_LINES = 1000
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.messages import MessageError, read_action, read_json
-from auras_ros.ros import DurabilityPolicy, Future, Node, QoSProfile, ReliabilityPolicy
+from auras_ros.ros import Future, Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import (
     Bool,
     DiagnosticArray,
@@ -24,12 +24,11 @@ from auras_ros.ros.msg import (
 )
 from auras_ros.ros.srv import ChangeState, SetParameters, Trigger
 from auras_ros.soak.judge import Judge, Sent
+from auras_ros.soak.qos import EVERY, LATCHED
 from auras_ros.soak.said import Said
 
 ACTION = "action"
-EVERY = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)
 NEWEST = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
-LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 JUST_NOW_NS = 200_000_000
 SERVICES = ("pusht/reset", "actuator/arm", "actuator/disarm", "actuator/stop", "actuator/release_stop", "agent/reset")
 

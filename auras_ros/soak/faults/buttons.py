@@ -9,7 +9,7 @@ from typing import Any
 from auras_ros.ros import BACKEND
 from auras_ros.ros.msg import Bool
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
-from auras_ros.soak.faults.presses import LATCHED
+from auras_ros.soak.qos import LATCHED
 from auras_ros.soak.scene import Scene
 
 HEARD_NS = 200_000_000  # a word is heard long before

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from auras_ros.ros import DurabilityPolicy, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from auras_ros.ros import qos_profile_sensor_data
 from auras_ros.ros.image import image_message, to_time_msg
 from auras_ros.ros.msg import Header, Image, JointState, String
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.garbage import HUGE_PROMPT, Garbage
 from auras_ros.soak.noise import Noise, inputs
+from auras_ros.soak.qos import CAMERA, LATCHED
 from auras_ros.soak.scene import Scene
 
 GARBAGE_HZ = 20.0
@@ -29,8 +30,6 @@ AN_HOUR_NS = 3600 * 10**9
 STAMPS = [("future", AN_HOUR_NS), ("backwards", -AN_HOUR_NS)]
 STATE_LISTENERS = 2  # agent and actuator
 QUIET_S = 1.1  # a node says the same thing at most once a second
-LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 SIDE = 96
 FEW, MANY = np.zeros(7, np.uint8), np.zeros((SIDE // 2) * SIDE * 3, np.uint8)
 CORRUPT: list[tuple[str, dict[str, Any]]] = [

@@ -13,20 +13,19 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from auras_ros.ros import BACKEND, DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy, qos_profile_services_default
+from auras_ros.ros import BACKEND, Node, qos_profile_services_default
 from auras_ros.ros.msg import Float64MultiArray, JointState, MultiArrayDimension, String, message_type
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.garbage import Garbage
+from auras_ros.soak.qos import LATCHED, RELIABLE
 from auras_ros.soak.scene import Scene
 
-LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 PRESSED_S = (0.02, 0.1)
 # How long the process is stopped: less than its lease. At least so long before the press.
 STOPPED_S, AROUND_S = 0.2, 0.05
 GARBAGE_HZ, ASKED_HZ = 20.0, 100.0
 DESCRIPTION_BYTES = 3_900_000
 MANY_JOINTS, MANY_DIMENSIONS, MANY_ENTITIES = 300_000, 200_000, 40_000
-RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 Around = Callable[[Scene], AbstractContextManager[None]]
 
 
@@ -212,12 +211,12 @@ def press(scene: Scene, case: Case) -> Times:
         scene.witness.press(False)
     begin_ns = scene.now_ns() if case.frozen else at_ns
     stopped = scene.says("stopped", PATIENCE_S)
+    if case.frozen:  # ticks of that time were not missed unasked
+        scene.planned_skips += scene.witness.skipped - skipped
     if stopped and scene.witness.state.get("stalls") != stalls:
         scene.drive()
         return press(scene, case)
     stopped_ns = scene.first_of("stopped", at_ns, PATIENCE_S if stopped else 0.0)
     if stopped_ns is None:
         scene.judge.violate("not stopped", f"the emergency stop was pressed ({case.name})")
-    if case.frozen:  # ticks of that time were not missed unasked
-        scene.planned_skips += scene.witness.skipped - skipped
     return begin_ns, None if stopped_ns is None else max(begin_ns, stopped_ns)

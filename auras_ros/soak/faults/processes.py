@@ -7,15 +7,15 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.ros import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from auras_ros.ros import qos_profile_sensor_data
 from auras_ros.ros.msg import Image, JointState
 from auras_ros.soak.faults.kinds import HOLD_MS, NAMED_MS, PATIENCE_S, Times
+from auras_ros.soak.qos import CAMERA
 from auras_ros.soak.scene import MS, RECOVERY_S, Scene
 
 TICK_NS = 10 * MS  # a command that was on its way when its process was broken
 ARMS_BY_ITSELF_S = 2.5  # in which one that arms by itself has: the graph is known after a second
 CAMERA_TOPIC, REPEATED_S = "camera/top/image_raw", 0.05
-CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 AWAKE_S = 1.0  # for a new actuator to say what it must not
 SILENT_NS = 300 * MS  # after a kill: what comes later is of the next life
 FAR_PX = 60.0  # more than the actuator's tolerance, a tenth of the table

@@ -13,10 +13,10 @@ from auras_ros.ros.image import image_message
 from auras_ros.ros.msg import Float64MultiArray, Image, MultiArrayDimension, MultiArrayLayout, String
 from auras_ros.ros.srv import Trigger
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
-from auras_ros.soak.faults.messages import CAMERA, IMAGES_HZ, IMAGES_S, SIDE, used
-from auras_ros.soak.garbage import RELIABLE
+from auras_ros.soak.faults.messages import IMAGES_HZ, IMAGES_S, SIDE, used
+from auras_ros.soak.qos import CAMERA, EVERY, RELIABLE
 from auras_ros.soak.scene import Scene
-from auras_ros.soak.witness import ACTION, EVERY
+from auras_ros.soak.witness import ACTION
 
 CHUNKS_HZ, CHUNKS_S = 20.0, (1.0, 2.0)
 FIRST_REQUEST = 10**9  # of the rival's chunks: commands name the chunk that they come from
