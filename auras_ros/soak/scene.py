@@ -80,7 +80,8 @@ class Scene:
         if now_s - self._read_s >= READ_S:
             self._read_s = now_s
             for name, process in self._supervisor.processes.items():
-                self.usage[name].look(process.pid, now_s)
+                if self.witness.driving or process.pid in self.usage[name].lives:  # one that still loads is not read
+                    self.usage[name].look(process.pid, now_s)
 
     def _hear(self, news: str) -> None:
         """A process that we did not kill must not end."""

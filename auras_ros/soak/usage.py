@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-WARM_UP_S = 20.0  # of each life: loading, warming up, first use of each part
+WARM_UP_S = 20.0  # of each life, once it drives: first use of each part
 BIN_S = 5.0  # readings are averaged over this, so that neighbours count as one
 FEWEST_BINS = 4  # of a life that is to count
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from auras_ros.ros.msg import Float64MultiArray, String
 from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Robot, ramp
@@ -16,6 +18,7 @@ from tests.nodes.wire import MS, RELIABLE, Child, Children, Watch
 
 SAID_WITHIN_MS = 1000
 BUSY_MS = 500  # room for a machine that has other work
+FORGOTTEN_S = 8.0  # the least that a killed participant is still known: ten, but for the last news of it
 
 
 def test_a_second_publisher_is_named_within_a_second_and_refuses_arming(
@@ -108,13 +111,17 @@ def test_one_that_comes_back_after_a_kill_is_not_kept_waiting(
     """Everybody else still knows the dead one's publisher then. Guards against a rule that asks somebody else."""
     fake.live()
     fake.drive(ramp())
-    for lives in (1, 2, 3):
-        child = actuator(arm_on_start=True)  # a call of its service could still go to the dead one's
-        watch.armed()
-        assert watch.node.count_publishers("action") == lives, "all of them are known here, the dead included"
-        assert watch.states[-1]["conflict"] == []
-        child.send(signal.SIGKILL)
-        child.wait()
+    first = actuator(arm_on_start=True)
+    watch.armed()
+    killed_s = first.send(signal.SIGKILL) / 1e9
+    first.wait()
+    actuator(arm_on_start=True)  # a call of its service could still go to the dead one's
+    watch.armed()
+    known = watch.node.count_publishers("action")
+    if time.monotonic() - killed_s > FORGOTTEN_S:
+        pytest.skip(f"the second one took longer to start than the first one is known ({FORGOTTEN_S:g} s)")
+    assert known == 2, "both are known here, the dead one included"
+    assert watch.states[-1]["conflict"] == []
 
 
 def test_one_of_the_same_name_counts_while_it_is_stopped_and_until_a_killed_one_is_forgotten(

@@ -175,9 +175,9 @@ class Watch:
             self._executor.spin_once(timeout_sec=0.02)
 
     def armed(self, what: str = "an armed actuator") -> None:
-        """Until an action of a chunk is heard that was not there before."""
-        count = len(self.actions)
-        self.until(lambda: any(heard.label.state == "armed" for heard in self.actions[count:]), what)
+        """Until an action of a chunk is heard that is newer than this call: those of a dead one may still arrive."""
+        since_ns = time.monotonic_ns()
+        self.until(lambda: any(h.label.state == "armed" and h.label.mono_ns >= since_ns for h in self.actions), what)
 
     def first(self, state: str, after_ns: int) -> Heard:
         """The first action of that state that was published after a time."""
