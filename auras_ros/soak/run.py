@@ -61,11 +61,14 @@ class Outcome:
 
 @dataclass
 class Ended:
-    """Beside a load: how often somebody had to arm again, because of a stall of the actuator or for another reason."""
+    """Beside a load: how often somebody had to arm again, because of a stall of the actuator or for another reason; and
+    at how many of so many looks it was driven."""
 
     rearmed: int = 0
     by_stall: int = 0
     reasons: list[str] = field(default_factory=list)
+    looks: int = 0
+    driven: int = 0
 
 
 @dataclass
@@ -82,6 +85,8 @@ class Result:
     planned_skips: int = 0
     load: list[float] = field(default_factory=list)
     ended: Ended | None = None
+    presses_wanted: int = 0
+    presses_again: int = 0  # see presses.press
 
 
 def on_this_host_alone() -> None:
@@ -166,6 +171,7 @@ def _break(scene: Scene, result: Result, wanted: Wanted, say: Callable[[str], No
         result.seconds = time.monotonic() - began_s
         result.state = scene.witness.state
         result.skips, result.planned_skips = scene.witness.skipped, scene.planned_skips
+        result.presses_again = scene.presses_again
         for usage in result.usage.values():
             usage.since_s = began_s + SETTLED_SHARE * result.seconds
         judge_growth(result)
@@ -193,6 +199,7 @@ def _beside_load(scene: Scene, result: Result, began_s: float, wanted: Wanted, s
         while (at_s := time.monotonic() - began_s) < wanted.seconds:
             scene.pause(LOOK_S)
             result.load.append(os.getloadavg()[0])
+            ended.looks, ended.driven = ended.looks + 1, ended.driven + scene.witness.driving
             say(f"{at_s:5.0f} s  load {result.load[-1]:.1f}, {ended.rearmed} armed again, {ended.by_stall} stalls")
             state, beat = scene.witness.state, scene.witness.beat
             if state.get("state") == "disarmed":
@@ -201,6 +208,8 @@ def _beside_load(scene: Scene, result: Result, began_s: float, wanted: Wanted, s
                 _rearm(scene, ended, state["reason"], unasked=not stalled)
             elif state.get("session") and beat.get("lifecycle") == "active" and beat["session"] != state["session"]:
                 _rearm(scene, ended, "another agent's life", unasked=True)
+    if not ended.driven:
+        scene.judge.violate("not driven", "no command of a chunk went out beside the load")
 
 
 def _rearm(scene: Scene, ended: Ended, reason: str, *, unasked: bool) -> None:
@@ -213,6 +222,7 @@ def _rearm(scene: Scene, ended: Ended, reason: str, *, unasked: bool) -> None:
 
 def _presses(scene: Scene, result: Result, began_s: float, count: int, say: Callable[[str], None]) -> None:
     """Each case of the emergency stop so many times."""
+    result.presses_wanted = count * len(cases())
     for case in cases():
         for number in range(count):
             if not scene.steady():

@@ -48,6 +48,7 @@ class Scene:
         self._clock = MonotonicClock()
         self.usage = {name: Usage() for name in supervisor.processes}
         self.planned_skips = 0
+        self.presses_again = 0  # of the emergency stop, where one could not be timed
         self.unread_logs: Callable[[], AbstractContextManager[None]] = nullcontext  # a block in which nobody reads them
         self.closed_logs: Callable[[], AbstractContextManager[None]] = nullcontext  # one in which nobody could
         self.other = partial(OtherActuator, witness)  # starts one beside the loop's

@@ -37,6 +37,7 @@ def report(result: Result, *, interrupted: bool) -> Report:
     if result.ended is not None:
         made.summary |= {"ended_unasked": judge.kinds["process ended"]}
         made.summary |= {"rearmed": result.ended.rearmed, "disarmed_by_stall": result.ended.by_stall}
+        made.summary |= {"driven_share": result.ended.driven / max(1, result.ended.looks)}
     if result.load:
         made.summary |= {"load_1min_mean": float(np.mean(result.load)), "load_1min_max": max(result.load)}
     made.more = {
@@ -53,15 +54,17 @@ def report(result: Result, *, interrupted: bool) -> Report:
 
 
 def _pressed(result: Result) -> dict[str, float]:
-    """Of a run that presses the emergency stop case by case: how often, how many were lost, and how soon it held where
-    the process ran. Empty for another run."""
+    """Of a run that presses the emergency stop case by case: how often, how often that was wanted, how many were lost,
+    how many could not be timed and were pressed again, and how soon it held where the process ran. Empty for another
+    run."""
     pressed = [each for each in result.outcomes if each.case]
     if not pressed:
         return {}
     frozen = {case.name for case in cases() if case.frozen}
     found = spread([each.ms for each in pressed if each.ms is not None and each.case not in frozen])
     lost = sum(each.ms is None for each in pressed)
-    return {"presses": len(pressed), "presses_lost": lost, **{f"press_ms_{name}": found[name] for name in found}}
+    made = {"presses": len(pressed), "presses_wanted": result.presses_wanted, "presses_lost": lost}
+    return made | {"presses_again": result.presses_again, **{f"press_ms_{name}": found[name] for name in found}}
 
 
 def _times(result: Result, kind: str) -> list[float]:
@@ -126,7 +129,13 @@ def _rest(made: Report) -> Iterator[str]:
     if "rearmed" in found:
         yield (
             f"{found['ended_unasked']:.0f} processes ended unasked, {found['rearmed']:.0f} armings needed, "
-            f"{found['disarmed_by_stall']:.0f} more after stalls of the actuator"
+            f"{found['disarmed_by_stall']:.0f} more after stalls of the actuator; "
+            f"driven at {found['driven_share']:.0%} of the looks, one a second"
+        )
+    if "presses_wanted" in found:
+        yield (
+            f"{found['presses']:.0f} of {found['presses_wanted']:.0f} presses, {found['presses_lost']:.0f} lost; "
+            f"{found['presses_again']:.0f} more could not be timed: the actuator or this process stood still"
         )
     if "interval_error_ms_p99" in found:
         yield (

@@ -136,7 +136,8 @@ class Acted:
             self.down.discard(who)
 
     def call(self, service: str) -> Any:
-        if service == "actuator/arm" and self.down:
+        conflict = self.conflict and "beside others" not in self.breaks
+        if service == "actuator/arm" and (self.down or conflict):
             return _answer(success=False)
         if service == "actuator/release_stop":
             self.down &= set() if "freely" in self.breaks else self.present

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from typing import Any
@@ -35,6 +36,7 @@ from auras_ros.soak.faults import (
     processes,
     rivals,
 )
+from auras_ros.soak.faults.loaded import busy
 from auras_ros.soak.noise import payload
 from auras_ros.soak.run import Result, Wanted, _beside_load, _break
 from auras_ros.soak.scene import Scene
@@ -46,7 +48,7 @@ ACTED = [
     "image_wrong", "prompt_huge", "prompt_garbage", "robot_moved", "stamp_ahead", "joint_states_of_others",
     "log_unread", "load", "second_button", "button_gone", "joint_states_in_parts", "arm_on_start_used",
     "second_actuator", "log_full", "second_agent", "second_camera", "simulator_killed", "actuator_respawned",
-    "joint_states_stamped", "log_closed", "bad_parameter", "camera_repeats",
+    "joint_states_stamped", "log_closed", "bad_parameter", "camera_repeats", "publishers_at_arming",
 ]  # fmt: skip
 BROKEN = [
     ("overrun", "count", "overrun: not counted"),
@@ -55,6 +57,8 @@ BROKEN = [
     ("actuator_killed", "silent agent", "actuator_killed: not said"),
     ("actuator_killed", "respawn", "not recovered"),
     ("second_publisher", "conflict", "conflict stays"),
+    ("publishers_at_arming", "conflict", "conflict stays"),
+    ("publishers_at_arming", "beside others", "armed beside others"),
     ("qos_mismatch", "words", "qos_mismatch: not named"),
     ("clock_set_back", "clock", "use_sim_time refused"),
     ("clock_set_back", "forward", "clock_set_back: forward"),
@@ -203,12 +207,28 @@ def test_beside_a_load_what_needs_a_person_is_counted(reason: str, rearmed: int,
     result, acted = Result(scene.judge, {}), scene.witness
     _beside_load(scene, result, time.monotonic(), Wanted(0.3, load=1), lambda _: None)
     assert result.ended is not None
+    assert result.ended.driven == result.ended.looks > 0
     assert (result.ended.rearmed, result.ended.by_stall) == (0, 0)
     acted.armed, acted.reason = False, reason  # type: ignore[attr-defined]
     scene.pause(0.02)
     _beside_load(scene, result, time.monotonic(), Wanted(0.3, load=1), lambda _: None)
     assert (result.ended.rearmed, result.ended.by_stall) == (rearmed, by_stall)
     assert result.ended.reasons == [reason]
+
+
+def test_a_loop_that_is_never_driven_beside_a_load_is_said() -> None:
+    scene = stage("drive")
+    result = Result(scene.judge, {})
+    _beside_load(scene, result, time.monotonic(), Wanted(0.1, load=1), lambda _: None)
+    assert "not driven" in scene.judge.kinds
+
+
+def test_each_busy_loop_has_a_session_of_its_own() -> None:
+    """Where cores are shared among sessions, all loops of one would weigh as one process."""
+    with busy(2) as loops:
+        made = [os.getsid(each.pid) for each in loops]
+    assert len(set(made)) == 2
+    assert os.getsid(0) not in made
 
 
 # -- what is published ------------------------------------------------------------------------------------
@@ -235,6 +255,17 @@ def test_a_press_beside_a_stall_that_disarmed_is_latched_and_pressed_once_more()
     assert end_ns is not None
     assert begin_ns <= end_ns
     assert acted.presses == 2
+    assert scene.presses_again == 1
+
+
+def test_presses_that_can_never_be_timed_are_said() -> None:
+    """One that lasts longer than it should, because who presses stood still, is no short press."""
+    scene, case = stage(), presses.Case("held", 0.0, presses.idle)
+    pause = scene.pause
+    scene.pause = lambda seconds: pause(seconds + 0.02)  # type: ignore[method-assign]
+    assert presses.press(scene, case)[1] is None
+    assert scene.presses_again == 1 + presses.AGAIN
+    assert list(scene.judge.kinds) == ["not timed"]
 
 
 @pytest.mark.parametrize("kind", ["Bool", "String", "Float64MultiArray", "Image", "CompressedImage", "JointState"])

@@ -16,11 +16,13 @@ STALLED = "stood still"  # in the reason of an actuator that did not get its tur
 
 
 @contextmanager
-def busy(loops: int) -> Iterator[None]:
-    """So many processes that do nothing but run."""
-    made = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(loops)]
+def busy(loops: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """So many processes that do nothing but run. Each in a session of its own: where the kernel shares cores among
+    sessions (autogroup) all of one session count as one process, and every node has its own."""
+    loop = [sys.executable, "-S", "-c", "while True: pass"]
+    made = [subprocess.Popen(loop, start_new_session=True) for _ in range(loops)]
     try:
-        yield
+        yield made
     finally:
         for each in made:
             each.kill()

@@ -141,18 +141,27 @@ def log_closed(scene: Scene) -> Times:
 
 
 def _without_log(scene: Scene, logs: Callable[[], AbstractContextManager[None]], what: str) -> Times:
+    """Agent and actuator are given something to say all the time; and the emergency stop is pressed meanwhile."""
+    prompt = scene.witness.create_publisher(String, "prompt", LATCHED)
+    states = scene.witness.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
     begin_ns = scene.now_ns()
-    publisher = scene.witness.create_publisher(String, "prompt", LATCHED)
     try:
         with logs():
-            scene.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
-            publisher.publish(String(data=PROMPTS[0]))  # so that there is something to say
-            scene.pause(scene.rng.uniform(*UNREAD_S))
+            scene.until(lambda: states.get_subscription_count() >= STATE_LISTENERS, PATIENCE_S)
+            prompt.publish(String(data=PROMPTS[0]))
+            end_s = time.monotonic() + scene.rng.uniform(*UNREAD_S)
+            while time.monotonic() < end_s:
+                states.publish(JointState(name=["gripper", "gripper"], position=[0.5, 0.5]))
+                scene.pause(1.0 / IMAGES_HZ)
+            used(scene, begin_ns, scene.now_ns(), what)
+            pressed_ns = scene.now_ns()
+            scene.witness.press(True)
+            stopped_ns = scene.first_of("stopped", pressed_ns, PATIENCE_S)
+            scene.witness.press(False)
     finally:
-        scene.witness.destroy_publisher(publisher)
-    end_ns = scene.now_ns()
-    used(scene, begin_ns, end_ns, what)
-    return end_ns, scene.first_of("armed", end_ns, PATIENCE_S)
+        scene.witness.destroy_publisher(prompt)
+        scene.witness.destroy_publisher(states)
+    return pressed_ns, stopped_ns
 
 
 def prompt_huge(scene: Scene) -> Times:

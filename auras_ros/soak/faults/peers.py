@@ -135,6 +135,27 @@ def second_publisher(scene: Scene) -> Times:
     return at_ns, named_ns
 
 
+def publishers_at_arming(scene: Scene) -> Times:
+    """Two that appear at once while somebody arms: refused, or disarmed again."""
+    scene.answer(lambda: scene.witness.call("actuator/disarm"))
+    others = [scene.witness.create_publisher(Float64MultiArray, ACTION, 1) for _ in range(2)]
+    try:
+        at_ns = scene.now_ns()
+        armed = scene.arm()
+        if not armed or scene.says("disarmed", PATIENCE_S):
+            disarmed_ns: int | None = max(at_ns, int(scene.witness.state["mono_ns"]))
+        else:
+            disarmed_ns = None
+            scene.judge.violate("armed beside others", "two publishers appeared when it was armed")
+        scene.until(lambda: scene.witness.state["conflict"], PATIENCE_S)
+    finally:
+        for each in others:
+            scene.witness.destroy_publisher(each)
+    if not scene.until(lambda: not scene.witness.state["conflict"], PATIENCE_S):
+        scene.judge.violate("conflict stays", "the other publishers are gone")
+    return at_ns, disarmed_ns
+
+
 def qos_mismatch(scene: Scene) -> Times:
     """A node names each pair of topic and policy at once, but once in its life: one that knows them all is killed."""
     said = scene.witness.said
