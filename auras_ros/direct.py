@@ -61,11 +61,13 @@ class DirectPolicy:
         than needed may be there), or the positions in the order of `joints`. prompt: None keeps the one before. Raises
         ValueError, naming what is missing or wrong.
         """
-        self._tell(prompt)
+        tokens = self._tokens(prompt)
         self.observe(images, state)
         seen = self._assembler.latch(self._now_ns)
         if isinstance(seen, Fault):
             raise ValueError(f"act: {seen}")
+        if tokens is not None:  # only now: a call that is refused changes no prompt
+            self._tell(tokens, str(prompt))
         (strand,) = self._executor.strands
         strand.begin(to_latched(seen, self.checkpoint), self._now_ns)
         strand.run()
@@ -141,14 +143,17 @@ class DirectPolicy:
             raise ValueError(f"state: shape {list(values.shape)}, expected {[len(joints)]}: {', '.join(joints)}")
         return joints, values
 
-    def _tell(self, prompt: str | None) -> None:
+    def _tokens(self, prompt: str | None) -> torch.Tensor | None:
+        """Of another prompt than the one before; None: it stays."""
         language = self.checkpoint.language
         if prompt is None or (language is not None and prompt == self.prompt):
-            return
+            return None
         if language is None:
             raise ValueError("prompt: this policy takes none")
-        ids = torch.tensor(list(language.ids(prompt)), dtype=torch.int64)
-        self._policy.set_prompt(ids)  # type: ignore[attr-defined]  # a policy with language has it
+        return torch.tensor(list(language.ids(prompt)), dtype=torch.int64)
+
+    def _tell(self, tokens: torch.Tensor, prompt: str) -> None:
+        self._policy.set_prompt(tokens)  # type: ignore[attr-defined]  # a policy with language has it
         if torch.cuda.is_available():  # the next request runs on a stream of its own
             torch.cuda.synchronize()
         self.prompt = prompt

@@ -195,6 +195,8 @@ def test_a_prompt_is_taken_kept_and_refused_by_name(tmp_path: Path) -> None:
     assert np.array_equal(policy.act(images).values, other)  # it is kept
     with pytest.raises(ValueError, match="41 tokens, but this policy takes 24 at most"):
         policy.act(images, prompt=" ".join(["push"] * 30))
+    with pytest.raises(ValueError, match="is missing"):
+        policy.act({}, prompt=tiny.TEXT)  # a call that is refused changes no prompt
     assert policy.prompt == "pull the red cup away"
     policy.reset()
     assert np.array_equal(policy.act(images, prompt=tiny.TEXT).values, own)

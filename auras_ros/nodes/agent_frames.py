@@ -47,8 +47,8 @@ class Frames:
         cores: list[int] | None,
         threads: int,
         prompt: str,
-        in_force: str | None = None,
-        phase_lock: bool = False,
+        in_force: str | None,
+        phase_lock: bool,
     ) -> None:
         self._inputs, self._actuator, self.overload = inputs, actuator, overload
         self._publish, self._changed = publish, changed

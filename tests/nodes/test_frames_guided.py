@@ -43,7 +43,9 @@ class Scene:
         overload: Any = SimpleNamespace(step=Step.FIRST, finished=lambda *_: False)
         self.overload = overload
         publish = lambda chunk, emission: self.published.append(chunk)  # noqa: E731
-        self.frames = Frames([pipeline], inputs, actuator, overload, publish, lambda step: None, None, 1, "")
+        self.frames = Frames(
+            [pipeline], inputs, actuator, overload, publish, lambda step: None, None, 1, "", None, False
+        )
 
     def frame(self, at_ms: int) -> bool:
         """Latch, generate and hand out; whether the chunk was published."""
