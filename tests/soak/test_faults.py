@@ -38,7 +38,7 @@ from auras_ros.soak.faults import (
 from auras_ros.soak.noise import payload
 from auras_ros.soak.run import Result, Wanted, _beside_load, _break
 from auras_ros.soak.scene import Scene
-from tests.soak.stage import stage
+from tests.soak.stage import ELSEWHERE, stage
 
 PLAYED = {name: fault.play for name, fault in faults(1600.0, 100.0).items()} | {"noise": messages.noise}
 ACTED = [
@@ -147,6 +147,15 @@ def test_a_promise_that_is_broken_is_said(kind: str, breaks: str, violation: str
     scene = stage(breaks)
     PLAYED[kind](scene)
     assert violation in scene.judge.kinds, scene.judge.violations
+
+
+def test_a_simulator_that_comes_back_where_its_robot_was_may_be_driven_on() -> None:
+    """However far the newest command is: it was on its way there."""
+    scene = stage("place")
+    acted: Any = scene.witness
+    acted.place = ELSEWHERE
+    PLAYED["simulator_killed"](scene)
+    assert scene.judge.violations == []
 
 
 @pytest.mark.parametrize("case", presses.cases(), ids=lambda case: case.name)

@@ -11,7 +11,7 @@ from auras_ros.ros import qos_profile_sensor_data
 from auras_ros.ros.msg import Image, JointState
 from auras_ros.soak.faults.kinds import HOLD_MS, NAMED_MS, PATIENCE_S, Times
 from auras_ros.soak.qos import CAMERA
-from auras_ros.soak.scene import MS, RECOVERY_S, Scene
+from auras_ros.soak.scene import MS, RECOVERY_S, TOLD_S, Scene
 
 TICK_NS = 10 * MS  # a command that was on its way when its process was broken
 ARMS_BY_ITSELF_S = 2.5  # in which one that arms by itself has: the graph is known after a second
@@ -108,6 +108,8 @@ def simulator_killed(scene: Scene) -> Times:
 
     listener = scene.witness.create_subscription(JointState, "joint_states", told, qos_profile_sensor_data)
     try:
+        scene.until(lambda: places, PATIENCE_S)
+        scene.pause(scene.rng.uniform(0.0, TOLD_S))  # killed at no chosen time after a word of it
         with scene.given("pusht", seed=scene.rng.randrange(1000)):
             at_ns = scene.kill("pusht_bridge")
             held_ns = scene.left_armed(at_ns, PATIENCE_S)
