@@ -2,8 +2,9 @@
 
 Several drivers may publish, each its own joints: places are joined by name, each with its age. A robot moves from where
 it was to where it was sent; one that is found elsewhere was moved by somebody else, or is not the one that we knew.
-What is seen so is a jump, and a drift faster than the tolerance a second; no slower one. A joint that turns without an
-end may be told of within one turn: where that begins anew is no jump. Nothing here acts on it.
+What is seen so is a jump, and a drift faster than the tolerance a second; no slower one, and no jump to where commands
+went lately. After a silence it is another one unless it is near its last place and the newest command. A joint that
+turns without an end may be told of within one turn: where that begins anew is no jump. Nothing here acts on it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Place:
         self._jump = ""
         # What explains a place: least and most of the commands of the newest second, and of the one before; and the
         # places at the beginning of both. Arrays are replaced, never written to.
-        self._low = self._high = self._values
+        self._low = self._high = self._newest = self._values
         self._before: tuple[FloatArray, ...] = ()
         self._since_ns: int | None = None  # None: not watching
 
@@ -59,6 +60,7 @@ class Place:
     def commanded(self, values: FloatArray) -> None:
         """A command [channels] that was sent."""
         self._low, self._high = np.fmin(self._low, values), np.fmax(self._high, values)
+        self._newest = values
 
     def take(
         self, names: Sequence[str], positions: FloatArray, now_ns: int, *, watching: bool = False, stamp_ns: int = 0
@@ -74,9 +76,10 @@ class Place:
             value = unwrapped = found.get(name, math.nan)
             if not math.isfinite(value) or (stamp_ns and stamp_ns == self._stamps_ns[i]):
                 continue
-            if watching and i in self._watched and (explained := self._explained(i)):
+            silent = self._is_silent(i, now_ns)
+            if watching and i in self._watched and (explained := self._explained(i, silent)):
                 unwrapped = _within_turns(value, *explained, self.turns[i])
-                self._jump = self._jump or self._judged(i, unwrapped, *explained, now_ns)
+                self._jump = self._jump or self._judged(i, unwrapped, *explained, silent)
             self._values[i], self._times_ns[i], self._stamps_ns[i] = value, now_ns, stamp_ns
             self._unwrapped[i] = unwrapped
         self._watch(now_ns, watching)
@@ -85,7 +88,7 @@ class Place:
         """Begin with where it is, go on by a second, or forget."""
         here = self._unwrapped.copy()
         if not watching:
-            self._low = self._high = here
+            self._low = self._high = self._newest = here
             self._before, self._since_ns = (), None
         elif self._since_ns is None:
             self._before, self._since_ns = (here,), now_ns
@@ -94,18 +97,22 @@ class Place:
             self._low = self._high = here
             self._since_ns = now_ns
 
-    def _explained(self, i: int) -> tuple[float, float] | None:
-        """Between which places the joint can be; None where nothing is known."""
-        places = [float(each[i]) for each in (self._low, self._high, *self._before)]
+    def _is_silent(self, i: int, now_ns: int) -> bool:
+        told_ns = self._times_ns[i]
+        return told_ns is not None and now_ns - told_ns > MAX_AGE_MS * 1_000_000
+
+    def _explained(self, i: int, silent: bool) -> tuple[float, float] | None:
+        """Between which places the joint can be; None where nothing is known. Who was away may be another one: what it
+        was sent before says nothing of where that one is."""
+        near = (self._unwrapped, self._newest) if silent else (self._low, self._high, *self._before)
+        places = [float(each[i]) for each in near]
         known = [each for each in places if math.isfinite(each)]
         return (min(known), max(known)) if known else None
 
-    def _judged(self, i: int, value: float, low: float, high: float, now_ns: int) -> str:
+    def _judged(self, i: int, value: float, low: float, high: float, silent: bool) -> str:
         """Why a measured value cannot be; empty where it can."""
-        told_ns = self._times_ns[i]
-        if told_ns is None:
+        if self._times_ns[i] is None:
             return ""
-        silent = now_ns - told_ns > MAX_AGE_MS * 1_000_000  # who was away may be another one
         room = (min(self._tolerance, AFTER_SILENCE) if silent else self._tolerance) * self._range[i]
         if low - room <= value <= high + room:
             return ""
@@ -136,8 +143,7 @@ class Place:
     def silent(self, now_ns: int) -> str:
         """What has not been told of for too long; empty where nothing is missed."""
         for i in self._watched:
-            told_ns = self._times_ns[i]
-            if told_ns is not None and now_ns - told_ns > MAX_AGE_MS * 1_000_000:
+            if self._is_silent(i, now_ns):
                 return f"joint_states say nothing new of {self._names[i]} for more than {MAX_AGE_MS} ms"
         return ""
 

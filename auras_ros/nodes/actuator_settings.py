@@ -39,8 +39,9 @@ class Settings:
     measured_start: bool = parameter(True, "arm from the position in joint_states (joints named like channels)")
     place_tolerance: float = parameter(
         0.1,
-        "while armed: share of a channel's range by which joint_states may be outside of what the commands explain, "
-        "before it is disarmed; held where they are silent for 500 ms; 0: not watched",
+        "while armed: share of a channel's range by which joint_states may be outside of what the commands explain "
+        "(after a silence 0.1 at most), before it is disarmed; held where they are silent for 500 ms; 0, or without "
+        "measured_start: not watched; nor are grippers, increments and rates ever",
         0.0,
         1.0,
     )

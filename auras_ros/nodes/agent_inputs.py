@@ -62,6 +62,7 @@ class Inputs:
         self._anew: Callable[[], None] | None = None
         self._next_frame_ns: Callable[[], int] = lambda: 0
         self._refusals = Refusals([*self._cameras, STATE])
+        self._of_others = 0  # joint states with none of the policy's joints
         self._fault: Fault | None = None
         self._skewed_since_ns: int | None = None
         self._awaited_origin_ns = self._awaited_since_ns = -1
@@ -185,9 +186,12 @@ class Inputs:
     def _on_joint_states(self, message: JointState) -> None:
         if self._news is None:
             return
+        names, now_ns = list(message.name), self._monotonic.now_ns()
+        if not self._assembler.wants(names):  # another driver's joints
+            self._of_others += 1
+            return
         stamp, latency_ns = self._stamps.read(message.header)
         positions = np.asarray(message.position, dtype=np.float64)
-        names, now_ns = list(message.name), self._monotonic.now_ns()
         self._put(STATE, lambda: self._assembler.put_state(names, positions, stamp, now_ns, latency_ns), now_ns)
         self._tell()
 
@@ -270,7 +274,7 @@ class Inputs:
     def check(self) -> Report:
         """Ages of the last good messages, and everything counted."""
         now_ns, counters = self._monotonic.now_ns(), self._assembler.counters()
-        values = self._refusals.values(now_ns)
+        values = self._refusals.values(now_ns) | {f"{STATE} of_others": self._of_others}
         for name, counts in counters["streams"].items():
             values |= {f"{name} {what}": count for what, count in counts.items()}
         values |= {f"fault {name}": count for name, count in counters["faults"].items()}

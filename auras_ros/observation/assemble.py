@@ -7,7 +7,7 @@ stands in the way. This module never fills a missing stream with zeros or with s
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from .picture import Picture
 from .preprocess import Float32Array, Preprocessor
 from .slot import LatestSlot, Stamped
 from .spec import ObservationSpec
-from .state import JointMap, StateArray
+from .state import JointMap, JointSlot, StateArray
 from .sync import Synced, synchronize
 
 STATE = "state"
@@ -69,8 +69,9 @@ class Assembler:
         self._cameras: dict[str, LatestSlot[Picture]] = {
             camera.name: LatestSlot(camera.name, camera_age_limit_ms, ahead_limit_ms) for camera in spec.cameras
         }
-        self._state = LatestSlot[StateArray](STATE, state_age_limit_ms, ahead_limit_ms) if spec.state else None
-        self._joints = JointMap(spec.state.names if spec.state else ())
+        joints = spec.state.names if spec.state else ()
+        self._state = JointSlot(STATE, joints, state_age_limit_ms, ahead_limit_ms) if joints else None
+        self._joints = JointMap(joints)
         self._past: dict[str, History[Any]] = {name: History(spec.history, spec.dt_ns) for name in self._cameras}
         self._past[STATE] = History(spec.history + _STATE_STEPS, spec.dt_ns)
         self._faults: dict[str, int] = {}
@@ -99,14 +100,25 @@ class Assembler:
         receipt_mono_ns: int,
         latency_ns: int = 0,
     ) -> Fault | None:
-        """Take joint positions by name, any order, more than needed. Returns the fault, or None."""
-        if self._state is None:
+        """Take joint positions by name, any order, more than needed or a part of them: they are joined, each joint with
+        its own stamp and age. Of a message with none of them nothing is taken. Returns the fault, or None."""
+        if self._state is None or not self.wants(names):
             return None
         try:
-            vector = self._joints.vector(names, positions)
+            part = self._joints.part(names, positions)
         except ObservationError as error:
             return self.count(error.fault)
-        return self._put(self._state, vector, stamp_ns, receipt_mono_ns, latency_ns)
+        with self._lock:
+            entry = self._state.put_part(part, stamp_ns, receipt_mono_ns, latency_ns)
+            if isinstance(entry, Fault):
+                return self._count(entry)
+            if entry is not None:
+                self._past[STATE].push(entry)
+            return None
+
+    def wants(self, names: Iterable[str]) -> bool:
+        """Whether the policy needs any of these joints."""
+        return self._joints.wants(names)
 
     def newest(self, name: str) -> Picture | None:
         """The newest picture of a camera, however old; the same one again where a frame was repeated."""
@@ -159,7 +171,7 @@ class Assembler:
             entry = slot.put(item, stamp_ns, receipt_mono_ns, latency_ns)
             if isinstance(entry, Fault):
                 return self._count(entry)
-            if entry.item is item and (self.spec.history > 1 or slot is self._state):
+            if entry.item is item and self.spec.history > 1:
                 self._past[slot.name].push(entry)
             return None
 

@@ -51,24 +51,31 @@ class LatestSlot(Generic[T]):
         from the future now, so the host's clock was set back; who calls decides whether to `reset`.
         """
         with self._lock:
-            self._counts["received"] += 1
-            held, limit_ns = self._entry, self._ahead_limit_ns
-            if limit_ns is not None and -latency_ns > limit_ns:
-                self._counts["future"] += 1
-                return Fault(FaultName.FUTURE, self.name, _ahead(-latency_ns, limit_ns))
+            held = self._entry
+            if fault := self._judged(None if held is None else held.stamp_ns, stamp_ns, latency_ns):
+                return fault
             if held is not None and stamp_ns == held.stamp_ns:
                 self._counts["repeated"] += 1
                 return held
-            if held is not None and stamp_ns < held.stamp_ns:
-                self._counts["backwards"] += 1
-                ahead_ns = held.stamp_ns - (stamp_ns + latency_ns)
-                if limit_ns is not None and ahead_ns > limit_ns:
-                    detail = f"the newest before it is {ahead_ns / 1e6:.0f} ms in the future: the clock was set back"
-                    return Fault(FaultName.CLOCK_BACK, self.name, detail)
-                back_ms = (held.stamp_ns - stamp_ns) / 1e6
-                return Fault(FaultName.BACKWARDS, self.name, f"stamp went back by {back_ms:.3f} ms")
             self._entry = Stamped(item, stamp_ns, receipt_mono_ns - max(0, latency_ns))
             return self._entry
+
+    def _judged(self, held_ns: int | None, stamp_ns: int, latency_ns: int) -> Fault | None:
+        """Count what was received; why its stamp cannot be, after the newest one before it. Under the lock."""
+        self._counts["received"] += 1
+        limit_ns = self._ahead_limit_ns
+        if limit_ns is not None and -latency_ns > limit_ns:
+            self._counts["future"] += 1
+            return Fault(FaultName.FUTURE, self.name, _ahead(-latency_ns, limit_ns))
+        if held_ns is None or stamp_ns >= held_ns:
+            return None
+        self._counts["backwards"] += 1
+        ahead_ns = held_ns - (stamp_ns + latency_ns)
+        if limit_ns is not None and ahead_ns > limit_ns:
+            detail = f"the newest before it is {ahead_ns / 1e6:.0f} ms in the future: the clock was set back"
+            return Fault(FaultName.CLOCK_BACK, self.name, detail)
+        back_ms = (held_ns - stamp_ns) / 1e6
+        return Fault(FaultName.BACKWARDS, self.name, f"stamp went back by {back_ms:.3f} ms")
 
     def latest(self, now_ns: int) -> Stamped[T] | Fault:
         """The newest entry, or the fault `missing` or `stale`. `now_ns` is on the monotonic clock."""

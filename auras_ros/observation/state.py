@@ -1,34 +1,42 @@
-"""The robot's state by joint name: messages list joints in any order, policies want theirs.
+"""The robot's state by joint name: messages list joints in any order, policies want theirs. Several drivers may
+publish, each its own joints.
 
 This module never fills a missing joint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from .fault import FaultName, ObservationError
+from .fault import Fault, FaultName, ObservationError
+from .slot import LatestSlot, Stamped
 
 StateArray = npt.NDArray[np.float64]
 
 
 class JointMap:
-    """Picks `names`, in this order, out of messages. Not thread-safe (it remembers the last layout)."""
+    """Picks `names` out of messages. Not thread-safe (it remembers the last layout)."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
-        if len(set(self.names)) != len(self.names):
+        self._known = frozenset(self.names)
+        if len(self._known) != len(self.names):
             raise ValueError(f"joints: a name is used more than once: {', '.join(self.names)}")
         self._layout: tuple[str, ...] | None = None
-        self._indices: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._found: dict[str, int] = {}
 
-    def vector(self, names: Sequence[str], positions: npt.ArrayLike) -> StateArray:
-        """The positions of this map's joints, float64 [joints]; joints it does not know are ignored.
+    def wants(self, names: Iterable[str]) -> bool:
+        """Whether any of these joints is one of this map's."""
+        return not self._known.isdisjoint(names)
 
-        Raises ObservationError: missing_joint, non_finite (of a joint that is needed), bad_state.
+    def part(self, names: Sequence[str], positions: npt.ArrayLike) -> dict[str, float]:
+        """The positions of this map's joints that a message tells of; joints it does not know are ignored.
+
+        Raises ObservationError: non_finite (of a joint that is needed), bad_state.
         """
         try:
             values = np.asarray(positions, dtype=np.float64)
@@ -39,17 +47,67 @@ class JointMap:
             raise ObservationError(FaultName.BAD_STATE, "position", detail)
         layout = tuple(names)
         if layout != self._layout:
-            self._indices, self._layout = self._locate(layout), layout
-        picked: StateArray = values[self._indices]
-        if not np.isfinite(picked).all():
-            joint = self.names[int(np.argmin(np.isfinite(picked)))]
-            raise ObservationError(FaultName.NON_FINITE, joint, "position is not finite")
-        return picked
+            self._found, self._layout = self._locate(layout), layout
+        part = {name: float(values[at]) for name, at in self._found.items()}
+        for name, value in part.items():
+            if not np.isfinite(value):
+                raise ObservationError(FaultName.NON_FINITE, name, "position is not finite")
+        return part
 
-    def _locate(self, layout: tuple[str, ...]) -> npt.NDArray[np.intp]:
-        for name in self.names:
-            if name not in layout:
-                raise ObservationError(FaultName.MISSING_JOINT, name, f"not among {len(layout)} joints")
+    def _locate(self, layout: tuple[str, ...]) -> dict[str, int]:
+        known = [name for name in self.names if name in layout]
+        for name in known:
             if layout.count(name) > 1:
                 raise ObservationError(FaultName.BAD_STATE, name, "named more than once")
-        return np.array([layout.index(name) for name in self.names], dtype=np.intp)
+        return {name: layout.index(name) for name in known}
+
+
+class JointSlot(LatestSlot[StateArray]):
+    """The newest of each joint, whichever driver tells of it, as one state [joints] once all were told of: as old as
+    its oldest joint, and stamped like it. Stamps are compared for each joint: a driver's clock is its own."""
+
+    def __init__(
+        self, name: str, joints: Sequence[str], age_limit_ms: float, ahead_limit_ms: float | None = None
+    ) -> None:
+        super().__init__(name, age_limit_ms, ahead_limit_ms)
+        self._joints = tuple(joints)
+        self._held: dict[str, Stamped[float]] = {}
+
+    def put_part(
+        self, part: Mapping[str, float], stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0
+    ) -> Stamped[StateArray] | Fault | None:
+        """`put` for some of the joints; None as long as others are missing."""
+        with self._lock:
+            held_ns = [self._held[joint].stamp_ns for joint in part if joint in self._held]
+            if fault := self._judged(max(held_ns, default=None), stamp_ns, latency_ns):
+                return fault
+            news = [joint for joint in part if joint not in self._held or self._held[joint].stamp_ns != stamp_ns]
+            if not news:
+                self._counts["repeated"] += 1
+                return self._entry
+            for joint in news:
+                self._held[joint] = Stamped(part[joint], stamp_ns, receipt_mono_ns - max(0, latency_ns))
+            if len(self._held) == len(self._joints):
+                held = [self._held[joint] for joint in self._joints]
+                state = np.array([each.item for each in held])
+                self._entry = Stamped(state, min(e.stamp_ns for e in held), min(e.mono_ns for e in held))
+            return self._entry
+
+    def latest(self, now_ns: int) -> Stamped[StateArray] | Fault:
+        """As of any slot; a fault names the joint."""
+        found = super().latest(now_ns)
+        with self._lock:
+            held = dict(self._held)
+        if not isinstance(found, Fault) or not held:
+            return found
+        for joint in self._joints:
+            if joint not in held:
+                return Fault(FaultName.MISSING_JOINT, self.name, f"nothing received yet of {joint!r}")
+        oldest = min(self._joints, key=lambda joint: held[joint].mono_ns)
+        return replace(found, detail=f"{oldest!r} is {found.detail}")
+
+    def reset(self) -> None:
+        """Forget every joint."""
+        with self._lock:
+            self._held.clear()
+            self._entry = None

@@ -121,6 +121,33 @@ def test_silence_explains_no_jump(tolerance: float) -> None:
     assert "b is at -1" in told(place, 5000 * MS, a=0.5, b=-1.0, commanded=STILL)
 
 
+def sweep(place: Place, from_ms: int) -> int:
+    """a is sent from 0 to 1 and back, and follows; the time after that, ms."""
+    for at in (0.0, 0.25, 0.5, 0.75, 1.0, 0.75, 0.5, 0.25, 0.0):
+        assert told(place, from_ms * MS, a=at, b=0.5, commanded=np.array([at, 0.5, 0.0])) == ""
+        from_ms += 150
+    return from_ms
+
+
+@pytest.mark.parametrize("tolerance", [0.1, 1.0])
+def test_where_commands_went_before_a_silence_is_elsewhere_after_it(tolerance: float) -> None:
+    """A simulator that is started again puts its robot where the old one has just been by our commands."""
+    place = Place(CONTRACT, tolerance)
+    now_ms = sweep(place, 0) + 600
+    assert "a is at 0.9" in told(place, now_ms * MS, a=0.9, b=0.5, commanded=np.array([0.0, 0.5, 0.0]))
+
+
+def test_one_that_comes_back_where_it_was_or_was_sent_has_not_jumped() -> None:
+    """The network was away, and the robot on its way to the newest command."""
+    for back in (0.0, 0.5, 0.9):
+        place = Place(CONTRACT, 0.01)
+        now_ms = sweep(place, 0)
+        place.commanded(np.array([0.9, 0.5, 0.0]))
+        held = np.array([0.9, 0.5, 0.0])
+        assert told(place, (now_ms + 600) * MS, a=back, b=0.5, commanded=held) == ""
+        assert told(place, (now_ms + 620) * MS, a=0.9, b=0.5, commanded=held) == ""
+
+
 def test_a_robot_that_is_dragged_away_step_by_step_has_jumped() -> None:
     """Each step is small, and the command stands still: what is a tolerance in one message is none in a hundred."""
     place, jumps = Place(CONTRACT, 0.1), []

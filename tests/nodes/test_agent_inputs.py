@@ -122,7 +122,7 @@ def test_what_is_wrong_with_images_and_states_is_named_and_nothing_runs_on_it(ag
     loop = Loop(0.05, lambda: robot.joints_topic.publish(robot.joint_states(["agent_x"], [1.0])))
     try:
         agent.says("state stale")
-        agent.logs("missing_joint", "agent_y")
+        agent.logs("state: stale", "agent_y")
     finally:
         loop.close()
     robot.joints = True

@@ -6,6 +6,7 @@ The node and both clocks are doubled; messages go straight into the callbacks.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from auras_ros.nodes import agent_inputs, agent_pictures, agent_stamps
 from auras_ros.nodes.agent_inputs import STATE, Inputs
 from auras_ros.nodes.agent_settings import Settings
-from auras_ros.observation import Observation, ObservationSpec, Preprocessor
+from auras_ros.observation import Observation, ObservationSpec, Preprocessor, StateSpec
 from auras_ros.ros.image import image_message, to_time_msg
 from auras_ros.ros.msg import Header, Image, JointState
 
@@ -36,7 +37,7 @@ SPEC = ObservationSpec.from_dict(
 class Bench:
     """Inputs whose wall clock and monotonic clock are set here, ms."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, spec: ObservationSpec = SPEC, **settings: Any) -> None:
         self.mono_ms, self.wall_ms, self.simulated = 0, WALL_MS, False
         self.said: list[str] = []
         self.epochs, self.news = 0, threading.Semaphore(0)
@@ -55,7 +56,7 @@ class Bench:
             destroy_subscription=lambda topic: None,
         )
         qos: Any = SimpleNamespace(subscription=lambda topic: None)
-        self.inputs = Inputs(node, SPEC, Settings(**settings), qos)
+        self.inputs = Inputs(node, spec, Settings(**settings), qos)
         self.inputs.open(self.news.release, self._anew, lambda: self.next_frame_ms * MS)
 
     def now_ns(self) -> int:
@@ -88,9 +89,12 @@ class Bench:
     def show(self, message: Image) -> None:
         self.callbacks["camera/top/image_raw"](message)
 
-    def joints(self, ahead_ms: int = 0) -> None:
-        header = Header(stamp=to_time_msg((self.wall_ms + ahead_ms) * MS), frame_id="table")
-        self.callbacks[STATE](JointState(header=header, name=["x"], position=[1.0]))
+    def joints(self, ahead_ms: int = 0, **positions: float) -> None:
+        header, given = (
+            Header(stamp=to_time_msg((self.wall_ms + ahead_ms) * MS), frame_id="table"),
+            positions or {"x": 1.0},
+        )
+        self.callbacks[STATE](JointState(header=header, name=list(given), position=list(given.values())))
 
     def sees(self) -> int | None:
         """The stamp of what a frame would latch now, ms before now by the wall clock."""
@@ -215,6 +219,59 @@ def test_diagnostics_say_why_a_stream_is_stale(bench: Bench) -> None:
     bench.image()
     assert bench.sees() == 0
     assert "top refused_for" not in bench.inputs.check().values
+
+
+@pytest.fixture
+def halves(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A policy of two joints."""
+    made = Bench(monkeypatch, replace(SPEC, state=StateSpec(("x", "y"))))
+    yield made
+    made.inputs.close()
+
+
+def test_joints_of_several_drivers_are_one_state(halves: Bench) -> None:
+    """Each half was refused for the other: the agent saw nothing for ever."""
+    for step in range(1, 5):
+        halves.passes(50)
+        halves.image()
+        halves.joints(x=float(step))
+        assert (halves.sees() is None) == (step == 1)
+        halves.joints(y=-float(step))
+        halves.joints(gripper=0.5)
+        assert halves.sees() == 0
+    observation = halves.inputs.latch(halves.now_ns())
+    assert isinstance(observation, Observation)
+    assert observation.position.tolist() == [4.0, -4.0]
+    values = halves.inputs.check().values
+    assert (values["joint_states refused"], values["joint_states of_others"]) == (0, 4)
+    assert halves.said == ["no observation: state: missing_joint: nothing received yet of 'y'", "observations are back"]
+
+
+def test_a_driver_that_falls_silent_is_missed_though_the_other_goes_on(halves: Bench) -> None:
+    halves.joints(x=1.0)
+    halves.joints(y=1.0)
+    for _ in range(20):
+        halves.passes(50)
+        halves.image()
+        halves.joints(x=1.0)
+    assert halves.sees() is None
+    assert halves.inputs.check().message == "no observation: state: stale: 'y' is 1000.0 ms old, limit 350 ms"
+    halves.joints(y=1.0)
+    assert halves.sees() == 0
+
+
+def test_one_drivers_clock_refuses_no_other_drivers_joints(halves: Bench) -> None:
+    """One is 80 ms ahead, and one that is an hour ahead is refused alone."""
+    for _ in range(5):
+        halves.passes(50)
+        halves.image()
+        halves.joints(ahead_ms=80, x=1.0)
+        halves.joints(y=1.0)
+        halves.joints(ahead_ms=HOUR_MS, y=9.0)
+        assert halves.sees() == 0
+    values = halves.inputs.check().values
+    assert (values["joint_states refused"], values["state backwards"], values["state future"]) == (5, 0, 5)
+    assert halves.epochs == 0
 
 
 class Counting:

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from auras_ros.observation import Assembler, Fault, FaultName, Observation, ObservationSpec
+from auras_ros.observation import Assembler, Fault, FaultName, Observation, ObservationSpec, Stamped
+from auras_ros.observation.state import JointSlot
 
 MS = 1_000_000
 
@@ -97,7 +100,7 @@ def test_what_is_refused_is_counted_and_changes_nothing(make: SimpleNamespace) -
     assert refused(source.put_image("top", big, now, now)) == (FaultName.BAD_SIZE, "top")
     assert refused(source.put_image("rear", make.frame(), now, now)) == (FaultName.UNKNOWN_SOURCE, "rear")
     assert refused(source.put_image("top", make.frame(9), late, now)) == (FaultName.BACKWARDS, "top")
-    assert refused(source.put_state(["j1"], [1.0], now, now)) == (FaultName.MISSING_JOINT, "j2")
+    assert refused(source.put_state(["j1", "j1"], [1.0, 1.0], now, now)) == (FaultName.BAD_STATE, "j1")
     nan = [np.nan, 0.0]
     assert refused(source.put_state(["j1", "j2"], nan, now, now)) == (FaultName.NON_FINITE, "j1")
     assert refused(source.put_state(["j1", "j2"], [0, 0], late, now)) == (FaultName.BACKWARDS, "state")
@@ -108,7 +111,7 @@ def test_what_is_refused_is_counted_and_changes_nothing(make: SimpleNamespace) -
     assert result.position.tolist() == [7.0, 0.7]
     counters = source.counters()
     assert counters["faults"] == {
-        "bad_size": 1, "unknown_source": 1, "backwards": 2, "missing_joint": 1, "non_finite": 1, "too_large": 1
+        "bad_size": 1, "unknown_source": 1, "backwards": 2, "bad_state": 1, "non_finite": 1, "too_large": 1
     }  # fmt: skip
     assert counters["streams"]["top"] == {"received": 2, "repeated": 0, "backwards": 1, "future": 0}
     assert counters["streams"]["state"]["received"] == 2
@@ -216,6 +219,49 @@ def test_each_frame_is_preprocessed_once(make: SimpleNamespace, monkeypatch: pyt
         latched(source, 100 * step)
         latched(source, 100 * step)
     assert len(calls) == 4
+
+
+def test_parts_of_the_state_are_joined_and_as_old_as_the_oldest(make: SimpleNamespace) -> None:
+    """Each joint has its own stamp and receipt; what stands still of one makes the whole no younger."""
+    source = assembler(make.spec())
+    source.put_image("top", make.frame(), 100 * MS, 100 * MS)
+    assert source.put_state(["j9"], [np.nan], 0, 0) is None, "nobody asks for it"
+    assert fault(source, 100) == (FaultName.MISSING, "state")
+    assert source.put_state(["j1"], [1.0], 90 * MS, 90 * MS) is None
+    assert fault(source, 100) == (FaultName.MISSING_JOINT, "state")
+    assert source.put_state(["j2"], [2.0], 80 * MS, 95 * MS, latency_ns=5 * MS) is None
+    result = latched(source, 100)
+    assert (result.position.tolist(), result.state_stamp_ns) == ([1.0, 2.0], 80 * MS)
+    for at_ms in range(100, 250, 10):
+        source.put_image("top", make.frame(), at_ms * MS, at_ms * MS)
+        source.put_state(["j1"], [1.5], at_ms * MS, at_ms * MS)
+        source.put_state(["j2"], [9.0], 80 * MS, at_ms * MS)  # the one before, again
+    assert latched(source, 240).position.tolist() == [1.5, 2.0]
+    assert fault(source, 241) == (FaultName.STALE, "state")
+    source.put_state(["j2", "j1"], [2.5, 9.0], 240 * MS, 250 * MS)  # of j1 that was told before
+    assert latched(source, 250).position.tolist() == [1.5, 2.5]
+    source.reset()
+    source.put_image("top", make.frame(), 0, 250 * MS)
+    source.put_state(["j2"], [2.5], 0, 250 * MS)
+    assert fault(source, 250) == (FaultName.MISSING_JOINT, "state"), "nothing of before"
+
+
+@given(st.lists(st.tuples(st.sets(st.sampled_from(["j1", "j2"]), min_size=1), st.integers(0, 5)), max_size=20))
+def test_no_joint_is_older_than_its_state_says(parts: list[tuple[set[str], int]]) -> None:
+    """However parts come: the state holds what each joint was told of last, by its stamps, and its age is the
+    oldest's."""
+    slot, expected = JointSlot("state", ["j1", "j2"], 1e9), dict[str, int]()
+    for joints, stamp in parts:
+        if all(stamp >= expected.get(joint, 0) for joint in joints):
+            expected.update(dict.fromkeys(joints, stamp))
+        slot.put_part({joint: float(stamp) for joint in joints}, stamp, stamp)
+    found = slot.latest(0)
+    if len(expected) == 2:
+        assert isinstance(found, Stamped)
+        assert found.item.tolist() == [expected["j1"], expected["j2"]]
+        assert found.stamp_ns == found.mono_ns == min(expected.values())
+    else:
+        assert isinstance(found, Fault)
 
 
 def test_only_state_or_only_cameras(make: SimpleNamespace) -> None:

@@ -19,14 +19,21 @@ def test_joints_come_in_any_order_and_extras_are_ignored(order: list[str]) -> No
     values = {"j1": 1.0, "j2": 2.0, "j3": 3.0, "extra": np.nan, "other": np.inf}
     joints = JointMap(["j3", "j1", "j2"])
     for layout in (order, order[::-1]):
-        assert joints.vector(layout, [values[name] for name in layout]).tolist() == [3.0, 1.0, 2.0]
+        part = joints.part(layout, [values[name] for name in layout])
+        assert part == {"j1": 1.0, "j2": 2.0, "j3": 3.0}
+
+
+def test_of_a_part_of_the_joints_that_part_is_taken() -> None:
+    joints = JointMap(["j1", "j2"])
+    assert joints.part(["j2", "extra"], [2.0, np.nan]) == {"j2": 2.0}
+    assert joints.part([], []) == joints.part(["extra"], [1.0]) == {}
+    assert joints.wants(["extra", "j1"])
+    assert not joints.wants(["extra"])
 
 
 @pytest.mark.parametrize(
     ("names", "positions", "expected"),
     [
-        (["j1"], [1.0], (FaultName.MISSING_JOINT, "j2")),
-        ([], [], (FaultName.MISSING_JOINT, "j1")),
         (["j1", "j2"], [1.0, np.nan], (FaultName.NON_FINITE, "j2")),
         (["j1", "j2"], [-np.inf, 1.0], (FaultName.NON_FINITE, "j1")),
         (["j1", "j2"], [1.0], (FaultName.BAD_STATE, "position")),
@@ -38,11 +45,11 @@ def test_joints_come_in_any_order_and_extras_are_ignored(order: list[str]) -> No
 )
 def test_a_state_that_does_not_add_up_is_refused_by_name(names: Any, positions: Any, expected: Any) -> None:
     joints = JointMap(["j1", "j2"])
-    joints.vector(["j2", "j1"], [2.0, 1.0])
+    joints.part(["j2", "j1"], [2.0, 1.0])
     with pytest.raises(ObservationError) as caught:
-        joints.vector(names, positions)
+        joints.part(names, positions)
     assert (caught.value.fault.name, caught.value.fault.source) == expected
-    assert joints.vector(["j2", "j1"], [2.0, 1.0]).tolist() == [1.0, 2.0], "a refusal leaves no trace"
+    assert joints.part(["j2", "j1"], [2.0, 1.0]) == {"j1": 1.0, "j2": 2.0}, "a refusal leaves no trace"
 
 
 def test_a_map_with_a_repeated_name_is_refused() -> None:

@@ -51,6 +51,7 @@ class Acted:
         self.stopped, self.unreadable, self.reason = False, 0, ""
         self.down: set[int] = set()  # buttons that are pressed; 0: the witness's
         self.present = {0}
+        self.parts: set[str] = set()  # joints that drivers of their own tell of
         self.rivals = self.ours = 0  # chunks of another session; publishers made here
         self.place, self.told = PLACE, list[Any]()  # where the robot is, and who listens to that
         self.arms_itself = False  # by a parameter
@@ -78,7 +79,8 @@ class Acted:
         lost = not self.on["actuator"]
         self.beat["state"] = "actuator lost" if lost and "silent agent" not in self.breaks else "running"
         stuck = ("images" in self.breaks and self.bad) or ("after" in self.breaks and self.over)
-        sees = self.on["agent"] and self.on["pusht_bridge"]
+        in_parts = len(self.parts) > 1 and "parts" not in self.breaks
+        sees = self.on["agent"] and (self.on["pusht_bridge"] or in_parts)
         if sees and not lost and not stuck:
             on_its_way_ns = 500 * MS if "queue" in self.breaks else 0
             self.chunks.append(Made(now_ns, now_ns, now_ns + on_its_way_ns, self.prompt))
@@ -196,7 +198,7 @@ class Acted:
         if topic == "joint_states":
             self.told.append(callback)
         elif topic.startswith("camera"):
-            callback("an image")
+            callback(SimpleNamespace())
         return callback
 
     def destroy_subscription(self, subscription: Any) -> None:
@@ -234,6 +236,7 @@ class Acted:
                 self.tick += 1
                 self._command(time.monotonic_ns(), "armed", json.loads(message.layout.dim[2].label)["request"])
         elif topic == "joint_states":
+            self.parts |= set(message.name) if len(message.name) == 1 else set()
             if message.header.stamp.sec:
                 for name in ("future", "backwards"):
                     self._count("agent: observation", f"fault {name}")

@@ -40,7 +40,7 @@ from auras_ros.soak.faults.loaded import busy
 from auras_ros.soak.noise import payload
 from auras_ros.soak.run import Result, Wanted, _beside_load, _break
 from auras_ros.soak.scene import Scene
-from tests.soak.stage import stage
+from tests.soak.stage import ELSEWHERE, stage
 
 PLAYED = {name: fault.play for name, fault in faults(1600.0, 100.0).items()} | {"noise": messages.noise}
 ACTED = [
@@ -81,6 +81,7 @@ BROKEN = [
     ("button_gone", "gone", "armed while pressed"),
     ("button_gone", "freely", "released while pressed"),
     ("joint_states_in_parts", "blind", "armed half blind"),
+    ("joint_states_in_parts", "parts", "good ones not used"),
     ("arm_on_start_used", "itself", "armed by itself"),
     ("second_actuator", "two", "two drive"),
     ("log_full", "start", "not started"),
@@ -114,6 +115,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
         (buttons, "HEARD_NS", 10_000_000),
         (others, "START_S", 0.2),
         (others, "BY_ITSELF_S", 0.05),
+        (others, "WHOLE_NS", 5_000_000),
         (others, "NO_YES_S", 0.02),
         (others, "KNOWN_S", 0.05),
         (others, "TOGETHER_S", (0.05, 0.06)),
@@ -149,6 +151,15 @@ def test_a_promise_that_is_broken_is_said(kind: str, breaks: str, violation: str
     scene = stage(breaks)
     PLAYED[kind](scene)
     assert violation in scene.judge.kinds, scene.judge.violations
+
+
+def test_a_simulator_that_comes_back_where_its_robot_was_may_be_driven_on() -> None:
+    """However far the newest command is: it was on its way there."""
+    scene = stage("place")
+    acted: Any = scene.witness
+    acted.place = ELSEWHERE
+    PLAYED["simulator_killed"](scene)
+    assert scene.judge.violations == []
 
 
 @pytest.mark.parametrize("case", presses.cases(), ids=lambda case: case.name)

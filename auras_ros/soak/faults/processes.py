@@ -11,7 +11,7 @@ from auras_ros.ros import qos_profile_sensor_data
 from auras_ros.ros.msg import Image, JointState
 from auras_ros.soak.faults.kinds import HOLD_MS, NAMED_MS, PATIENCE_S, Times
 from auras_ros.soak.qos import CAMERA
-from auras_ros.soak.scene import MS, RECOVERY_S, Scene
+from auras_ros.soak.scene import MS, RECOVERY_S, TOLD_S, Scene
 
 TICK_NS = 10 * MS  # a command that was on its way when its process was broken
 ARMS_BY_ITSELF_S = 2.5  # in which one that arms by itself has: the graph is known after a second
@@ -99,8 +99,8 @@ def camera_stalled(scene: Scene) -> Times:
 
 
 def simulator_killed(scene: Scene) -> Times:
-    """It comes back with its robot elsewhere, and that one is left alone; where it happens to be near it goes on.
-    Measured to the first command that holds."""
+    """It comes back with its robot elsewhere, and that one is left alone; where it happens to be near where it was or
+    was sent last, or between the two, it goes on. Measured to the first command that holds."""
     places: list[tuple[int, NDArray[np.float64]]] = []
 
     def told(message: JointState) -> None:
@@ -108,6 +108,8 @@ def simulator_killed(scene: Scene) -> Times:
 
     listener = scene.witness.create_subscription(JointState, "joint_states", told, qos_profile_sensor_data)
     try:
+        scene.until(lambda: places, PATIENCE_S)
+        scene.pause(scene.rng.uniform(0.0, TOLD_S))  # killed at no chosen time after a word of it
         with scene.given("pusht", seed=scene.rng.randrange(1000)):
             at_ns = scene.kill("pusht_bridge")
             held_ns = scene.left_armed(at_ns, PATIENCE_S)
@@ -115,7 +117,8 @@ def simulator_killed(scene: Scene) -> Times:
                 scene.judge.violate("not recovered", f"no word of a new simulator within {RECOVERY_S:g} s")
                 return at_ns, held_ns
         back_ns, place = next(each for each in places if each[0] > at_ns + SILENT_NS)
-        if np.abs(place - scene.judge.sent[-1].values).max() > FAR_PX:
+        near = [scene.judge.sent[-1].values, *[each for told_ns, each in places if told_ns < back_ns][-1:]]
+        if np.maximum(np.min(near, axis=0) - place, place - np.max(near, axis=0)).max() > FAR_PX:
             _left_alone(scene, back_ns, place)
             if np.abs(places[-1][1] - place).max() > FAR_PX:
                 scene.judge.violate("simulator_killed: dragged", f"from {place.tolist()} to {places[-1][1].tolist()}")
