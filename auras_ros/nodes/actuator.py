@@ -67,7 +67,8 @@ class Actuator(Node):
         self.create_timer(COLLECT_PERIOD_S, collect, clock=steady)
 
     def start(self) -> None:
-        """Begin to listen for the emergency stop, and to tick."""
+        """Raise the process, begin to listen for the emergency stop, and to tick."""
+        self._drive.settle()  # first: what raises every thread would lower those that stand above the others
         self._inputs.start()
         self._drive.start()
 
