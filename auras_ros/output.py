@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import socket
 import stat
 import sys
 import threading
@@ -27,6 +28,15 @@ class Lossy(io.TextIOBase):
         self._pending = ""  # of a line that has not ended yet
         self._cut = False  # the last write ended within a line
         self.lost = 0
+        self._socket: socket.socket | None = None
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):  # cannot be opened once more; it is asked each time not to wait
+            self._socket = socket.socket(fileno=os.dup(descriptor))
+
+    def close(self) -> None:
+        """The descriptor itself stays open: it is not this stream's."""
+        super().close()
+        if self._socket is not None:
+            self._socket.close()
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -69,7 +79,7 @@ class Lossy(io.TextIOBase):
         if self._cut:
             data = b"\n" + data
         try:
-            sent = os.write(self._descriptor, data)
+            sent = self._socket.send(data, socket.MSG_DONTWAIT) if self._socket else os.write(self._descriptor, data)
         except OSError:  # nobody reads, nobody will, or there is no room
             self.lost += max(1, text.count("\n"))
             return
@@ -80,7 +90,8 @@ class Lossy(io.TextIOBase):
 @contextlib.contextmanager
 def never_in_the_way() -> Iterator[None]:
     """For a long-lived process: standard output and error become `Lossy`, and their descriptors never make a writer
-    wait, whoever writes (C libraries too). Where they are something else already, they are left alone."""
+    wait, whoever writes (C libraries too; but where it is a socket, as under systemd, these wait). Where they are
+    something else already, they are left alone."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (_lossy(stream) for stream in before)
     try:

@@ -1,8 +1,10 @@
-"""A line that nobody takes stops nobody: full disk, closed pipe, a pipe that is full because nobody reads it."""
+"""A line that nobody takes stops nobody: full disk, closed pipe, a pipe or a socket that is full because nobody reads
+it."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +43,16 @@ def test_a_pipe_that_nobody_reads_makes_nobody_wait(tmp_path: Path) -> None:
     finally:
         os.close(read)
         os.close(write)
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_a_socket_that_nobody_reads_makes_nobody_wait(tmp_path: Path, kind: socket.SocketKind) -> None:
+    """As under systemd, whose journal may stand still."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    with ours, theirs:
+        assert talk(tmp_path, ours.fileno(), ours.fileno()) == (0, True)
+        assert os.get_blocking(ours.fileno()), "who shares the socket is left as it was"
+        assert theirs.recv(100).startswith(b"0 xxx"), "what there was room for is there"
 
 
 def test_a_closed_pipe_and_a_full_disk_end_nobody(tmp_path: Path) -> None:

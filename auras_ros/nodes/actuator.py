@@ -20,6 +20,7 @@ from auras_ros.nodes.actuator_inputs import LATCHED, Inputs
 from auras_ros.nodes.actuator_place import Place
 from auras_ros.nodes.actuator_report import SelfReport
 from auras_ros.nodes.actuator_settings import Settings, load_contract
+from auras_ros.nodes.actuator_stop import REQUESTS
 from auras_ros.nodes.diagnostics import Diagnostics
 from auras_ros.nodes.messages import json_message
 from auras_ros.nodes.outputs import DEADLINE_TICKS, LEASE_MS, Outputs
@@ -58,16 +59,18 @@ class Actuator(Node):
         self._diagnostics.count_also(self._inputs.stop.node)  # it has none of its own
         self._arm_now, self._armed_ns = settings.arm_on_start, 0
         self._state = self.create_publisher(String, "~/state", LATCHED)
-        services = (("arm", self._on_arm), ("disarm", self._on_disarm), ("release_stop", self._on_release_stop))
-        for name, callback in services:  # stop is a service of the emergency stop's thread
+        for name, callback in (("arm", self._on_arm), ("release_stop", self._on_release_stop)):
             self.create_service(Trigger, f"~/{name}", callback)
+        # stop is a service of the emergency stop's thread. Of both no request may be lost.
+        self.create_service(Trigger, "~/disarm", self._on_disarm, qos_profile=REQUESTS)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(STATE_PERIOD_S, self._report, clock=steady)
         self.create_timer(LOOK_PERIOD_S, self._look, clock=steady)
         self.create_timer(COLLECT_PERIOD_S, collect, clock=steady)
 
     def start(self) -> None:
-        """Begin to listen for the emergency stop, and to tick."""
+        """Raise the process, begin to listen for the emergency stop, and to tick."""
+        self._drive.settle()  # first: what raises every thread would lower those that stand above the others
         self._inputs.start()
         self._drive.start()
 

@@ -14,7 +14,7 @@ from auras_ros.nodes.actuator_place import MAX_AGE_MS
 from auras_ros.nodes.actuator_settings import Settings
 
 ACTIVE = "active"
-STOP_QOS = "reliable and transient local"
+STOP_QOS = "std_msgs/Bool, reliable and transient local"
 RELEASE = "for one that is gone or unknown: the service ~/release_stop"
 
 

@@ -136,10 +136,13 @@ class Drive:
         if not self._thread.is_alive():
             self._take_limits()
 
-    def start(self) -> None:
-        """Begin to tick. The whole process is raised, so that no thread that holds the interpreter is held up by
-        inference; the tick thread stands one above the others."""
+    def settle(self) -> None:
+        """Raise the whole process, so that no thread that holds the interpreter is held up by inference. The threads
+        that stand one above the others, which tick and which hear the emergency stop, are started after it."""
         self.settled = settle(self._settings.realtime_priority, lock=self._settings.lock_memory)
+
+    def start(self) -> None:
+        """Begin to tick."""
         self._running.set()
         self._thread.start()
 

@@ -81,11 +81,11 @@ class Callbacks:
         self._executor.add_node(node)
         self._alive_s, self._turns, self._watching = time.monotonic(), 0, False
 
-    def turn(self) -> bool:
+    def turn(self, wait_s: float = WAKE_S) -> bool:
         """Run a callback, or wait a moment for one. False once the executor is broken; the log says how."""
         count = self._failures.count
         with self._failures.guarded("a callback", self._node.get_logger().error):
-            self._executor.spin_once(timeout_sec=WAKE_S)
+            self._executor.spin_once(timeout_sec=wait_s)
         if self._failures.count > count:
             self._watch()
         return not self._broken()

@@ -14,6 +14,7 @@ import pytest
 
 from auras_ros.ros import BACKEND, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import Bool, Float64MultiArray, JointState, MultiArrayDimension, String
+from auras_ros.ros.srv import Trigger
 from auras_ros.soak.faults.presses import Announcer, DeafClient
 from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Loop, Robot, ramp
@@ -121,9 +122,8 @@ def test_a_button_whose_qos_is_too_weak_is_named_and_nobody_arms_beside_it(
     actuator(require_emergency_stop=True)
     diagnosed.until("actuator: qos", "WARN", "emergency_stop: incompatible DURABILITY")
     diagnosed.until("actuator: emergency stop", "WARN", "cannot hear /watch")
-    assert watch.call("actuator/arm") == (
-        False, "the emergency stop of /watch cannot be heard: let it publish reliable and transient local"
-    )  # fmt: skip
+    how = "let it publish std_msgs/Bool, reliable and transient local"
+    assert watch.call("actuator/arm") == (False, f"the emergency stop of /watch cannot be heard: {how}")
 
 
 # -- presses that are short, beside whatever else the actuator is asked to do ------------------------------
@@ -173,6 +173,32 @@ def test_a_press_within_a_stop_of_the_process_is_latched_when_it_goes_on(idle: t
 
     for _ in range(PRESSES):
         latched(watch, button, 0.1, stopped)
+
+
+@pytest.mark.skipif(BACKEND != "dds", reason="writes requests with our own layer")
+@pytest.mark.parametrize(("service", "state"), [("stop", "stopped"), ("disarm", "disarmed")])
+def test_a_call_within_a_stop_of_the_process_is_not_pushed_out(
+    idle: tuple[Child, Watch, object], service: str, state: str
+) -> None:
+    """The requests of all clients wait in one queue."""
+    from auras_ros.ros.dds.endpoint import Writer
+
+    child, watch, _ = idle
+    if service == "disarm":
+        assert watch.call("actuator/stop")[0]
+        watch.state_where(lambda said: said["state"] == "stopped", "something to end")
+    profile, kind = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE), Trigger.Request._ros_type
+    garbage = Writer(watch.node.context.participant, f"rq/actuator/{service}Request", kind, profile)
+    client = watch.node.create_client(Trigger, f"actuator/{service}")
+    watch.until(lambda: garbage.matched_count() and client.service_is_ready(), "the service")
+    child.send(signal.SIGSTOP)
+    called = client.call_async(Trigger.Request())
+    for _ in range(20):
+        garbage.write([b"\0\1\0\0\1\0\0\0"])
+    child.send(signal.SIGCONT)
+    watch.until(called.done, "an answer")
+    assert called.result().success
+    watch.state_where(lambda said: said["state"] == state, state)
 
 
 def test_a_press_beside_a_robot_description_of_3_9_mb_is_latched(idle: tuple[Child, Watch, object]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from auras_ros.nodes.exit_status import BROKEN
 from auras_ros.ros.msg import Bool
 from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Robot
@@ -46,6 +47,19 @@ def test_what_fails_in_the_thread_of_the_emergency_stop_is_the_actuators_to_show
     actuator(code=PLANTED.format(module="actuator_stop", owner="EmergencyStop", callback="_on_word"))
     watch.node.create_publisher(Bool, "emergency_stop", LATCHED).publish(Bool(data=False))
     said.until("actuator: callbacks", "WARN", "a new fault")
+
+
+def test_the_actuator_ends_with_the_thread_of_the_emergency_stop(actuator: Callable[..., Child], watch: Watch) -> None:
+    """Whatever ended it: nobody would hear the next word. MemoryError is the one that no guard leaves."""
+    code = """
+import auras_ros.nodes.actuator_stop as module
+def out_of_memory(self, *message):
+    raise MemoryError
+module.EmergencyStop._on_word = out_of_memory
+"""
+    child = actuator(code=code)
+    watch.node.create_publisher(Bool, "emergency_stop", LATCHED).publish(Bool(data=False))
+    assert child.wait() == BROKEN
 
 
 def test_the_agent_publishes_chunks_beside_messages_that_a_callback_cannot_take(

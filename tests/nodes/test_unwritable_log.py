@@ -1,10 +1,11 @@
-"""A log that cannot be written stops nothing: disk full, pipe closed, a pipe that is full because nobody reads it. The
-emergency stop is latched meanwhile."""
+"""A log that cannot be written stops nothing: disk full, pipe closed, a pipe or a socket (the log of a systemd service)
+that is full because nobody reads it. The emergency stop is latched meanwhile."""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -55,8 +56,22 @@ def full_pipe() -> Iterator[int]:
         os.close(write)
 
 
+@contextmanager
+def full_socket() -> Iterator[int]:
+    """As standard error is under systemd, with a journal that stands still."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        try:
+            while True:
+                ours.send(b"x" * 4096)
+        except BlockingIOError:
+            ours.setblocking(True)
+        yield ours.fileno()
+
+
 Log = Callable[[], AbstractContextManager[int]]
-LOGS = [full_disk, closed_pipe, full_pipe]
+LOGS = [full_disk, closed_pipe, full_pipe, full_socket]
 
 
 @contextmanager

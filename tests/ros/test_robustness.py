@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes as ct
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from auras_ros import ros
-from auras_ros.ros.dds.endpoint import Writer
+from auras_ros.ros.dds import library as dds
+from auras_ros.ros.dds import service as service_module
+from auras_ros.ros.dds.endpoint import Reader, Writer
 from auras_ros.ros.dds.graph import _WRITER_QOS
 from auras_ros.ros.dds.messages import serialize_bytes
 from auras_ros.ros.dds.qos import qos_profile_services_default
+from auras_ros.ros.dds.service import Service, _announced
 from auras_ros.ros.msg import Image, JointState, String
 from auras_ros.ros.srv import SetBool
 
@@ -30,8 +35,8 @@ def raw(context: ros.Context, domain: int) -> Any:
     other = ros.Context()
     ros.init(args=[], context=other, domain_id=domain)
 
-    def make(topic: str, ros_type: str, profile: Any) -> Writer:
-        return Writer(other.participant, topic, ros_type, profile)
+    def make(topic: str, ros_type: str, profile: Any, user_data: bytes = b"") -> Writer:
+        return Writer(other.participant, topic, ros_type, profile, user_data)
 
     yield make
     ros.try_shutdown(context=other)
@@ -74,6 +79,65 @@ def test_garbage_on_the_service_topics(node: ros.Node, executor: Any, spin_until
     executor.spin_until_future_complete(future, timeout_sec=20)
     assert future.result() is not None
     assert calls == [True]
+
+
+@pytest.fixture
+def asks(raw: Any) -> Callable[[], tuple[Writer, bytes]]:
+    """A client in pieces: a writer of requests, and the user data that would tell its reader of answers."""
+
+    def make() -> tuple[Writer, bytes]:
+        identity = _announced("clientid")
+        writer = raw("rq/test/setRequest", SetBool.Request._ros_type, qos_profile_services_default, identity)
+        return writer, identity
+
+    return make
+
+
+def test_an_answer_waits_for_its_clients_reader_and_nobody_waits_with_it(
+    node: ros.Node, spin_until: SpinUntil, raw: Any, asks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written at once it would be lost, as discovery is not symmetric; waited for, the executor would stand still."""
+    took_s: list[float] = []
+    execute = Service.execute
+
+    def timed(self: Service) -> None:
+        begin_s = time.monotonic()
+        execute(self)
+        took_s.append(time.monotonic() - begin_s)
+
+    monkeypatch.setattr(Service, "execute", timed)
+    monkeypatch.setattr(service_module, "_REPLY_PATIENCE_S", 60.0)
+    node.create_service(SetBool, "set", lambda request, response: response)
+    requests, identity = asks()
+    spin_until(lambda: requests.matched_count() == 1)
+    for _ in range(5):
+        requests.write([b"\0\1\0\0" + bytes(16) + b"\1\0\0\0"])
+    spin_until(lambda: len(took_s) >= 5)
+    assert min(took_s) < 0.02, took_s
+    topic, kind = "rr/test/setReply", SetBool.Response._ros_type
+    answers = Reader(requests.participant, topic, kind, qos_profile_services_default, identity)
+    got: list[Any] = []
+    spin_until(lambda: got.extend(filter(None, [answers.take()])) or len(got) == 5)
+
+
+def test_answers_wait_for_a_reader_that_acknowledges_none_and_no_write_waits(node: ros.Node) -> None:
+    """libddsc makes a writer wait whose unread answers are many bytes; the queue of requests may be deep all the
+    same."""
+    service = node.create_service(SetBool, "set", lambda *_: None, qos_profile=ros.QoSProfile(depth=1000))
+    assert (_depth(service.reader.ref), _depth(service.writer.ref)) == (1000, qos_profile_services_default.depth)
+
+
+def _depth(endpoint: int) -> int:
+    get_qos = dds.declare(dds._LIBRARY, "dds_get_qos", ct.c_int32, ct.c_int32, ct.c_void_p)
+    argtypes = (ct.c_void_p, ct.POINTER(ct.c_int), ct.POINTER(ct.c_int32))
+    get_history = dds.declare(dds._LIBRARY, "dds_qget_history", ct.c_bool, *argtypes)
+    kind, depth, handle = ct.c_int(), ct.c_int32(), dds.create_qos()
+    try:
+        dds.check(get_qos(endpoint, handle), "its QoS")
+        get_history(handle, ct.byref(kind), ct.byref(depth))
+    finally:
+        dds.delete_qos(handle)
+    return depth.value
 
 
 def test_a_reply_that_nobody_asked_for_is_passed_over(

@@ -2,7 +2,8 @@
 
 Logging never raises: a line that cannot be written is counted (`unwritten`). That it makes nobody wait is the stream's
 matter (`auras_ros.output`, which the nodes put in its place). A logger that belongs to a node, or is a child of one
-that does, also goes to that node's sink (`rosout.py`).
+that does, also goes to that node's sink (`rosout.py`). A thread that may wait for nothing hands its lines to another
+one (`divert`).
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ class Record:
     line: int
 
 
-Sink = Callable[[Record], None]
+Sink = Callable[[Record], object]
 _sinks: dict[str, Sink] = {}
+_diverted: dict[str, Sink] = {}
 _stderr_enabled = True
 unwritten = 0  # lines that stderr did not take
 _levels: dict[str, LoggingSeverity] = {"": LoggingSeverity.INFO}
@@ -69,10 +71,10 @@ def remove_sink(name: str, sink: Sink) -> None:
         del _sinks[name]
 
 
-def _sink_of(name: str) -> Sink | None:
+def _nearest(sinks: dict[str, Sink], name: str) -> Sink | None:
     """The sink of the logger or of its nearest ancestor that has one."""
     while name:
-        if (sink := _sinks.get(name)) is not None:
+        if (sink := sinks.get(name)) is not None:
             return sink
         name = name.rpartition(".")[0]
     return None
@@ -111,6 +113,14 @@ def _print(record: Record) -> None:
         unwritten += 1
 
 
+def say(record: Record) -> None:
+    """Print a line and hand it to its sink."""
+    if _stderr_enabled:
+        _print(record)
+    if (sink := _nearest(_sinks, record.name)) is not None:
+        sink(record)
+
+
 class RcutilsLogger:
     """A named logger; a name's dots make a hierarchy of levels."""
 
@@ -126,6 +136,14 @@ class RcutilsLogger:
 
     def get_effective_level(self) -> LoggingSeverity:
         return effective_level(self.name)
+
+    def divert(self, take: Callable[[Sink, Record], object] | None) -> None:
+        """Call `take(say, record)` in place of saying a line of this name: whoever takes it calls say(record), in a
+        thread that may wait. None ends it."""
+        if take is None:
+            _diverted.pop(self.name, None)
+        else:
+            _diverted[self.name] = lambda record: take(say, record)
 
     def is_enabled_for(self, severity: LoggingSeverity) -> bool:
         return severity >= effective_level(self.name)
@@ -146,11 +164,7 @@ class RcutilsLogger:
             return False
         kind = LoggingSeverity(severity)
         record = Record(time.time_ns(), kind, self.name, str(message), file, frame.f_code.co_name, line)
-        if _stderr_enabled:
-            _print(record)
-        sink = _sink_of(self.name)
-        if sink is not None:
-            sink(record)
+        (_nearest(_diverted, self.name) or say)(record)
         return True
 
     def _due(self, site: tuple[str, int], throttle_s: float | None, once: bool, skip_first: bool) -> bool:

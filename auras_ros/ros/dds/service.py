@@ -7,6 +7,7 @@ services can be built on this; none is here.
 
 from __future__ import annotations
 
+import copy
 import ctypes as ct
 import struct
 import threading
@@ -27,12 +28,15 @@ from .logger import RcutilsLogger
 from .messages import deserialize, serialize
 from .participant import Participant
 from .pubsub import LOG_PERIOD_S, Ignored
-from .qos import QoSProfile
+from .qos import QoSProfile, qos_profile_services_default
 
 _IDENTITY = struct.Struct("<Qq")
 _MAX_REQUEST_BYTES = 256 * 1024  # looked at before anything is read: what a request costs is bounded
 _REPLY_PATIENCE_S = 1.0  # how long an answer waits for its client's reader
 _MAX_WAITING = 32  # answers that wait; the oldest gives way
+# Answers that libddsc keeps for readers which do not acknowledge them, however deep the requests' queue: it makes a
+# writer wait once they are many bytes.
+_MAX_UNREAD = qos_profile_services_default.depth
 _POLL_S = 0.002
 
 
@@ -53,6 +57,12 @@ def _split(payload: memoryview) -> tuple[bytes, bytes]:
     return bytes(payload[len(HEADER) : end]), bytes(payload[: len(HEADER)]) + bytes(payload[end:])
 
 
+def _answers_qos(qos: QoSProfile) -> QoSProfile:
+    bounded = copy.copy(qos)
+    bounded.depth = min(qos.depth, _MAX_UNREAD)
+    return bounded
+
+
 def _client_id(data: bytes) -> bytes:
     """The clientid in an endpoint's user data, empty where it has none."""
     return next((part for part in data.split(b";") if part.startswith(b"clientid=")), b"")
@@ -68,7 +78,13 @@ class _Waiting:
 
 
 class Service:
-    """Answers requests with `callback(request, response) -> response`; it never waits for a client."""
+    """Answers requests with `callback(request, response) -> response`; it never waits for a client.
+
+    `on_arrival()` is called for whatever comes, before anything of it is read: where a request is a word that counts
+    even if it cannot be read. rclpy has no such thing.
+    """
+
+    on_arrival: Callable[[], object] | None = None
 
     def __init__(
         self, participant: Participant, srv_type: Any, name: str,
@@ -79,7 +95,7 @@ class Service:
         identity = _announced("serviceid")
         self._request_type, self._reply_type = srv_type.Request._ros_type, srv_type.Response._ros_type
         self.reader = Reader(participant, request_topic, self._request_type, qos, identity)
-        self.writer = Writer(participant, reply_topic, self._reply_type, qos, identity)
+        self.writer = Writer(participant, reply_topic, self._reply_type, _answers_qos(qos), identity)
         self.entity = self.reader.condition
         self._ignored = Ignored(name, logger)
         self._logger = logger
@@ -100,6 +116,8 @@ class Service:
         received = self.reader.take()
         if received is None:
             return
+        if self.on_arrival is not None:
+            self.on_arrival()
         try:
             if len(received.payload) > _MAX_REQUEST_BYTES:
                 raise CdrError(f"a request may have {_MAX_REQUEST_BYTES}")
