@@ -82,8 +82,9 @@ def _compare(name: str, job: Job) -> None:
         rounds.tell(report)
         for measure, found in (("trial", trials), ("rounds", rates)):
             said = disturbed(found, best.get("seq"))
+            seq = found.get(best["seq"], []) if "seq" in best else []
             report.rows += [
-                rate_row(base, measure, v, values, bench.staleness_ms, v in said) for v, values in found.items()
+                rate_row(base, measure, v, values, bench.staleness_ms, v in said, seq) for v, values in found.items()
             ]
             disturb(report, f"{what}, {measure}", said.values())
         if rates:

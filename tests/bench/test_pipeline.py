@@ -21,7 +21,7 @@ from auras_ros.bench.pipeline_checks import batched_difference, check_equal
 from auras_ros.bench.pipeline_rate import Bench, Length, Meter
 from auras_ros.bench.pipeline_rounds import TRIAL_ROUNDS, Rounds
 from auras_ros.bench.pipeline_steady import Growth
-from auras_ros.bench.pipeline_summary import disturbed, ratio, summary
+from auras_ros.bench.pipeline_summary import disturbed, rate_row, ratio, summary
 from auras_ros.bench.pipeline_variants import Comparison, Variant, control_of, default_workers, forms
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.report import Report
@@ -380,6 +380,17 @@ def test_a_ratio_is_taken_within_each_round() -> None:
     """A machine that is slow for a while is slow for both: here auras is exactly twice as quick throughout."""
     seq, auras = Variant(Plan("ddpm16")), Variant(SIZES.auras(8))
     assert ratio({seq: [1.0, 5.0, 2.0], auras: [2.0, 10.0, 4.0]}, auras, seq) == (2.0, 2.0, 2.0)
+
+
+def test_the_tables_ratio_is_taken_within_each_round() -> None:
+    """A ratio of medians would have said 4. A form that was tried once has the ratio of that round."""
+    seq, auras = Variant(Plan("ddpm16")), Variant(SIZES.auras(8))
+    base, rates = {"policy": NAME, "cores": 1}, [1.0, 1.0, 5.0]
+    rows = [rate_row(base, "rounds", auras, each, {}, False, rates) for each in ([2.0, 4.0, 10.0], [3.0])]
+    assert [row["over_seq"] for row in rows] == [2.0, 3.0]
+    assert rate_row(base, "rounds", seq, rates, {}, False, [])["over_seq"] is None
+    line = next(line for line in pipeline.table(Report("pipeline", rows[:1])).splitlines() if "auras" in line)
+    assert line.split()[3:8] == ["4.00", "3.00", "to", "7.00", "2.00"]
 
 
 def test_what_something_else_had_a_part_in_is_said() -> None:

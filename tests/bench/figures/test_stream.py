@@ -164,6 +164,25 @@ def test_the_report_is_what_was_measured(tmp_path: Path, tiny: str, monkeypatch:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_auras_over_the_best_par_is_the_median_of_those_within_a_round(
+    tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is slow in one round, for all: a ratio of medians would have said 4."""
+    rates = {"seq": [1.0, 1.0, 5.0], "par": [1.0, 1.0, 5.0], "auras": [2.0, 4.0, 10.0]}
+
+    def rate(self: Bench, variant: Variant, length: Length) -> float:
+        if variant.plan.together or variant.plan.workers > 1:
+            return 0.1
+        return rates[variant.plan.mode].pop(0)
+
+    monkeypatch.setattr(Bench, "rate", rate)
+    monkeypatch.setattr(fig11, "saturate", lambda *given: (0, 1, 2))
+    monkeypatch.setattr(fig11, "complete", lambda *given: Completed(3, MS, (0,), (MS,), (0, 1, 2)))
+    argv = ["--workers=1,2", "--jobs=3", "--steps=4", "--pp-generation=2", "--rounds=3", "--device=cpu", "--cores=1"]
+    report = fig11.run(["--policy", tiny, *argv], lambda text: None)
+    assert report.summary["auras_over_best_par"] == 2.0
+
+
 def test_it_really_runs(tiny: str) -> None:
     argv = ["--workers=1,2", "--jobs=3", "--steps=4", "--pp-generation=2", "--rounds=1", "--seconds=0", "--chunks=1"]
     report = fig11.run(["--policy", f"{tiny},rt2-tiny", *argv, "--device=cpu", "--cores=1"], lambda text: None)
