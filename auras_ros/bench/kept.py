@@ -23,7 +23,7 @@ Turn = Callable[[Sequence[int]], None]
 
 
 class OverError(Exception):
-    """The bench's minutes are over in the middle of a part. No failure."""
+    """The bench's minutes are over, in the middle of a part (CUT) unless it says otherwise. No failure."""
 
 
 class Ends(NamedTuple):
@@ -69,8 +69,8 @@ def attempt(report: Report, name: str) -> Iterator[None]:
     """A part that may fail without the others: its first line of reason goes to the report."""
     try:
         yield
-    except OverError:
-        leave_out(report, name, CUT)
+    except OverError as over:
+        leave_out(report, name, str(over) or CUT)
     except FAILURES as error:
         fail(report, name, error)
 

@@ -23,7 +23,7 @@ from functools import partial
 from auras_ros.bench.cores import suffix
 from auras_ros.bench.feed import random_feed
 from auras_ros.bench.job import Job, Progress, run_jobs
-from auras_ros.bench.kept import Part, disturb
+from auras_ros.bench.kept import Ends, OverError, Part, disturb
 from auras_ros.bench.pipeline_checks import batched_difference, check_equal
 from auras_ros.bench.pipeline_options import parse
 from auras_ros.bench.pipeline_picture import draw
@@ -47,7 +47,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     options = parse(argv, __doc__ or "")
     sys.setswitchinterval(SWITCH_S)
     report = Report("pipeline")
-    memory: dict[str, Part] = {"memory": lambda ends: _steady(options, report, progress)} if options.steady > 0 else {}
+    memory: dict[str, Part] = {"memory": partial(_steady, options, report, progress)} if options.steady > 0 else {}
     run_jobs({name: partial(_compare, name) for name in options.policy}, options, report, progress, **memory)
     return report
 
@@ -94,7 +94,7 @@ def _compare(name: str, job: Job) -> None:
             report.summary[f"seconds{endings[0]}"] = time.monotonic() - began_s
 
 
-def _steady(options: argparse.Namespace, report: Report, progress: Progress) -> None:
+def _steady(options: argparse.Namespace, report: Report, progress: Progress, ends: Ends) -> None:
     """Memory growth of each mode's frame loop, with the first policy and a short plan."""
     name = options.policy[0]
     policy = make_policy(name, seed=0, sampler="ddim", steps=STEADY_STEPS)
@@ -102,11 +102,14 @@ def _steady(options: argparse.Namespace, report: Report, progress: Progress) -> 
     feed, grown = random_feed(policy, options.seed), []
     try:
         for plan in map(Plan.parse, STEADY_PLANS):
+            if time.monotonic() >= ends.hard_s:
+                raise OverError
             progress(f"{name}: memory of {options.steady} chunks, {plan.mode}")
-            grown.append(growth(bench.prepare(plan), feed, options.steady, bench.device))
+            grown.append(growth(bench.prepare(plan), feed, options.steady, bench.device, ends.hard_s))
             where = {"policy": name, "measure": "memory", "mode": plan.mode, "cores": bench.cores}
             report.rows.append({**where, **grown[-1].fields()})
     finally:
         bench.close()
-    report.summary["python_bytes_per_chunk_worst"] = max(each.python_bytes_per_chunk for each in grown)
-    report.summary["resident_bytes_per_chunk_worst"] = max(each.resident_bytes_per_chunk for each in grown)
+        if grown:
+            report.summary["python_bytes_per_chunk_worst"] = max(each.python_bytes_per_chunk for each in grown)
+            report.summary["resident_bytes_per_chunk_worst"] = max(each.resident_bytes_per_chunk for each in grown)

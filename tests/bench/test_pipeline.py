@@ -7,16 +7,18 @@ import json
 import math
 import os
 import threading
+import time
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from auras_ros.bench import pipeline
-from auras_ros.bench.kept import OVER, Ends
+from auras_ros.bench import pipeline, pipeline_rounds
+from auras_ros.bench.kept import CUT, OVER, Ends, OverError
 from auras_ros.bench.pipeline_checks import batched_difference, check_equal
 from auras_ros.bench.pipeline_rate import Bench, Length, Meter
 from auras_ros.bench.pipeline_rounds import TRIAL_ROUNDS, Rounds
@@ -316,12 +318,47 @@ def test_no_further_round_begins_after_the_soft_end() -> None:
 def test_when_the_minutes_are_over_what_was_not_measured_is_named() -> None:
     variants = [Variant(SIZES.auras(1)), Variant(SIZES.auras(2))]
     rounds = rounds_of(FakeBench({}), ends=Ends(0.0, 0.0))
-    assert list(rounds.contest(variants)) == [{}]
+    assert list(rounds.contest(variants)) == []
     report = Report("pipeline")
     rounds.tell(report)
     assert {name: sorted(said) for name, said in report.more.items()} == {
         "left_out": [f"tiny, auras, stages {n}: {OVER}" for n in (1, 2)]
     }
+
+
+def test_nothing_is_warmed_up_after_the_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bench of 17 plans warmed them all up, for minutes on one core, after its hard end."""
+    now, prepared = [0.0], list[Plan]()
+
+    class Slow(FakeBench):
+        def prepare(self, plan: Plan) -> None:
+            prepared.append(plan)
+            now[0] += 40.0
+
+    monkeypatch.setattr(pipeline_rounds, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    variants = [Variant(SIZES.auras(stages)) for stages in (1, 2, 8)]
+    rounds = rounds_of(Slow({}), ends=Ends(30.0, 60.0))
+    assert list(rounds.contest(variants)) == [{}]
+    assert prepared == [variant.plan for variant in variants[:2]]
+    assert rounds.failed == dict.fromkeys(variants, OVER)
+
+
+def test_the_minutes_end_the_memory_too(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    grown: list[float] = []
+
+    def growth(*given: Any) -> Growth:
+        if grown:
+            raise OverError
+        grown.append(given[-1])
+        return Growth(30, 1.0, 2.0, 0.0, 3.0)
+
+    monkeypatch.setattr(pipeline, "growth", growth)
+    monkeypatch.setattr(pipeline, "_compare", lambda name, job: None)
+    report = pipeline.run(["--policy", tiny, *QUICK], lambda text: None)
+    assert grown[0] < time.monotonic() + 60 * 60
+    assert report.more == {"left_out": [f"memory: {CUT}"]}
+    assert len(report.rows) == 1
+    assert report.summary["resident_bytes_per_chunk_worst"] == 2.0
 
 
 def test_an_interrupted_comparison_keeps_its_whole_rounds(

@@ -22,7 +22,7 @@ from auras_ros.bench.figures.rounds import Measured, add_measured, marked, measu
 from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, legend_below, picture, with_paper
 from auras_ros.bench.figures.stream import complete, saturate, spread_percent
 from auras_ros.bench.job import Job, Progress, add_seed, check_job_options, check_stages, run_jobs
-from auras_ros.bench.kept import OVER, attempt
+from auras_ros.bench.kept import OVER, OverError, attempt
 from auras_ros.bench.options import amount, listed
 from auras_ros.bench.pipeline import SWITCH_S
 from auras_ros.evaluate.report import Report
@@ -101,10 +101,10 @@ def _inputs(measured: Measured, seq: Plan, par: Plan, auras: Plan) -> list[tuple
 
 
 def _left_s(job: Job) -> float:
-    """How long a stream may take: at most --limit, and what the bench's minutes leave. Raises RuntimeError."""
+    """How long a stream may take: at most --limit, and what the bench's minutes leave. Raises OverError."""
     left_s = min(float(job.options.limit), job.ends.hard_s - time.monotonic())
     if left_s <= 0:
-        raise RuntimeError(OVER)
+        raise OverError(OVER)
     return left_s
 
 

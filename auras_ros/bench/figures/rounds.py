@@ -17,7 +17,7 @@ import torch
 
 from auras_ros.bench.cores import threads_tried
 from auras_ros.bench.job import Job, add_job_options
-from auras_ros.bench.kept import disturb
+from auras_ros.bench.kept import OVER, OverError, disturb
 from auras_ros.bench.options import Options, kind_of
 from auras_ros.bench.pipeline_checks import check_equal
 from auras_ros.bench.pipeline_rate import Bench
@@ -95,7 +95,7 @@ class Measured:
 
 def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
     """The first plan, seq, is checked against the second, then all are compared; what fails is named in the report.
-    Raises RuntimeError where the two differ, or seq itself gives no rate."""
+    Raises RuntimeError where the two differ, or seq itself gives no rate; OverError where it had no time for one."""
     if len(plans) > 1:
         check_same(bench, plans[0], plans[1])
     rounds = Rounds(bench, job.what, job.options, job.ends, job.say)
@@ -112,6 +112,8 @@ def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
     finally:
         rounds.tell(job.report)
     seq = best.get(plans[0])
+    if OVER in {rounds.failed.get(form) for form in kinds[str(plans[0])]}:
+        raise OverError
     if seq not in rates:
         raise RuntimeError(f"{plans[0]} gave no rate: there is nothing to compare with")
     said = disturbed(rates, seq)
