@@ -109,9 +109,9 @@ def growth(
         tracemalloc.start()
     try:
         live.start()
-        until_s = min(end_s, time.monotonic() + LIMIT_S)
-        while not sampler.over.wait(LOOK_S) and live.working() and time.monotonic() < until_s:
-            pass
+        for _ in range(math.ceil(min(LIMIT_S, end_s - time.monotonic()) / LOOK_S)):
+            if sampler.over.wait(LOOK_S) or not live.working():
+                break
     finally:
         live.halt(LIMIT_S)
         gc.unfreeze()
