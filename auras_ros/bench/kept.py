@@ -14,7 +14,8 @@ from typing import NamedTuple
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import PlanError
 
-FAILURES = (RuntimeError, PlanError, MemoryError, TimeoutError)  # DeviceError, a GPU without memory: RuntimeErrors
+# DeviceError, a GPU without memory: RuntimeErrors. ConfigError: a ValueError; options have been checked before.
+FAILURES = (RuntimeError, PlanError, MemoryError, ValueError, OSError)
 OVER = "not begun: the bench's minutes were over (--minutes)"
 CUT = "not finished: the bench's minutes were over (--minutes)"
 
