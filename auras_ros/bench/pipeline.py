@@ -1,9 +1,9 @@
 """`auras bench pipeline`: chunks per second of the four modes, side by side on this machine (Auras figure 10).
 
-First it is checked that auras in one stage gives what seq gives, bit for bit, and how far batched rows are off. Then
-every mode's forms (threads, par's workers) are tried, and the best of each is compared in interleaved rounds of random
-order, with the curve over pp_generation and the skewed plans. All of them have the same cores: first one, then all
-(--cores). Real threads, random observations always at hand, no camera limit; warm-up never counts.
+First it is checked that auras in one stage gives what seq gives (bit for bit; on a GPU within a thousandth of the
+action range, and the row says how far off), and how far batched rows are off. Then every mode's forms (threads, par's
+workers) are tried, and the best of each is compared in interleaved rounds of random order, with the curve over
+pp_generation and the skewed plans. All of them have the same cores: first one, then all (--cores). Real threads, random observations always at hand, no camera limit; warm-up never counts.
 
 par of one worker does seq's work in seq's way. It is measured in every round as a control: where it is quicker or
 slower than seq, or windows of one plan differ among themselves, something else was at work, and the rows are marked.
@@ -24,7 +24,7 @@ from auras_ros.bench.cores import suffix
 from auras_ros.bench.feed import random_feed
 from auras_ros.bench.job import Job, Progress, run_jobs
 from auras_ros.bench.kept import Ends, OverError, Part, disturb
-from auras_ros.bench.pipeline_checks import batched_difference, check_equal
+from auras_ros.bench.pipeline_checks import batched_difference, check_equal, equal_fields
 from auras_ros.bench.pipeline_options import parse
 from auras_ros.bench.pipeline_picture import draw
 from auras_ros.bench.pipeline_rate import Bench
@@ -69,11 +69,11 @@ def _compare(name: str, job: Job) -> None:
     trials: Rates = {}
     best: dict[str, Variant] = {}
     try:
-        check_equal(bench, sizes.generation)
+        equal = equal_fields(check_equal(bench, sizes.generation))
         stages = sizes.headline
         differ = {"pp_generation": stages, "batched_difference": batched_difference(bench, sizes.generation, stages)}
         size = sum(part.numel() for part in policy.parameters()) / 1e6
-        report.rows.append({**base, "measure": "check", "bit_equal": 1, "million": size, **differ})
+        report.rows.append({**base, "measure": "check", **equal, "million": size, **differ})
         trials, best = rounds.trial(sizes.candidates())
         for so_far in rounds.contest(sizes.contest(best, options.steps)):
             rates = so_far

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from auras_ros.bench.pipeline_checks import equal_words
 from auras_ros.bench.pipeline_variants import Comparison, Variant, control_of
 from auras_ros.evaluate.report import Report
 
@@ -118,7 +119,7 @@ def _check(rows: Sequence[Row]) -> list[str]:
     row = rows[0]
     return [
         f"{row['policy']}: {row['million']:.1f} M parameters, {row['steps']} steps, {row['device']}, {_cores(row)}",
-        "  checked: seq and auras in one stage, unbatched, give the same chunks bit for bit;",
+        f"  checked: seq and auras in one stage, unbatched, give the same chunks {equal_words(row)};",
         f"  batched over {row['pp_generation']} stages within {row['batched_difference']:.2g} of the action range",
     ]
 

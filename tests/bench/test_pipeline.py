@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 import torch
 
-from auras_ros.bench import pipeline, pipeline_rounds
+from auras_ros.bench import pipeline, pipeline_checks, pipeline_rounds
 from auras_ros.bench.kept import CUT, OVER, Ends, OverError
-from auras_ros.bench.pipeline_checks import batched_difference, check_equal
+from auras_ros.bench.pipeline_checks import batched_difference, check_equal, equal_fields, equal_words
 from auras_ros.bench.pipeline_rate import Bench, Length, Meter
 from auras_ros.bench.pipeline_rounds import TRIAL_ROUNDS, Rounds
 from auras_ros.bench.pipeline_steady import Growth
@@ -131,6 +131,27 @@ def test_a_mode_that_computes_something_else_is_refused(bench: Bench, monkeypatc
     assert batched_difference(bench, "ddpm4", 4) > 0
 
 
+@pytest.mark.parametrize(
+    ("device", "off", "passes"), [("cuda", 1e-4, True), ("cuda", 1e-2, False), ("cpu", 1e-4, False)]
+)
+def test_on_a_gpu_rounding_ends_no_bench(
+    device: str, off: float, passes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks have come to the host by then: whether they are on a GPU says nothing."""
+    made = {"seq": torch.zeros(1, 4, 2), "auras": torch.full((1, 4, 2), off)}
+    monkeypatch.setattr(pipeline_checks, "_examples", lambda bench, count: lambda at: None)
+    monkeypatch.setattr(pipeline_checks, "_chunks", lambda bench, plan, seen: dict.fromkeys(range(3), made[plan.mode]))
+    there = SimpleNamespace(device=torch.device(device))
+    if not passes:
+        with pytest.raises(RuntimeError, match="request 0: auras in one stage differs from seq by up to"):
+            check_equal(there, "ddpm4")  # type: ignore[arg-type]
+        return
+    found = equal_fields(check_equal(there, "ddpm4"))  # type: ignore[arg-type]
+    assert found == {"bit_equal": 0, "one_stage_difference": pytest.approx(off / 2)}
+    assert equal_words(found) == "within 5e-05 of the action range (allowed: 0.001)"
+    assert equal_words(equal_fields(0.0)) == "bit for bit"
+
+
 # -- one window -------------------------------------------------------------------------------------------
 
 
@@ -195,14 +216,17 @@ def test_a_window_lasts_as_long_as_it_should() -> None:
     assert meter.over.is_set()
 
 
-def test_a_strand_without_two_chunks_adds_nothing() -> None:
+def test_a_window_without_two_chunks_of_every_strand_is_none() -> None:
+    """The others' alone would be too few: a worker that the window's limit cut had its share of the cores."""
     time = Time()
     meter = Meter(2, Length(), time)
     emit(meter, time, "a", 5)
     assert meter.rate() == 0
     emit(meter, time, "b", 6)
     emit(meter, time, "b", 16)
-    assert meter.rate() == pytest.approx(100)
+    assert meter.rate() == 0
+    emit(meter, time, "a", 25)
+    assert meter.rate() == pytest.approx(150)
 
 
 @pytest.mark.parametrize("text", ["ddpm4", "ddpm4,mode=dec", "ddpm4,mode=par,workers=2", "ddpm4,mode=auras"])
