@@ -3,7 +3,8 @@
 First it is checked that auras in one stage gives what seq gives (bit for bit; on a GPU within a thousandth of the
 action range, and the row says how far off), and how far batched rows are off. Then every mode's forms (threads, par's
 workers) are tried, and the best of each is compared in interleaved rounds of random order, with the curve over
-pp_generation and the skewed plans. All of them have the same cores: first one, then all (--cores). Real threads, random observations always at hand, no camera limit; warm-up never counts.
+pp_generation and the skewed plans. All of them have the same cores: first one, then all (--cores). Real threads, random
+observations always at hand, no camera limit; warm-up never counts.
 
 par of one worker does seq's work in seq's way. It is measured in every round as a control: where it is quicker or
 slower than seq, or windows of one plan differ among themselves, something else was at work, and the rows are marked.
