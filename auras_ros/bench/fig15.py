@@ -211,6 +211,8 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
         parser.error(f"--tokens: a plan has 1 to {MAX_STAGES} stages")
     if min(options.prefix) < 2:
         parser.error("--prefix must be at least 2")
+    if "reuse" in options.half and min(options.prefix) < 3:
+        parser.error("--prefix must be at least 3 for the two cameras of --half reuse")
     if min(options.steps) < 2:
         parser.error("--steps must be at least 2")
     if not 1 <= options.stages <= MAX_STAGES:

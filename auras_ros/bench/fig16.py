@@ -20,7 +20,7 @@ from auras_ros.bench.cores import suffix, words
 from auras_ros.bench.figures.rounds import Measured, measure
 from auras_ros.bench.job import Job, Progress, add_job_options, add_seed, check_job_options, check_stages, run_jobs
 from auras_ros.bench.options import listed
-from auras_ros.bench.pipeline_checks import batched_difference
+from auras_ros.bench.pipeline_checks import batched_difference, equal_fields, equal_words
 from auras_ros.evaluate.report import Report
 from auras_ros.models.presets import QUARTER, TINYVLAS
 from auras_ros.pipeline.plan import Plan
@@ -71,7 +71,9 @@ def _measure(model: str, job: Job) -> None:
         stages = max(options.pp_generation)
         differ = {"pp_generation": stages, "batched_difference": batched_difference(bench, seq.generation, stages)}
         measured = measure(bench, job, [seq, *plans])
-    report.rows.append({**base, "measure": "check", "bit_equal": 1, **_shapes(name, policy), **differ})
+    report.rows.append(
+        {**base, "measure": "check", **equal_fields(measured.difference), **_shapes(name, policy), **differ}
+    )
     there = [plan for plan in plans if plan in measured]
     report.rows += [_row(base, plan, measured.figures(plan, seq)) for plan in (seq, *there)]
     report.summary |= _summary(model, suffix(job.cores, options.cores), measured, seq, there)
@@ -148,7 +150,7 @@ def _head(row: Row) -> list[str]:
     return [
         f"{row['model']}, run as {row['sizes']}: {row['million']:.1f} M parameters, {where}",
         f"  {parts}; a prefix of {row['prefix']} tokens, {row['steps']} steps",
-        "  checked: seq and auras in one stage, unbatched, give the same chunks bit for bit; batched over",
+        f"  checked: seq and auras in one stage, unbatched, give the same chunks {equal_words(row)}; batched over",
         f"  {row['pp_generation']} stages within {row['batched_difference']:.2g} of the action range",
     ]
 

@@ -171,8 +171,11 @@ _TOKENS = (
     "--half", "tokens,reuse", "--fetch-offset", "-1", "--tokens", "1,2,4,7,14,28,56", "--rounds", "5", "--minutes", "6",
     *_CUDA,
 )  # fmt: skip
-_MODES = "auras_over_seq auras_10_over_seq auras_over_par auras_over_dec dec_over_seq par_over_seq par_workers"
-_FIG11 = "auras_over_seq best_par_over_seq auras_over_best_par best_par_workers spread_percent_auras"
+_MODES = (
+    "auras_over_seq auras_10_over_seq auras_over_par auras_over_batched auras_over_dec dec_over_seq par_over_seq "
+    "batched_over_seq par_workers"
+)
+_FIG11 = "auras_over_seq best_par_over_seq batched_over_seq auras_over_best_par best_par_workers spread_percent_auras"
 _STARTUP = "first_chunk_ms_* worker_reserved_kib_*"
 
 PARTS: dict[str, Part] = {
@@ -218,6 +221,11 @@ PARTS: dict[str, Part] = {
     "fig15-rt2": bench(
         "action tokens, RT-2 (LLaVA-1.5-7B), 576 patches", 180, "*_over_*",
         "fig15", "--model", "llava-1.5-7b", "--prefix", "601", *_TOKENS,
+    ),
+    # 5 numbers of steps x 2 plans x 5 rounds x 0.6 s; DP drawn and captured for each
+    "fig15-dp": bench(
+        "denoising steps, DP, ten stages", 80, "*_over_*",
+        "fig15", "--half", "diffusion", "--diffusion", "dp", "--stages", "10", "--steps", "5,10,20,40,100", *_ROUNDS,
     ),
     # 31 plans x 5 rounds x 0.6 s each, and their captures; float32: perception of the largest takes 60 ms
     **{

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import PlanError
 
-FAILURES = (RuntimeError, PlanError, MemoryError, TimeoutError)  # DeviceError, a GPU without memory: RuntimeErrors
+# DeviceError, a GPU without memory: RuntimeErrors. ConfigError: a ValueError; options have been checked before.
+FAILURES = (RuntimeError, PlanError, MemoryError, ValueError, OSError)
 OVER = "not begun: the bench's minutes were over (--minutes)"
 CUT = "not finished: the bench's minutes were over (--minutes)"
 
@@ -23,7 +24,7 @@ Turn = Callable[[Sequence[int]], None]
 
 
 class OverError(Exception):
-    """The bench's minutes are over in the middle of a part. No failure."""
+    """The bench's minutes are over, in the middle of a part (CUT) unless it says otherwise. No failure."""
 
 
 class Ends(NamedTuple):
@@ -69,8 +70,8 @@ def attempt(report: Report, name: str) -> Iterator[None]:
     """A part that may fail without the others: its first line of reason goes to the report."""
     try:
         yield
-    except OverError:
-        leave_out(report, name, CUT)
+    except OverError as over:
+        leave_out(report, name, str(over) or CUT)
     except FAILURES as error:
         fail(report, name, error)
 

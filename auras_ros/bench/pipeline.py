@@ -1,9 +1,10 @@
 """`auras bench pipeline`: chunks per second of the four modes, side by side on this machine (Auras figure 10).
 
-First it is checked that auras in one stage gives what seq gives, bit for bit, and how far batched rows are off. Then
-every mode's forms (threads, par's workers) are tried, and the best of each is compared in interleaved rounds of random
-order, with the curve over pp_generation and the skewed plans. All of them have the same cores: first one, then all
-(--cores). Real threads, random observations always at hand, no camera limit; warm-up never counts.
+First it is checked that auras in one stage gives what seq gives (bit for bit; on a GPU within a thousandth of the
+action range, and the row says how far off), and how far batched rows are off. Then every mode's forms (threads, par's
+workers) are tried, and the best of each is compared in interleaved rounds of random order, with the curve over
+pp_generation and the skewed plans. All of them have the same cores: first one, then all (--cores). Real threads, random
+observations always at hand, no camera limit; warm-up never counts.
 
 par of one worker does seq's work in seq's way. It is measured in every round as a control: where it is quicker or
 slower than seq, or windows of one plan differ among themselves, something else was at work, and the rows are marked.
@@ -23,8 +24,8 @@ from functools import partial
 from auras_ros.bench.cores import suffix
 from auras_ros.bench.feed import random_feed
 from auras_ros.bench.job import Job, Progress, run_jobs
-from auras_ros.bench.kept import Part, disturb
-from auras_ros.bench.pipeline_checks import batched_difference, check_equal
+from auras_ros.bench.kept import Ends, OverError, Part, disturb
+from auras_ros.bench.pipeline_checks import batched_difference, check_equal, equal_fields
 from auras_ros.bench.pipeline_options import parse
 from auras_ros.bench.pipeline_picture import draw
 from auras_ros.bench.pipeline_rate import Bench
@@ -47,7 +48,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     options = parse(argv, __doc__ or "")
     sys.setswitchinterval(SWITCH_S)
     report = Report("pipeline")
-    memory: dict[str, Part] = {"memory": lambda ends: _steady(options, report, progress)} if options.steady > 0 else {}
+    memory: dict[str, Part] = {"memory": partial(_steady, options, report, progress)} if options.steady > 0 else {}
     run_jobs({name: partial(_compare, name) for name in options.policy}, options, report, progress, **memory)
     return report
 
@@ -69,11 +70,11 @@ def _compare(name: str, job: Job) -> None:
     trials: Rates = {}
     best: dict[str, Variant] = {}
     try:
-        check_equal(bench, sizes.generation)
+        equal = equal_fields(check_equal(bench, sizes.generation))
         stages = sizes.headline
         differ = {"pp_generation": stages, "batched_difference": batched_difference(bench, sizes.generation, stages)}
         size = sum(part.numel() for part in policy.parameters()) / 1e6
-        report.rows.append({**base, "measure": "check", "bit_equal": 1, "million": size, **differ})
+        report.rows.append({**base, "measure": "check", **equal, "million": size, **differ})
         trials, best = rounds.trial(sizes.candidates())
         for so_far in rounds.contest(sizes.contest(best, options.steps)):
             rates = so_far
@@ -82,8 +83,9 @@ def _compare(name: str, job: Job) -> None:
         rounds.tell(report)
         for measure, found in (("trial", trials), ("rounds", rates)):
             said = disturbed(found, best.get("seq"))
+            seq = found.get(best["seq"], []) if "seq" in best else []
             report.rows += [
-                rate_row(base, measure, v, values, bench.staleness_ms, v in said) for v, values in found.items()
+                rate_row(base, measure, v, values, bench.staleness_ms, v in said, seq) for v, values in found.items()
             ]
             disturb(report, f"{what}, {measure}", said.values())
         if rates:
@@ -93,7 +95,7 @@ def _compare(name: str, job: Job) -> None:
             report.summary[f"seconds{endings[0]}"] = time.monotonic() - began_s
 
 
-def _steady(options: argparse.Namespace, report: Report, progress: Progress) -> None:
+def _steady(options: argparse.Namespace, report: Report, progress: Progress, ends: Ends) -> None:
     """Memory growth of each mode's frame loop, with the first policy and a short plan."""
     name = options.policy[0]
     policy = make_policy(name, seed=0, sampler="ddim", steps=STEADY_STEPS)
@@ -101,11 +103,14 @@ def _steady(options: argparse.Namespace, report: Report, progress: Progress) -> 
     feed, grown = random_feed(policy, options.seed), []
     try:
         for plan in map(Plan.parse, STEADY_PLANS):
+            if time.monotonic() >= ends.hard_s:
+                raise OverError
             progress(f"{name}: memory of {options.steady} chunks, {plan.mode}")
-            grown.append(growth(bench.prepare(plan), feed, options.steady, bench.device))
+            grown.append(growth(bench.prepare(plan), feed, options.steady, bench.device, ends.hard_s))
             where = {"policy": name, "measure": "memory", "mode": plan.mode, "cores": bench.cores}
             report.rows.append({**where, **grown[-1].fields()})
     finally:
         bench.close()
-    report.summary["python_bytes_per_chunk_worst"] = max(each.python_bytes_per_chunk for each in grown)
-    report.summary["resident_bytes_per_chunk_worst"] = max(each.resident_bytes_per_chunk for each in grown)
+        if grown:
+            report.summary["python_bytes_per_chunk_worst"] = max(each.python_bytes_per_chunk for each in grown)
+            report.summary["resident_bytes_per_chunk_worst"] = max(each.resident_bytes_per_chunk for each in grown)

@@ -140,8 +140,12 @@ class Meter:
                 self.over.set()
 
     def rate(self) -> float:
-        """Chunks per second of all strands together; one that gave chunks in one frame alone adds none."""
-        return sum(_after(came) * 1e9 / (came[-1][0] - came[0][0]) for came in self._came.values() if _after(came))
+        """Chunks per second of all strands together. 0 where one gave chunks in one frame alone, or none: it had its
+        share of the cores, and nothing says what it made of it."""
+        strands = list(self._came.values())
+        if len(strands) < self._strands or not all(map(_after, strands)):
+            return 0.0
+        return sum(_after(came) * 1e9 / (came[-1][0] - came[0][0]) for came in strands)
 
     def staleness_ms(self) -> float | None:
         """How old what the newest chunk's last step read is, averaged over the time from the first chunk to the last: a

@@ -69,6 +69,9 @@ class Rounds:
         those that have failed in none."""
         order, going = random.Random(self.options.seed), list[Variant]()
         for variant in variants:
+            if time.monotonic() > self.ends.hard_s:
+                self.failed[variant] = OVER
+                continue
             self.say(f"{self.name}: warming up {variant.label}")
             try:
                 self.bench.prepare(variant.plan)

@@ -7,7 +7,9 @@ the resident set sees all, in pages, with the noise of two allocators. The loop 
 from __future__ import annotations
 
 import gc
+import math
 import threading
+import time
 import tracemalloc
 from array import array
 from collections.abc import Callable, Sequence
@@ -18,6 +20,7 @@ from typing import Any
 
 import torch
 
+from auras_ros.bench.kept import OverError
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.request import Emission, Latched
@@ -88,9 +91,14 @@ def _rise(values: Sequence[int]) -> float:
 
 
 def growth(
-    executor: Executor, latch: Callable[[int], Latched | None], chunks: int, device: torch.device | None = None
+    executor: Executor,
+    latch: Callable[[int], Latched | None],
+    chunks: int,
+    device: torch.device | None = None,
+    end_s: float = math.inf,
 ) -> Growth:
-    """Run the executor live for about `chunks` chunks; it should be warm. Raises RuntimeError if a strand fails."""
+    """Run the executor live for about `chunks` chunks; it should be warm. Raises RuntimeError if a strand fails, and
+    OverError where end_s of the monotonic clock comes first."""
     on_gpu = device is not None and device.type == "cuda"
     sampler = _Sampler(chunks, (lambda: torch.cuda.memory_allocated(device)) if on_gpu else (lambda: 0))
     live = Live(executor, latch, sampler.emit)
@@ -101,7 +109,7 @@ def growth(
         tracemalloc.start()
     try:
         live.start()
-        for _ in range(int(LIMIT_S / LOOK_S)):
+        for _ in range(math.ceil(min(LIMIT_S, end_s - time.monotonic()) / LOOK_S)):
             if sampler.over.wait(LOOK_S) or not live.working():
                 break
     finally:
@@ -110,6 +118,8 @@ def growth(
         if not tracing:
             tracemalloc.stop()
     if not sampler.over.is_set():
+        if time.monotonic() >= end_s:
+            raise OverError
         raise RuntimeError(f"{executor.plan}: {sampler.taken} of {SAMPLES} samples, then it stopped")
     return sampler.growth()
 

@@ -35,7 +35,7 @@ class FakeLeRobot:
         self.seconds = {False: 0.5, True: 0.25}  # that a request takes, compiled or not
         self._spoil, self._compiles = spoil, compiles
 
-    def __call__(self, name: str, python: Path, limit_s: float) -> FakeLeRobot:
+    def __call__(self, name: str, python: Path, limit_s: float, end_s: float) -> FakeLeRobot:
         return self
 
     def __enter__(self) -> FakeLeRobot:

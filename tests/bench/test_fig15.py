@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from auras_ros.bench import fig15
+from auras_ros.bench import fig15, pipeline_rounds
 from auras_ros.bench.feed import random_feed
 from auras_ros.bench.fig15 import vision_language_policy
 from auras_ros.bench.fig15_show import REUSE_ROW, STEPS_ROW, TOKENS_ROW
 from auras_ros.bench.figures import rounds
+from auras_ros.bench.kept import CUT
 from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.pipeline.plan import Plan
 
@@ -67,6 +70,21 @@ def test_the_minutes_are_those_of_the_whole_figure() -> None:
     ]
     with pytest.raises(ValueError, match="nothing was measured"):
         fig15.draw(report, Path("15.png"))
+
+
+def test_a_comparison_that_seq_has_no_time_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was a failure: nothing to compare with."""
+    right = rounds.check_same
+
+    def slow(bench: Bench, *plans: Plan) -> None:
+        right(bench, *plans)
+        monkeypatch.setattr(pipeline_rounds, "time", SimpleNamespace(monotonic=lambda: math.inf))
+
+    monkeypatch.setattr(rounds, "check_same", slow)
+    argv = ["--half=tokens", "--model=rt2-tiny", "--prefix=6", "--tokens=2", *SHORT]
+    report = fig15.run(argv, lambda text: None)
+    assert "failed" not in report.more
+    assert report.more["left_out"][-1] == f"rt2-tiny, prefix 6, 2 tokens on 1 core: {CUT}"
 
 
 def test_both_modes_compute_the_same_tokens() -> None:
@@ -125,6 +143,7 @@ def test_modes_that_give_other_tokens_are_not_compared_and_the_others_are(monkey
     [
         (["--tokens", "65"], "--tokens: a plan has 1 to 64 stages"),
         (["--prefix", "1"], "--prefix must be at least 2"),
+        (["--prefix", "64,2"], "--prefix must be at least 3 for the two cameras of --half reuse"),
         (["--steps", "1"], "--steps must be at least 2"),
         (["--half", "both"], "--half: 'both' is not known; there is tokens, diffusion, reuse"),
         (["--rounds", "0"], "--rounds must be at least 1"),

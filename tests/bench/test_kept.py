@@ -10,6 +10,7 @@ from auras_ros.bench import kept
 from auras_ros.bench.kept import CUT, OVER, Budget, Ends, OverError, fail, interruptible, run_parts, run_turns, until
 from auras_ros.device import DeviceError
 from auras_ros.evaluate.report import Report
+from auras_ros.nodes.config import ConfigError
 from auras_ros.pipeline.plan import PlanError
 
 
@@ -51,7 +52,15 @@ def test_what_there_is_no_time_for_is_named(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("no two chunks in 30 s"), DeviceError("gone"), PlanError("plan: outlasts"), MemoryError()]
+    "error",
+    [
+        RuntimeError("no two chunks in 30 s"),
+        DeviceError("gone"),
+        PlanError("plan: outlasts"),
+        MemoryError(),
+        ConfigError("mine.yaml: no such parameter"),
+        OSError("No space left on device"),
+    ],
 )
 def test_a_part_that_fails_is_named_and_the_others_are_measured(error: Exception) -> None:
     def broken(ends: Ends) -> None:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import argparse
 import math
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from auras_ros.bench.kept import Ends
-from auras_ros.bench.peers import command, environment
+from auras_ros.bench.kept import CUT, OVER, Ends, OverError
+from auras_ros.bench.peers import command, contest, environment
 from auras_ros.bench.peers.contest import Contender, rounds, rows, summary
 from auras_ros.bench.peers.environment import DONE, SetupError, commands, setup
 from auras_ros.bench.peers.lerobot_shapes import SHAPES, robot_of
@@ -81,6 +83,32 @@ def test_a_window_without_a_rate_is_named_and_the_others_go_on() -> None:
     first, second = rows([slow, quick], rates, failed, "slow", {"part": "part"})
     assert first["why"] == "no two chunks in 600 s"
     assert (second["chunks_per_s"], second["ratio"]) == (2.0, None)
+
+
+def test_a_window_of_the_first_round_ends_with_the_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It might take ten minutes, or LeRobot's answer half an hour, of a bench of twenty. What was measured is kept."""
+    now, limits, failed = [0.0], list[float](), dict[str, str]()
+
+    def rate(length: Length) -> float:
+        limits.append(length.limit_s)
+        now[0] += 40.0
+        return 2.0
+
+    def cut(length: Length) -> float:
+        now[0] += 40.0
+        raise OverError
+
+    monkeypatch.setattr(contest, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    order = random.Random(0).sample(["ours", "theirs", "late"], 3)
+    rates = dict(zip(order, (rate, cut, rate), strict=True))
+    given = [Contender(name, rates[name]) for name in ("ours", "theirs", "late")]
+    found = list(rounds("part", given, OPTIONS, Ends(30.0, 60.0), failed, lambda text: None))
+    assert found == [{order[0]: [2.0]}]
+    assert limits == [60.0]
+    assert failed == {order[1]: CUT, order[2]: OVER}
+    report = Report("peers")
+    contest.tell("part", failed, report)
+    assert sorted(report.more["left_out"]) == sorted([f"part, {order[1]}: {CUT}", f"part, {order[2]}: {OVER}"])
 
 
 def test_full_float32_ends_as_it_began() -> None:
@@ -158,7 +186,36 @@ def test_an_environment_without_lerobot_is_a_setting(tmp_path: Path, capsys: pyt
 def test_one_that_dies_on_the_way_went_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here = python(tmp_path, """read l; echo '{"versions": {}}'; read l; echo Killed >&2; exit 3""")
     assert cli.main(["bench", "peers", "--only=lerobot", "--device=cpu", here]) == 1
-    assert "error: lerobot: make: the process ended with status 3\n  Killed" in capsys.readouterr().err
+    assert "failed: lerobot: lerobot: make: the process ended with status 3; Killed" in capsys.readouterr().err
+
+
+def test_a_part_that_dies_on_the_way_leaves_the_other_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LeRobot's process was killed for memory: transformers was never begun, and nothing was written."""
+
+    def measure(options: argparse.Namespace, ends: Ends, report: Report, progress: object) -> None:
+        report.rows.append({"part": "transformers", "cores": 1})
+
+    monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(command.generate, "measure", measure)
+    here = python(tmp_path, """read l; echo '{"versions": {}}'; read l; exit 3""")
+    report = command.run(["--device=cpu", here], lambda text: None)
+    assert report.rows == [{"part": "transformers", "cores": 1}]
+    assert report.more == {"failed": ["lerobot: lerobot: make: the process ended with status 3"]}
+
+
+def test_a_gpu_without_memory_leaves_what_the_first_part_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first(python: Path, options: object, ends: Ends, report: Report, progress: object) -> None:
+        report.rows.append({"part": "lerobot", "cores": 1})
+
+    def second(*given: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(command.lerobot, "measure", first)
+    monkeypatch.setattr(command.generate, "measure", second)
+    report = command.run([f"--lerobot-python={sys.executable}", "--device=cpu"], lambda text: None)
+    assert report.rows == [{"part": "lerobot", "cores": 1}]
+    assert report.more == {"failed": ["transformers: CUDA out of memory"]}
 
 
 # -- LeRobot's environment ----------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def test_the_first_request_of_a_window_is_not_counted(sides: Sides, monkeypatch:
     seen = []
     monkeypatch.setattr(generate, "their_tokens", lambda theirs, images: seen.append(images))
     monkeypatch.setattr(generate.time, "perf_counter", perf_counter)
-    assert their_rate(sides)(Length(chunks=2, seconds=5.5)) == 3 / 6
+    assert their_rate(sides)(Length(chunks=2, seconds=5.5, limit_s=600.0)) == 3 / 6
     assert [each is images for each, (images, _) in zip(seen, sides.examples, strict=False)] == [True] * 4
 
 

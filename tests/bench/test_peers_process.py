@@ -7,24 +7,27 @@ line would do; our own package on the path of the other's Python.
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import select
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from auras_ros.bench.kept import OverError
 from auras_ros.bench.peers import process
 from auras_ros.bench.peers.process import PeerError, PeerProcess, PeerRefusedError
 
 SHELL = Path("/bin/sh")
 
 
-def peer(tmp_path: Path, script: str, limit_s: float = 30.0) -> PeerProcess:
+def peer(tmp_path: Path, script: str, limit_s: float = 30.0, end_s: float = math.inf) -> PeerProcess:
     """A peer that is a shell script."""
     worker = tmp_path / "peer.sh"
     worker.write_text(script, encoding="utf-8")
-    return PeerProcess("other", SHELL, limit_s, worker)
+    return PeerProcess("other", SHELL, limit_s, worker, end_s)
 
 
 def test_each_request_has_its_answer(tmp_path: Path) -> None:
@@ -74,6 +77,12 @@ def test_a_list_is_no_answer(tmp_path: Path) -> None:
 
 def test_one_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     with peer(tmp_path, "sleep 600", limit_s=0.2) as other, pytest.raises(PeerError, match=r"no answer within 0.2 s"):
+        other.ask("make")
+
+
+def test_one_that_has_not_answered_when_the_minutes_are_over_is_no_failure(tmp_path: Path) -> None:
+    """Its limit is half an hour by itself."""
+    with peer(tmp_path, "sleep 600", end_s=time.monotonic() + 0.2) as other, pytest.raises(OverError):
         other.ask("make")
 
 

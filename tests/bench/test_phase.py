@@ -15,6 +15,7 @@ import pytest
 from auras_ros.bench import phase
 from auras_ros.bench.processes import START_S, Spin
 from auras_ros.cli import main as cli
+from auras_ros.nodes.config import ConfigError
 from auras_ros.pipeline.phase import PhaseLock
 from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, Image, KeyValue, String
 from tests.pipeline import in_phase
@@ -92,6 +93,20 @@ def test_an_episode_that_fails_is_named_and_the_others_are_kept(monkeypatch: pyt
     assert "pusht.yaml, seed 1, phase_lock on: not armed" in report.more["failed"]
     assert len(report.rows) == 3
     assert report.summary["staleness_gain_ms_p50"] == 96.0
+
+
+def test_a_config_that_cannot_be_read_leaves_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def episode(config: Path, seed: int, lock: bool, seconds: float, end_s: float) -> dict[str, float]:
+        if config.name == "mine.yaml":
+            raise ConfigError("mine.yaml: no such parameter")
+        return phase.measured(*heard(9 if lock else 105), missed=0, seconds=seconds)
+
+    monkeypatch.setattr(phase, "_episode", episode)
+    report = phase.run(["--seeds=1", "--config=pusht.yaml,./mine.yaml"], lambda text: None)
+    assert len(report.rows) == 2
+    assert report.more["failed"] == [
+        f"mine.yaml, seed 0, phase_lock {word}: mine.yaml: no such parameter" for word in ("off", "on")
+    ]
 
 
 # -- the command, and one episode of it, without processes ------------------------------------------------

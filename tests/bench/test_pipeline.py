@@ -7,21 +7,23 @@ import json
 import math
 import os
 import threading
+import time
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from auras_ros.bench import pipeline
-from auras_ros.bench.kept import OVER, Ends
-from auras_ros.bench.pipeline_checks import batched_difference, check_equal
+from auras_ros.bench import pipeline, pipeline_checks, pipeline_rounds
+from auras_ros.bench.kept import CUT, OVER, Ends, OverError
+from auras_ros.bench.pipeline_checks import batched_difference, check_equal, equal_fields, equal_words
 from auras_ros.bench.pipeline_rate import Bench, Length, Meter
 from auras_ros.bench.pipeline_rounds import TRIAL_ROUNDS, Rounds
 from auras_ros.bench.pipeline_steady import Growth
-from auras_ros.bench.pipeline_summary import disturbed, ratio, summary
+from auras_ros.bench.pipeline_summary import disturbed, rate_row, ratio, summary
 from auras_ros.bench.pipeline_variants import Comparison, Variant, control_of, default_workers, forms
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.report import Report
@@ -129,6 +131,27 @@ def test_a_mode_that_computes_something_else_is_refused(bench: Bench, monkeypatc
     assert batched_difference(bench, "ddpm4", 4) > 0
 
 
+@pytest.mark.parametrize(
+    ("device", "off", "passes"), [("cuda", 1e-4, True), ("cuda", 1e-2, False), ("cpu", 1e-4, False)]
+)
+def test_on_a_gpu_rounding_ends_no_bench(
+    device: str, off: float, passes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks have come to the host by then: whether they are on a GPU says nothing."""
+    made = {"seq": torch.zeros(1, 4, 2), "auras": torch.full((1, 4, 2), off)}
+    monkeypatch.setattr(pipeline_checks, "_examples", lambda bench, count: lambda at: None)
+    monkeypatch.setattr(pipeline_checks, "_chunks", lambda bench, plan, seen: dict.fromkeys(range(3), made[plan.mode]))
+    there = SimpleNamespace(device=torch.device(device))
+    if not passes:
+        with pytest.raises(RuntimeError, match="request 0: auras in one stage differs from seq by up to"):
+            check_equal(there, "ddpm4")  # type: ignore[arg-type]
+        return
+    found = equal_fields(check_equal(there, "ddpm4"))  # type: ignore[arg-type]
+    assert found == {"bit_equal": 0, "one_stage_difference": pytest.approx(off / 2)}
+    assert equal_words(found) == "within 5e-05 of the action range (allowed: 0.001)"
+    assert equal_words(equal_fields(0.0)) == "bit for bit"
+
+
 # -- one window -------------------------------------------------------------------------------------------
 
 
@@ -193,14 +216,17 @@ def test_a_window_lasts_as_long_as_it_should() -> None:
     assert meter.over.is_set()
 
 
-def test_a_strand_without_two_chunks_adds_nothing() -> None:
+def test_a_window_without_two_chunks_of_every_strand_is_none() -> None:
+    """The others' alone would be too few: a worker that the window's limit cut had its share of the cores."""
     time = Time()
     meter = Meter(2, Length(), time)
     emit(meter, time, "a", 5)
     assert meter.rate() == 0
     emit(meter, time, "b", 6)
     emit(meter, time, "b", 16)
-    assert meter.rate() == pytest.approx(100)
+    assert meter.rate() == 0
+    emit(meter, time, "a", 25)
+    assert meter.rate() == pytest.approx(150)
 
 
 @pytest.mark.parametrize("text", ["ddpm4", "ddpm4,mode=dec", "ddpm4,mode=par,workers=2", "ddpm4,mode=auras"])
@@ -316,12 +342,47 @@ def test_no_further_round_begins_after_the_soft_end() -> None:
 def test_when_the_minutes_are_over_what_was_not_measured_is_named() -> None:
     variants = [Variant(SIZES.auras(1)), Variant(SIZES.auras(2))]
     rounds = rounds_of(FakeBench({}), ends=Ends(0.0, 0.0))
-    assert list(rounds.contest(variants)) == [{}]
+    assert list(rounds.contest(variants)) == []
     report = Report("pipeline")
     rounds.tell(report)
     assert {name: sorted(said) for name, said in report.more.items()} == {
         "left_out": [f"tiny, auras, stages {n}: {OVER}" for n in (1, 2)]
     }
+
+
+def test_nothing_is_warmed_up_after_the_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bench of 17 plans warmed them all up, for minutes on one core, after its hard end."""
+    now, prepared = [0.0], list[Plan]()
+
+    class Slow(FakeBench):
+        def prepare(self, plan: Plan) -> None:
+            prepared.append(plan)
+            now[0] += 40.0
+
+    monkeypatch.setattr(pipeline_rounds, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    variants = [Variant(SIZES.auras(stages)) for stages in (1, 2, 8)]
+    rounds = rounds_of(Slow({}), ends=Ends(30.0, 60.0))
+    assert list(rounds.contest(variants)) == [{}]
+    assert prepared == [variant.plan for variant in variants[:2]]
+    assert rounds.failed == dict.fromkeys(variants, OVER)
+
+
+def test_the_minutes_end_the_memory_too(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    grown: list[float] = []
+
+    def growth(*given: Any) -> Growth:
+        if grown:
+            raise OverError
+        grown.append(given[-1])
+        return Growth(30, 1.0, 2.0, 0.0, 3.0)
+
+    monkeypatch.setattr(pipeline, "growth", growth)
+    monkeypatch.setattr(pipeline, "_compare", lambda name, job: None)
+    report = pipeline.run(["--policy", tiny, *QUICK], lambda text: None)
+    assert grown[0] < time.monotonic() + 60 * 60
+    assert report.more == {"left_out": [f"memory: {CUT}"]}
+    assert len(report.rows) == 1
+    assert report.summary["resident_bytes_per_chunk_worst"] == 2.0
 
 
 def test_an_interrupted_comparison_keeps_its_whole_rounds(
@@ -380,6 +441,17 @@ def test_a_ratio_is_taken_within_each_round() -> None:
     """A machine that is slow for a while is slow for both: here auras is exactly twice as quick throughout."""
     seq, auras = Variant(Plan("ddpm16")), Variant(SIZES.auras(8))
     assert ratio({seq: [1.0, 5.0, 2.0], auras: [2.0, 10.0, 4.0]}, auras, seq) == (2.0, 2.0, 2.0)
+
+
+def test_the_tables_ratio_is_taken_within_each_round() -> None:
+    """A ratio of medians would have said 4. A form that was tried once has the ratio of that round."""
+    seq, auras = Variant(Plan("ddpm16")), Variant(SIZES.auras(8))
+    base, rates = {"policy": NAME, "cores": 1}, [1.0, 1.0, 5.0]
+    rows = [rate_row(base, "rounds", auras, each, {}, False, rates) for each in ([2.0, 4.0, 10.0], [3.0])]
+    assert [row["over_seq"] for row in rows] == [2.0, 3.0]
+    assert rate_row(base, "rounds", seq, rates, {}, False, [])["over_seq"] is None
+    line = next(line for line in pipeline.table(Report("pipeline", rows[:1])).splitlines() if "auras" in line)
+    assert line.split()[3:8] == ["4.00", "3.00", "to", "7.00", "2.00"]
 
 
 def test_what_something_else_had_a_part_in_is_said() -> None:

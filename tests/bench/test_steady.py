@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from mmap import mmap
 
 import pytest
 import torch
 
+from auras_ros.bench.kept import OverError
 from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.bench.pipeline_steady import growth, resident_bytes
 from auras_ros.pipeline.plan import Plan
@@ -71,6 +73,12 @@ def test_the_resident_set_is_that_of_this_process() -> None:
     kept = bytearray(b"x" * 50_000_000)
     assert 40e6 < resident_bytes() - before < 80e6
     assert len(kept)
+
+
+def test_the_minutes_end_it(bench: Bench) -> None:
+    """An executor without observations gave no chunk for five minutes. That there was no time is no failure."""
+    with pytest.raises(OverError):
+        growth(bench.prepare(Plan("ddpm2")), lambda now_ns: None, CHUNKS, None, time.monotonic() + 0.1)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -22,7 +22,7 @@ from auras_ros.bench.figures.rounds import Measured, add_measured, marked, measu
 from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, legend_below, picture, with_paper
 from auras_ros.bench.figures.stream import complete, saturate, spread_percent
 from auras_ros.bench.job import Job, Progress, add_seed, check_job_options, check_stages, run_jobs
-from auras_ros.bench.kept import OVER, attempt
+from auras_ros.bench.kept import OVER, OverError, attempt
 from auras_ros.bench.options import amount, listed
 from auras_ros.bench.pipeline import SWITCH_S
 from auras_ros.evaluate.report import Report
@@ -65,6 +65,7 @@ def _measure(name: str, job: Job) -> None:
     counts = [count for count in options.workers if count <= max(most, options.jct_workers)]
     pars = {count: seq.as_mode("par", count) for count in dict.fromkeys([*counts, options.jct_workers])}
     batched = seq.as_mode("par", auras.pp_generation, together=True)
+    measured: Measured | None = None
     try:
         with job.bench(built.policy, most=max(pars)) as bench:
             where = {"policy": name, "device": bench.device.type, "cores": cores}
@@ -86,7 +87,7 @@ def _measure(name: str, job: Job) -> None:
                     named = {**_named(plan), "threads": threads, "input": kind, "plan": str(plan)}
                     report.rows.append({**where, "measure": "jct", **named, **done.fields()})
     finally:
-        _sum(report, name, cores, options)
+        _sum(report, name, cores, options, measured)
 
 
 def _inputs(measured: Measured, seq: Plan, par: Plan, auras: Plan) -> list[tuple[Plan, str, float]]:
@@ -100,10 +101,10 @@ def _inputs(measured: Measured, seq: Plan, par: Plan, auras: Plan) -> list[tuple
 
 
 def _left_s(job: Job) -> float:
-    """How long a stream may take: at most --limit, and what the bench's minutes leave. Raises RuntimeError."""
+    """How long a stream may take: at most --limit, and what the bench's minutes leave. Raises OverError."""
     left_s = min(float(job.options.limit), job.ends.hard_s - time.monotonic())
     if left_s <= 0:
-        raise RuntimeError(OVER)
+        raise OverError(OVER)
     return left_s
 
 
@@ -111,7 +112,7 @@ def _named(plan: Plan) -> dict[str, Any]:
     return {"mode": plan.mode, "workers": plan.workers, "together": plan.together}
 
 
-def _sum(report: Report, name: str, cores: int, options: argparse.Namespace) -> None:
+def _sum(report: Report, name: str, cores: int, options: argparse.Namespace, measured: Measured | None) -> None:
     """The figures that stand beside the paper's; of the first policy and the fair cores also without their names."""
     rows = [row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)]
     rates = [row for row in rows if row["measure"] == "rate"]
@@ -129,8 +130,10 @@ def _sum(report: Report, name: str, cores: int, options: argparse.Namespace) -> 
     if best is not None:
         found |= {"best_par_over_seq": best["speedup"], "best_par_workers": best["workers"]}
         found["spread_percent_par"] = best["spread_percent"]
-        if auras is not None:
-            found["auras_over_best_par"] = auras["rate_hz"] / best["rate_hz"]
+        if auras is not None and measured is not None:
+            found["auras_over_best_par"] = measured.figures(*(Plan.parse(row["plan"]) for row in (auras, best)))[
+                "speedup"
+            ]
     for row in rows:
         if row["measure"] == "jct":
             input_ = f"_{row['input'].replace(' ', '_')}" if row["mode"] == "par" else ""

@@ -3,7 +3,9 @@
 The paper profiled warp occupancy with Nsight. Here it is the share of the device's multiplications: floating point
 operations of a phase, counted, over its time, over what one large matrix product reaches on this device in the same
 type. That counts memory waits and small launches against a phase as occupancy does not, so the numbers are no
-occupancies: compare perception with generation and policies with one another. On a CPU the device is one thread.
+occupancies: compare perception with generation and policies with one another. On a CPU the device is one thread. On a
+GPU generation is launched before perception is waited for: where launching it takes longer than perception does, as of
+graphs of thousands of kernels, that is in perception's time, which is then too long, and generation's too short.
 """
 
 from __future__ import annotations

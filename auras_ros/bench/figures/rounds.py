@@ -17,7 +17,7 @@ import torch
 
 from auras_ros.bench.cores import threads_tried
 from auras_ros.bench.job import Job, add_job_options
-from auras_ros.bench.kept import disturb
+from auras_ros.bench.kept import OVER, OverError, disturb
 from auras_ros.bench.options import Options, kind_of
 from auras_ros.bench.pipeline_checks import check_equal
 from auras_ros.bench.pipeline_rate import Bench
@@ -61,12 +61,14 @@ def room_as_run(device: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the rounds of one bench gave. best: the form that each plan ran in; those that failed are not there."""
+    """What the rounds of one bench gave. best: the form that each plan ran in; those that failed are not there.
+    difference: what `check_same` returned."""
 
     rates: Rates
     best: Mapping[Plan, Variant]
     bench: Bench
     said: Mapping[Variant, str]  # of rates that something else had a part in
+    difference: float = 0.0
 
     def __contains__(self, plan: Plan) -> bool:
         return self.best.get(plan) in self.rates
@@ -95,9 +97,8 @@ class Measured:
 
 def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
     """The first plan, seq, is checked against the second, then all are compared; what fails is named in the report.
-    Raises RuntimeError where the two differ, or seq itself gives no rate."""
-    if len(plans) > 1:
-        check_same(bench, plans[0], plans[1])
+    Raises RuntimeError where the two differ, or seq itself gives no rate; OverError where it had no time for one."""
+    difference = check_same(bench, plans[0], plans[1]) if len(plans) > 1 else 0.0
     rounds = Rounds(bench, job.what, job.options, job.ends, job.say)
     tried = threads_tried(bench.cores, bench.device.type)
     kinds = {str(plan): forms(plan, tried, bench.cores) for plan in plans}
@@ -112,20 +113,21 @@ def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
     finally:
         rounds.tell(job.report)
     seq = best.get(plans[0])
+    if OVER in {rounds.failed.get(form) for form in kinds[str(plans[0])]}:
+        raise OverError
     if seq not in rates:
         raise RuntimeError(f"{plans[0]} gave no rate: there is nothing to compare with")
     said = disturbed(rates, seq)
     disturb(job.report, job.what, said.values())
-    return Measured(rates, best, bench, said)
+    return Measured(rates, best, bench, said, difference)
 
 
-def check_same(bench: Bench, seq: Plan, auras: Plan) -> None:
-    """Both compute the same (design rule 7). Diffusion: auras in one stage, unbatched, bit for bit. Tokens: one
-    observation, held still until its request is done, gives the same chunk, unless a token hardly wins (rounding
-    decides it then). Raises RuntimeError."""
+def check_same(bench: Bench, seq: Plan, auras: Plan) -> float:
+    """Both compute the same (design rule 7). Diffusion: auras in one stage, unbatched, as `check_equal` says; returns
+    the difference that it found. Tokens: one observation, held still until its request is done, gives the same chunk,
+    unless a token hardly wins (rounding decides it then); returns 0. Raises RuntimeError."""
     if not isinstance(bench.policy, CausalPolicy):
-        check_equal(bench, seq.generation)
-        return
+        return check_equal(bench, seq.generation)
     seen, chunks = bench.feed(1), []
     for plan in (seq, auras):
         executor = bench.make(plan)
@@ -142,6 +144,7 @@ def check_same(bench: Bench, seq: Plan, auras: Plan) -> None:
     differs = (chunks[0] != chunks[1]).flatten()
     if differs.any() and _clear(bench, seen, int(differs.nonzero()[0])):
         raise RuntimeError(f"{auras}: {int(differs.sum())} of {differs.numel()} numbers of a chunk differ from {seq}")
+    return 0.0
 
 
 def _clear(bench: Bench, seen: Latched, token: int) -> bool:

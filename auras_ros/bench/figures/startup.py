@@ -12,6 +12,7 @@ Random weights and observations.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -29,7 +30,7 @@ from auras_ros.bench.figures.rounds import room, room_as_run
 from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, legend_below, picture, with_paper
 from auras_ros.bench.figures.stream import saturate
 from auras_ros.bench.job import Job, Progress, add_seed, check_stages, run_jobs
-from auras_ros.bench.kept import OVER, attempt
+from auras_ros.bench.kept import OVER, OverError, attempt
 from auras_ros.bench.options import add_device, add_minutes, check_least, kind_of
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import MB, DeviceError, in_words, make_device
@@ -80,10 +81,10 @@ def _measured(name: str, job: Job) -> None:
             job.say(f"{what}: {plan}")
             with attempt(job.report, f"{what}, {plan}"):
                 if time.monotonic() > job.ends.hard_s:
-                    raise RuntimeError(OVER)
+                    raise OverError(OVER)
                 executor, row = ready(policy, plan, device, options.seed)
                 kept.append(executor)
-                row |= first_chunks(executor, policy, options.repeats, options.seed)
+                row |= first_chunks(executor, policy, options.repeats, options.seed, job.ends.hard_s)
                 named = {"plan": str(plan), "mode": plan.mode, "workers": plan.workers, "stages": plan.pp_generation}
                 job.report.rows.append({**where, **named, **row})
     finally:
@@ -115,17 +116,24 @@ def ready(policy: LoadedPolicy, plan: Plan, device: torch.device, seed: int) -> 
     return executor, {**costs, **said, "frame_ms": executor.frame_ns / 1e6, **grown}
 
 
-def first_chunks(executor: Any, policy: LoadedPolicy, repeats: int, seed: int) -> dict[str, Any]:
-    """From a new epoch's first observation to its first chunk, ms: median, least and most."""
-    feed, clock, took_ms = random_feed(policy, seed), MonotonicClock(), []
-    for _ in range(repeats):
+def first_chunks(
+    executor: Any, policy: LoadedPolicy, repeats: int, seed: int, end_s: float = math.inf
+) -> dict[str, Any]:
+    """From a new epoch's first observation to its first chunk, ms: median, least and most; of fewer repeats where
+    end_s of the monotonic clock comes before. Raises OverError where it comes before the first chunk."""
+    feed, clock, took_ms = random_feed(policy, seed), MonotonicClock(), list[float]()
+    while len(took_ms) < repeats and (left_s := end_s - time.monotonic()) > 0:
         began_ns = clock.now_ns()
-        ended_ns = saturate(executor, feed, 1, LIMIT_S)
+        ended_ns = saturate(executor, feed, 1, min(LIMIT_S, left_s))
+        if not ended_ns and left_s < LIMIT_S:
+            break
         if not ended_ns:
             raise RuntimeError(f"{executor.plan}: no chunk in {LIMIT_S:g} s")
         took_ms.append((ended_ns[0] - began_ns) / 1e6)
+    if not took_ms:
+        raise OverError
     spread = {"first_chunk_ms_low": min(took_ms), "first_chunk_ms_high": max(took_ms)}
-    return {"first_chunk_ms": median(took_ms), **spread, "repeats": repeats}
+    return {"first_chunk_ms": median(took_ms), **spread, "repeats": len(took_ms)}
 
 
 def _sum(report: Report, name: str, cores: int, options: argparse.Namespace) -> None:

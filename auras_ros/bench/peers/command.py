@@ -16,11 +16,12 @@ from pathlib import Path
 import torch
 
 from auras_ros.bench.cores import available, on_cores
-from auras_ros.bench.kept import Budget, Ends, fail
+from auras_ros.bench.kept import Ends, Part, run_parts
 from auras_ros.bench.options import add_device, add_windows, amount, check_least, kind_of
 from auras_ros.bench.peers import environment, generate, lerobot
-from auras_ros.bench.peers.contest import Progress, UnequalError
+from auras_ros.bench.peers.contest import Progress
 from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES
+from auras_ros.bench.peers.process import PeerError
 from auras_ros.bench.peers.show import draw, table
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import MAX_STAGES, PlanError
@@ -46,32 +47,30 @@ def run(argv: list[str], progress: Progress) -> Report:
     refused: dict[str, str] = {}
     try:
         python = _python(parser, options, progress) if lerobot.PART in options.only else None
-        if why := _why_not(options, python, refused):
-            parser.error(why)
-        if refused:
-            report.more["not_run"] = refused
-        budget = Budget(options.minutes, len(options.only) - len(refused))
-        with on_cores(options.cores):
-            if python is not None and (ends := budget.part(report, lerobot.PART)):
-                lerobot.measure(python, options, ends, report, progress)
-            second = generate.PART in options.only and generate.PART not in refused
-            if second and (ends := budget.part(report, generate.PART)):
-                _second(options, ends, report, progress)
-    except KeyboardInterrupt:
-        report.more["interrupted"] = "interrupted: whole rounds count"
-    except (lerobot.PeerUnusableError, environment.SetupError, PlanError) as error:
+    except environment.SetupError as error:
         parser.error(str(error))
-    return report
+    if why := _why_not(options, python, refused):
+        parser.error(why)
+    if refused:
+        report.more["not_run"] = refused
 
+    def first(ends: Ends) -> None:
+        assert python is not None
+        try:
+            lerobot.measure(python, options, ends, report, progress)
+        except (lerobot.PeerUnusableError, PlanError) as error:  # before anything is measured
+            parser.error(str(error))
+        except PeerError as error:  # in one line: the last words of a process are the reason
+            raise PeerError("; ".join(line.strip() for line in str(error).splitlines())) from error
 
-def _second(options: argparse.Namespace, ends: Ends, report: Report, progress: Progress) -> None:
-    """What the first part has measured is kept, whatever becomes of this one."""
-    try:
+    def second(ends: Ends) -> None:
         generate.measure(options, ends, report, progress)
-    except (UnequalError, ValueError) as error:
-        if not report.rows:
-            raise
-        fail(report, generate.PART, error)
+
+    parts: dict[str, Part] = {lerobot.PART: first, generate.PART: second}
+    with on_cores(options.cores):
+        wanted = {name: part for name, part in parts.items() if name in options.only and name not in refused}
+        run_parts(report, options.minutes, wanted)
+    return report
 
 
 def _python(parser: argparse.ArgumentParser, options: argparse.Namespace, progress: Progress) -> Path | None:

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from auras_ros.bench.feed import Feed
-from auras_ros.bench.kept import FAILURES, Ends
+from auras_ros.bench.kept import CUT, FAILURES, OVER, Ends, OverError, fail, leave_out
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.bench.pipeline_variants import Variant
+from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched
@@ -86,17 +87,23 @@ def rounds(
     progress: Progress,
 ) -> Iterator[Rates]:
     """After each round the rates of all rounds so far, by name, of those that have failed in none; `failed` has the
-    others' reasons. No further round begins after the soft end, and no window of a later round after the hard one."""
+    others' reasons. No further round begins after the soft end. No window lasts beyond the hard one: of the first round
+    there is what came before it, of a later one nothing, for rounds are compared as a whole."""
     running = [each for each in contenders if each.rate is not None]
-    order, length = random.Random(options.seed), Length(options.chunks, options.seconds, WINDOW_S)
+    order = random.Random(options.seed)
     rates: dict[str, list[float]] = {each.name: [] for each in running}
     for number in range(options.rounds):
         if not running or (number and time.monotonic() > ends.soft_s):
             return
         new: dict[str, float] = {}
         for each in order.sample(running, len(running)):
-            if number and time.monotonic() > ends.hard_s:
+            left_s = ends.hard_s - time.monotonic()
+            if left_s <= 0 and number:
                 return
+            if left_s <= 0:
+                failed[each.name] = OVER
+                continue
+            length = Length(options.chunks, options.seconds, min(WINDOW_S, left_s))
             progress(f"{part}: round {number + 1} of {options.rounds}, {each.name}")
             assert each.rate is not None
             try:
@@ -104,13 +111,25 @@ def rounds(
             except FAILURES as error:
                 failed[each.name] = str(error)
                 continue
+            except OverError:
+                rate = 0.0
             if rate:
                 new[each.name] = rate
+            elif left_s < WINDOW_S and number:
+                return
+            elif left_s < WINDOW_S:
+                failed[each.name] = CUT
             else:
                 failed[each.name] = f"no two chunks in {length.limit_s:g} s"
         running = [each for each in running if each.name in new]
         rates = {name: [*rates[name], rate] for name, rate in new.items()}
         yield rates
+
+
+def tell(part: str, failed: Mapping[str, str], report: Report) -> None:
+    """Who is not measured, and why. Who had no time is no failure."""
+    for name, why in failed.items():
+        (leave_out if why in (OVER, CUT) else fail)(report, f"{part}, {name}", why)
 
 
 def rows(

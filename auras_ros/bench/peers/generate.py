@@ -22,7 +22,7 @@ from auras_ros import __version__
 from auras_ros.bench.feed import DIFFERENT, Feed
 from auras_ros.bench.figures.policies import Built, build
 from auras_ros.bench.figures.rounds import CLEAR, room
-from auras_ros.bench.kept import Ends, fail
+from auras_ros.bench.kept import Ends
 from auras_ros.bench.options import kind_of
 from auras_ros.bench.peers.contest import (
     Contender,
@@ -33,6 +33,7 @@ from auras_ros.bench.peers.contest import (
     rounds,
     rows,
     summary,
+    tell,
 )
 from auras_ros.bench.peers.published import PublishedOpenVla
 from auras_ros.bench.pipeline_rate import Bench, Length
@@ -87,8 +88,7 @@ def measure(options: argparse.Namespace, ends: Ends, report: Report, progress: P
                 for so_far in rounds(PART, contenders, options, ends, failed, progress):
                     rates = so_far
             finally:
-                for name, why in failed.items():
-                    fail(report, f"{PART}, {name}", why)
+                tell(PART, failed, report)
                 report.rows += rows(contenders, rates, failed, GENERATE, common)
                 report.summary |= summary(PART, rates, [("seq", GENERATE), ("auras", GENERATE), ("auras", "seq")])
     finally:
@@ -131,17 +131,17 @@ def their_tokens(theirs: PublishedOpenVla, images: Tensor) -> Tensor:
 
 
 def their_rate(sides: Sides) -> Callable[[Length], float]:
-    """Chunks per second of requests one after another; the first of a window is not counted."""
+    """Chunks per second of requests one after another; the first of a window is not counted. 0 for none but that."""
 
     def rate(length: Length) -> float:
         gc.collect()
         took: list[float] = []
-        while len(took) <= length.chunks or sum(took[1:]) < length.seconds:
+        while (len(took) <= length.chunks or sum(took[1:]) < length.seconds) and sum(took) < length.limit_s:
             images, _ = sides.examples[len(took) % len(sides.examples)]
             began_s = time.perf_counter()
             their_tokens(sides.theirs, images)
             took.append(time.perf_counter() - began_s)
-        return (len(took) - 1) / sum(took[1:])
+        return (len(took) - 1) / sum(took[1:]) if len(took) > 1 else 0.0
 
     return rate
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from auras_ros import __version__
 from auras_ros.bench.feed import DIFFERENT, Feed
-from auras_ros.bench.kept import Ends, fail
+from auras_ros.bench.kept import Ends
 from auras_ros.bench.options import kind_of
 from auras_ros.bench.peers.contest import (
     Contender,
@@ -35,6 +35,7 @@ from auras_ros.bench.peers.contest import (
     rounds,
     rows,
     summary,
+    tell,
 )
 from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES, robot_of
 from auras_ros.bench.peers.process import PeerError, PeerProcess, PeerRefusedError
@@ -69,9 +70,13 @@ class Sides:
 
 def measure(python: Path, options: argparse.Namespace, ends: Ends, report: Report, progress: Progress) -> None:
     """Rows and ratios go to the report, those of whole rounds when interrupted too. Raises PeerUnusableError (a
-    PeerError), PeerError, PlanError, and UnequalError where there is nothing to compare."""
+    PeerError), PeerError, PlanError, UnequalError where there is nothing to compare, and OverError."""
     kind, shape = kind_of(options.device), options.shape[PART]
-    with TemporaryDirectory() as folder, PeerProcess(PART, python, options.limit) as peer, full_float32():
+    with (
+        TemporaryDirectory() as folder,
+        PeerProcess(PART, python, options.limit, end_s=ends.hard_s) as peer,
+        full_float32(),
+    ):
         progress(f"{PART}: {python}")
         try:
             versions = peer.ask("hello", "versions")["versions"]
@@ -176,8 +181,7 @@ def _compare(
         for so_far in rounds(PART, contenders, options, ends, failed, progress):
             rates = so_far
     finally:
-        for name, why in failed.items():
-            fail(report, f"{PART}, {name}", why)
+        tell(PART, failed, report)
         report.rows += rows(contenders, rates, failed, EAGER, common)
         pairs = [(COMPILED, EAGER), ("seq", EAGER), ("auras", EAGER), ("auras", COMPILED), ("auras", "seq")]
         report.summary |= summary(PART, rates, [(over, under) for over, under in pairs])

@@ -7,6 +7,7 @@ itself (torch.compile does) ends with it: it leads a process group of its own. N
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import signal
@@ -19,6 +20,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
+
+from auras_ros.bench.kept import OverError
 
 WORKER = Path(__file__).with_name("lerobot_worker.py")
 SAID_LINES = 6  # of what a dead peer wrote to stderr
@@ -41,10 +44,11 @@ class PeerRefusedError(PeerError):
 
 
 class PeerProcess:
-    """A context manager. name: for errors. limit_s: how long an answer may take. Raises PeerError."""
+    """A context manager. name: for errors. limit_s: how long an answer may take; end_s of the monotonic clock: when the
+    last one must be there. Raises PeerError."""
 
-    def __init__(self, name: str, python: Path, limit_s: float, worker: Path = WORKER) -> None:
-        self._name, self._limit_s = name, limit_s
+    def __init__(self, name: str, python: Path, limit_s: float, worker: Path = WORKER, end_s: float = math.inf) -> None:
+        self._name, self._limit_s, self._end_s = name, limit_s, end_s
         self._files = ExitStack()
         self._stderr: IO[bytes] = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         environment = {key: value for key, value in os.environ.items() if key not in LEFT_OUT} | SETTINGS
@@ -83,13 +87,17 @@ class PeerProcess:
 
     def ask(self, do: str, *needs: str, **more: Any) -> dict[str, Any]:
         """The answer to one request, with the keys that are needed. Raises PeerRefusedError for an error that is
-        answered; PeerError for no answer in time, a process that has ended, and a line that is no such answer."""
+        answered; PeerError for no answer in time, a process that has ended, and a line that is no such answer;
+        OverError for no answer before end_s."""
+        left_s = max(0.0, self._end_s - time.monotonic())
         try:
             self._stdin.write((json.dumps({"do": do, **more}) + "\n").encode())
-            line = self._lines.get(timeout=self._limit_s)
+            line = self._lines.get(timeout=min(self._limit_s, left_s))
         except BrokenPipeError:
             line = None
         except queue.Empty:
+            if left_s < self._limit_s:
+                raise OverError from None
             raise PeerError(f"{self._name}: {do}: no answer within {self._limit_s:g} s") from None
         if line is None:
             raise PeerError(f"{self._name}: {do}: the process ended with {self._ended()}{self._said()}")

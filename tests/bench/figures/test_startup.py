@@ -7,8 +7,10 @@ one; operations of one step counted as a request's; a phase's time in the other'
 from __future__ import annotations
 
 import json
+import math
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from auras_ros.bench.figures import fig3, startup
 from auras_ros.bench.figures.held import Capturing, tensor_bytes
 from auras_ros.bench.figures.policies import build
 from auras_ros.bench.figures.startup import first_chunks, ready
+from auras_ros.bench.kept import OVER, OverError
 from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.cli import main as cli
 from auras_ros.device import make_device
@@ -112,6 +115,32 @@ def test_the_startup_report_has_every_mode(tiny: str, tmp_path: Path) -> None:
     assert {row["uncaptured"] for row in report["rows"]} == {""}
     said = [one["paper"] for one in report["paper"]]
     assert said == [154.0, 218.0, 40.0, 67.0]
+
+
+def test_a_first_chunk_is_not_waited_for_beyond_the_minutes(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was, for five minutes, and five times. Fewer repeats are kept; the report says of how many a row is."""
+    policy, now, limits = make_policy(tiny, seed=0, steps=4), [100.0], list[float]()
+
+    def saturate(executor: object, feed: object, outputs: int, limit_s: float) -> tuple[int, ...]:
+        limits.append(limit_s)
+        now[0] += min(limit_s, 7.0)
+        return (1,) if limit_s >= 7.0 else ()
+
+    monkeypatch.setattr(startup, "saturate", saturate)
+    monkeypatch.setattr(startup, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert first_chunks(None, policy, 5, 0, end_s=120.0)["repeats"] == 2
+    assert limits == [20.0, 13.0, 6.0]
+    with pytest.raises(OverError):
+        first_chunks(None, policy, 5, 0, end_s=126.0)
+
+
+def test_modes_that_there_is_no_time_for_are_left_out(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were failures, and the bench ended with status 1."""
+    monkeypatch.setattr(startup, "time", SimpleNamespace(monotonic=lambda: math.inf))
+    report = startup.run(["--policy", tiny, *QUICK], lambda text: None)
+    assert report.rows == []
+    assert "failed" not in report.more
+    assert [each.endswith(f": {OVER}") for each in report.more["left_out"]] == [True] * 5
 
 
 def test_rows_say_which_stages_are_not_captured_and_how_many_weights_are_there(

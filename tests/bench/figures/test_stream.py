@@ -7,14 +7,17 @@ left behind counted; par held back; a ratio of the wrong rows.
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from auras_ros.bench.figures import fig11
 from auras_ros.bench.figures.stream import Completed, Queue, complete, saturate, spread_percent
+from auras_ros.bench.kept import OVER
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.cli import main as cli
@@ -162,6 +165,39 @@ def test_the_report_is_what_was_measured(tmp_path: Path, tiny: str, monkeypatch:
     assert summary["spread_percent_par"] == pytest.approx(100 / 3)
     assert summary["spread_percent_auras"] == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_auras_over_the_best_par_is_the_median_of_those_within_a_round(
+    tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is slow in one round, for all: a ratio of medians would have said 4."""
+    rates = {"seq": [1.0, 1.0, 5.0], "par": [1.0, 1.0, 5.0], "auras": [2.0, 4.0, 10.0]}
+
+    def rate(self: Bench, variant: Variant, length: Length) -> float:
+        if variant.plan.together or variant.plan.workers > 1:
+            return 0.1
+        return rates[variant.plan.mode].pop(0)
+
+    monkeypatch.setattr(Bench, "rate", rate)
+    monkeypatch.setattr(fig11, "saturate", lambda *given: (0, 1, 2))
+    monkeypatch.setattr(fig11, "complete", lambda *given: Completed(3, MS, (0,), (MS,), (0, 1, 2)))
+    argv = ["--workers=1,2", "--jobs=3", "--steps=4", "--pp-generation=2", "--rounds=3", "--device=cpu", "--cores=1"]
+    report = fig11.run(["--policy", tiny, *argv], lambda text: None)
+    assert report.summary["auras_over_best_par"] == 2.0
+
+
+def test_streams_that_there_is_no_time_for_are_left_out(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were failures, and the bench ended with status 1."""
+    monkeypatch.setattr(Bench, "rate", lambda self, variant, length: 2.0)
+    monkeypatch.setattr(fig11, "time", SimpleNamespace(monotonic=lambda: math.inf))
+    path = tmp_path / "11.json"
+    argv = ["--workers=1,2", "--steps=4", "--pp-generation=2", "--device=cpu", "--cores=1", "--json", str(path)]
+    assert cli.main(["bench", "fig11", "--policy", tiny, *argv]) == 0
+    report = json.loads(path.read_text())
+    assert "failed" not in report
+    assert [each.endswith(f": {OVER}") for each in report["left_out"]] == [True] * 9
 
 
 def test_it_really_runs(tiny: str) -> None:
