@@ -89,10 +89,13 @@ def _parser() -> argparse.ArgumentParser:
         "--device",
         default="cpu",
         choices=("cpu", "cuda"),
-        help="where durations are measured: the agent's `device` (cpu)",
+        help="where durations are measured: the agent's `device` (cpu); success is played on the CPU, with --dtype "
+        "auto in float32, even where cuda then times half precision",
     )
     play.add_argument("--dtype", default="auto", metavar="TYPE", help="of the weights: the agent's `dtype` (auto)")
-    play.add_argument("--cores", type=int, metavar="N", help="that each mode has while durations are measured (all)")
+    play.add_argument(
+        "--cores", type=int, metavar="N", help="that each mode has while durations are measured (1; beside a GPU all)"
+    )
     play.add_argument(
         "--actions", type=int, default=0, metavar="N", help="write the first N actions of a chunk (autoregressive; all)"
     )
@@ -162,7 +165,7 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tup
 
 def _settings(options: argparse.Namespace) -> Settings:
     """Raises SettingsError or PlanError, naming what is wrong."""
-    from auras_ros.evaluate.settings import SIMS, Settings
+    from auras_ros.evaluate.settings import SIMS, Settings, cores_for
 
     plan = options.plan if options.pp_generation is None else f"{options.plan},pp_generation={options.pp_generation}"
     return Settings(
@@ -178,20 +181,9 @@ def _settings(options: argparse.Namespace) -> Settings:
         frame_steps=options.frame_steps,
         device=options.device,
         dtype=options.dtype,
-        cores=_cores(options),
+        cores=cores_for(options.cores, options.device),
         actions=options.actions,
     )
-
-
-def _cores(options: argparse.Namespace) -> int:
-    """Raises SettingsError."""
-    from auras_ros.evaluate.cores import available
-    from auras_ros.evaluate.settings import SettingsError
-
-    cores = available() if options.cores is None else int(options.cores)
-    if not 1 <= cores <= available():
-        raise SettingsError(f"cores: from 1 to the {available()} of this process, got {cores}")
-    return cores
 
 
 def _agreed(
@@ -243,7 +235,8 @@ def _given(text: str | None, settings: Settings) -> dict[str, Duration] | None:
         for name in ("plan", "workers", "checkpoint", "device", "dtype", "cores"):
             mine, its = getattr(settings, name), measured[name]
             if mine != its and mine != "" and its != 0:
-                raise SettingsError(f"durations: {text}: measured with {name} {its}, not {mine}; measure again")
+                hint = f"measure again, or give --cores {its}" if name == "cores" else "measure again"
+                raise SettingsError(f"durations: {text}: measured with {name} {its}, not {mine}; {hint}")
         return {key: Duration(**each) for key, each in report["durations"].items()}
     except SettingsError:
         raise

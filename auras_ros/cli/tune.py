@@ -93,9 +93,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
     parser.add_argument("--plan", default="", help="what all plans share, e.g. ddpm100 or ddpm100,batched=false")
     parser.add_argument(
-        "--device", choices=("cpu", "cuda"), help="where frames are timed (that of the agent in --config, or cpu)"
+        "--device",
+        choices=("cpu", "cuda"),
+        help="where frames are timed (that of the agent in --config, or cpu); success is played on the CPU, with "
+        "--dtype auto in float32, even where cuda then times half precision",
     )
     parser.add_argument("--dtype", metavar="TYPE", help="of the weights (that of the agent in --config, or auto)")
+    parser.add_argument(
+        "--cores", type=int, metavar="N", help="that every plan, seq too, has while it is timed (1; beside a GPU all)"
+    )
     wanted = parser.add_argument_group("what is asked for")
     wanted.add_argument("--rate", metavar="HZ|Nx", help="chunks per second at least, or 2x for twice seq's")
     wanted.add_argument(
@@ -133,8 +139,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
     """Raises what a bad setting deserves, naming it."""
+    from auras_ros.evaluate.cores import available
     from auras_ros.evaluate.seat import Task
-    from auras_ros.evaluate.settings import SIMS, SettingsError, check_max_steps, check_seeds, parse_plan
+    from auras_ros.evaluate.settings import SIMS, SettingsError, check_max_steps, check_seeds, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
     from auras_ros.evaluate.tuner.record import Record
     from auras_ros.evaluate.tuner.requirements import Requirements
@@ -162,15 +169,17 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
         "max_steps": options.max_steps, "seq": str(base.as_mode("seq")),
         **({} if options.device == "cpu" else {"device": options.device}),
         **({} if options.dtype == "auto" else {"dtype": options.dtype}),
+        "cores": cores_for(options.cores, options.device),
     }  # fmt: skip
-    record = Record.open(key, options.work)
+    before = {"cores": available()}  # every plan had all
+    record = Record.open(key, options.work, before)
     again = options.work.with_suffix(".fresh.json") if options.work else None
-    fresh = Record.open({**key, "fresh": True}, again)
+    fresh = Record.open({**key, "fresh": True}, again, before)
 
     def trials(kept: Record) -> Trials:
         return Trials(
             checkpoint, base, task, wanted, kept, options.frame_steps, options.batch, progress.say,
-            device=options.device,
+            device=options.device, cores=key["cores"],
         )  # fmt: skip
 
     effort = Effort(options.first, options.episodes, confirm=options.confirm)
@@ -198,7 +207,8 @@ def _show(
     from auras_ros.evaluate.tuner.show import draw, rows, table
 
     wanted = search.requirements.words()
-    print(f"{options.sim}, {wanted}{', PARTIAL' if result.partial else ''}")
+    cores = search.trials.cores
+    print(f"{options.sim}, {wanted}, timed on {cores} core{'s' * (cores > 1)}{', PARTIAL' if result.partial else ''}")
     print(table(result))
     if result.chosen is None:
         print("no plan was played to the end that meets what was asked for")
@@ -211,7 +221,7 @@ def _show(
             "space": search.space.to_dict(), "wanted": vars(search.requirements), "partial": result.partial,
             "device": options.device, "unconfirmed": result.unconfirmed,
         }  # fmt: skip
-        report = Report("tune", [{**row, "cores": search.trials.cores} for row in rows(result)], result.summary(), more)
+        report = Report("tune", [{**row, "cores": cores} for row in rows(result)], result.summary(), more)
         written(options.json, report.write)
     tuned = options.out / "tuned.yaml"
     if config is not None and result.found is not None and result.too_few:

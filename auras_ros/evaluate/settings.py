@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from auras_ros.evaluate.charged import DURATIONS, Charged
+from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.seats import REQUESTS_PER_EPISODE, SEEDS
@@ -121,6 +122,8 @@ class Settings:
     def require_same(self, other: Settings) -> None:
         """Raise SettingsError, naming the first difference."""
         mine, theirs = _flat(self.to_dict()), _flat(other.to_dict())
+        if "charged" not in self.clocks:  # nothing is timed on the paused clock
+            theirs["cores"] = mine["cores"]
         for key in sorted(mine.keys() | theirs.keys()):
             if mine.get(key) != theirs.get(key):
                 hint = "; measure once, then give --durations FILE" if key.startswith("durations_s") else ""
@@ -137,6 +140,15 @@ def check_max_steps(max_steps: int) -> None:
     """Raises SettingsError."""
     if not 1 <= max_steps <= REQUESTS_PER_EPISODE:
         raise SettingsError(f"max_steps: must be in [1, {REQUESTS_PER_EPISODE}], got {max_steps}")
+
+
+def cores_for(given: int | None, device: str) -> int:
+    """How many cores every mode has while it is timed: one unless another number is given, so that schedules are
+    compared and not cores; beside a GPU all, where the host's threads only launch. Raises SettingsError."""
+    cores = (1 if device == "cpu" else available()) if given is None else given
+    if not 1 <= cores <= available():
+        raise SettingsError(f"cores: from 1 to the {available()} of this process, got {cores}")
+    return cores
 
 
 def parse_plan(text: str) -> Plan:

@@ -75,6 +75,8 @@ class Work:
                 made.played.setdefault((each["clock"], each["name"]), {})[tuple(seeds)] = outcome
         except (SettingsError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise SettingsError(f"{path}: not a work file of `auras eval`: {error}") from error
+        if not durations or "charged" not in settings.clocks:  # there or here nothing is timed
+            its["cores"] = key["cores"] = its["cores"] if durations else key["cores"]
         require_key(path, key, its)
         return made
 

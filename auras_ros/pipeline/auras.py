@@ -96,9 +96,10 @@ class AurasStrand:
 
     def _guide(self, now_ns: int) -> None:
         """Every request of this frame generates from one context, and so goes on from the chunk in force as seen from
-        there. The oldest ends in this frame; the next ones stand where it does, frame after frame."""
+        there. The oldest ends in this frame; the next ones stand where it does, frame after frame. Without requests
+        nothing would wait for what is sent."""
         self._continuity.began(self._epoch, now_ns)
-        if self._plan.guide != "none" and self._seen is not None:
+        if self._plan.guide != "none" and self._seen is not None and any(self._rows):
             assert self._stages is not None
             self._stages.aim(self._continuity.aim(self._seen, now_ns))
 

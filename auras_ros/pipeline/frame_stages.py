@@ -94,6 +94,8 @@ class FrameStages:
         self._noise = Drawn(self._policy, device, lanes.copies, len(self.inputs[0]))
         self._boundary = device.capture("boundary", self._move_up, first)
         self._moved: tuple[Mark, ...] = ()
+        if isinstance(self.slab, Slab):
+            self.slab.steps.capture(device, first, lanes.copies)
 
     def _move_up(self) -> None:
         """Every request moves up by one row, and a new one stands in the youngest; of a bubble that row is nobody's."""
@@ -119,7 +121,7 @@ class FrameStages:
         self._moved = (self._lanes.generation[0].launch(self._boundary, drawn),)
 
     def aim(self, aim: Aim | None) -> None:
-        """What this frame's requests go on from (a guided plan)."""
+        """What this frame's requests go on from (a guided plan), launched before they generate."""
         assert isinstance(self.slab, Slab)
         self.slab.steps.aim(aim)
 

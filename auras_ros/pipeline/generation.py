@@ -46,6 +46,7 @@ class WholeGeneration:
         start = policy.begin(self._noise.buffer)
         self._state = start._make(part.clone() for part in start)
         self._steps = make_steps(policy, guide, 1, batch, context.device)
+        self._steps.capture(device, lane, copies)
         self._stage: Stage = device.capture("generation", self._body(), lane)
         self._leaving = Download("copy out", device, copies, self._finish, self._finish())
 

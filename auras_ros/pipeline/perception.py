@@ -7,11 +7,10 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from auras_ros.pipeline.context import as_tuple
 from auras_ros.pipeline.plan import PlanError
-from auras_ros.pipeline.slicing import Slice, SliceError, slice_module, split
+from auras_ros.pipeline.slicing import Slice, SliceError, counting, slice_module, split
 from auras_ros.policies.policy import BlockPolicy, Policy
 
 Block = Callable[..., Tensor | tuple[Tensor, ...]]
@@ -73,7 +72,7 @@ def operations(blocks: Sequence[Block], images: Tensor, state: Tensor) -> list[i
     """Floating point operations of each block, counted by running them once."""
     counts, value = [], (images, state)
     for block in blocks:
-        with FlopCounterMode(display=False) as counter:
+        with counting() as counter:
             value = as_tuple(block(*value))  # type: ignore[assignment]
         counts.append(int(counter.get_total_flops()))
     return counts

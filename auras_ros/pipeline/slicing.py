@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 Cost = Literal["flops", "time"]
@@ -27,6 +28,14 @@ TIMED_RUNS = 5
 
 class SliceError(ValueError):
     """A module that cannot be cut, and what in it is in the way."""
+
+
+@contextmanager
+def counting() -> Iterator[FlopCounterMode]:
+    """torch's counter of operations. Attention runs as plain products meanwhile: its other kernels are not counted
+    everywhere, and then the same policy would be cut elsewhere on a CPU than on a GPU."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        yield counter
 
 
 class Slice:
@@ -165,7 +174,7 @@ class _Watched(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         self.at = n.name
         if self._cost == "flops":
-            with FlopCounterMode(display=False) as counter:
+            with counting() as counter:
                 self.values[n] = super().run_node(n)
             self.flops[n] = int(counter.get_total_flops())
             return self.values[n]

@@ -15,11 +15,13 @@ import pytest
 
 from auras_ros.cli import main as cli
 from auras_ros.evaluate import campaign, durations
+from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.durations import Duration
 from tests.policies import tiny
 
 SMALL = ["--modes", "seq,auras", "--plan", "quick,pp_generation=2", "--max-steps", "4", "--batch", "2"]
 GIVEN = ["--durations", "seq=0.2,auras=0.1"]
+several = pytest.mark.skipif(available() < 2, reason="one core: there is nothing to be unequal with")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def test_durations_are_measured_where_none_are_given(
 
     def measure(checkpoint: Any, plans: Mapping[str, Any], **options: Any) -> dict[str, Duration]:
         asked.append({label: str(plan) for label, plan in plans.items()})
-        assert (options["observation_ms"], options["device"]) == (100, "cpu")
+        assert (options["observation_ms"], options["device"], options["cores"]) == (100, "cpu", 1)
         return {"seq": Duration(0.21, 9, 0.2, 0.3), "auras": Duration(0.11, 9, 0.1, 0.2)}
 
     monkeypatch.setattr(durations, "measure_durations", measure)
@@ -69,6 +71,7 @@ def test_durations_are_measured_where_none_are_given(
     assert asked == [{"seq": "quick", "auras": "quick,mode=auras,pp_generation=2"}]
     read = json.loads((tmp_path / "a.json").read_text())
     assert read["durations"]["seq"] == {"seconds": 0.21, "n": 9, "p10_s": 0.2, "p90_s": 0.3}
+    assert {row["cores"] for row in read["rows"]} == {1}
     assert run(folder, "--episodes", 1, "--clock", "paused") == 0
     assert len(asked) == 1  # the paused clock needs none
 
@@ -179,6 +182,37 @@ def test_work_of_other_settings_is_refused_by_name(
     with pytest.raises(SystemExit):
         run(folder, "--episodes", 1, "--work", work)
     assert "not a work file of `auras eval`" in capsys.readouterr().err
+
+
+@several
+def test_cores_are_compared_where_something_is_timed_on_them(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was played on the paused clock alone, when all cores were the default, is worth as much with one."""
+    work, one, other = (tmp_path / f"{name}.json" for name in ("work", "one", "other"))
+    paused = ("--clock", "paused", "--episodes", 1)
+    assert run(folder, *paused, "--cores", 2, "--work", work, "--json", one) == 0
+    assert run(folder, *paused, "--seed", 1, "--json", other) == 0
+    assert cli.main(["eval", "--merge", str(one), str(other)]) == 0
+    both = (*GIVEN, "--episodes", 1, "--work", work)
+    assert run(folder, *both) == 0
+    assert run(folder, *paused, "--cores", 2, "--work", work) == 0
+    assert json.loads(work.read_text())["key"]["cores"] == 1  # what was charged was timed on
+    with pytest.raises(SystemExit):
+        run(folder, *both, "--cores", 2)
+    assert f"{work}: was made with cores 1, not 2" in capsys.readouterr().err
+
+
+@several
+def test_durations_of_other_cores_are_refused_and_how_to_go_on_is_said(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = tmp_path / "a.json"
+    assert run(folder, *GIVEN, "--episodes", 1, "--cores", 2, "--json", measured) == 0
+    with pytest.raises(SystemExit):
+        run(folder, "--durations", measured, "--episodes", 1)
+    assert "measured with cores 2, not 1; measure again, or give --cores 2" in capsys.readouterr().err
+    assert run(folder, "--durations", measured, "--episodes", 1, "--cores", 2) == 0
 
 
 def test_sigterm_is_an_interrupt(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,11 @@ Guards: a plan file that `auras run` does not take; a search that cannot go on; 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,16 +20,21 @@ import torch
 import yaml
 
 from auras_ros.cli import tune
+from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.durations import Duration, measure_durations
 from auras_ros.evaluate.tuner import search, trials
 from auras_ros.nodes.agent_settings import Settings
 from auras_ros.pipeline import load
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.diffusion import DiffusionPolicy
 
 TINY = [
     *("--pp-perception", "1", "--pp-generation", "1,2", "--alpha", "0.5"),
     *("--first", "1", "--episodes", "1", "--max-steps", "4", "--batch", "1"),
 ]
+
+
+several = pytest.mark.skipif(available() < 2, reason="one core: there is nothing to be unequal with")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -237,6 +244,60 @@ def test_frames_are_timed_where_the_config_s_agent_runs(
     config.write_text(f"agent: {{ros__parameters: {{device: {device}}}}}")
     with pytest.raises(InterruptedError, match=f"^{timed}$"):
         tune.run([*TINY, "--out", str(tmp_path), "--config", str(config)])
+
+
+@several
+def test_a_plan_that_perceives_beside_generation_has_no_core_that_seq_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a second thread: left to itself that takes a core which lies idle in seq."""
+    ran: dict[str, set[int]] = {}
+
+    def noted(right: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            ran[threading.current_thread().name] = os.sched_getaffinity(0)
+            return right(*given)
+
+        return run
+
+    def measure(*given: Any, **rest: Any) -> None:
+        with monkeypatch.context() as patch:
+            for name in ("perceive", "predict"):
+                patch.setattr(DiffusionPolicy, name, noted(getattr(DiffusionPolicy, name)))
+            measure_durations(*given, **rest, rounds=1, frames=1)
+        raise InterruptedError
+
+    monkeypatch.setattr(trials, "measure_durations", measure)
+    with pytest.raises(InterruptedError):
+        tune.run([*TINY, "--fetch-offset=-1", "--out", str(tmp_path)])
+    assert len(ran) > 2
+    assert set.union(*ran.values()) == {min(os.sched_getaffinity(0))}, ran
+
+
+@several
+def test_the_cores_are_in_every_row_and_a_record_of_others_is_not_gone_on_from(
+    tmp_path: Path, timed_on: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    work, report = tmp_path / "work.json", tmp_path / "tune.json"
+    words = [*TINY, "--out", str(tmp_path), "--work", str(work), "--json", str(report)]
+    assert tune.run(words) == 0
+    assert "timed on 1 core\n" in capsys.readouterr().out
+    assert {row["cores"] for row in json.loads(report.read_text())["rows"]} == {1}
+    with pytest.raises(SystemExit):
+        tune.run([*words, "--cores", "2"])
+    assert "was made with cores 1, not 2" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        tune.run([*words, "--cores", "0"])
+    assert "cores: from 1 to the" in capsys.readouterr().err
+    kept = json.loads(work.read_text())
+    del kept["key"]["cores"]  # of before there was a choice: every plan had all
+    work.write_text(json.dumps(kept))
+    with pytest.raises(SystemExit):
+        tune.run(words)
+    assert f"was made with cores {available()}, not 1" in capsys.readouterr().err
+    timed_on.clear()
+    assert tune.run([*words, "--cores", str(available())]) == 0
+    assert timed_on == set()
 
 
 def test_no_config_is_written_for_a_plan_that_has_shown_nothing(

@@ -26,9 +26,6 @@ TRACE = 123  # the blocks of perception write their numbers one after another
 # Stages that take no time in virtual time: what surrounds perception and generation.
 COPIES_NS = dict.fromkeys(("copy in", "copy noise", "boundary", "fetch", "copy out"), 0)
 
-# Stages that take no time in virtual time: what surrounds perception and generation.
-COPIES_NS = dict.fromkeys(("copy in", "copy noise", "boundary", "fetch", "copy out"), 0)
-
 # Channels of the record. Position i of the horizon tells of step i; the position after the last step is the header.
 IMAGE, IMAGE_ENV, STATE, STATE_ENV, PASSED, COUNT, TURN, TAPE, TAPE_ENV = range(9)
 CHANNELS = 9

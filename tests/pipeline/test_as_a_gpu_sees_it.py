@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import Lane, Mark, Stage
 from auras_ros.device.cpu import CpuDevice
+from auras_ros.pipeline.continuity import Aim, Continuity
 from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.elsewhere import Elsewhere, values_stay_behind
@@ -223,6 +224,8 @@ class Eager(TorchDispatchMode):
         *product(("diffusion", "tokens", "pi0"), (*MODES[:4], ",mode=par,workers=2,together=true")),
         ("diffusion", ",mode=auras,pp_generation=2,fetch_offset=-1,batched=false"),
         ("tokens", ",mode=auras,pp_generation=2,merge=frame"),
+        *product(("diffusion", "pi0"), (f"{mode},guide=rtc" for mode in (*MODES[:2], MODES[3]))),
+        ("diffusion", ",mode=auras,pp_generation=2,batched=false,guide=inpaint"),
     ],
 )
 def test_nothing_runs_on_the_device_but_stages(kind: str, changes: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,6 +234,9 @@ def test_nothing_runs_on_the_device_but_stages(kind: str, changes: str, monkeypa
     values_stay_behind(monkeypatch)
     device, emitted = Apart(), 0
     plan = Plan.parse(FORMS[kind][0] + changes)
+    aimed: list[Aim | None] = []
+    aim = Continuity.aim
+    monkeypatch.setattr(Continuity, "aim", lambda *given: aimed.append(aim(*given)) or aimed[-1])
     executor = Pipeline(checkpoint(kind), plan, 5, MonotonicClock(), device=device).executor
     for number, seen in enumerate(looks(executor.policy, 7)):
         eager = Eager()
@@ -242,6 +248,7 @@ def test_nothing_runs_on_the_device_but_stages(kind: str, changes: str, monkeypa
                     emitted += strand.end(number) is not None
         assert eager.found == []
     assert emitted > 3
+    assert plan.guide == "none" or aimed[-1] is not None
     executor.close()
 
 

@@ -7,6 +7,7 @@ What is marked gpu here runs on a machine that has pytest and little else.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -16,12 +17,13 @@ import pytest
 import torch
 
 from auras_ros.clock import VirtualClock
-from auras_ros.device import make_device
+from auras_ros.device import Device, make_device
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, Origin
 from auras_ros.policies.noise import noise_tape
+from tests.pipeline.recording import LooseDevice
 from tests.policies import tiny
 
 MS, DT_MS, HORIZON = 1_000_000, 100, 8
@@ -45,9 +47,9 @@ class Guided:
 
     made: ClassVar[list[Executor]] = []
 
-    def __init__(self, text: str, seeds: tuple[int, ...] = (3, 8), device: str = "cpu") -> None:
+    def __init__(self, text: str, seeds: tuple[int, ...] = (3, 8), device: str | Device = "cpu") -> None:
         policy = tiny.exact_policy(4)
-        where = make_device(device)
+        where = make_device(device) if isinstance(device, str) else device
         policy.to(where.tensors)
         self.seeds = list(seeds)
         contract = tiny.checkpoint().contract
@@ -131,6 +133,15 @@ def test_environments_stay_apart_and_some_may_go(mode: str) -> None:
     assert len(rows) > 4
     for (emission, row), expected in zip(rows, alone.play(filling + 5), strict=True):
         torch.testing.assert_close(emission.actions[row], expected.actions[0], rtol=0, atol=0.5)  # px of 512
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_guide_is_there_before_it_is_read_whatever_the_lanes_order(mode: str) -> None:
+    text = f"quick,{mode},guide=inpaint"
+    loose, plain = Guided(text, device=LooseDevice(random.Random(0))).play(FRAMES), Guided(text).play(FRAMES)
+    assert len(loose) == len(plain) > 1
+    for one, other in zip(loose, plain, strict=True):
+        assert torch.equal(one.actions, other.actions)
 
 
 @pytest.mark.gpu

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from auras_ros.models.diffusion_transformer import DiffusionTransformer
 from auras_ros.models.resnet import ResNetEncoder
+from auras_ros.models.vit import EncoderLayer, VitConfig
 from auras_ros.pipeline import slicing
-from auras_ros.pipeline.perception import perception_stages
+from auras_ros.pipeline.perception import operations, perception_stages
 from auras_ros.pipeline.plan import PlanError
 from auras_ros.pipeline.slicing import SliceError, slice_module
 
@@ -73,6 +74,18 @@ def test_work_decides_and_not_the_number_of_operations() -> None:
     assert [stage.cost for stage in sliced] == [2 * 64 * 64, 2 * (64 * 16 + 4 * 16 * 16)]
     assert sliced[0].name == "Sequential[_0.._0]"
     assert sliced[1].name == "Sequential[_1.._5]"
+
+
+def test_attention_is_counted_on_every_device() -> None:
+    """Its kernel on a CPU is unknown to torch's counter: stages were cut as though it cost nothing, there alone."""
+    tokens, width, hidden = 32, 16, 24
+    config = VitConfig(8, 2, width, depth=2, heads=2, hidden=hidden)
+    layer, x = EncoderLayer(config).eval(), torch.randn(1, tokens, width)
+    linear = 2 * tokens * (4 * width * width + 2 * width * hidden)  # query, key, value, projection; two linear layers
+    products = 2 * 2 * tokens * tokens * width  # queries by keys, and what comes of them by values
+    assert operations([lambda x, _: layer(x)], x, x) == [linear + products]
+    (whole,) = slice_module(layer, (x,), 1)
+    assert linear + products <= whole.cost < linear + products + width  # an operation that costs nothing counts as one
 
 
 def test_stages_share_the_parameters() -> None:

@@ -20,8 +20,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from auras_ros.bench.feed import random_feed
 from auras_ros.bench.figures.policies import add_choice, build, chosen, generation_of
@@ -33,6 +31,7 @@ from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.device.precision import full_float32
 from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.slicing import counting
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.policy import CausalPolicy
 
@@ -120,16 +119,15 @@ def operations(policy: LoadedPolicy, bench: Bench) -> tuple[int, int]:
     images, state = seen.images.to(bench.device), seen.state.to(bench.device)
     context = policy.perceive(images, state)
     index = torch.zeros(1, dtype=torch.int64, device=bench.device)
-    with sdpa_kernel(SDPBackend.MATH):  # the others are not counted everywhere
-        with FlopCounterMode(display=False) as perceiving:
-            policy.perceive(images, state)
-        with FlopCounterMode(display=False) as generating:
-            if isinstance(policy, CausalPolicy):
-                policy.complete(context, policy.workspace(1, context.shape[1]))
-                times = 1
-            else:  # all steps cost the same
-                policy.step(policy.begin(bench.noise(0).to(bench.device)), context, index)
-                times = policy.steps
+    with counting() as perceiving:
+        policy.perceive(images, state)
+    with counting() as generating:
+        if isinstance(policy, CausalPolicy):
+            policy.complete(context, policy.workspace(1, context.shape[1]))
+            times = 1
+        else:  # all steps cost the same
+            policy.step(policy.begin(bench.noise(0).to(bench.device)), context, index)
+            times = policy.steps
     return int(perceiving.get_total_flops()), times * int(generating.get_total_flops())
 
 

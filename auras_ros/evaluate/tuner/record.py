@@ -81,15 +81,16 @@ class Record:
         write_whole(self.path, json.dumps(raw, indent=1) + "\n")
 
     @classmethod
-    def open(cls, key: Mapping[str, Any], path: Path | None) -> Record:
-        """A new one, or what the file holds. Raises OSError, and SettingsError where it is of other settings."""
+    def open(cls, key: Mapping[str, Any], path: Path | None, before: Mapping[str, Any] | None = None) -> Record:
+        """A new one, or what the file holds. before: what holds of a file whose key does not say so, because it was
+        written when there was no choice. Raises OSError, and SettingsError where it is of other settings."""
         if path is None or not path.exists():
             return cls(key, path)
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
             if raw["format"] != FORMAT:
                 raise SettingsError(f"format is {raw['format']!r}")
-            theirs = dict(raw["key"])
+            theirs = {**(before or {}), **raw["key"]}
             timed = {
                 plan: Timed(Duration(**each["plan"]), Duration(**each["seq"])) for plan, each in raw["timed"].items()
             }
@@ -101,8 +102,9 @@ class Record:
 
 
 def require_key(path: Path, mine: Mapping[str, Any], its: Mapping[str, Any]) -> None:
-    """Raises SettingsError, naming the first difference: what was measured for other settings is never mixed in."""
-    for name in sorted(mine.keys() | its.keys()):
+    """Raises SettingsError, naming the first difference: what was measured for other settings is never mixed in. The
+    cores come last, whose number goes by the device."""
+    for name in sorted(mine.keys() | its.keys(), key=lambda name: (name == "cores", name)):
         if mine.get(name) != its.get(name):
             what = f"{name} {its.get(name)}, not {mine.get(name)}"
             raise SettingsError(f"{path}: was made with {what}; take another --work file")
