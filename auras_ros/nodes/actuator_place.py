@@ -50,11 +50,6 @@ class Place:
         self._before: tuple[FloatArray, ...] = ()
         self._since_ns: int | None = None  # None: not watching
 
-    @property
-    def matters(self) -> bool:
-        """Whether any channel commands a place, and not a rate alone."""
-        return bool(self._set_points)
-
     def commanded(self, values: FloatArray) -> None:
         """A command [channels] that was sent."""
         self._low, self._high = np.fmin(self._low, values), np.fmax(self._high, values)
