@@ -1,6 +1,6 @@
 """Time behind one interface, so that every scheduler runs on a real clock or on a test's virtual one.
 
-All times are nanoseconds on one monotonic scale. Wall-clock time never appears here: it jumps.
+All times are nanoseconds on one monotonic scale, but for `boot_ns`. Wall-clock time never appears here: it jumps.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """now_ns never goes back; sleep_until_ns returns at or after the given time, at once if it has passed."""
+    """now_ns never goes back; sleep_until_ns returns at or after the given time, at once if it has passed.
+
+    boot_ns is a scale of its own, which never goes back either and also counts the time of a suspended machine.
+    """
 
     def now_ns(self) -> int: ...
+
+    def boot_ns(self) -> int: ...
 
     def sleep_until_ns(self, at_ns: int) -> None: ...
 
@@ -23,19 +28,26 @@ class MonotonicClock:
     def now_ns(self) -> int:
         return time.monotonic_ns()
 
+    def boot_ns(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
     def sleep_until_ns(self, at_ns: int) -> None:
         while (left := at_ns - time.monotonic_ns()) > 0:
             time.sleep(left / 1e9)
 
 
 class VirtualClock:
-    """Time that passes only when somebody sleeps or advances it."""
+    """Time that passes only when somebody sleeps, advances or suspends it."""
 
     def __init__(self, start_ns: int = 0) -> None:
         self._now_ns = start_ns
+        self._suspended_ns = 0
 
     def now_ns(self) -> int:
         return self._now_ns
+
+    def boot_ns(self) -> int:
+        return self._now_ns + self._suspended_ns
 
     def sleep_until_ns(self, at_ns: int) -> None:
         self._now_ns = max(self._now_ns, at_ns)
@@ -44,3 +56,9 @@ class VirtualClock:
         if duration_ns < 0:
             raise ValueError(f"duration_ns must not be negative, got {duration_ns}")
         self._now_ns += duration_ns
+
+    def suspend(self, duration_ns: int) -> None:
+        """Let time pass that `boot_ns` alone has seen."""
+        if duration_ns < 0:
+            raise ValueError(f"duration_ns must not be negative, got {duration_ns}")
+        self._suspended_ns += duration_ns

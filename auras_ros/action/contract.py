@@ -39,6 +39,11 @@ class ChannelKind(str, Enum):
     GRIPPER = "gripper"
 
 
+SET_POINTS = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN, ChannelKind.GRIPPER)
+# Set points that are meaningless without the measured place; a gripper is open or closed, wherever it was.
+NEEDS_PLACE = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN)
+
+
 class HoldPolicy(str, Enum):
     """What is commanded when there is nothing valid: the last command, zero, or a fixed value."""
 

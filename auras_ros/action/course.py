@@ -37,6 +37,7 @@ class Course:
         self.authority = False
         self._names, self._hold_after_ns = contract.names, options.hold_after_ns
         self._leaving = False  # on the way to the final command
+        self._staying = False  # and the set points are to stay where they were sent
         self._valid_ns = 0
         self._starved = AWAITING
         self._nothing: FloatArray = np.full(len(contract.channels), np.nan)
@@ -84,9 +85,9 @@ class Course:
 
     def _leave(self) -> Command:
         """One command nearer to rest; the one that reaches it is the last."""
-        sent = self.output.rest()
+        sent = self.output.rest(self._staying)
         if sent is None or self.output.resting:
-            self._leaving = self.authority = False
+            self._leaving = self._staying = self.authority = False
             self.output.forget()
         return self._command(sent, "hold")
 
@@ -117,16 +118,23 @@ class Course:
 
     def begin(self, now_ns: int) -> None:
         """Publish from now on; hold until a plan comes."""
-        self._leaving, self.authority = False, True
+        self._leaving = self._staying = False
+        self.authority = True
         self.starve(AWAITING)
         self.safety.arm(now_ns, AWAITING)
 
-    def fall_silent(self, now_ns: int, reason: str) -> None:
-        """Publish nothing from now on, no last command either; a latched stop stays latched."""
+    def fall_silent(self, now_ns: int, reason: str, unsent: bool) -> None:
+        """Publish nothing from now on, no last command either; a latched stop stays latched. But rates that run are
+        brought to rest, and meanwhile the set points stay where they were sent. unsent: the last command was not."""
         if self.safety.state is not SafetyState.STOPPED:
             self.safety.disarm(now_ns, reason)
-        self._leaving = self.authority = False
-        self.output.forget()
+        if unsent:
+            self.output.take_back()
+        self._leaving = self._staying = self.authority = self.output.running
+        if self._leaving:
+            self.output.motion.stay()
+        else:
+            self.output.forget()
         self.starve(AWAITING)
 
     def end(self, now_ns: int, reason: str) -> None:

@@ -41,6 +41,7 @@ class Limits:
         self.rate[self.velocities] = np.minimum(self.rate, self.acceleration)[self.velocities]
         self.acceleration[self.velocities] = np.inf
         self.step = self.rate * (tick_ns * 1e-9)
+        self.rates = self.increments | self.velocities  # what goes on, or may, where nothing more is said
         self._keeps_last = np.array([channel.hold is HoldPolicy.LAST for channel in channels])
         self._hold_value = np.array([channel.hold_value or 0.0 for channel in channels])
         self._check_braking()

@@ -68,6 +68,11 @@ class Motion:
         self.pace: FloatArray = np.zeros(len(self._which))
         self.undone: FloatArray | None = None
 
+    def stay(self) -> None:
+        """The set points stand where the last command put them; what rates and increments do is left as it is."""
+        self.pace = np.where(self._limits.increments[self._which], self.pace, 0.0)
+        self.undone = None
+
     @property
     def moving(self) -> BoolArray:
         """The channels [channels] that would have to brake: rates other than zero, and paces."""
@@ -75,14 +80,17 @@ class Motion:
         moving[self._which] = self.pace != 0.0
         return moving
 
-    def brake(self) -> FloatArray | None:
+    def brake(self, staying: bool = False) -> FloatArray | None:
         """What to want in order to come to rest [channels]; None where a position is not known.
 
-        Channels without a bound on their acceleration follow their hold policy, they stop at once.
+        Channels without a bound on their acceleration follow their hold policy, they stop at once. `staying`: set
+        points follow none, they are wanted where they are.
         """
         wanted = self._limits.hold(self.anchor)
         if wanted is not None:
             wanted[self._which] = self.anchor[self._which]
+            if staying:
+                wanted = np.where(self._limits.rates, wanted, self.anchor)
         return wanted
 
     def advance(self, wanted: FloatArray, follow: bool) -> FloatArray | None:

@@ -30,6 +30,8 @@ class Output:
     def __init__(self, limits: Limits, timeline: Timeline) -> None:
         self._limits, self._timeline = limits, timeline
         self.motion = Motion(limits, timeline.tick_ns)
+        self.running = False  # whether the last command has a rate or an increment other than zero
+        self._before = self.motion.anchor, self.running  # what `take_back` goes back to
         self.published = 0
         self.limited_ticks = 0
 
@@ -53,10 +55,10 @@ class Output:
         wanted = self._limits.hold(self.motion.anchor)
         return None if wanted is None else self._send(wanted, False)
 
-    def rest(self) -> Sent | None:
+    def rest(self, staying: bool = False) -> Sent | None:
         """A command on the shortest way to rest, None where a position is not known. Hold values that are
-        further than that are given up: after this nobody speaks any more."""
-        wanted = self.motion.brake()
+        further than that are given up: after this nobody speaks any more. `staying`: see `Motion.brake`."""
+        wanted = self.motion.brake(staying)
         return None if wanted is None else self._send(wanted, False)
 
     @property
@@ -71,6 +73,11 @@ class Output:
     def forget(self) -> None:
         """Forget where the robot is."""
         self.motion.forget()
+        self.running = False
+
+    def take_back(self) -> None:
+        """The last command was not published: what the one before said is in force."""
+        self.motion.anchor, self.running = self._before
 
     def place(self, measured: FloatArray) -> None:
         """Start from a measured position [channels]; NaN leaves a channel as it was.
@@ -81,9 +88,11 @@ class Output:
         motion.anchor = np.where(np.isnan(measured) | motion.moving, motion.anchor, measured)
 
     def _send(self, wanted: FloatArray, follow: bool) -> Sent | None:
+        before = self.motion.anchor, self.running
         values = self.motion.advance(wanted, follow)
         if values is None:
             return None
+        self._before, self.running = before, bool(values[self._limits.rates].any())
         increments = self._limits.increments
         self._timeline.executed = self._timeline.executed + np.where(increments, values, 0.0)
         self.published += 1

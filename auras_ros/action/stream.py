@@ -6,7 +6,7 @@ clock (in lockstep: integer steps times dt); nothing here reads a clock, sleeps,
 `tick` runs in the actuator's tick thread, `stop` in that of the emergency stop and everything else in its
 executor's: one short lock keeps them apart.
 
-A command that says `publish` is taken for executed. The node publishes it, always.
+A command that says `publish` is taken for executed. The node publishes it, or says that it did not (`fall_silent`).
 """
 
 from __future__ import annotations
@@ -145,11 +145,15 @@ class ActionStream:
             if self._course.safety.live:
                 self._disarm(now_ns, reason)
 
-    def fall_silent(self, now_ns: int, reason: str) -> None:
+    def fall_silent(self, now_ns: int, reason: str, *, unsent: bool = False) -> None:
         """Disarm without a last command: where somebody else may drive by now, or the robot is not where it was, the
-        last place is none to go back to. A latched stop stays latched."""
+        last place is none to go back to. A latched stop stays latched.
+
+        Rates and increments that are not zero are brought there first, each command with the set points as they were
+        last sent: a controller goes on with a rate. unsent: the last command was given out, and not published.
+        """
         with self._lock:
-            self._course.fall_silent(now_ns, reason)
+            self._course.fall_silent(now_ns, reason, unsent)
             self._admission.forget()
 
     def reset(self, now_ns: int, reason: str = "reset") -> None:

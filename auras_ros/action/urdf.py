@@ -15,13 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from xml.parsers import expat
 
-from .contract import Channel, ChannelKind, Contract, ContractError
+from .contract import SET_POINTS, Channel, ChannelKind, Contract, ContractError
 
 MAX_CHARS = 4 * 1024 * 1024
 MAX_DEPTH = 64
 _LIMITED = ("revolute", "prismatic")
 _OTHERS = ("fixed", "floating", "planar")
-_SET_POINTS = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN, ChannelKind.GRIPPER)
 # One of these is so many rad or m, the units of a description.
 _ANGLES = {"rad": 1.0, "deg": math.pi / 180.0}
 _LENGTHS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3}
@@ -174,6 +173,12 @@ def full_turns(contract: Contract, limits: Mapping[str, JointLimit]) -> list[flo
     ]
 
 
+def unlimited(contract: Contract, limits: Mapping[str, JointLimit]) -> str:
+    """The first set point, grippers too, whose joint has no limits here; empty where each has."""
+    missing = (each.name for each in contract.channels if each.kind in SET_POINTS and each.name not in limits)
+    return next(missing, "")
+
+
 def _tightened(channel: Channel, limit: JointLimit | None) -> Channel:
     if limit is None:
         return channel
@@ -188,7 +193,7 @@ def _tightened(channel: Channel, limit: JointLimit | None) -> Channel:
         lower, upper = max(lower, -velocity), min(upper, velocity)
     else:
         rate = min(velocity, math.inf if rate is None else rate)
-    if channel.kind in _SET_POINTS:
+    if channel.kind in SET_POINTS:
         lower, upper = max(lower, limit.lower / unit), min(upper, limit.upper / unit)
     if lower >= upper:
         joint = f"[{limit.lower / unit:g}, {limit.upper / unit:g}]"

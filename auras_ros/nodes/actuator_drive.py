@@ -38,7 +38,7 @@ class Drive:
         self.meter, self.scheduling = IntervalMeter(settings.period_ns), "not started"
         self.settled = Settled("not started", "not started", "not started")
         self.ticks = self.skipped = self.stalls = 0
-        self._ticked_ns: int | None = None
+        self._ticked_ns: int | None = None  # as all times of `boot_ns`, by which stalls are measured
         self._sent: FloatArray | None = None  # the newest command
         self.limited = dict.fromkeys(contract.names, 0)  # ticks in which a limit changed a channel
         self._swap = threading.Lock()
@@ -109,22 +109,13 @@ class Drive:
 
     def elsewhere(self, reason: str) -> None:
         """The robot is not where our commands have brought it: no command is right, nor is the last one."""
-        self._fall_silent(self._clock.now_ns(), f"{reason}: arm again", self._sent)
+        if not self.stream.silent:
+            self.stream.fall_silent(self._clock.now_ns(), f"{reason}: arm again")
+            self._outputs.end(self._sent)
 
     def end(self, reason: str) -> None:
         """Disarm where something may move; a latched stop stays latched."""
         self.stream.end(self._clock.now_ns(), reason)
-
-    def _fall_silent(self, now_ns: int, reason: str, end_at: FloatArray | None) -> None:
-        """Say no more; but rates have to be brought to rest, which is right wherever the robot is. end_at: where a
-        trajectory under way ends, None: somebody else may have sent another one."""
-        if self.stream.silent:
-            return
-        if self._place.matters:
-            self.stream.fall_silent(now_ns, reason)
-            self._outputs.end(end_at)
-        else:
-            self.stream.end(now_ns, reason)
 
     def use(self, contract: Contract, reason: str) -> None:
         """Take a contract with other limits: at once while disarmed, else after the final command.
@@ -170,17 +161,19 @@ class Drive:
 
     def _tick(self, now_ns: int) -> None:
         self.meter.tick(now_ns)
-        stream = self.stream
-        self._watch_stalls(now_ns)
+        stream, began_ns = self.stream, self._clock.boot_ns()
+        if not stream.silent:
+            self._watch_stalls(now_ns, began_ns)
+        self._ticked_ns = began_ns
         if self._agent.lost(now_ns) and stream.state is SafetyState.ARMED:
             stream.hold(now_ns, f"agent silent for more than {self._settings.agent_timeout_ms:g} ms")
         elif self.live and (missed := self._place.silent(now_ns)):  # chunks may come, and must not be executed
             stream.hold(now_ns, missed)
         command = stream.tick(now_ns)
         self.ticks += 1
-        if command.publish and self._stalled(now_ns, self._clock.now_ns()):  # between this tick's two lines
-            return
         if command.publish:
+            if self._watch_stalls(now_ns, self._clock.boot_ns(), unsent=True):
+                return
             self._sent = command.values
             self._place.commanded(command.values)
             self._outputs.send(command, stream, self.ticks, now_ns)
@@ -189,18 +182,17 @@ class Drive:
         elif self._next is not None:
             self._take_limits()
 
-    def _watch_stalls(self, now_ns: int) -> None:
-        """After a stall longer than the lease of our commands somebody else may drive, and we would be a second one."""
-        before_ns, self._ticked_ns = self._ticked_ns, now_ns
-        if before_ns is not None:
-            self._stalled(before_ns, now_ns)
-
-    def _stalled(self, before_ns: int, now_ns: int) -> bool:
-        if now_ns - before_ns <= LEASE_MS * 1_000_000 or self.stream.silent:
+    def _watch_stalls(self, now_ns: int, boot_ns: int, *, unsent: bool = False) -> bool:
+        """After a stall longer than the lease of our commands somebody else may drive, and we would be a second one.
+        unsent: since this tick began, and its command was not published yet."""
+        stood_ns = 0 if self._ticked_ns is None else boot_ns - self._ticked_ns
+        if stood_ns <= LEASE_MS * 1_000_000:
             return False
+        self._ticked_ns = boot_ns
         self.stalls += 1
-        stood_s = (now_ns - before_ns) / 1e9
-        self._fall_silent(now_ns, f"this process stood still for {stood_s:.1f} s: somebody else may drive", None)
+        reason = f"this process stood still for {stood_ns / 1e9:.1f} s: somebody else may drive"
+        self.stream.fall_silent(now_ns, reason, unsent=unsent)
+        self._outputs.end(None)
         return True
 
     def _take_limits(self) -> None:

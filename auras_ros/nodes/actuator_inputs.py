@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 
 from auras_ros.action import Contract, ContractError, Rejected
-from auras_ros.action.urdf import MAX_CHARS, JointLimit, full_turns, tighten
+from auras_ros.action.urdf import MAX_CHARS, JointLimit, full_turns, tighten, unlimited
 from auras_ros.action.verdict import Refusal
 from auras_ros.action.wire import MAX_HORIZON, MAX_JSON_CHARS
 from auras_ros.clock import MonotonicClock
@@ -20,7 +20,7 @@ from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import Situation
 from auras_ros.nodes.actuator_description import DescriptionReader
 from auras_ros.nodes.actuator_drive import Drive
-from auras_ros.nodes.actuator_place import SET_POINTS, Place
+from auras_ros.nodes.actuator_place import Place
 from auras_ros.nodes.actuator_settings import Settings
 from auras_ros.nodes.actuator_stop import EmergencyStop
 from auras_ros.nodes.diagnostics import QosWatch
@@ -195,8 +195,7 @@ class Inputs:
     def _take_limits(self, found: dict[str, JointLimit]) -> None:
         contract = tighten(self._contract, found)
         self._place.turns = full_turns(self._contract, found)
-        commanded = [channel.name for channel in self._contract.channels if channel.kind in SET_POINTS]
-        self.described, self.unlimited = True, next((name for name in commanded if name not in found), "")
+        self.described, self.unlimited = True, unlimited(self._contract, found)
         if contract == self._limited:
             return
         self._limited = contract

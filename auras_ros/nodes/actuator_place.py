@@ -15,11 +15,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from auras_ros.action import ChannelKind, Contract
-from auras_ros.action.contract import FloatArray
+from auras_ros.action import Contract
+from auras_ros.action.contract import NEEDS_PLACE, FloatArray
 from auras_ros.nodes.messages import MessageError
 
-SET_POINTS = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN)
 MAX_AGE_MS = 500
 AFTER_SILENCE = 0.1  # the tolerance's bound, where nothing was heard for so long
 LAG_NS = 1_000_000_000  # how far a robot may be behind its commands
@@ -35,7 +34,7 @@ class Place:
     def __init__(self, contract: Contract, tolerance: float) -> None:
         channels = contract.channels
         self._names = contract.names
-        self._set_points = [i for i, each in enumerate(channels) if each.kind in SET_POINTS]
+        self._set_points = [i for i, each in enumerate(channels) if each.kind in NEEDS_PLACE]
         self._watched = self._set_points if tolerance > 0 else []
         self._range = np.array([each.upper - each.lower for each in channels])
         self._tolerance = tolerance
@@ -51,11 +50,6 @@ class Place:
         self._low = self._high = self._newest = self._values
         self._before: tuple[FloatArray, ...] = ()
         self._since_ns: int | None = None  # None: not watching
-
-    @property
-    def matters(self) -> bool:
-        """Whether any channel commands a place, and not a rate alone."""
-        return bool(self._set_points)
 
     def commanded(self, values: FloatArray) -> None:
         """A command [channels] that was sent."""

@@ -51,7 +51,7 @@ class Settings:
     trajectory_topic: str = parameter("joint_trajectory", "where trajectories go: the controller's own, or remap it")
     require_emergency_stop: bool = parameter(False, "refuse arming without a live publisher of emergency_stop")
     require_robot_description: bool = parameter(
-        False, "refuse arming until robot_description has told the limits of every joint that is commanded"
+        False, "refuse arming until robot_description has told the limits of every joint that is sent to a place"
     )
     realtime_priority: int = parameter(50, "SCHED_FIFO priority of this process; 0 asks for none", 0, 90)
     lock_memory: bool = parameter(True, "keep this process's memory from being paged out, where that is permitted")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from auras_ros.action import ActionStream, ChannelKind, Command, Contract
 from auras_ros.action.contract import FloatArray
+from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator_settings import Settings
 from auras_ros.nodes.diagnostics import QosWatch
 from auras_ros.nodes.messages import action_message
@@ -84,7 +85,14 @@ def _trajectories(node: Node, settings: Settings, contract: Contract, qos: QosWa
     reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
     publisher = node.create_publisher(JointTrajectory, topic, reliable, event_callbacks=qos.publisher(topic))
     max_age_ns = round(settings.max_chunk_age_ms * 1e6)
-    return Trajectories(publisher.publish, lambda: clock.now().to_msg(), contract, max_age_ns)
+    return Trajectories(
+        publisher.publish,
+        lambda: clock.now().to_msg(),
+        contract,
+        max_age_ns,
+        LEASE_MS * 1_000_000,
+        MonotonicClock(),
+    )
 
 
 def twist_message(values: FloatArray, contract: Contract, stamp: TimeMsg) -> TwistStamped:

@@ -18,35 +18,38 @@ from auras_ros.action import (
     ActionStream,
     Ahead,
     Channel,
-    ChannelKind,
     Command,
     Contract,
     ContractError,
     Horizon,
     SafetyState,
 )
-from auras_ros.action.contract import FloatArray
+from auras_ros.action.contract import SET_POINTS, FloatArray
+from auras_ros.clock import Clock
 from auras_ros.ros import Duration
 from auras_ros.ros.msg import Header, JointTrajectory, JointTrajectoryPoint, TimeMsg
 
-SET_POINTS = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN, ChannelKind.GRIPPER)
 END_S = 1.0  # given to the thread to come to its end
 
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
     """A horizon to be checked, as it was at the tick that said so: after its command `values` [channels], at `now_ns`,
-    which is `stamp` for the controller. A message that is late is then late for the controller too."""
+    which is `stamp` for the controller. A message that is late is then late for the controller too. `boot_ns` and
+    `ends`: when it was said, and how often `end` had been called by then."""
 
     ahead: Ahead
     values: FloatArray
     now_ns: int
     stamp: TimeMsg
+    boot_ns: int
+    ends: int
 
 
 class Trajectories:
     """A controller goes on with a trajectory that nobody ended: every hold, stop and disarm therefore sends the point
-    to stay at. No point is sent that would be reached when its observation is older than `max_age_ns`.
+    to stay at. No point is sent that would be reached when its observation is older than `max_age_ns`, and no horizon
+    once `lease_ns` have passed since it was due: whoever stood still for so long may not be the one who drives.
 
     `publish(message)` is called from this class's thread, and by `close` from its caller's. `stamp()` tells the time
     by the ROS clock. Raises ContractError where the contract has channels that are no set points.
@@ -58,15 +61,19 @@ class Trajectories:
         stamp: Callable[[], TimeMsg],
         contract: Contract,
         max_age_ns: int,
+        lease_ns: int,
+        clock: Clock,
     ) -> None:
         check_trajectory(contract)
         self._publish, self._stamp, self._contract, self._max_age_ns = publish, stamp, contract, max_age_ns
-        self.superseded = 0  # horizons that were not sent because something newer came
+        self._lease_ns, self._clock = lease_ns, clock
+        self.superseded = 0  # horizons that were not sent because something newer came, or because it was too late
         self._chunk: object = None  # of the tick thread: what it said last
         self._held: FloatArray | None = None
         self._news = threading.Condition()  # held to look and to note, never to compute or to publish
         self._point: JointTrajectory | None = None  # to stay at: sent before `_plan`, and never left out for it
         self._plan: _Plan | None = None
+        self._ends = 0  # how often `end` was called
         self._gave_way = self._ended = False
         self._thread = threading.Thread(target=self._run, name="trajectories", daemon=True)
         self._thread.start()
@@ -83,13 +90,14 @@ class Trajectories:
             return
         if command.provenance is self._chunk:
             return
+        ends = self._ends  # before the stream is asked: what ends it afterwards ends this plan too
         ahead = stream.ahead(now_ns)
         if ahead is None:  # disarmed since the tick: the next command ends what is under way
             return
         self._chunk, self._held = command.provenance, None
         with self._news:
             self.superseded += self._plan is not None
-            self._plan = _Plan(ahead, command.values, now_ns, self._stamp())
+            self._plan = _Plan(ahead, command.values, now_ns, self._stamp(), self._clock.boot_ns(), ends)
             self._news.notify()
 
     def _stay(self, values: FloatArray) -> None:
@@ -102,14 +110,18 @@ class Trajectories:
     # -- any thread ---------------------------------------------------------------------------------------
 
     def end(self, values: FloatArray | None) -> None:
-        """No further command comes: send no horizon that was on its way, and the point to stay at [channels], None
-        where somebody else may have sent another trajectory by now."""
-        if values is not None:
-            self._stay(values)
-            return
+        """No further command comes: send no horizon that was on its way, one that is being checked neither, and the
+        point to stay at [channels]. None, where somebody else may have sent another trajectory by now: then nothing
+        that waits is sent."""
         with self._news:
-            self.superseded += self._plan is not None
-            self._plan = None
+            self._ends += 1
+            if values is None:
+                self.superseded += self._plan is not None
+                self._plan = self._point = None
+        if values is None:
+            self._chunk = self._held = None  # nobody knows what the controller follows
+        else:
+            self._stay(values)
 
     def working(self) -> bool:
         """Whether what is due will be published."""
@@ -132,7 +144,7 @@ class Trajectories:
         while (due := self._wait()) is not None:
             if isinstance(due, _Plan):
                 message = self._message(due)
-                if message is not None and not self._gives_way():
+                if message is not None and not self._gives_way(due):
                     self._publish(message)
             else:
                 self._publish(due)
@@ -149,11 +161,12 @@ class Trajectories:
             plan, self._plan = self._plan, None
             return plan
 
-    def _gives_way(self) -> bool:
-        """Whether a checked horizon came too late: after a hold, or after a newer chunk. But never two in a row for
-        newer chunks: where they come faster than they are checked, the controller must still get some."""
+    def _gives_way(self, plan: _Plan) -> bool:
+        """Whether a checked horizon came too late: after a hold, an end, a stall, or after a newer chunk. But never two
+        in a row for newer chunks: where they come faster than they are checked, the controller must still get some."""
         with self._news:
-            ended = self._ended or self._point is not None
+            late = self._clock.boot_ns() - plan.boot_ns > self._lease_ns
+            ended = self._ended or self._point is not None or plan.ends != self._ends or late
             newer = self._plan is not None and not self._gave_way
             self._gave_way = newer and not ended
             self.superseded += ended or newer

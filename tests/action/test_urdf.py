@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.action import Channel, Contract, ContractError, JointLimit, joint_limits, tighten
-from auras_ros.action.urdf import MAX_CHARS, full_turns
+from auras_ros.action.urdf import MAX_CHARS, full_turns, unlimited
 
 LIMIT = '<limit lower="-1.5" upper="2" velocity="3" effort="40"/>'
 
@@ -152,6 +152,18 @@ def test_a_full_turn_is_told_of_continuous_joints_alone_in_their_channels_unit(m
     )
     assert full_turns(contract, {"j": spins, "k": spins}) == pytest.approx([math.tau, 360.0])
     assert full_turns(contract, {"j": TURNS, "other": spins}) == [math.inf, math.inf]
+
+
+def test_every_set_point_wants_limits_a_gripper_too(make: SimpleNamespace) -> None:
+    contract = make.contract(
+        make.channel("v", "velocity"),
+        make.channel("a"),
+        make.channel("o", "delta_origin"),
+        make.channel("g", "gripper"),
+    )
+    assert unlimited(contract, {}) == "a"
+    assert unlimited(contract, {"a": TURNS, "o": TURNS}) == "g"
+    assert unlimited(contract, {"a": TURNS, "o": TURNS, "g": TURNS}) == ""
 
 
 def test_units_are_compared_not_guessed(make: SimpleNamespace) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.action import Command, Contract, Horizon, Provenance, SafetyState
+from auras_ros.clock import VirtualClock
 from auras_ros.nodes.trajectories import Trajectories, reach_ns, trajectory_message
 from auras_ros.ros.msg import TimeMsg
 from tests.nodes.controllers import channel, stamp
@@ -22,6 +23,7 @@ from tests.nodes.wire import PATIENCE_S, Child, Watch
 
 MS = 1_000_000
 DT_MS = 50
+LEASE_MS = 300
 NOW = TimeMsg(sec=7, nanosec=5)
 
 
@@ -85,7 +87,10 @@ class Ticks:
         self.published: list[tuple[float, int]] = []
         self._changed = threading.Condition()
         stamps = itertools.count(1)
-        self.trajectories = Trajectories(self._publish, lambda: TimeMsg(sec=next(stamps), nanosec=0), RATED, 10**12)
+        self.clock = VirtualClock()
+        self.trajectories = Trajectories(
+            self._publish, lambda: TimeMsg(sec=next(stamps), nanosec=0), RATED, 10**12, LEASE_MS * MS, self.clock
+        )
 
     def _publish(self, message: Any) -> None:
         with self._changed:
@@ -100,6 +105,10 @@ class Ticks:
     def hold(self, value: float) -> None:
         command = Command(np.full(2, value), True, SafetyState.HOLDING, "hold")
         self.trajectories.follow(command, None, 1)  # type: ignore[arg-type]  # a hold asks the stream for nothing
+
+    def would_publish(self) -> None:
+        """Give the thread the time to publish what it must not; a thread that does right needs none of it."""
+        self.trajectories._thread.join(0.05)
 
     def until(self, count: int) -> None:
         with self._changed:
@@ -161,6 +170,80 @@ def test_a_hold_is_sent_though_a_chunk_follows_at_once(ticks: Ticks) -> None:
     second.may_end.set()
     ticks.until(2)
     assert ticks.published == [(5.0, 1), (2.0, 2)]
+
+
+@pytest.mark.parametrize("waits", ["chunk", "hold"])
+def test_nothing_that_was_on_its_way_is_sent_after_a_stall(ticks: Ticks, waits: str) -> None:
+    """Somebody else may drive by then: neither the horizon that is being checked, nor what waits behind it."""
+    slow, behind = Slow(1), Slow(2)
+    behind.may_end.set()
+    ticks.chunk(slow)
+    assert slow.begun.wait(PATIENCE_S)
+    ticks.chunk(behind) if waits == "chunk" else ticks.hold(5.0)
+    ticks.trajectories.end(None)
+    slow.may_end.set()
+    ticks.would_publish()
+    last = Slow(3)
+    last.may_end.set()
+    ticks.chunk(last)
+    ticks.until(1)
+    assert ticks.published == [(3.0, 2)]
+
+
+@pytest.mark.parametrize("passes", ["advance", "suspend"])
+def test_a_horizon_that_is_older_than_the_lease_is_not_sent(ticks: Ticks, passes: str) -> None:
+    """Its thread may be awake before the one that ticks, and nobody has told it of the stall yet."""
+    slow, last = Slow(1), Slow(2)
+    ticks.chunk(slow)
+    assert slow.begun.wait(PATIENCE_S)
+    getattr(ticks.clock, passes)((LEASE_MS + 1) * MS)
+    slow.may_end.set()
+    ticks.would_publish()
+    last.may_end.set()
+    ticks.chunk(last)
+    ticks.until(1)
+    assert ticks.published == [(2.0, 2)]
+    assert ticks.trajectories.superseded == 1
+
+
+def test_after_a_stall_the_same_hold_is_said_again(ticks: Ticks) -> None:
+    """The controller may follow another one's trajectory by now."""
+    ticks.hold(5.0)
+    ticks.until(1)
+    ticks.trajectories.end(None)
+    ticks.hold(5.0)
+    ticks.until(2)
+    assert ticks.published == [(5.0, 1), (5.0, 1)]
+
+
+def test_a_trajectory_under_way_ends_at_the_given_place_after_a_jump(ticks: Ticks) -> None:
+    slow = Slow(1)
+    ticks.chunk(slow)
+    assert slow.begun.wait(PATIENCE_S)
+    ticks.trajectories.end(np.full(2, 6.0))
+    slow.may_end.set()
+    ticks.until(1)
+    assert ticks.published == [(6.0, 1)]
+
+
+def test_a_plan_that_was_ended_before_it_was_noted_is_ended(ticks: Ticks) -> None:
+    """The executor's thread may find a jump between the stream's answer and the note of it."""
+    slow = Slow(1)
+    slow.may_end.set()
+
+    def ahead(now_ns: int) -> Slow:
+        ticks.trajectories.end(np.full(2, 6.0))
+        return slow
+
+    command = Command(slow.values, True, SafetyState.ARMED, "chunk", provenance=slow.provenance)
+    stream: Any = SimpleNamespace(ahead=ahead)
+    ticks.trajectories.follow(command, stream, 1)
+    ticks.would_publish()
+    last = Slow(3)
+    last.may_end.set()
+    ticks.chunk(last)
+    ticks.until(2)
+    assert ticks.published == [(6.0, 1), (3.0, 2)]
 
 
 def test_chunks_that_come_faster_than_they_are_checked_still_bring_trajectories(ticks: Ticks) -> None:
