@@ -19,9 +19,11 @@ from auras_ros.action.urdf import JointLimit
 
 PATIENCE_S = 20.0  # a process that reads for longer is ended; on a busy machine it starts slowly
 TRIES = 3  # a process that was ended says nothing of the text
-_CODE = "import sys; from auras_ros.action.urdf import main; main(sys.argv[1:])"
-# Its parent runs before everybody else's work; what it does is in no hurry.
-_IN_NO_HURRY = (os.SCHED_OTHER, os.sched_param(0))
+# Its parent runs before everybody else's work; what it does is in no hurry. It steps back itself, as the first thing it
+# does: `posix_spawn` keeps the interpreter until the program has begun, and one that steps back before that waits for a
+# turn among everybody's work, and all threads of this process with it.
+_STEP_BACK = "import os; os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))"
+_CODE = f"{_STEP_BACK}; import sys; from auras_ros.action.urdf import main; main(sys.argv[1:])"
 Text = memoryview | bytes
 
 
@@ -60,9 +62,7 @@ class DescriptionReader:
                 (os.POSIX_SPAWN_DUP2, answer, 1),
                 (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
             ]
-            self._pid = os.posix_spawn(
-                sys.executable, self._command, os.environ, file_actions=files, setsid=True, scheduler=_IN_NO_HURRY
-            )
+            self._pid = os.posix_spawn(sys.executable, self._command, os.environ, file_actions=files, setsid=True)
         except BaseException:
             os.close(answer)
             raise

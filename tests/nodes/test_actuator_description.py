@@ -6,6 +6,7 @@ import os
 import select
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -66,3 +67,28 @@ def test_a_reader_that_was_ended_says_nothing_of_the_text(reader: DescriptionRea
     reader.read(robot(1.5))
     os.kill(reader._pid, signal.SIGKILL)
     assert found(reader)["a"].upper == 1.5
+
+
+def test_its_process_is_begun_at_once_and_steps_back_itself(
+    reader: DescriptionReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beginning it keeps the interpreter: one that stepped back before it had begun would wait among everybody's work,
+    and all threads of this process with it."""
+    attributes: list[set[str]] = []
+
+    def spawn(*words: Any, spawn: Any = os.posix_spawn, **given: Any) -> int:
+        attributes.append(set(given))
+        return int(spawn(*words, **given))
+
+    monkeypatch.setattr(os, "posix_spawn", spawn)
+    answer = "import json; json.dump({'limits': {'a': {'type': str(os.sched_getscheduler(0))}}}, sys.stdout)"
+    begin, _, _ = reader._command[2].partition("from auras_ros")  # before it imports anything that is large
+    reader._command[2] = begin + answer
+    before, given = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # which nobody is refused, unlike a real-time one
+        reader.read(robot(1.5))
+    finally:
+        os.sched_setscheduler(0, before, given)
+    assert found(reader)["a"].type == str(os.SCHED_OTHER)
+    assert attributes == [{"file_actions", "setsid"}]

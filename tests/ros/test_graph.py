@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ctypes as ct
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from auras_ros import ros
-from auras_ros.ros.dds import graph as graph_module
+from auras_ros.ros.dds import announced
+from auras_ros.ros.dds.cdr import CdrError
+from auras_ros.ros.dds.endpoint import Writer
+from auras_ros.ros.dds.graph import _WRITER_QOS
+from auras_ros.ros.dds.messages import message_type, serialize_bytes
 from auras_ros.ros.msg import String
 from auras_ros.soak.faults.presses import Announcer
 
@@ -64,31 +70,150 @@ def test_one_executor_alone_reads_what_others_announce(context: ros.Context) -> 
     assert context.reads_graph(other)  # type: ignore[attr-defined]
 
 
+def announcement(participant: bytes, nodes: int, gids: int) -> bytes:
+    """A participant of so many nodes with so many readers each."""
+    gid, node = (message_type(f"rmw_dds_common/msg/{name}") for name in ("Gid", "NodeEntitiesInfo"))
+    readers = [[gid(data=(i * gids + j).to_bytes(16, "little")) for j in range(gids)] for i in range(nodes)]
+    named = [node(node_namespace="/", node_name=f"n{i}", reader_gid_seq=readers[i]) for i in range(nodes)]
+    return serialize_bytes(message_type(announced.INFO)(gid=gid(data=participant), node_entities_info_seq=named))
+
+
+@pytest.fixture
+def announce(domain: int, context: ros.Context, spin_until: SpinUntil) -> Iterator[Callable[..., bytes]]:
+    """Announces for a live participant of its own, and returns its gid; with a node in it where `partner` names a
+    topic that the node publishes."""
+    others: list[Any] = []
+
+    def made(nodes: int, gids: int, partner: str = "") -> bytes:
+        other = ros.Context()
+        others.append(other)
+        ros.init(args=[], context=other, domain_id=domain)
+        if partner:
+            ros.Node("partner", context=other).create_publisher(String, partner, 1)
+        participant = other.participant  # type: ignore[attr-defined]
+        writer = Writer(participant, "ros_discovery_info", announced.INFO, _WRITER_QOS)
+        spin_until(lambda: writer.matched_count() >= 1)
+        writer.write([announcement(participant.gid, nodes, gids)])
+        return bytes(participant.gid)
+
+    yield made
+    for other in others:
+        ros.try_shutdown(context=other)
+
+
+def test_no_object_is_kept_of_an_endpoint_that_somebody_announces() -> None:
+    """Freeing, replacing or collecting them would keep the interpreter from the thread of an emergency stop."""
+    payload = announcement(bytes(16), 8, 1000)
+    gc.collect()
+    before = len(gc.get_objects())
+    kept = announced.Announcements()
+    for _ in range(3):
+        kept.put(announced.read(payload))
+    assert len(gc.get_objects()) - before < 100
+    assert kept.size == len(payload)
+    assert [kept.owner(bytes(16), number.to_bytes(16, "little")) for number in (0, 999, 1000, 7999, 8000)] == [
+        ("n0", "/"), ("n0", "/"), ("n1", "/"), ("n7", "/"), None
+    ]  # fmt: skip
+    assert kept.nodes() == [(f"n{number}", "/") for number in range(8)]
+
+
+@pytest.mark.parametrize(("nodes", "gids"), [(1, announced.MAX_BYTES // 16), (announced.MAX_BYTES // 256 + 1, 0)])
+def test_an_announcement_larger_than_any_good_one_is_not_read(nodes: int, gids: int) -> None:
+    """By its bytes, and by its nodes, which are objects."""
+    with pytest.raises(CdrError, match="at most"):
+        announced.read(announcement(bytes(16), nodes, gids))
+
+
+def test_any_part_of_an_announcement_is_refused() -> None:
+    whole = announcement(bytes(16), 2, 2)
+    assert announced.read(whole).nodes == (("n0", "/"), ("n1", "/"))
+    for end in range(len(whole) - 3):
+        with pytest.raises(CdrError):
+            announced.read(whole[:end])
+    with pytest.raises(CdrError, match="left over"):
+        announced.read(whole + bytes(4))
+
+
+def test_all_that_is_kept_is_bounded_and_partners_stay() -> None:
+    """Live participants are as many as somebody likes."""
+    kept, partner = announced.Announcements(), b"p" * 16
+    payload = announcement(bytes(16), 1, 8000)
+    kept.put(announced.read(announcement(partner, 3, 20)))
+    for number in range(100):
+        kept.put(replace(announced.read(payload), participant=number.to_bytes(16, "little")))
+        if kept.full:
+            assert kept.make_room({partner}) > 1
+        assert kept.size <= announced.MAX_SUM_BYTES
+    assert kept.nodes()[:3] == [("n0", "/"), ("n1", "/"), ("n2", "/")]
+    assert kept.owner((99).to_bytes(16, "little"), bytes(16)) == ("n0", "/")  # the newest stranger
+    for number in range(100):  # and were they all partners, the small ones stay
+        kept.put(replace(announced.read(payload), participant=number.to_bytes(16, "little")))
+        if kept.full:
+            kept.make_room({partner} | {each.to_bytes(16, "little") for each in range(100)})
+    assert kept.size <= announced.MAX_SUM_BYTES
+    assert kept.owner(partner, bytes(16)) == ("n0", "/")
+
+
+def test_a_live_participant_that_announces_40_000_endpoints_is_counted_and_not_kept(
+    context: ros.Context, node: ros.Node, announce: Callable[..., bytes], spin_until: SpinUntil, capfd: Any
+) -> None:
+    """It is there for as long as it likes, so nothing would ever be forgotten of it."""
+    graph = context.graph  # type: ignore[attr-defined]
+    announce(1, 40_000)
+    spin_until(lambda: graph.ignored_count >= 1)
+    assert graph._remote.size < announced.MAX_BYTES
+    assert capfd.readouterr().err.count("an announcement of nodes is ignored") == 1
+
+
+def test_where_live_participants_announce_too_much_strangers_go_first(
+    context: ros.Context,
+    node: ros.Node,
+    announce: Callable[..., bytes],
+    spin_until: SpinUntil,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Any,
+) -> None:
+    """The newest does not push the loop's own partners out, and it is counted, and said once."""
+    graph = context.graph  # type: ignore[attr-defined]
+    monkeypatch.setattr(announced, "MAX_SUM_BYTES", 200 << 10)
+    monkeypatch.setattr(announced, "ROOM_BYTES", 50 << 10)
+    node.create_subscription(String, "/shared", lambda _: None, 1)
+    partner = announce(1, 7000, partner="/shared")
+    spin_until(lambda: node.count_publishers("/shared") == 1 and partner in graph._remote)
+    stranger = announce(1, 7000)
+    spin_until(lambda: graph.ignored_count >= 1)
+    assert partner in graph._remote
+    assert stranger not in graph._remote
+    assert graph._remote.size <= 200 << 10
+    assert capfd.readouterr().err.count("said once: some have no name here") == 1
+
+
 def test_announcements_of_those_that_are_gone_are_forgotten_where_nobody_asks(
     context: ros.Context, node: ros.Node, domain: int, spin_until: SpinUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that asks nothing about the graph kept all that was ever announced."""
     graph = context.graph  # type: ignore[attr-defined]
-    kept: list[int] = []
+    monkeypatch.setattr(announced, "MAX_SUM_BYTES", 300 << 10)
+    sizes: list[int] = []
 
-    def deserialized(payload: bytes, kind: str, read: Callable[[bytes, str], Any] = graph_module.deserialize) -> Any:
-        info = read(payload, kind)
-        if [each.node_name for each in info.node_entities_info_seq] == ["many"]:
-            kept.append(len(graph._remote))
-        return info
+    def put(each: Any, put: Callable[[Any], None] = graph._remote.put) -> None:
+        put(each)
+        if each.nodes == (("many", "/"),):
+            sizes.append(graph._remote.size)
 
-    monkeypatch.setattr(graph_module, "deserialize", deserialized)
+    monkeypatch.setattr(graph._remote, "put", put)
     other = ros.Context()
     ros.init(args=[], context=other, domain_id=domain)
     remote = ros.Node("remote", context=other)
     for number in range(8):
-        many = Announcer(remote, 20_000)  # another participant's each time, as it says
+        many = Announcer(remote, 8_000)  # another participant's each time, as it says
         spin_until(lambda many=many: many.matched())  # type: ignore[misc]
         many.announce()
-        spin_until(lambda number=number: len(kept) > number)  # type: ignore[misc]
+        spin_until(lambda number=number: len(sizes) > number)  # type: ignore[misc]
         many.close()
     ros.try_shutdown(context=other)
-    assert max(kept) <= 4
+    assert max(sizes) < 500 << 10
+    assert graph.ignored_count == 0  # they were forgotten because they are gone
 
 
 def test_other_participants_see_the_nodes(

@@ -1,7 +1,7 @@
 """The ROS graph: the nodes of this participant, announced on ros_discovery_info, and everyone else's.
 
 The whole list is published again at each change, as rmw does. Endpoints of topics come from DDS's own
-built-in topics. Nothing here calls a user's callback.
+built-in topics. What others announce is bounded (`announced`). Nothing here calls a user's callback.
 """
 
 from __future__ import annotations
@@ -9,26 +9,25 @@ from __future__ import annotations
 import ctypes as ct
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from . import announced, names
 from . import library as dds
-from . import names
 from .cdr import CdrError
 from .endpoint import Reader, Writer
-from .messages import deserialize, message_type, serialize
+from .logger import get_logger
+from .messages import message_type, serialize
 from .participant import Participant
 from .qos import DurabilityPolicy, HistoryPolicy, QoSProfile, profile_of
 
-_INFO = "rmw_dds_common/msg/ParticipantEntitiesInfo"
 _TOPIC = "ros_discovery_info"
 _WRITER_QOS = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _READER_QOS = QoSProfile(history=HistoryPolicy.KEEP_ALL, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _ALIVE = 0x10 | 0x0F  # alive instances, whatever their sample and view state
 _DEAD = 0x20 | 0x40 | 0x0F  # disposed, or without a writer
 _BATCH = 64
-_MAX_BYTES = 1 << 20  # of one participant's announcement: some ten thousand endpoints
+_EVERYBODYS = {"ros_discovery_info", "rt/rosout", "rt/parameter_events"}  # topics that make nobody a partner
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,13 @@ class Graph:
         self._participant = participant
         self._lock = threading.RLock()
         self._local: dict[tuple[str, str], Counter[tuple[str, bytes]]] = {}
-        self._remote: dict[bytes, Any] = {}
-        self._writer = Writer(participant, _TOPIC, _INFO, _WRITER_QOS)
-        self._reader = Reader(participant, _TOPIC, _INFO, _READER_QOS, ignore_own_participant=True)
+        self._remote = announced.Announcements()
+        self._writer = Writer(participant, _TOPIC, announced.INFO, _WRITER_QOS)
+        self._reader = Reader(participant, _TOPIC, announced.INFO, _READER_QOS, ignore_own_participant=True)
         self._builtin: dict[int, int] = {}
         self.entity = self._reader.condition
-        self.ignored_count = 0
-        self._kept_bytes = 0  # taken since those that are gone were forgotten
+        self._logger = get_logger("auras_ros.graph")
+        self.ignored_count = 0  # announcements that were not kept
 
     @property
     def closed(self) -> bool:
@@ -95,7 +94,7 @@ class Graph:
             )
             for (namespace, name), gids in self._local.items()
         ]
-        info = message_type(_INFO)(gid=gid_type(data=self._participant.gid), node_entities_info_seq=nodes)
+        info = message_type(announced.INFO)(gid=gid_type(data=self._participant.gid), node_entities_info_seq=nodes)
         self._writer.write(serialize(info))
 
     def execute(self) -> None:
@@ -108,17 +107,22 @@ class Graph:
         if received is None:
             return False
         try:
-            if len(received.payload) > _MAX_BYTES:
-                raise CdrError(f"{len(received.payload)} bytes, at most {_MAX_BYTES}")
-            info = deserialize(received.payload, _INFO)
-        except CdrError:
+            self._remote.put(announced.read(received.payload))
+        except CdrError as error:
             self.ignored_count += 1
-        else:
-            self._remote[bytes(info.gid.data)] = info
-            self._kept_bytes += len(received.payload)
-            if self._kept_bytes > _MAX_BYTES:  # whether or not anybody ever asks
-                self._forget_gone()
+            self._logger.warning(f"an announcement of nodes is ignored, said once: {error}", once=True)
+        if self._remote.full:  # whether or not anybody ever asks
+            self._make_room()
         return True
+
+    def _make_room(self) -> None:
+        self._forget_gone()
+        if self._remote.full and (count := self._remote.make_room(self._partners())):
+            self.ignored_count += count
+            text = (
+                f"more than {announced.MAX_SUM_BYTES} bytes of nodes are announced, said once: some have no name here"
+            )
+            self._logger.warning(text, once=True)
 
     def _refresh(self) -> None:
         while self._take():
@@ -126,37 +130,32 @@ class Graph:
         self._forget_gone()
 
     def _forget_gone(self) -> None:
-        self._kept_bytes = 0
-        alive = {participant for _, participant, _, _, _ in self._endpoints(dds.BUILTIN_PUBLICATION)}
-        for gid in [gid for gid in self._remote if gid not in alive]:
-            del self._remote[gid]
+        self._remote.keep({participant for _, participant, _, _, _ in self._endpoints(dds.BUILTIN_PUBLICATION)})
+
+    def _partners(self) -> set[bytes]:
+        """Participants with an endpoint on a topic that this one has, too."""
+        kinds, me = (dds.BUILTIN_PUBLICATION, dds.BUILTIN_SUBSCRIPTION), self._participant.gid
+        mine = {topic for kind in kinds for _, whose, topic, _, _ in self._endpoints(kind) if whose == me}
+        mine -= _EVERYBODYS
+        return {whose for kind in kinds for _, whose, topic, _, _ in self._endpoints(kind) if topic in mine}
 
     def nodes(self) -> list[tuple[str, str]]:
         """(name, namespace) of every known node, this participant's first."""
         with self._lock:
             self._refresh()
-            remote = [(node.node_name, node.node_namespace)
-                      for info in self._remote.values() for node in info.node_entities_info_seq]  # fmt: skip
-            return [(name, namespace) for namespace, name in self._local] + remote
-
-    def _owners(self) -> dict[bytes, tuple[str, str]]:
-        owners = {gid: (name, namespace)
-                  for (namespace, name), gids in self._local.items() for _, gid in gids}  # fmt: skip
-        for info in self._remote.values():
-            for node in info.node_entities_info_seq:
-                for gid in (*node.reader_gid_seq, *node.writer_gid_seq):
-                    owners[bytes(gid.data)] = (node.node_name, node.node_namespace)
-        return owners
+            return [(name, namespace) for namespace, name in self._local] + self._remote.nodes()
 
     def endpoints_of(self, topic: str, *, publishers: bool) -> list[TopicEndpointInfo]:
         """The publishers or subscriptions of an absolute topic name, in this process and elsewhere."""
         with self._lock:
             self._refresh()
-            owners, wanted = self._owners(), names.dds_topic(topic)
-            kind = dds.BUILTIN_PUBLICATION if publishers else dds.BUILTIN_SUBSCRIPTION
+            wanted, kind = names.dds_topic(topic), dds.BUILTIN_PUBLICATION if publishers else dds.BUILTIN_SUBSCRIPTION
+            local = {gid: (name, namespace) for (namespace, name), gids in self._local.items() for _, gid in gids}
             return [
-                TopicEndpointInfo(*owners.get(gid, ("", "")), _ros_type(type_name), gid, profile)
-                for gid, _, name, type_name, profile in self._endpoints(kind)
+                TopicEndpointInfo(
+                    *(local.get(gid) or self._remote.owner(whose, gid) or ("", "")), _ros_type(type_name), gid, profile
+                )
+                for gid, whose, name, type_name, profile in self._endpoints(kind)
                 if name == wanted
             ]
 
@@ -170,14 +169,14 @@ class Graph:
                         found.setdefault(name[2:], set()).add(_ros_type(type_name))
         return found
 
-    def _endpoints(self, kind: int) -> list[tuple[bytes, bytes, str, str, QoSProfile]]:
+    def _endpoints(self, kind: int) -> Iterator[tuple[bytes, bytes, str, str, QoSProfile]]:
         """(gid, participant gid, DDS topic, DDS type, QoS) of every live endpoint of one kind."""
         if self._participant.closed:
-            return []
+            return
         if kind not in self._builtin:
             reader = dds.create_reader(self._participant.ref, kind, None, None)
             self._builtin[kind] = dds.check(reader, "built-in topic reader")
-        reader, found = self._builtin[kind], []
+        reader = self._builtin[kind]
         _forget_dead(reader)
         room = _BATCH
         while True:
@@ -187,8 +186,8 @@ class Graph:
                 if count < room:
                     for address, info in zip(samples[:count], infos, strict=False):
                         if info.valid_data:
-                            found.append(_describe(dds.Endpoint.from_address(address or 0)))
-                    return found
+                            yield _describe(dds.Endpoint.from_address(address or 0))
+                    return
             finally:
                 if count > 0:
                     dds.return_loan(reader, samples, count)
