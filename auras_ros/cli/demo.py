@@ -100,16 +100,15 @@ class _Demo:
     # -- playing ------------------------------------------------------------------------------------------
 
     def _play(self, node: Any) -> None:
-        from auras_ros.ros import SingleThreadedExecutor
+        from auras_ros.ros.callbacks import Callbacks
 
-        executor = SingleThreadedExecutor()
-        executor.add_node(node)
+        callbacks = Callbacks(node)
         log_path = self._options.out / "log.txt"
         try:
             with log_path.open("w", encoding="utf-8") as log:
                 supervisor = Supervisor(self._config, log=log, parameters=self._overrides)
                 with supervisor:
-                    turn = self._turns(executor, supervisor)
+                    turn = self._turns(callbacks, supervisor)
                     if self._await_all(node, turn):
                         self._referee(node, turn)
                     self._progress.done()
@@ -118,13 +117,14 @@ class _Demo:
         except DemoError as error:
             raise DemoError(f"{error}\n{_tail(log_path)}") from error
         finally:
-            executor.shutdown()
+            callbacks.close()
 
-    def _turns(self, executor: Any, supervisor: Supervisor) -> Callable[[], bool]:
-        """One turn: a callback, and a look after the processes. False once we were asked to stop."""
+    def _turns(self, callbacks: Any, supervisor: Supervisor) -> Callable[[], bool]:
+        """One turn: a callback, and a look after the processes. False once we were asked to stop. Raises DemoError."""
 
         def turn() -> bool:
-            executor.spin_once(timeout_sec=0.05)
+            if not callbacks.turn():
+                raise DemoError("the referee hears nothing any more; what it said above tells why")
             for news in supervisor.poll():
                 self._progress.done()
                 print(f"[supervisor] {news}", flush=True)

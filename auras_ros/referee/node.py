@@ -155,7 +155,7 @@ class RefereeNode(Node):
             state, reason, sent_ns = str(fields["state"]), str(fields["reason"]), int(fields["mono_ns"])
             if self._playing:
                 self.measures.actuator(fields)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             self._refuse(error)
             return
         self.heard.add(STATE)
@@ -170,7 +170,7 @@ class RefereeNode(Node):
             status = self._status = Status.from_dict(fields)
             if self._playing:
                 self.measures.world(fields)
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
             self._refuse(error)
             return
         self.heard.add(STATUS)

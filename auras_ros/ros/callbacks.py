@@ -73,18 +73,21 @@ def failures_of(node: Node) -> Failures:
 
 
 class Callbacks:
-    """`turn` runs one callback; MemoryError and ExternalShutdownException leave it, as does what is no Exception."""
+    """`turn` runs one callback; MemoryError and ExternalShutdownException leave it, as does what is no Exception.
 
-    def __init__(self, node: Node) -> None:
+    say: who is told of what was raised; None: the node's log."""
+
+    def __init__(self, node: Node, say: Callable[[str], object] | None = None) -> None:
         self._node, self._failures = node, failures_of(node)
-        self._executor = SingleThreadedExecutor()
+        self._say = say or node.get_logger().error
+        self._executor = SingleThreadedExecutor(context=node.context)
         self._executor.add_node(node)
         self._alive_s, self._turns, self._watching = time.monotonic(), 0, False
 
     def turn(self, wait_s: float = WAKE_S) -> bool:
         """Run a callback, or wait a moment for one. False once the executor is broken; the log says how."""
         count = self._failures.count
-        with self._failures.guarded("a callback", self._node.get_logger().error):
+        with self._failures.guarded("a callback", self._say):
             self._executor.spin_once(timeout_sec=wait_s)
         if self._failures.count > count:
             self._watch()

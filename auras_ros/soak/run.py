@@ -18,7 +18,8 @@ from auras_ros import resources
 from auras_ros.nodes.actuator import load_contract
 from auras_ros.nodes.config import read_config
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
-from auras_ros.ros import LoggingSeverity, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
+from auras_ros.ros import LoggingSeverity, SignalHandlerOptions, init, try_shutdown
+from auras_ros.ros.callbacks import Callbacks
 from auras_ros.soak.faults import Fault, Times, faults
 from auras_ros.soak.faults.loaded import STALLED, busy
 from auras_ros.soak.faults.presses import cases, press
@@ -123,27 +124,27 @@ def soak(wanted: Wanted, log: Path, stopping: Callable[[], bool], say: Callable[
     on_this_host_alone()
     init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
-        witness, executor = Witness(result.judge), SingleThreadedExecutor()
+        witness = Witness(result.judge)
         witness.get_logger().set_level(LoggingSeverity.FATAL)  # it hears of what it breaks itself
-        executor.add_node(witness)
+        callbacks = Callbacks(witness, partial(result.judge.violate, "callback failed"))  # it did not judge that
         try:
-            _alone(witness, executor)
+            _alone(witness, callbacks)
             with LogPipe(log) as out, Supervisor(config, log=out.writer, parameters=OVERRIDES) as supervisor:
-                scene = Scene(witness, executor, supervisor, random.Random(wanted.seed), stopping)
+                scene = Scene(witness, callbacks, supervisor, random.Random(wanted.seed), stopping)
                 scene.unread_logs, scene.closed_logs = out.unread, out.closed
                 _break(scene, result, wanted, say)
         finally:
-            executor.shutdown()
+            callbacks.close()
             witness.destroy_node()
     finally:
         try_shutdown()
     return result
 
 
-def _alone(witness: Witness, executor: SingleThreadedExecutor) -> None:
+def _alone(witness: Witness, callbacks: Callbacks) -> None:
     end_s = time.monotonic() + DISCOVERY_S
     while time.monotonic() < end_s:
-        executor.spin_once(timeout_sec=0.05)
+        callbacks.turn()
     if witness.count_publishers(ACTION):
         raise SoakError("somebody publishes actions here already: set ROS_DOMAIN_ID to a number of your own")
 

@@ -41,10 +41,10 @@ class Scene:
     """One thread: every callback comes in `turn`, which raises Interrupted once `stopping` says so."""
 
     def __init__(
-        self, witness: Witness, executor: Any, supervisor: Supervisor, rng: random.Random, stopping: Callable[[], bool]
+        self, witness: Witness, callbacks: Any, supervisor: Supervisor, rng: random.Random, stopping: Callable[[], bool]
     ) -> None:
         self.witness, self.judge, self.rng = witness, witness.judge, rng
-        self._executor, self._supervisor, self._stopping = executor, supervisor, stopping
+        self._callbacks, self._supervisor, self._stopping = callbacks, supervisor, stopping
         self._clock = MonotonicClock()
         self.usage = {name: Usage() for name in supervisor.processes}
         self.planned_skips = 0
@@ -72,7 +72,8 @@ class Scene:
         """A callback, and from time to time a look at the processes. Raises Interrupted, SupervisorError."""
         if self._stopping():
             raise Interrupted
-        self._executor.spin_once(timeout_sec=at_most_s)
+        if not self._callbacks.turn(at_most_s):
+            raise RuntimeError("the witness hears nothing any more: its callbacks do nothing but fail")
         now_s = time.monotonic()
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s

@@ -13,6 +13,7 @@ from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -23,7 +24,8 @@ from auras_ros.cli.demo_options import overrides, parse
 from auras_ros.nodes.config import read_config
 from auras_ros.pipeline.plan import Plan
 from auras_ros.referee.episode import Rules, Status
-from auras_ros.referee.referee import Call, Referee
+from auras_ros.referee.referee import Call, Phase, Referee
+from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
 from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,7 +93,7 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     supervisor = SimpleNamespace(
         poll=list, too_slow=[], override=lambda node, values: overridden.append((node, values))
     )
-    turn = running._turns(SimpleNamespace(spin_once=lambda timeout_sec: None), supervisor)  # type: ignore[arg-type]
+    turn = running._turns(SimpleNamespace(turn=lambda: True), supervisor)  # type: ignore[arg-type]
     assert turn()
     assert overridden == []
     supervisor.too_slow.append("agent")
@@ -101,6 +103,34 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     assert running._row == {"plan": "quick", "drift_px": 0.5}
     said = capsys.readouterr().out
     assert said.startswith("plan 'ddpm100' is too slow for this machine, now at least: 'quick' is played")
+
+
+def test_a_callback_that_raises_does_not_end_the_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ros_domain_id: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Guards against a message of anybody's that stops all nodes, and with them a recording of minutes."""
+    running = demo._Demo(parse(["--no-video", "--out", str(tmp_path)]), [])
+    supervisor = MagicMock(poll=list, too_slow=[])
+    monkeypatch.setattr(demo, "Supervisor", lambda *_, **__: supervisor)
+    init(args=[])
+    node: Any = Node("referee")
+    calls: list[int] = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise OverflowError("cannot convert float infinity to integer")
+
+    node.create_timer(0.01, fail, clock=Clock(clock_type=ClockType.STEADY_TIME))
+    node.missing = lambda: [] if len(calls) > 2 else ["a topic"]
+    node.begin = lambda rules: SimpleNamespace(phase=Phase.FINISHED)
+    node.step = lambda: None
+    try:
+        running._play(node)
+    finally:
+        node.destroy_node()
+        try_shutdown()
+    assert len(calls) > 2
+    assert "a callback failed and was left" in capfd.readouterr().err
 
 
 def test_the_config_leaves_resetting_and_arming_to_the_referee() -> None:

@@ -47,12 +47,24 @@ def test_the_line_says_what_was_heard_since_the_last_one() -> None:
     assert told.line(10.0) == "stopped (pressed)  1 of 2 episodes succeeded  0.0 chunks/s"
 
 
-@pytest.mark.parametrize("data", ["", "[" * 60_000, "[]", "{}", '{"episode": {}, "done": 1, "success": 2}', "9" * 5000])
+HOSTILE = ["", "[" * 60_000, "[]", "{}", '{"episode": {}, "done": 1, "success": 2}', "9" * 5000,
+           '{"state": "a", "counters": {"accepted": Infinity}}', '{"episode": Infinity, "done": true, "success": true}',
+           '{"state": "a", "counters": {"accepted": 1%s}}' % ("0" * 4000)]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data[:60])
 def test_a_message_of_another_form_says_nothing(data: str) -> None:
     told = Told()
     told.table(SimpleNamespace(data=data))
     told.actuator(SimpleNamespace(data=data))
     told.action(Float64MultiArray(data=[1.0]))
+    assert told.line(1.0) == "the actuator was not heard yet"
+
+
+@pytest.mark.parametrize("age_ns", ["x", [], 10**4000, -1, True], ids=lambda age_ns: f"{age_ns!s:.20}")
+def test_an_age_that_is_none_says_nothing(age_ns: Any) -> None:
+    told = Told()
+    told.action(action(age_ns))
     assert told.line(1.0) == "the actuator was not heard yet"
 
 
@@ -78,17 +90,51 @@ def test_what_is_on_the_wire_is_printed(monkeypatch: pytest.MonkeyPatch, capsys:
             watch.close()
 
 
+def test_a_message_that_breaks_a_callback_leaves_the_run_and_the_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Guards against one message that ends the supervisor, and with it every node: whatever it is, and whatever is
+    still wrong with what reads it."""
+    monkeypatch.setattr(module, "SETTLE_S", 0.0)
+    heard: list[str] = []
+
+    def actuator(self: Told, message: Any) -> None:
+        heard.append(message.data)
+        if len(heard) == 1:
+            raise OverflowError("cannot convert float infinity to integer")
+
+    monkeypatch.setattr(Told, "actuator", actuator)
+    with own_domain():
+        watch = Watch("left")
+        figures = Figures("/left")
+        try:
+            state = watch.node.create_publisher(String, "actuator/state", LATCHED)
+            end_s = time.monotonic() + PATIENCE_S
+            while len(heard) < 3:
+                assert time.monotonic() < end_s, heard
+                state.publish(String(data=str(len(heard))))
+                figures.poll()
+                time.sleep(0.02)
+        finally:
+            figures.close()
+            watch.close()
+    said = capfd.readouterr().err
+    assert "a callback failed and was left" in said
+    assert "no figures" not in said
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no participant"), MemoryError("no participant"), KeyError("no")])
 def test_where_nobody_can_listen_the_run_goes_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     monkeypatch.setattr(module, "SETTLE_S", 0.0)
 
     def broken(self: Figures) -> None:
-        raise RuntimeError("no participant")
+        raise error
 
     monkeypatch.setattr(Figures, "_open", broken)
     figures = Figures()
     figures.poll()
     figures.poll()
     figures.close()
-    assert capsys.readouterr().err == "no figures from here on: no participant\n"
+    assert capsys.readouterr().err == f"no figures from here on: {error}\n"

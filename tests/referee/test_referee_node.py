@@ -169,6 +169,8 @@ def test_garbage_is_counted_and_what_follows_is_taken(stage: Stage) -> None:
         lambda: peers.tell_status(1, refused=[1]),
         lambda: peers.state.publish(String(data='{"state": "armed"}')),
         lambda: peers.state.publish(String(data='{"state":"armed","reason":"","mono_ns":1,"counters":[1]}')),
+        lambda: peers.state.publish(String(data='{"state":"armed","reason":"","mono_ns":Infinity}')),
+        lambda: peers.tell_status(1, coverage=10**400),
         lambda: peers.tell_chunk(request="many"),
         lambda: peers.action.publish(Float64MultiArray(data=[1.0])),
         lambda: peers.act(mono_ns="now"),

@@ -60,7 +60,7 @@ class Acted:
 
     # -- the executor's -----------------------------------------------------------------------------------
 
-    def spin_once(self, timeout_sec: float) -> None:
+    def turn(self, at_most_s: float) -> bool:
         time.sleep(0.001)
         for timer in list(self.timers):
             timer()
@@ -98,6 +98,7 @@ class Acted:
                 self._command(now_ns, "stopped")
             elif self.armed:
                 self._command(now_ns, "armed" if sees and "drive" not in self.breaks else "holding")
+        return True
 
     def _command(self, now_ns: int, state: str, request: int = 1) -> None:
         self.judge.action(Sent(now_ns, state, self.tick, None, np.array([PLACE]), request))

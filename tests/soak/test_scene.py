@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +10,8 @@ import pytest
 
 from auras_ros.nodes.exit_status import BROKEN, TOO_SLOW
 from auras_ros.nodes.supervisor import Supervisor
+from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
+from auras_ros.ros.callbacks import Callbacks
 from tests.soak.stage import stage
 
 
@@ -44,3 +47,24 @@ def test_a_process_that_still_loads_is_not_read(monkeypatch: pytest.MonkeyPatch)
     driving[0] = False
     scene.turn()
     assert looks == [1] * 6
+
+
+def test_a_callback_that_raises_is_said_and_the_soak_goes_on(ros_domain_id: int) -> None:
+    """What the witness could not take was not judged, so it passes for no promise kept."""
+    init(args=[])
+    node, calls, scene = Node("witness"), list[int](), stage()
+
+    def fail() -> None:
+        calls.append(1)
+        raise OverflowError("cannot convert float infinity to integer")
+
+    node.create_timer(0.01, fail, clock=Clock(clock_type=ClockType.STEADY_TIME))
+    callbacks = scene._callbacks = Callbacks(node, partial(scene.judge.violate, "callback failed"))
+    try:
+        assert scene.until(lambda: len(calls) > 2, 10.0)
+    finally:
+        callbacks.close()
+        node.destroy_node()
+        try_shutdown()
+    assert list(scene.judge.kinds) == ["callback failed"]
+    assert "OverflowError" in scene.judge.violations[0]
