@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +38,19 @@ def raw(context: ros.Context, domain: int) -> Any:
 
     yield make
     ros.try_shutdown(context=other)
+
+
+@pytest.mark.parametrize(("which", "said"), [("-S", "lives"), ("", "open files: at most 8 are allowed here")])
+def test_too_few_descriptors_are_raised_or_said_by_whoever_makes_a_participant(
+    domain: int, which: str, said: str
+) -> None:
+    """Guards against a middleware that ends `auras run` and `auras doctor` from below; the nodes look by themselves."""
+    code = "from auras_ros.ros import *; init(args=[]); Node('few').destroy_node(); print('lives')"
+    environment = os.environ | {"ROS_DOMAIN_ID": str(domain), "ROS_LOCALHOST_ONLY": "1"}
+    command = ["bash", "-c", f'ulimit {which} -n 8; exec "$0" -c "$1"', sys.executable, code]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert said in ran.stdout + ran.stderr, (ran.returncode, ran.stderr)
+    assert ran.returncode == (0 if which else 1)
 
 
 @pytest.mark.parametrize("kind", [String, Image, JointState])
