@@ -15,8 +15,8 @@ from auras_ros.ros.dds.endpoint import Writer
 from auras_ros.ros.dds.graph import _WRITER_QOS
 from auras_ros.ros.dds.messages import serialize_bytes
 from auras_ros.ros.dds.qos import qos_profile_services_default
-from auras_ros.ros.msg import Image, JointState, String
-from auras_ros.ros.srv import SetBool
+from auras_ros.ros.msg import Image, JointState, ParameterMsg, String
+from auras_ros.ros.srv import SetBool, SetParameters
 
 SpinUntil = Callable[[Callable[[], Any]], None]
 GARBAGE = [
@@ -90,6 +90,25 @@ def test_garbage_on_the_service_topics(node: ros.Node, executor: Any, spin_until
     executor.spin_until_future_complete(future, timeout_sec=20)
     assert future.result() is not None
     assert calls == [True]
+
+
+def test_a_request_larger_than_anybody_needs_is_not_read(node: ros.Node, executor: Any, spin_until: SpinUntil) -> None:
+    """Reading it would keep the interpreter from the other threads: from that of the emergency stop among them."""
+    asked: list[int] = []
+
+    def answer(request: Any, response: Any) -> Any:
+        asked.append(len(request.parameters))
+        return response
+
+    service = node.create_service(SetParameters, "set", answer)
+    client = node.create_client(SetParameters, "set")
+    spin_until(client.service_is_ready)
+    client.call_async(SetParameters.Request(parameters=[ParameterMsg(name="x" * 64)] * 4000))
+    spin_until(lambda: service.ignored_count == 1 or asked)
+    future = client.call_async(SetParameters.Request(parameters=[ParameterMsg(name="x" * 64)]))
+    executor.spin_until_future_complete(future, timeout_sec=20)
+    assert future.result() is not None
+    assert asked == [1]
 
 
 def test_a_reply_that_nobody_asked_for_is_passed_over(
