@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from auras_ros.clock import Clock, MonotonicClock
 from auras_ros.descriptors import ensure_descriptors
 from auras_ros.heap import bound_heap
+from auras_ros.nodes.exit_status import of_refusal
 from auras_ros.output import never_in_the_way
 from auras_ros.ros import Clock as RosClock
 from auras_ros.ros import (
@@ -58,7 +59,6 @@ from auras_ros.ros.srv import Trigger
 from auras_ros.sim.pusht import IMAGE_PX
 from auras_ros.sim.pusht_game import DT_NS, NAMES, PushTGame, SettingError, Settings
 
-BAD_SETTINGS = 2
 # SettingError among them, and ROS arguments, a file, an environment that cannot be used
 REFUSALS: tuple[type[Exception], ...] = (OSError, ValueError, *SETTINGS_ERRORS)
 CAMERA_FRAME, TABLE_FRAME = "camera_top", "table"
@@ -243,7 +243,7 @@ def _tick_thread(bridge: PushTBridge, faults: list[BaseException]) -> threading.
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the bridge until SIGINT, SIGTERM or shutdown. 0: asked to stop, 1: it broke, 2: bad parameters."""
+    """Run the bridge until SIGINT, SIGTERM or shutdown. 0: asked to stop, else as a node's `exit_status`."""
     with never_in_the_way():
         bound_heap()
         try:
@@ -253,7 +253,7 @@ def main(argv: list[str] | None = None) -> int:
         except REFUSALS as error:
             print(f"error: {error}", file=sys.stderr, flush=True)
             try_shutdown()
-            return BAD_SETTINGS
+            return of_refusal(error)
         try:
             return _play(bridge)
         finally:

@@ -2,12 +2,14 @@
 the thread of the emergency stop, and nothing that comes from outside may.
 
 One is read at a time, and the newest that came meanwhile next. The limits of the joints that are commanded come back,
-or why there are none. Nothing here decides what follows.
+or why there are none. One that no process could read on a busy machine is tried again later: its publisher does not
+send it twice. Nothing here decides what follows.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -17,6 +19,7 @@ from collections.abc import Mapping
 from auras_ros.action import ContractError
 from auras_ros.action.urdf import JointLimit
 
+LATER_S, LATEST_S = 30.0, 600.0  # twice as long after each try that came to nothing
 PATIENCE_S = 20.0  # a process that reads for longer is ended; on a busy machine it starts slowly
 TRIES = 3  # a process that was ended says nothing of the text
 # Its parent runs before everybody else's work; what it does is in no hurry. It steps back itself, as the first thing it
@@ -35,23 +38,42 @@ class DescriptionReader:
         self._pid, self._answer, self._until_s = 0, -1, 0.0
         self._text: Text = b""
         self._tries = 0
+        self._late = False  # it has been told that there are no limits, and now it is tried again
+        self._pause_s, self._again_s = LATER_S, math.inf
         self._next: Text | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether a description is being read."""
-        return bool(self._pid) or self._next is not None
+        """Whether somebody should wait for a description that is being read."""
+        return (bool(self._pid) and not self._late) or self._next is not None
 
     def read(self, xml: Text) -> None:
-        """Begin to read, or remember it for when the one before has been read. Raises OSError."""
+        """Begin to read, or remember it for when the one before has been read. Raises OSError; `poll` tries again."""
         if self._pid:
             self._next = xml
             return
-        self._text, self._tries = xml, 1
+        self._text, self._tries, self._late, self._pause_s = xml, 1, False, LATER_S
         self._begin()
 
     def _begin(self) -> None:
-        source, answer = os.memfd_create("robot_description"), os.memfd_create("joint_limits")
+        try:
+            self._spawn()
+        except OSError:
+            self._try_later()
+            raise
+        self._again_s = math.inf
+
+    def _try_later(self) -> None:
+        self._again_s = time.monotonic() + self._pause_s
+        self._pause_s, self._late = min(2 * self._pause_s, LATEST_S), True
+
+    def _spawn(self) -> None:
+        source = os.memfd_create("robot_description")
+        try:
+            answer = os.memfd_create("joint_limits")
+        except OSError:
+            os.close(source)
+            raise
         try:
             rest = memoryview(self._text)
             while rest:
@@ -74,6 +96,8 @@ class DescriptionReader:
         """The limits by joint, once; None while there is nothing new. Raises ContractError: why there are none; and
         OSError where the next one cannot be begun."""
         if not self._pid:
+            if time.monotonic() >= self._again_s:
+                self._begin()
             return None
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         if not pid:
@@ -81,14 +105,19 @@ class DescriptionReader:
                 return None
             status = self._end()
         found = self._ended()
-        if status and self._next is None and self._tries < TRIES:
+        if status and self._next is None and self._tries < TRIES and not self._late:
             self._tries += 1
             self._begin()
             return None
         if self._next is not None:
             newest, self._next = self._next, None
             self.read(newest)
-        return _limits(found, status)
+        try:
+            return _limits(found, status)
+        except ContractError:
+            if status and not self._pid:
+                self._try_later()
+            raise
 
     def _end(self) -> int:
         os.kill(self._pid, signal.SIGKILL)
@@ -103,7 +132,7 @@ class DescriptionReader:
 
     def close(self) -> None:
         """End a process that still reads."""
-        self._next = None
+        self._next, self._again_s = None, math.inf
         if self._pid:
             self._end()
             self._ended()

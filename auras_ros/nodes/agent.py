@@ -25,6 +25,7 @@ from auras_ros.nodes.agent_settings import Settings
 from auras_ros.nodes.agent_status import Status
 from auras_ros.nodes.agent_voice import Voice
 from auras_ros.nodes.diagnostics import Diagnostics
+from auras_ros.nodes.exit_status import may_pass
 from auras_ros.nodes.overload import Step
 from auras_ros.nodes.parameters import current_parameters, declare_parameters, refusal
 from auras_ros.nodes.process import leave, node_main
@@ -105,7 +106,7 @@ class Agent(LifecycleNode):
             self._refused = error
             if not self._starting:  # else the process ends with it
                 self.get_logger().error(f"cannot configure: {error}")
-            if isinstance(error, MAY_PASS):
+            if isinstance(error, MAY_PASS) or may_pass(error):
                 return TransitionCallbackReturn.ERROR  # whoever leads it may ask again: see `launching`
             self._now("unconfigured", f"refused: {error}", wrong=True)
             return FAILURE

@@ -20,7 +20,7 @@ from typing import NoReturn, TypeVar
 
 from auras_ros.descriptors import ensure_descriptors
 from auras_ros.heap import bound_heap
-from auras_ros.nodes.exit_status import BAD_SETTINGS, BROKEN, TOO_SLOW
+from auras_ros.nodes.exit_status import BROKEN, TOO_SLOW, of_refusal
 from auras_ros.output import never_in_the_way, printable
 from auras_ros.ros import Node, SignalHandlerOptions, init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
@@ -40,8 +40,9 @@ def node_main(
     too_slow: tuple[type[Exception], ...] = (),
 ) -> int:
     """Run one node until SIGINT or SIGTERM, or until it is no longer `working`: a node whose own thread broke must
-    not look alive. `bad_settings`: errors of `build` and `start` that end with status 2, `too_slow`: those of them
-    that may pass, status 3. `asked` is set by the signals, for a node whose start takes long."""
+    not look alive. `bad_settings`: errors of `build` and `start` that end with status 2 (1 where it was
+    the machine's: `exit_status`), `too_slow`: those of them that may pass, status 3. `asked` is set by the signals, for
+    a node whose start takes long."""
     asked = asked or threading.Event()
     with never_in_the_way():
         bound_heap()
@@ -94,7 +95,7 @@ def _refusals(bad_settings: tuple[type[Exception], ...], too_slow: tuple[type[Ex
     except too_slow as error:
         raise RefusedError(error, TOO_SLOW) from error
     except bad_settings as error:
-        raise RefusedError(error, BAD_SETTINGS) from error
+        raise RefusedError(error, of_refusal(error)) from error
 
 
 def leave(status: int) -> NoReturn:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import select
 import signal
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +15,8 @@ import pytest
 
 from auras_ros.action import ContractError
 from auras_ros.action.urdf import JointLimit
-from auras_ros.nodes.actuator_description import DescriptionReader
+from auras_ros.nodes import actuator_description as module
+from auras_ros.nodes.actuator_description import TRIES, DescriptionReader
 
 PATIENCE_S = 60.0
 JOINT = '<joint name="{}" type="prismatic"><limit lower="0" upper="{}" velocity="2" effort="1"/></joint>'
@@ -92,3 +96,65 @@ def test_its_process_is_begun_at_once_and_steps_back_itself(
         os.sched_setscheduler(0, before, given)
     assert found(reader)["a"].type == str(os.SCHED_OTHER)
     assert attributes == [{"file_actions", "setsid"}]
+
+
+def test_one_that_nobody_could_read_is_tried_again_later(
+    reader: DescriptionReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against an actuator that cannot be armed for as long as it lives, because the machine was busy when the
+    description came. Nobody waits for what may never be read."""
+    monkeypatch.setattr(module, "LATER_S", 0.05)
+    reader.read(robot(1.5))
+    for _ in range(TRIES - 1):
+        killed(reader)
+        assert reader.poll() is None
+        assert reader.busy
+    for _ in range(2):
+        killed(reader)
+        with pytest.raises(ContractError, match="its reader ended with status -9"):
+            reader.poll()
+        assert not reader.busy
+        begun(reader)
+        assert not reader.busy
+    assert found(reader)["a"].upper == 1.5
+    assert reader._again_s == math.inf
+
+
+def test_what_is_wrong_with_the_text_is_not_tried_again(reader: DescriptionReader) -> None:
+    reader.read(b"<robot><joint/></robot>")
+    with pytest.raises(ContractError, match="a joint without a name"):
+        found(reader)
+    assert reader._again_s == math.inf
+
+
+def test_one_for_which_no_process_could_be_made_is_tried_again_later(
+    reader: DescriptionReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LATER_S", 0.05)
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.EAGAIN, "no process can be made")
+
+    with monkeypatch.context() as machine:
+        machine.setattr(os, "posix_spawn", full)
+        with pytest.raises(OSError, match="no process"):
+            reader.read(robot(1.5))
+    begun(reader)
+    assert found(reader)["a"].upper == 1.5
+
+
+def killed(reader: DescriptionReader) -> None:
+    """The process that reads is ended from outside, and can be waited for."""
+    process = os.pidfd_open(reader._pid)
+    os.kill(reader._pid, signal.SIGKILL)
+    select.select([process], [], [], PATIENCE_S)
+    os.close(process)
+
+
+def begun(reader: DescriptionReader) -> None:
+    """Until a later try has begun."""
+    end_s = time.monotonic() + PATIENCE_S
+    while not reader._pid:
+        assert time.monotonic() < end_s
+        assert reader.poll() is None
+        time.sleep(0.01)

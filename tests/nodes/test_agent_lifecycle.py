@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import weakref
 from collections.abc import Callable
@@ -124,8 +125,10 @@ def test_a_machine_too_slow_for_now_is_told_from_settings_that_cannot_work(
     agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The launch file sees transitions alone: it asks again after an error, and leaves what was refused."""
-    words = {TooSlowError("plan: outlasts"): TransitionCallbackReturn.ERROR}
+    words: dict[Exception, Any] = {TooSlowError("plan: outlasts"): TransitionCallbackReturn.ERROR}
     words[PlanError("plan: mode: wrong")] = TransitionCallbackReturn.FAILURE
+    words[OSError(errno.EIO, "a network folder is away")] = TransitionCallbackReturn.ERROR
+    words[OSError(errno.ENOENT, "no such file")] = TransitionCallbackReturn.FAILURE
 
     for error, expected in words.items():
 

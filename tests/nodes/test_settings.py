@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import resource
 import shutil
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from auras_ros import resources
 from auras_ros.manifest import FORMAT, KEYS
 from auras_ros.nodes import actuator, agent
-from auras_ros.nodes.exit_status import TOO_SLOW
+from auras_ros.nodes.exit_status import BAD_SETTINGS, BROKEN, TOO_SLOW, of_refusal
+from auras_ros.pipeline.live import DeviceError
 from auras_ros.pipeline.load import MEASURES
 from auras_ros.pipeline.plan import Plan, TooSlowError
 from auras_ros.policies.tensors import sha256
@@ -230,6 +235,25 @@ def test_a_machine_that_was_too_slow_is_another_status_than_settings_that_cannot
     assert len(measured) == MEASURES, "what is too slow is measured again first"
 
 
+@pytest.mark.parametrize(
+    ("number", "status"), [(errno.EIO, BROKEN), (errno.EMFILE, BROKEN), (errno.EACCES, BAD_SETTINGS)]
+)
+@pytest.mark.parametrize("node", [actuator, agent], ids=["actuator", "agent"])
+def test_a_file_that_cannot_be_read_just_now_is_another_status_than_one_that_is_none(
+    node: Any, number: int, status: int, checkpoint: str, capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Guards against a network folder that is away for a second, which ends all nodes for good."""
+
+    def away(name: str) -> Path:
+        raise OSError(number, "it is away", name)
+
+    monkeypatch.setattr(resources, "checkpoint", away)
+    words = ["-p", f"checkpoint:={checkpoint}", *(["-p", "autostart:=true"] if node is agent else [])]
+    assert node.main(["node", "--ros-args", *words]) == status
+    assert "error: [Errno" in capfd.readouterr().err
+
+
 def test_the_status_is_that_of_the_process(children: Children, checkpoint: str) -> None:
     child = children.node("actuator", {"checkpoint": checkpoint, "rate_hz": 1000.0})
     assert child.wait() == 2
@@ -251,3 +275,22 @@ def test_another_name_is_said_and_left_out(checkpoint: str, capfd: pytest.Captur
     assert said.startswith("[WARN]")
     assert said.endswith("no parameter 'robot_ip' here: left out")
     assert error.startswith("error: actuator: seam: ")
+
+
+@pytest.mark.parametrize(
+    ("cause", "status"),
+    [
+        (OSError(errno.ENOSPC, "no space left"), BROKEN),
+        (OSError(errno.ENOENT, "no such folder"), BAD_SETTINGS),
+        (OSError("said in words"), BAD_SETTINGS),
+        (socket.gaierror(socket.EAI_NONAME, "no such host"), BAD_SETTINGS),
+        (None, BAD_SETTINGS),
+    ],
+    ids=str,
+)
+def test_a_refusal_says_of_its_cause_whether_it_may_pass(cause: OSError | None, status: int) -> None:
+    refused = DeviceError("offload_folder: /folder: it cannot be written")
+    refused.__cause__ = cause
+    assert of_refusal(refused) == status
+    if cause is not None:
+        assert of_refusal(cause) == status

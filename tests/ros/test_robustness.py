@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes as ct
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +20,8 @@ from auras_ros.ros.dds.graph import _WRITER_QOS
 from auras_ros.ros.dds.messages import serialize_bytes
 from auras_ros.ros.dds.qos import qos_profile_services_default
 from auras_ros.ros.dds.service import Service, _announced
-from auras_ros.ros.msg import Image, JointState, String
-from auras_ros.ros.srv import SetBool
+from auras_ros.ros.msg import Image, JointState, ParameterMsg, String
+from auras_ros.ros.srv import SetBool, SetParameters
 
 SpinUntil = Callable[[Callable[[], Any]], None]
 GARBAGE = [
@@ -40,6 +43,19 @@ def raw(context: ros.Context, domain: int) -> Any:
 
     yield make
     ros.try_shutdown(context=other)
+
+
+@pytest.mark.parametrize(("which", "said"), [("-S", "lives"), ("", "open files: at most 8 are allowed here")])
+def test_too_few_descriptors_are_raised_or_said_by_whoever_makes_a_participant(
+    domain: int, which: str, said: str
+) -> None:
+    """Guards against a middleware that ends `auras run` and `auras doctor` from below; the nodes look by themselves."""
+    code = "from auras_ros.ros import *; init(args=[]); Node('few').destroy_node(); print('lives')"
+    environment = os.environ | {"ROS_DOMAIN_ID": str(domain), "ROS_LOCALHOST_ONLY": "1"}
+    command = ["bash", "-c", f'ulimit {which} -n 8; exec "$0" -c "$1"', sys.executable, code]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert said in ran.stdout + ran.stderr, (ran.returncode, ran.stderr)
+    assert ran.returncode == (0 if which else 1)
 
 
 @pytest.mark.parametrize("kind", [String, Image, JointState])
@@ -138,6 +154,25 @@ def _depth(endpoint: int) -> int:
     finally:
         dds.delete_qos(handle)
     return depth.value
+
+
+def test_a_request_larger_than_anybody_needs_is_not_read(node: ros.Node, executor: Any, spin_until: SpinUntil) -> None:
+    """Reading it would keep the interpreter from the other threads: from that of the emergency stop among them."""
+    asked: list[int] = []
+
+    def answer(request: Any, response: Any) -> Any:
+        asked.append(len(request.parameters))
+        return response
+
+    service = node.create_service(SetParameters, "set", answer)
+    client = node.create_client(SetParameters, "set")
+    spin_until(client.service_is_ready)
+    client.call_async(SetParameters.Request(parameters=[ParameterMsg(name="x" * 64)] * 4000))
+    spin_until(lambda: service.ignored_count == 1 or asked)
+    future = client.call_async(SetParameters.Request(parameters=[ParameterMsg(name="x" * 64)]))
+    executor.spin_until_future_complete(future, timeout_sec=20)
+    assert future.result() is not None
+    assert asked == [1]
 
 
 def test_a_reply_that_nobody_asked_for_is_passed_over(

@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from auras_ros.descriptors import ensure_descriptors
+
 from . import discovery, security
 from .arguments import Arguments, parse
 from .graph import Graph
@@ -45,11 +47,12 @@ class Context:
 
     def init(self, args: Sequence[str] | None = None, *, domain_id: int | None = None) -> None:
         """Read arguments (sys.argv where None) and environment. RuntimeError where already initialised, ValueError for
-        an environment that cannot be kept."""
+        an environment that cannot be kept, DescriptorsError where too few files may be open for a participant."""
         with self._lock:
             if self._valid:
                 raise RuntimeError("Context.init() must only be called once")
             self._close()
+            ensure_descriptors()
             self.arguments = parse(sys.argv if args is None else args)
             self.domain_id = discovery.domain_id() if domain_id is None else domain_id
             discovery.configuration()  # what the environment says wrongly is refused now, not by the first node
