@@ -6,6 +6,7 @@ import json
 import resource
 import shutil
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,9 @@ from auras_ros.nodes.exit_status import TOO_SLOW
 from auras_ros.pipeline.load import MEASURES
 from auras_ros.pipeline.plan import Plan, TooSlowError
 from auras_ros.policies.tensors import sha256
+from auras_ros.ros.dds import loopback
+from auras_ros.ros.dds.library import DdsError
+from auras_ros.sim import pusht_bridge
 from tests.nodes.wire import Children
 
 
@@ -185,6 +189,33 @@ def test_discovery_that_cannot_be_used_is_named(
     monkeypatch.setenv(name, value)
     assert actuator.main(["actuator", "--ros-args", "-p", "checkpoint:=pusht"]) == 2
     assert f"error: {name} is '{value}'" in capfd.readouterr().err  # after what Cyclone DDS says itself
+
+
+def test_a_machine_that_cannot_keep_localhost_is_named(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended in a traceback, and the supervisor started it again for ever. A device that is not there stands for a
+    kernel that ties no socket."""
+    monkeypatch.setattr(loopback, "DEVICE", b"no_such_device")
+    for node in (actuator, pusht_bridge):
+        assert node.main([node.__name__, "--ros-args"]) == 2
+        error = capfd.readouterr().err
+        assert error.startswith("error: domain ")
+        assert "LOCALHOST was asked for and cannot be kept" in error
+        assert error.count("\n") == 1
+
+
+def test_a_peer_whose_name_does_not_exist_is_named(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended in SIGABRT, from the middleware. A name server that does not answer may do so at the next start."""
+    answers = [socket.gaierror(socket.EAI_NONAME, "no such name"), socket.gaierror(socket.EAI_AGAIN, "not now")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: (_ for _ in ()).throw(answers.pop(0)))
+    monkeypatch.setenv("ROS_STATIC_PEERS", "10.0.0.7:7400;robto")
+    assert actuator.main(["actuator", "--ros-args"]) == 2
+    assert capfd.readouterr().err == "error: ROS_STATIC_PEERS names 'robto': no such name\n"
+    with pytest.raises(DdsError, match="ROS_STATIC_PEERS cannot be looked up: not now"):
+        actuator.main(["actuator", "--ros-args"])
 
 
 def test_a_parameter_file_that_contains_itself_is_named(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
