@@ -274,6 +274,31 @@ def test_a_name_that_is_nearly_one_of_ours_is_refused_however_the_node_is_starte
     assert error == "error: actuator: no parameter 'require_emergency_stopp'; did you mean require_emergency_stop?"
 
 
+@pytest.mark.parametrize("node", ["actuator", "agent"])
+def test_a_name_in_a_file_is_refused_by_the_node_as_by_auras_run(
+    node: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """`ros2 run`: less alike than `-p` refuses, one line of many, and it armed without its emergency stop."""
+    path = tmp_path / "mine.yaml"
+    text = "actuator:\n  ros__parameters:\n    emergency_stop: true\n    max_age_ms: 50.0\n"
+    path.write_text(f"{text}/**: {{ros__parameters: {{checkpoint: no_such_policy, autostart: true}}}}\n")
+    assert {"actuator": actuator, "agent": agent}[node].main([node, "--ros-args", "--params-file", str(path)]) == 2
+    assert capfd.readouterr().err.splitlines() == [
+        f"error: {path}:3: actuator: no parameter 'emergency_stop'; did you mean require_emergency_stop?",
+        f"error: {path}:4: actuator: no parameter 'max_age_ms'; did you mean max_chunk_age_ms?",
+    ]
+
+
+def test_values_of_two_files_go_together(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The second is what `auras run` and a launch file make. That the node goes on is seen from what it lacks next."""
+    files = []
+    for name, values in (("one", "mode: auras"), ("two", "pp_generation: 4, checkpoint: ./nowhere")):
+        (tmp_path / name).write_text(f"agent: {{ros__parameters: {{autostart: true, {values}}}}}\n")
+        files += ["--params-file", str(tmp_path / name)]
+    assert agent.main(["agent", "--params-file", "not of ROS", "--ros-args", *files, "--", "--params-file", "x"]) == 2
+    assert "checkpoint folder not found: nowhere" in capfd.readouterr().err
+
+
 def test_another_name_is_said_and_left_out(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
     """It may come from a section for every node (`/**`)."""
     words = ("-p", f"checkpoint:={checkpoint}", "-p", "robot_ip:=here", "-p", "seam:=glue")
