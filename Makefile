@@ -35,8 +35,10 @@ test: env lint
 test-ros:
 	@$(BIN)/python -c 'import rclpy' || { echo 'make test-ros: rclpy does not import under $(BIN)/python. Source a' \
 	  'ROS 2 installation; .venv has to be of its Python: PYTHON=python3.12 make env for Jazzy' >&2; exit 2; }
-	@AURAS_ROS_BACKEND=rclpy RMW_IMPLEMENTATION=$(or $(RMW_IMPLEMENTATION),rmw_cyclonedds_cpp) \
-	  $(BIN)/python -m pytest tests/portability tests/launch
+	@export AURAS_ROS_BACKEND=rclpy RMW_IMPLEMENTATION=rmw_cyclonedds_cpp; \
+	why=$$($(BIN)/python -c 'from tests.portability.backends import why_not; print(why_not("rclpy"))') || exit 2; \
+	test -z "$$why" || { echo "make test-ros: $$why" >&2; exit 2; }; \
+	$(BIN)/python -m pytest tests/portability tests/launch
 
 lint: env
 	$(BIN)/ruff check .

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+ALIKE = 0.85  # from here on, two names are one that was misspelt
+
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """The known name that was probably meant; '' where none is like it. likeness: from 0 (any) to 1 (the same)."""

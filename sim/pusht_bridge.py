@@ -58,6 +58,7 @@ from auras_ros.ros.refusals import SETTINGS_ERRORS
 from auras_ros.ros.srv import Trigger
 from auras_ros.sim.pusht import IMAGE_PX
 from auras_ros.sim.pusht_game import DT_NS, NAMES, PushTGame, SettingError, Settings
+from auras_ros.spelling import ALIKE, nearest
 
 # SettingError among them, and ROS arguments, a file, an environment that cannot be used
 REFUSALS: tuple[type[Exception], ...] = (OSError, ValueError, *SETTINGS_ERRORS)
@@ -182,9 +183,21 @@ def _read_settings(node: Node) -> Settings:
             each.name: node.declare_parameter(each.name, each.default, _describe(each)).value
             for each in fields(Settings)
         }
+        _look_for_unknown(node)
         return Settings(**given)
     except (SettingError, InvalidParameterTypeException, InvalidParameterValueException) as error:
         raise SettingError(f"{node.get_name()}: {error}") from error
+
+
+def _look_for_unknown(node: Node) -> None:
+    """As our other nodes do: a name that is like one of ours raises SettingError, of another a word is said. rclpy
+    tells nobody but itself what a node was given: where that is gone, this is the reader's of configs alone."""
+    for name in getattr(node, "_parameter_overrides", {}):
+        if node.has_parameter(name):
+            continue
+        if meant := nearest(name, [each.name for each in fields(Settings)], ALIKE):
+            raise SettingError(f"no parameter '{name}'; did you mean {meant}?")
+        node.get_logger().warning(f"no parameter '{name}' here: left out")
 
 
 def _describe(each: Field[Any]) -> Any:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from auras_ros import ros
+from auras_ros.nodes import reach
 from auras_ros.ros.image import image_message, stamp_ns
 from auras_ros.ros.msg import Image
 
@@ -26,7 +27,6 @@ WARM_UP_MESSAGES = 30
 RATE_HZ = 30.0
 _CHILD_EXIT_TIMEOUT_S = 5.0
 _CONNECT_TIMEOUT_S = 15.0
-_DISCOVERY_VARIABLES = ("ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_LOCALHOST_ONLY", "CYCLONEDDS_URI")
 _SENSOR_DATA = ros.QoSProfile(depth=1, reliability=ros.ReliabilityPolicy.BEST_EFFORT)
 
 
@@ -48,14 +48,18 @@ def _publisher_process(width: int, height: int, rate_hz: float, domain: int) -> 
 @contextmanager
 def on_loopback() -> Iterator[str]:
     """Localhost discovery (and its large fragments) unless the user chose a range; yields the range in force."""
-    if any(name in os.environ for name in _DISCOVERY_VARIABLES):
+    if reach.said():
         yield "as set in the environment"
         return
-    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    before = os.environ.get(reach.VARIABLE)
+    os.environ[reach.VARIABLE] = reach.DEFAULT
     try:
-        yield "LOCALHOST"
+        yield reach.DEFAULT
     finally:
-        del os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"]
+        if before is None:
+            del os.environ[reach.VARIABLE]
+        else:
+            os.environ[reach.VARIABLE] = before
 
 
 def measure_image_latency(

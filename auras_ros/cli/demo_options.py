@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros import resources
+from auras_ros.cli.outputs import check_outputs, make_folder
 from auras_ros.nodes.config import read_config
 from auras_ros.pipeline.plan import Plan
 from auras_ros.referee.episode import Rules
@@ -68,6 +69,9 @@ def parse(argv: list[str]) -> Options:
 
         if given.dtype not in DTYPES:
             parser.error(f"--dtype: {given.dtype!r}: must be one of {', '.join(DTYPES)}")
+    if given.json:
+        make_folder(parser, "--out", given.out)  # where it may be
+        check_outputs(parser, {"--json": given.json})
     video = not given.no_video
     return Options(rules, plan, given.seed, given.drift, given.out, given.json, video, given.dtype)
 

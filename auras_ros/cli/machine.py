@@ -16,6 +16,7 @@ from pathlib import Path
 
 from auras_ros.cli import host
 from auras_ros.cli.finding import Check, Finding, note, ok
+from auras_ros.nodes import reach
 
 FIFO_PRIORITY = 50  # the actuator's default
 RTPRIO_WANTED = 98
@@ -164,9 +165,7 @@ def multicast_error(interface: str) -> str:
 
 def network() -> Finding:
     """Which interface peers will be looked for on, and whether multicast finds them."""
-    local = os.environ.get("ROS_LOCALHOST_ONLY") == "1"
-    local = local or os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE") == "LOCALHOST"
-    if local:
+    if reach.followed() in ("LOCALHOST", "OFF"):
         return ok("network", "this host alone, as the environment says; multicast is not needed")
     up = interfaces()
     used = default_interface() or next((name for name, flags in up.items() if not flags & FLAG_LOOPBACK), "")

@@ -36,10 +36,10 @@ def run(argv: list[str]) -> int:
     parser.add_argument("simulator", choices=list(SIMULATORS), help="which simulator")
     parser.add_argument("--config", default="pusht", help="parameter file, or the name of one that ships")
     options, ros_arguments = parser.parse_known_args(argv)
-    path: Path = config_path(options.config)
     try:
+        path: Path = config_path(options.config)
         config = read_parameters_file(path)
-    except ConfigError as error:
+    except (ConfigError, FileNotFoundError) as error:
         say_errors(error)
         return 2
     say_warnings(config.warnings)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
 from auras_ros.soak.not_drawn import NOT_DRAWN
 
@@ -61,7 +62,8 @@ def run(argv: list[str]) -> int:
         parser.error(f"--presses: a number above 0, and with --only stop_pressed alone; got {options.presses}")
     if not 0 <= options.load <= 64 or (options.load and (only or options.presses)):
         parser.error(f"--load: 1 to 64, and without --only and --presses; got {options.load}")
-    options.log.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(parser, "--log", options.log.parent)
+    check_outputs(parser, {"--json": options.json})
     progress = Progress(quiet_s=5.0)
     with _signals_noted() as stopping:
         try:
@@ -72,8 +74,7 @@ def run(argv: list[str]) -> int:
     made = report(result, interrupted=bool(stopping))
     print(f"\n{table(made)}\nlog: {options.log}", flush=True)
     if options.json:
-        made.write(options.json)
-        print(f"written: {options.json}", flush=True)
+        written(options.json, made.write)
     if result.judge.kinds:
         return 1
     return INTERRUPTED if stopping else 0

@@ -46,11 +46,12 @@ def run(argv: list[str]) -> int:
     if options.config:
         ours["--config"] = options.out / "tuned.yaml"
     check_outputs(parser, {**ours, "--json": options.json})
-    config = None if options.config is None else config_path(options.config)
-    if config is not None:
+    config: Path | None = None
+    if options.config is not None:
         try:
+            config = config_path(options.config)
             _follow(config, options, parser)
-        except ConfigError as error:
+        except (ConfigError, FileNotFoundError) as error:
             say_errors(error)
             return 2
     options.checkpoint, options.device = options.checkpoint or "pusht", options.device or "cpu"

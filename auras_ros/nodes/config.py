@@ -3,22 +3,23 @@
 ROS 2 itself leaves out what no node declares, and a misspelt limit would be no limit. Refused, by file and line: a
 parameter that our node does not have, in a section that bears its name; a value of another type or out of its range; a
 section, or a name for all nodes (`/**`), that is nearly one of ours. Warned of, and left alone: other sections, which
-belong to nodes of somebody else, and other names for all nodes. This module starts nothing.
+belong to nodes of somebody else, and other names for all nodes. A node reads the files that it is given the same way
+(`check_given`), whoever starts it. This module starts nothing.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from auras_ros import parameter_file, resources
-from auras_ros.nodes.parameters import ALIKE, ParameterError, checked, parameter
+from auras_ros.nodes.parameters import ParameterError, checked, parameter
 from auras_ros.parameter_file import SECTION, ParameterFileError, Place
-from auras_ros.spelling import nearest
+from auras_ros.spelling import ALIKE, nearest
 
 EXECUTABLES = {
     "agent": "auras_ros.nodes.agent",
@@ -91,17 +92,32 @@ def read_config(path: Path, executables: Mapping[str, str] = EXECUTABLES) -> Con
 
 def read_parameters_file(path: Path, executables: Mapping[str, str] = EXECUTABLES) -> Config:
     """Any parameter file for our nodes, with a supervisor's section or without. Raises ConfigError or OSError."""
+    reading = _read(path, executables)
+    reading.together()
+    reading.end()
+    sections = reading.root_sections()
+    supervision = Supervision(**{name: _frozen(value) for name, value in sections.pop(SUPERVISOR, {}).items()})
+    return Config(path, supervision, sections, _placed(path, sections), tuple(reading.warnings))
+
+
+def check_given(arguments: Sequence[str]) -> None:
+    """Look through the parameter files of a command line, as `ros2 run` passes them by. Whether values go together is
+    not asked: the node knows what all files, and the words beside them, make of it. Raises ConfigError or OSError."""
+    ros = False
+    for word, value in zip(arguments, [*arguments[1:], ""], strict=True):
+        ros = word == "--ros-args" or (ros and word != "--")
+        if ros and word == "--params-file":
+            _read(Path(value), EXECUTABLES).end()
+
+
+def _read(path: Path, executables: Mapping[str, str]) -> _Reading:
     try:
         document, lines = parameter_file.read(path)
     except ParameterFileError as error:
         raise ConfigError(str(error)) from error
     reading = _Reading(path, lines, executables)
     reading.take(document)
-    if reading.problems:
-        raise ConfigError("\n".join(reading.problems))
-    sections = reading.root_sections()
-    supervision = Supervision(**{name: _frozen(value) for name, value in sections.pop(SUPERVISOR, {}).items()})
-    return Config(path, supervision, sections, _placed(path, sections), tuple(reading.warnings))
+    return reading
 
 
 def _frozen(value: Any) -> Any:
@@ -123,10 +139,12 @@ class _Reading:
     """One look through a file; everything that is wrong is noted, not the first thing alone."""
 
     def __init__(self, path: Path, lines: Mapping[Place, int], executables: Mapping[str, str]) -> None:
-        self.problems: list[str] = []
+        self.problems: list[tuple[int, str]] = []  # with their lines, 0 where a problem has none
         self.warnings: list[str] = []
         self._path, self._lines, self._executables = path, lines, executables
         self._found: list[tuple[Place, dict[str, Any]]] = []  # section -> its parameters
+        self._for_every: dict[str, Any] = {}  # good values for all nodes of the root namespace, or of every one
+        self._good: dict[Place, tuple[Place, dict[str, Any]]] = {}  # a node of ours -> where it stands, its values
 
     def take(self, document: Any) -> None:
         if document is None:
@@ -137,6 +155,12 @@ class _Reading:
         self._walk(document, ())
         for place, values in self._found:
             self._section(place, values)
+        self._twice()
+
+    def end(self) -> None:
+        """Raises ConfigError where anything is wrong."""
+        if self.problems:
+            raise ConfigError("\n".join(text for _, text in sorted(self.problems, key=lambda each: each[0])))
 
     def root_sections(self) -> dict[str, dict[str, Any]]:
         """What nodes of the root namespace get: first what is for all, then what is for one."""
@@ -194,9 +218,11 @@ class _Reading:
 
     def _for_all(self, place: Place, values: Mapping[str, Any]) -> None:
         known = {each.name: (node, each) for node in SETTINGS for each in fields(settings_of(node))}
+        everywhere = _full_name(place) in (("*",), ("**",))
         for key, value in values.items():
             if key in known:
-                self._value((*place, SECTION, key), *known[key], value)
+                good = self._value((*place, SECTION, key), *known[key], value)
+                self._for_every.update({key: good} if everywhere else {})
             elif key in OF_EVERY_NODE:
                 self._flag((*place, SECTION, key), "/".join(place), key, value)
             elif meant := nearest(key, known, ALIKE):
@@ -219,19 +245,33 @@ class _Reading:
                 hint = f"; did you mean {meant}?" if meant else f": `auras check --parameters` lists those of {node}"
                 self._wrong(at, f"{node}: no parameter '{key}'{hint}")
         if len(self.problems) == before:
-            self._together(place, node, settings, good)
+            self._good.setdefault(_full_name(place), (place, {}))[1].update(good)
 
-    def _together(self, place: Place, node: str, settings: type[Any], values: Mapping[str, Any]) -> None:
-        """What only all values show: words that are none of those there are, values that exclude each other."""
-        try:
-            made = settings(**values)
-            if node == SUPERVISOR:
-                self._processes((*place, SECTION, "processes"), made.processes)
-            elif hasattr(made, "check"):
-                made.check()
-        except ValueError as error:
-            text = str(error)
-            self._wrong((*place, SECTION), text if text.startswith(f"{node}: ") else f"{node}: {text}")
+    def _twice(self) -> None:
+        """`agent`, `/agent` and `/: {agent: ...}` are one node: of a value in two of them, one would be lost."""
+        seen: dict[Place, Place] = {}
+        for place, values in self._found:
+            for key in values if _is_ours(place) else ():
+                if (first := seen.setdefault((*_full_name(place), key), place)) != place:
+                    self._wrong((*place, SECTION, key), f"'{key}' stands under '{'/'.join(first)}' already")
+
+    def together(self) -> None:
+        """What only all values of a node show: words that are none of those there are, values that exclude each
+        other. What the file says for all nodes counts with its own."""
+        for name, (place, values) in self._good.items():
+            node = name[-1]
+            settings = settings_of(node)
+            known = {each.name for each in fields(settings)} if node != SUPERVISOR else set()
+            everybodys = {key: value for key, value in self._for_every.items() if key in known}
+            try:
+                made = settings(**{**everybodys, **values})
+                if node == SUPERVISOR:
+                    self._processes((*place, SECTION, "processes"), made.processes)
+                elif hasattr(made, "check"):
+                    made.check()
+            except ValueError as error:
+                text = str(error)
+                self._wrong((*place, SECTION), text if text.startswith(f"{node}: ") else f"{node}: {text}")
 
     def _processes(self, at: Place, names: tuple[Any, ...]) -> None:
         known = ", ".join(self._executables)
@@ -257,7 +297,7 @@ class _Reading:
             self._wrong(at, f"{owner}: {key}: expected bool, got {value!r}")
 
     def _wrong(self, at: Place, text: str) -> None:
-        self.problems.append(self._said(at, text))
+        self.problems.append((self._lines.get(at, 0), self._said(at, text)))
 
     def _warn(self, at: Place, text: str) -> None:
         self.warnings.append(self._said(at, text))
@@ -267,9 +307,18 @@ class _Reading:
         return f"{self._path}:{line}: {text}" if line else f"{self._path}: {text}"
 
 
+def _full_name(place: Place) -> Place:
+    """The names of a section one by one: of `/left/agent`, and of `left: {agent: ...}`, left and agent."""
+    return tuple("/".join(place).strip("/").split("/"))
+
+
 def _node_name(place: Place) -> str:
-    """The last name of a section: of `/left/agent`, and of `left: {agent: ...}`, the node agent."""
-    return "/".join(place).strip("/").rpartition("/")[2]
+    return _full_name(place)[-1]
+
+
+def _is_ours(place: Place) -> bool:
+    name = _node_name(place)
+    return name in (*SETTINGS, SUPERVISOR) or "*" in name
 
 
 def _flat(tree: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import Field, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from auras_ros.spelling import nearest
+from auras_ros.spelling import ALIKE, nearest
 
 if TYPE_CHECKING:
     from auras_ros.ros import Node, Parameter
     from auras_ros.ros.msg import ParameterDescriptor
 
 T = TypeVar("T")
-ALIKE = 0.85  # from here on, two names are one that was misspelt
 
 
 class ParameterError(ValueError):

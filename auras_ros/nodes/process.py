@@ -20,6 +20,7 @@ from typing import NoReturn, TypeVar
 
 from auras_ros.descriptors import ensure_descriptors
 from auras_ros.heap import bound_heap
+from auras_ros.nodes.config import ConfigError, check_given
 from auras_ros.nodes.exit_status import BROKEN, TOO_SLOW, of_refusal
 from auras_ros.output import never_in_the_way, printable
 from auras_ros.ros import Node, SignalHandlerOptions, init, try_shutdown
@@ -59,6 +60,8 @@ def node_main(
                 ensure_descriptors()
                 init(args=sys.argv if argv is None else argv, signal_handler_options=SignalHandlerOptions.NO)
             try:
+                with _refusals((ConfigError, OSError), ()):  # of a name that nobody declares, ROS says nothing
+                    check_given(sys.argv if argv is None else argv)
                 with _refusals((*bad_settings, *SETTINGS_ERRORS), too_slow):
                     node = build()
                 callbacks = Callbacks(node)
@@ -76,7 +79,8 @@ def node_main(
             finally:
                 try_shutdown()
         except RefusedError as refused:
-            print(f"error: {refused}", file=sys.stderr, flush=True)
+            for line in str(refused).splitlines():
+                print(f"error: {line}", file=sys.stderr, flush=True)
             return refused.status
 
 

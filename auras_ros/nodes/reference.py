@@ -34,10 +34,11 @@ start nothing where something in it would be left out:
   that nobody looked at them. `my_actuator` and `agent_2` are names on purpose;
 - in a section for all nodes (`/**`) a name that is nearly one of ours: refused. Any other may be meant for a node of
   yours: a warning. `use_sim_time` is every node's;
-- a key that stands there twice, an alias (ROS 2 has none), a section without `ros__parameters`, a process named twice.
+- a key that stands there twice, in two sections of one node too (`agent` and `/agent`), an alias (ROS 2 has none), a
+  section without `ros__parameters`, a process named twice.
 
-A node that is started without them (`ros2 run`, `-p name:=value`) refuses a name that is nearly one of its own, and
-warns of any other that it does not know. It cannot see a section whose name was misspelt: `auras check` does.
+Agent and actuator read a `--params-file` in the same way, whoever starts them (`ros2 run`). With `-p name:=value` a
+node, the simulator's too, refuses a name that is nearly one of its own, and warns of any other that it does not know.
 
 A `checkpoint` that is a relative path (it has a `/` in it) is looked for from the working directory first, then from
 the config's folder; a name without `/` is one that ships. With `ros2 run` it is the working directory alone.

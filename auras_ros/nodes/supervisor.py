@@ -41,15 +41,21 @@ class _Slot:
     restarts: int = 0
     too_slow: int = 0
     due_s: float | None = 0.0
+    scratch: tempfile.TemporaryDirectory[str] | None = None  # what this start of it reads, made for it alone
 
 
-def _under(namespace: str, config: Path, folder: Path) -> Path:
+def _under(namespace: str, config: Path) -> str:
     """The parameters for nodes in a namespace: in ROS 2 a section `agent` is for /agent alone, not for /left/agent."""
     sections = yaml.safe_load(config.read_text(encoding="utf-8"))
     moved = {name if name.startswith("/") else f"{namespace}/{name}": values for name, values in sections.items()}
-    path = folder / config.name
-    path.write_text(yaml.safe_dump(moved), encoding="utf-8")
-    return path
+    return yaml.safe_dump(moved)
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has none
+        return f"signal {number}"
 
 
 class Supervisor:
@@ -71,8 +77,7 @@ class Supervisor:
         self.respawn, self.warnings = read.supervision.respawn, read.warnings
         self.config, self._log = config, log
         self._namespace = f"/{namespace.strip('/')}" if namespace else ""
-        self._scratch = tempfile.TemporaryDirectory(prefix="auras_")
-        self._parameters = _under(self._namespace, config, Path(self._scratch.name)) if namespace else config
+        self._moved = _under(self._namespace, config) if namespace else ""
         self._overrides = dict(parameters or {})
         self._placed = read.placed  # paths that stand beside the config
         self._slots = [_Slot(name) for name in read.supervision.processes]
@@ -104,8 +109,7 @@ class Supervisor:
                 slot.process = None
                 news.append(self._died(slot, status))
             elif slot.process is None and slot.due_s is not None and time.monotonic() >= slot.due_s:
-                self._spawn(slot)
-                news.append(f"{slot.name} started again")
+                news.append(self._start_again(slot))
         return news
 
     @property
@@ -130,10 +134,11 @@ class Supervisor:
                 slot.process.kill()
                 slot.process.wait()
             slot.process = None
-        self._scratch.cleanup()
+        for slot in self._slots:
+            self._tidy(slot)
 
     def _died(self, slot: _Slot, status: int) -> str:
-        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
+        how = f"was killed by {_signal(-status)}" if status < 0 else f"exited with status {status}"
         if status == TOO_SLOW:
             slot.too_slow += 1
             how = "found this machine too slow for its settings just now (its own message says by how much)"
@@ -145,14 +150,27 @@ class Supervisor:
         steady = time.monotonic() - slot.started_s > STEADY_S and status != TOO_SLOW
         early = 0 if steady else slot.restarts
         delays_s = (*RESTART_DELAYS_S, *TOO_SLOW_DELAYS_S) if status == TOO_SLOW else RESTART_DELAYS_S
+        return f"{slot.name} {how}, {self._later(slot, early, delays_s)}"
+
+    def _later(self, slot: _Slot, early: int, delays_s: tuple[float, ...]) -> str:
+        """Have it started again. early: how many starts before this one came to nothing soon."""
         delay_s = delays_s[min(early, len(delays_s) - 1)]
         slot.restarts = early + 1
         slot.due_s = time.monotonic() + delay_s
-        return f"{slot.name} {how}, starting again in {delay_s:g} s"
+        return f"starting again in {delay_s:g} s"
+
+    def _start_again(self, slot: _Slot) -> str:
+        """A machine without room for a file or a process may have it later: the others live on meanwhile."""
+        try:
+            self._spawn(slot)
+        except OSError as error:
+            return f"{slot.name} cannot be started ({error}), {self._later(slot, slot.restarts, RESTART_DELAYS_S)}"
+        return f"{slot.name} started again"
 
     def _spawn(self, slot: _Slot) -> None:
+        """Raises OSError where its files cannot be written, or no process can be made."""
         child = [sys.executable, "-m", "auras_ros.nodes.child", str(os.getpid()), EXECUTABLES[slot.name]]
-        command = [*child, "--ros-args", "--params-file", str(self._parameters), *self._overridden(slot)]
+        command = [*child, "--ros-args", *self._parameters(slot)]
         if self._namespace:
             command += ["-r", f"__ns:={self._namespace}"]
         slot.process = subprocess.Popen(
@@ -164,9 +182,10 @@ class Supervisor:
         )
         slot.started_s, slot.due_s = time.monotonic(), None
 
-    def _overridden(self, slot: _Slot) -> list[str]:
-        """A second file, of what is said beside the config: under ROS 2 a file alone can name a node of a namespace,
-        and `-p name:=value` counts less than the node's own section."""
+    def _parameters(self, slot: _Slot) -> list[str]:
+        """The config, and a second file of what is said beside it: under ROS 2 a file alone can name a node of a
+        namespace, and `-p name:=value` counts less than the node's own section. Written for each start: of earlier
+        ones nothing needs to be there any more."""
         last: dict[str, dict[str, Any]] = {}
         if slot.name == "agent":  # a lifecycle node; under ROS 2 it is the launch file that leads it through its states
             last["agent"] = {"autostart": True}
@@ -176,11 +195,21 @@ class Supervisor:
         for node, values in (*self._placed.items(), *self._overrides.items(), *last.items()):
             key = f"{self._namespace}/{node}" if self._namespace else node
             said.setdefault(key, {"ros__parameters": {}})["ros__parameters"].update(values)
-        if not said:
-            return []
-        path = Path(self._scratch.name) / f"{slot.name}.overrides.yaml"
-        path.write_text(yaml.safe_dump(said), encoding="utf-8")
-        return ["--params-file", str(path)]
+        self._tidy(slot)
+        slot.scratch = tempfile.TemporaryDirectory(prefix="auras_", ignore_cleanup_errors=True)
+        folder, files = Path(slot.scratch.name), [self.config]
+        if self._moved:
+            files = [folder / self.config.name]
+            files[0].write_text(self._moved, encoding="utf-8")
+        if said:
+            files.append(folder / f"{slot.name}.overrides.yaml")
+            files[-1].write_text(yaml.safe_dump(said), encoding="utf-8")
+        return [word for file in files for word in ("--params-file", str(file))]
+
+    def _tidy(self, slot: _Slot) -> None:
+        if slot.scratch is not None:
+            slot.scratch.cleanup()
+            slot.scratch = None
 
     def __enter__(self) -> Supervisor:
         try:

@@ -354,3 +354,15 @@ def test_settings_that_cannot_work_end_it_with_the_log(begin: Callable[..., Run]
     assert run.process.wait(timeout=30) == 1
     assert "pusht_bridge" in text
     assert "drift_px" in text.split("the last lines of")[1]
+
+
+def test_a_report_that_cannot_be_written_is_said_before_the_demo(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the folder of the results it may be, though that is not made yet."""
+    out = tmp_path / "out"
+    assert parse(["--out", str(out), "--json", str(out / "x.json")]).json == out / "x.json"
+    with pytest.raises(SystemExit) as ended:
+        parse(["--out", str(out), "--json", str(tmp_path / "none" / "x.json")])
+    assert ended.value.code == 2
+    assert "--json: no folder" in capsys.readouterr().err

@@ -300,9 +300,12 @@ def test_multicast_that_fails(lan: pytest.MonkeyPatch) -> None:
     is_note(machine.network(), "not supported by it")
 
 
-def test_localhost_by_choice_needs_no_multicast(lan: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [("ROS_LOCALHOST_ONLY", "1"), ("ROS_AUTOMATIC_DISCOVERY_RANGE", "OFF")], ids=str
+)
+def test_localhost_by_choice_needs_no_multicast(lan: pytest.MonkeyPatch, name: str, value: str) -> None:
     lan.setattr(machine, "multicast_error", raising(AssertionError("must not be asked")))
-    lan.setenv("ROS_LOCALHOST_ONLY", "1")
+    lan.setenv(name, value)
     assert machine.network().status is Verdict.OK
 
 

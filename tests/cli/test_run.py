@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 import signal
 import sys
 import time
@@ -72,9 +74,13 @@ def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervisor]]:
 
 
 def until_log(tmp_path: Path, text: str) -> None:
+    until(lambda: text in (tmp_path / "log").read_text(), f"{text!r} in the log")
+
+
+def until(done: Callable[[], bool], what: str) -> None:
     end_s = time.monotonic() + PATIENCE_S
-    while text not in (tmp_path / "log").read_text():
-        assert time.monotonic() < end_s, f"no {text!r} in the log"
+    while not done():
+        assert time.monotonic() < end_s, f"no {what}"
         time.sleep(0.01)
 
 
@@ -97,6 +103,52 @@ def test_a_killed_process_is_started_again_and_the_others_are_left_alone(
     assert news(supervisor, 2) == ["sleeper was killed by SIGKILL, starting again in 0.5 s", "sleeper started again"]
     assert supervisor.processes["sleeper"].pid != first["sleeper"].pid
     assert supervisor.processes["words"] is first["words"]
+
+
+@pytest.mark.parametrize(("owner", "name"), [(Path, "write_text"), (module.subprocess, "Popen")], ids=["disk", "fork"])
+def test_one_that_cannot_be_started_again_is_tried_later_and_the_others_are_left_alone(
+    owner: object, name: str, config: Config, supervise: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards: a full disk and one dead process that end the whole runtime."""
+    monkeypatch.setattr(module, "RESTART_DELAYS_S", (0.01, 0.02))
+    supervisor = supervise(config("sleeper", "actuator"))
+    before = supervisor.processes
+    with monkeypatch.context() as full:
+        full.setattr(owner, name, lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "no room")))
+        before["actuator"].kill()
+        lines = news(supervisor, 3)
+    assert lines == [
+        "actuator was killed by SIGKILL, starting again in 0.01 s",
+        *["actuator cannot be started ([Errno 28] no room), starting again in 0.02 s"] * 2,
+    ]
+    assert news(supervisor, 1) == ["actuator started again"]
+    assert supervisor.processes["sleeper"] is before["sleeper"]
+    assert before["sleeper"].poll() is None
+
+
+def test_nothing_of_an_earlier_start_needs_to_be_there_for_the_next(
+    config: Config, supervise: Callable[..., Supervisor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards: a /tmp that is tidied after ten days, and the next restart that ends the whole runtime."""
+    (scratch := tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(module.tempfile, "tempdir", str(scratch))
+    supervisor = supervise(config("actuator"), namespace="/left")
+    until_log(tmp_path, " -r __ns:=/left")
+    for folder in scratch.iterdir():
+        shutil.rmtree(folder)
+    supervisor.processes["actuator"].kill()
+    assert news(supervisor, 2)[-1] == "actuator started again"
+    assert overrides(tmp_path, lives=2) == {"/left/actuator": {"arm_on_start": False}}
+    (folder,) = scratch.iterdir()
+    assert {each.name for each in folder.iterdir()} == {"config.yaml", "actuator.overrides.yaml"}
+    supervisor.stop()
+    assert not list(scratch.iterdir())
+
+
+def test_a_signal_without_a_name_is_news_too(config: Config, supervise: Callable[..., Supervisor]) -> None:
+    supervisor = supervise(config("words"))
+    supervisor.processes["words"].send_signal(signal.SIGRTMIN + 1)
+    assert news(supervisor, 1) == [f"words was killed by signal {signal.SIGRTMIN + 1}, starting again in 0.5 s"]
 
 
 def test_each_restart_waits_longer_until_a_process_is_steady(
@@ -127,8 +179,9 @@ def test_who_found_the_machine_too_slow_tries_again_later_each_time_and_the_othe
     assert supervisor.too_slow == ["slow"]
 
 
-def overrides(folder: Path) -> dict[str, dict[str, Any]]:
-    """Of the newest process that has said its words."""
+def overrides(folder: Path, lives: int = 1) -> dict[str, dict[str, Any]]:
+    """Of the newest process, once so many have said their words."""
+    until(lambda: (folder / "log").read_text().count("\n") == lives, f"life {lives}")
     words = (folder / "log").read_text().splitlines()[-1].split()
     given = Path([value for word, value in pairwise(words) if word == "--params-file"][1])
     return {node: each["ros__parameters"] for node, each in yaml.safe_load(given.read_text()).items()}
@@ -143,7 +196,7 @@ def test_other_overrides_hold_from_the_next_start_on(
     supervisor.override("agent", {"plan": "quick"})
     supervisor.processes["words"].kill()
     news(supervisor, 2)
-    assert overrides(tmp_path) == {"agent": {"plan": "quick"}}
+    assert overrides(tmp_path, lives=2) == {"agent": {"plan": "quick"}}
 
 
 def test_without_respawn_the_run_ends_when_nothing_is_left(
@@ -211,7 +264,7 @@ def test_overrides_follow_their_node_into_the_namespace(
     assert overrides(tmp_path) == {"/left/actuator": {"arm_on_start": True}}
     supervisor.processes["actuator"].kill()
     news(supervisor, 2)
-    assert overrides(tmp_path) == {"/left/actuator": {"arm_on_start": False}}
+    assert overrides(tmp_path, lives=2) == {"/left/actuator": {"arm_on_start": False}}
 
 
 def test_a_checkpoint_beside_the_config_is_handed_on_as_it_was_found(

@@ -41,3 +41,8 @@ def test_the_topics_that_it_names_are_the_bridges() -> None:
         assert name in sim.GREETING
         assert f"/{name}" in there
     assert "pusht/reset" in sim.GREETING
+
+
+def test_a_config_that_is_not_there_is_status_2_as_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sim.run(["pusht", "--config", "nosuch"]) == 2
+    assert capsys.readouterr().err.startswith("error: config 'nosuch.yaml' not found")

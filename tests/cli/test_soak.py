@@ -16,6 +16,7 @@ import pytest
 
 from auras_ros import resources
 from auras_ros.cli import soak as cli
+from auras_ros.soak import run
 from auras_ros.soak.faults import HOLD_MS, faults
 from auras_ros.soak.judge import Bounds, Judge
 from auras_ros.soak.not_drawn import NOT_DRAWN
@@ -36,6 +37,18 @@ def test_useless_options_are_refused_by_name(argv: list[str], named: str, capsys
         cli.run(argv)
     assert ended.value.code == 2
     assert named in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_is_said_before_twenty_minutes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "soak", lambda *_: pytest.fail("begun"))
+    (tmp_path / "file").touch()
+    for log, json_file, named in (("log", "none/x.json", "--json: no folder"), ("file/log", "x.json", "--log: ")):
+        with pytest.raises(SystemExit) as ended:
+            cli.run(["--log", str(tmp_path / log), "--json", str(tmp_path / json_file)])
+        assert ended.value.code == 2
+        assert named in capsys.readouterr().err
 
 
 def test_it_never_leaves_this_host(monkeypatch: pytest.MonkeyPatch) -> None:

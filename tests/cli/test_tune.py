@@ -312,3 +312,10 @@ def test_no_config_is_written_for_a_plan_that_has_shown_nothing(
     assert "it succeeded 0 times in 16; 4 are the least" in capsys.readouterr().out
     assert not (tmp_path / "tuned.yaml").exists()
     assert tune.run([*few, "--first=4", "--episodes=4"]) == 0  # nobody asked for a config
+
+
+def test_a_config_that_is_not_there_is_status_2_as_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.run(["--out", str(tmp_path), "--config", "nosuch"]) == 2
+    assert capsys.readouterr().err.startswith("error: config 'nosuch.yaml' not found")

@@ -82,6 +82,23 @@ right: {agent: {ros__parameters: {mode: warp}}}
             "actuator:\n  ros__parameters:\n    rate_hz: 50.0\n    rate_hz: 100.0\n",
             "mine.yaml:4: actuator/ros__parameters: 'rate_hz' stands in line 3 already",
         ),
+        (
+            "agent: {ros__parameters: {seed: 3}}\n/agent: {ros__parameters: {cores: '', seed: 4}}\n",
+            "mine.yaml:2: 'seed' stands under 'agent' already",
+        ),
+        (
+            "left/agent: {ros__parameters: {seed: 3}}\nleft: {agent: {ros__parameters: {seed: 3}}}\n",
+            "mine.yaml:2: 'seed' stands under 'left/agent' already",
+        ),
+        ("/**: {ros__parameters: {seed: 3}}\n'**': {ros__parameters: {seed: 3}}\n", "'seed' stands under '/**'"),
+        (
+            "/**: {ros__parameters: {mode: seq}}\nagent: {ros__parameters: {pp_generation: 4}}\n",
+            "mine.yaml:2: agent: plan: pp_generation",
+        ),
+        (
+            "agent: {ros__parameters: {seed: 3}}\n/**: {ros__parameters: {pp_generation: 4}}\n",
+            "mine.yaml:1: agent: plan: pp_generation",
+        ),
         ("agent:\n  seed: 3\n", "mine.yaml:2: agent: ros__parameters is missing above 'seed'"),
         ("agent:\n", "mine.yaml:1: agent: ros__parameters is missing"),
         ("agent: {ros_parameters: {seed: 3}}", "mine.yaml:1: 'ros_parameters': did you mean ros__parameters?"),
@@ -106,6 +123,14 @@ right: {agent: {ros__parameters: {mode: warp}}}
 def test_what_is_no_config_is_refused_in_one_line(refused: Refused, text: str, said: str) -> None:
     (line,) = refused(text)
     assert said in line
+
+
+def test_values_go_together_that_stand_apart(read: Read) -> None:
+    """What the node runs with is not refused: what is for all, and what is in a second section of its name."""
+    found = read("/**: {ros__parameters: {mode: auras}}\nagent: {ros__parameters: {pp_generation: 4}}\n")
+    assert found.section("agent") == {"mode": "auras", "pp_generation": 4}
+    found = read("agent: {ros__parameters: {mode: auras}}\n/agent: {ros__parameters: {pp_generation: 4}}\n")
+    assert found.section("agent") == {"mode": "auras", "pp_generation": 4}
 
 
 def test_nodes_of_somebody_else_are_left_alone_and_said(read: Read, tmp_path: Path) -> None:

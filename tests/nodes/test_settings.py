@@ -26,6 +26,9 @@ from auras_ros.pipeline.live import DeviceError
 from auras_ros.pipeline.load import MEASURES
 from auras_ros.pipeline.plan import Plan, TooSlowError
 from auras_ros.policies.tensors import sha256
+from auras_ros.ros.dds import loopback
+from auras_ros.ros.dds.library import DdsError
+from auras_ros.sim import pusht_bridge
 from tests.nodes.wire import Children
 
 
@@ -192,6 +195,33 @@ def test_discovery_that_cannot_be_used_is_named(
     assert f"error: {name} is '{value}'" in capfd.readouterr().err  # after what Cyclone DDS says itself
 
 
+def test_a_machine_that_cannot_keep_localhost_is_named(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended in a traceback, and the supervisor started it again for ever. A device that is not there stands for a
+    kernel that ties no socket."""
+    monkeypatch.setattr(loopback, "DEVICE", b"no_such_device")
+    for node in (actuator, pusht_bridge):
+        assert node.main([node.__name__, "--ros-args"]) == 2
+        error = capfd.readouterr().err
+        assert error.startswith("error: domain ")
+        assert "LOCALHOST was asked for and cannot be kept" in error
+        assert error.count("\n") == 1
+
+
+def test_a_peer_whose_name_does_not_exist_is_named(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended in SIGABRT, from the middleware. A name server that does not answer may do so at the next start."""
+    answers = [socket.gaierror(socket.EAI_NONAME, "no such name"), socket.gaierror(socket.EAI_AGAIN, "not now")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: (_ for _ in ()).throw(answers.pop(0)))
+    monkeypatch.setenv("ROS_STATIC_PEERS", "10.0.0.7:7400;robto")
+    assert actuator.main(["actuator", "--ros-args"]) == 2
+    assert capfd.readouterr().err == "error: ROS_STATIC_PEERS names 'robto': no such name\n"
+    with pytest.raises(DdsError, match="ROS_STATIC_PEERS cannot be looked up: not now"):
+        actuator.main(["actuator", "--ros-args"])
+
+
 def test_a_parameter_file_that_contains_itself_is_named(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "round.yaml"
     path.write_text("actuator: &a\n  ros__parameters: &b\n    again: *b\n")
@@ -265,6 +295,31 @@ def test_a_name_that_is_nearly_one_of_ours_is_refused_however_the_node_is_starte
     """`ros2 run` and `-p` pass by the reader of configs: the actuator would arm without its emergency stop."""
     error = refused(actuator, "require_emergency_stopp:=true")
     assert error == "error: actuator: no parameter 'require_emergency_stopp'; did you mean require_emergency_stop?"
+
+
+@pytest.mark.parametrize("node", ["actuator", "agent"])
+def test_a_name_in_a_file_is_refused_by_the_node_as_by_auras_run(
+    node: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """`ros2 run`: less alike than `-p` refuses, one line of many, and it armed without its emergency stop."""
+    path = tmp_path / "mine.yaml"
+    text = "actuator:\n  ros__parameters:\n    emergency_stop: true\n    max_age_ms: 50.0\n"
+    path.write_text(f"{text}/**: {{ros__parameters: {{checkpoint: no_such_policy, autostart: true}}}}\n")
+    assert {"actuator": actuator, "agent": agent}[node].main([node, "--ros-args", "--params-file", str(path)]) == 2
+    assert capfd.readouterr().err.splitlines() == [
+        f"error: {path}:3: actuator: no parameter 'emergency_stop'; did you mean require_emergency_stop?",
+        f"error: {path}:4: actuator: no parameter 'max_age_ms'; did you mean max_chunk_age_ms?",
+    ]
+
+
+def test_values_of_two_files_go_together(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The second is what `auras run` and a launch file make. That the node goes on is seen from what it lacks next."""
+    files = []
+    for name, values in (("one", "mode: auras"), ("two", "pp_generation: 4, checkpoint: ./nowhere")):
+        (tmp_path / name).write_text(f"agent: {{ros__parameters: {{autostart: true, {values}}}}}\n")
+        files += ["--params-file", str(tmp_path / name)]
+    assert agent.main(["agent", "--params-file", "not of ROS", "--ros-args", *files, "--", "--params-file", "x"]) == 2
+    assert "checkpoint folder not found: nowhere" in capfd.readouterr().err
 
 
 def test_another_name_is_said_and_left_out(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> None:

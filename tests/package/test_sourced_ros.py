@@ -84,3 +84,22 @@ def test_make_test_ros_says_what_is_missing(tmp_path: Path) -> None:
     assert ran.returncode == 2
     assert "rclpy does not import under" in ran.stderr
     assert "Source a ROS 2 installation" in ran.stderr
+
+
+@pytest.mark.parametrize("why", ["rmw_cyclonedds_cpp is not installed", ""])
+def test_make_test_ros_is_not_green_where_every_case_would_be_skipped(tmp_path: Path, why: str) -> None:
+    """The services cross to no other RMW: what the shell exports for its robot does not count."""
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\ncase "$*" in\n*why_not*) echo "{why}";;\n*pytest*) echo "tested on $RMW_IMPLEMENTATION";;\nesac\n'
+    )
+    python.chmod(0o755)
+    ran = subprocess.run(
+        ["make", "--no-print-directory", "test-ros", f"BIN={tmp_path}"],
+        cwd=ROOT, env=os.environ | {"RMW_IMPLEMENTATION": "rmw_zenoh_cpp"}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    if why:
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert f"make test-ros: {why}\n" in ran.stderr
+    else:
+        assert (ran.returncode, ran.stdout) == (0, "tested on rmw_cyclonedds_cpp\n"), ran.stderr

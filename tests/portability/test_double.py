@@ -6,6 +6,7 @@ Guards: a double so lenient that the nodes would pass on it and break on a robot
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from auras_ros.ros import dds
 from tests.portability.conftest import HERE, on_the_double
 
 WRONG = str(HERE / "children" / "wrong_calls.py")
@@ -80,3 +82,15 @@ def test_the_double_has_no_signature_that_the_installed_rclpy_has_not() -> None:
     more = {name: [each for each in mine if each not in theirs[name]] for name, mine in ours.items()}
     assert {name: each for name, each in more.items() if each} == {}
     assert len(ours) > 100
+
+
+def test_our_functions_take_no_word_that_rclpy_does_not_take() -> None:
+    """Guards: a node that runs on our layer and ends on a robot with an unexpected keyword. create_node hands its own
+    on to Node."""
+    ran = on_the_double(str(SIGNATURES))
+    assert ran.returncode == 0, ran.stderr
+    theirs = {name.removeprefix("rclpy."): each for name, each in json.loads(ran.stdout.splitlines()[-1]).items()}
+    for name in ("init", "ok", "shutdown", "spin", "spin_once", "spin_until_future_complete",
+                 "try_shutdown"):  # fmt: skip
+        known = {word.lstrip("*").partition("=")[0] for word in theirs[name]}
+        assert set(inspect.signature(getattr(dds, name)).parameters) <= known, name

@@ -12,7 +12,6 @@ import pytest
 
 from auras_ros import ros
 from auras_ros.ros.dds import discovery, loopback
-from auras_ros.ros.dds.library import DdsError
 from auras_ros.ros.dds.participant import Participant
 from tests.ros.conftest import ROOT
 from tests.ros.sockets import local_addresses
@@ -47,7 +46,7 @@ def test_a_kernel_that_refuses_ends_the_start_and_leaves_no_domain(
 ) -> None:
     monkeypatch.setattr(loopback, "DEVICE", b"no_such_device")
     before = local_addresses()
-    with pytest.raises(DdsError, match="LOCALHOST was asked for and cannot be kept"):
+    with pytest.raises(discovery.ConfigurationError, match="LOCALHOST was asked for and cannot be kept"):
         Participant(domain)
     assert local_addresses() == before
 

@@ -29,7 +29,7 @@ PLUGINS = {
 
 
 @pytest.mark.parametrize("environment", [{}, {security.ENABLE: ""}, {security.ENABLE: "false"},
-                                         {security.STRATEGY: "Enforce"}])  # fmt: skip
+                                         {security.STRATEGY: "Enforce"}, {security.STRATEGY: "enforce"}])  # fmt: skip
 def test_nothing_is_said_where_nothing_is_asked(environment: dict[str, str]) -> None:
     assert security.check(environment) == ""
 

@@ -17,7 +17,7 @@ from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.srv import Trigger
 from auras_ros.sim import pusht_bridge
 from auras_ros.sim.pusht_bridge import PushTBridge
-from auras_ros.sim.pusht_game import DT_NS
+from auras_ros.sim.pusht_game import DT_NS, SettingError
 
 
 @pytest.fixture
@@ -142,3 +142,21 @@ def test_tables_that_were_reset_do_not_pile_up(
         gc.enable()
         bridge.close()
         try_shutdown()
+
+
+def test_a_name_that_is_nearly_one_of_its_own_is_refused(ros_domain_id: int) -> None:
+    """Guards: a drift that was misspelt, and a table that stands still without a word."""
+    init(args=["--ros-args", "-p", "dirft_px:=0.5"])
+    try:
+        with pytest.raises(SettingError, match="pusht: no parameter 'dirft_px'; did you mean drift_px"):
+            PushTBridge()
+    finally:
+        try_shutdown()
+
+
+def test_another_name_is_said_and_left_out(ros_domain_id: int, capfd: pytest.CaptureFixture[str]) -> None:
+    """It may come from a section for every node (`/**`)."""
+    init(args=["--ros-args", "-p", "robot_ip:=here"])
+    PushTBridge().close()
+    try_shutdown()
+    assert "no parameter 'robot_ip' here: left out" in capfd.readouterr().err

@@ -207,8 +207,8 @@ def shutdown(*, context: Context | None = None, uninstall_handlers: bool | None 
         _signals.uninstall()
 
 
-def try_shutdown(*, context: Context | None = None, uninstall_handlers: bool | None = None) -> None:
+def try_shutdown(*, context: Context | None = None) -> None:
     """End the context where it has not ended; never an error."""
     (context or _default).try_shutdown()
-    if uninstall_handlers or (uninstall_handlers is None and context in (None, _default)):
+    if context in (None, _default):
         _signals.uninstall()

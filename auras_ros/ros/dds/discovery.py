@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import socket
 from collections.abc import Mapping
 from xml.sax.saxutils import quoteattr
@@ -24,6 +25,7 @@ LOOPBACK_GENERAL = "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>65000B<
 ANNOUNCE = "<SPDPInterval>1s</SPDPInterval><InitialLocatorPruneDelay>inf</InitialLocatorPruneDelay>"
 DISCOVERY_GROUP = "239.255.0.1"  # where DDS participants look for each other
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")
+_HOST_NAME = re.compile(r"[A-Za-z0-9._-]+")  # what has a port, or is an address of IPv6, is left to Cyclone DDS
 
 
 class ConfigurationError(ValueError):
@@ -95,6 +97,19 @@ def _fragment(reach: str, environment: Mapping[str, str]) -> str:
 
 def _static_peers(environment: Mapping[str, str]) -> list[str]:
     return [peer for peer in environment.get("ROS_STATIC_PEERS", "").split(";") if peer]
+
+
+def check_peers(environment: Mapping[str, str] = os.environ) -> None:
+    """Look up the static peers that are asked: over a name that nobody knows, Cyclone DDS ends the process (SIGABRT).
+    Raises ConfigurationError for a name that does not exist, OSError where nobody can say so just now."""
+    asked = _static_peers(environment) if discovery_range(environment) in ("SUBNET", "LOCALHOST") else []
+    for peer in filter(_HOST_NAME.fullmatch, asked):
+        try:
+            socket.getaddrinfo(peer, None, socket.AF_INET)
+        except socket.gaierror as error:
+            if error.errno == socket.EAI_AGAIN:
+                raise
+            raise ConfigurationError(f"ROS_STATIC_PEERS names {peer!r}: {error.strerror}") from error
 
 
 def _own_address_as_peer() -> str:

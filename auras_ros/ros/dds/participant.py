@@ -50,6 +50,10 @@ class _Domains:
 
 def _create_domain(domain_id: int) -> int:
     """A domain as the environment says. Its sockets are kept from the network before it has a participant."""
+    try:
+        discovery.check_peers()
+    except OSError as error:
+        raise dds.DdsError(f"ROS_STATIC_PEERS cannot be looked up: {error.strerror}") from error
     text = discovery.configuration().encode()
     before = loopback.sockets()
     handle: int = dds.create_domain(domain_id, text or None)
@@ -63,7 +67,9 @@ def _create_domain(domain_id: int) -> int:
             loopback.tie(before)
     except OSError as error:
         dds.delete(handle)
-        raise dds.DdsError(f"domain {domain_id}: LOCALHOST was asked for and cannot be kept: {error}") from error
+        raise discovery.ConfigurationError(
+            f"domain {domain_id}: LOCALHOST was asked for and cannot be kept: {error}"
+        ) from error
     return handle
 
 

@@ -21,11 +21,9 @@ class SecurityError(ValueError):
 def check(environment: Mapping[str, str] = os.environ) -> str:
     """A warning, empty where security is off. Raises SecurityError where it is enforced, or asked for in words that
     are none of ROS's: one that is misspelt is not left out in silence."""
-    enable = _one_of(environment, ENABLE, ("false", "true"))
-    strategy = _one_of(environment, STRATEGY, ("Permissive", "Enforce"))
-    if enable != "true":
-        return ""
-    if strategy == "Enforce":
+    if _one_of(environment, ENABLE, ("false", "true")) != "true":
+        return ""  # the strategy is of no meaning then, as in ROS 2
+    if _one_of(environment, STRATEGY, ("Permissive", "Enforce")) == "Enforce":
         raise SecurityError(
             f"{ENABLE}=true and {STRATEGY}=Enforce, but {_REASON}: run under rclpy (source a ROS 2 installation), "
             f"or unset {ENABLE} and keep to this machine (ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST)"
