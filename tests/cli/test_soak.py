@@ -195,15 +195,19 @@ def until(lines: IO[str] | None, text: str) -> str:
     pytest.fail(f"no {text!r} in:\n{heard}")
 
 
+# Quick ones that end no process; tests/faults/test_every_kind.py has others.
+QUICK = "stop_pressed,second_button,button_gone,publishers_at_arming,joint_states_stamped,log_closed,late_node"
+
+
 @pytest.mark.slow
-def test_a_minute_of_every_fault_breaks_no_promise(begin: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+def test_half_a_minute_of_faults_breaks_no_promise(begin: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
     path = tmp_path / "soak.json"
-    process = begin("--minutes", "0.7", "--seed", "3", "--json", str(path))
+    process = begin("--minutes", "0.4", "--seed", "3", "--only", QUICK, "--json", str(path))
     output, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, output
     found = json.loads(path.read_text())
     assert found["violations"] == []
-    assert found["summary"]["faults"] == len(found["rows"]) >= 5
+    assert found["summary"]["faults"] == len(found["rows"]) >= 3
     assert found["summary"]["actions"] > 1000
     assert {"pusht_bridge", "actuator", "agent"} == set(found["processes"])
     assert all(row["ms"] is not None for row in found["rows"])

@@ -12,7 +12,8 @@ import pytest
 from auras_ros import resources
 from auras_ros.nodes.actuator import load_contract
 from auras_ros.nodes.supervisor import Supervisor
-from auras_ros.ros import SingleThreadedExecutor, init, try_shutdown
+from auras_ros.ros import init, try_shutdown
+from auras_ros.ros.callbacks import Callbacks
 from auras_ros.soak.judge import Bounds, Judge
 from auras_ros.soak.scene import Scene
 from auras_ros.soak.witness import Witness
@@ -39,17 +40,17 @@ def _running(checkpoint: str, folder: Path) -> Iterator[Scene]:
         "agent": {"checkpoint": checkpoint},
     }
     init(args=[])
-    witness, executor = Witness(Judge(Bounds.of(channels, RATE_HZ, MAX_AGE_MS))), SingleThreadedExecutor()
-    executor.add_node(witness)
+    witness = Witness(Judge(Bounds.of(channels, RATE_HZ, MAX_AGE_MS)))
+    callbacks = Callbacks(witness)
     config = resources.find("config", "demo.yaml")
     try:
         with (folder / "log.txt").open("w") as log, Supervisor(config, log=log, parameters=parameters) as supervisor:
-            scene = Scene(witness, executor, supervisor, random.Random(0), lambda: False)
+            scene = Scene(witness, callbacks, supervisor, random.Random(0), lambda: False)
             witness.press(False)
             assert scene.until(lambda: witness.beat.get("lifecycle") == "active", PATIENCE_S)
             assert scene.drive()
             yield scene
     finally:
-        executor.shutdown()
+        callbacks.close()
         witness.destroy_node()
         try_shutdown()
