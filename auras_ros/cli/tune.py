@@ -9,6 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from auras_ros import resources
 from auras_ros.cli.check import say_errors
 from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, written
@@ -237,7 +239,10 @@ def _show(
 def _follow(config: Path, options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """Search for what the config's agent can run: its checkpoint, on its device, within its `max_age_ms`. Raises
     ValueError where it has no agent; ends the process with status 2 where the options contradict it."""
-    agent = read_parameters_file(config).section("agent")
+    read, raw = read_parameters_file(config), yaml.safe_load(config.read_text(encoding="utf-8"))
+    agent = read.section("agent")
+    for node in ("agent", *read.placed):
+        _section(raw, node, config)  # now, and not after an hour
     named = str(agent.get("checkpoint", "pusht"))
     folders = [resources.checkpoint(name).resolve() for name in (named, options.checkpoint or named)]
     if folders[0] != folders[1]:
@@ -252,6 +257,15 @@ def _follow(config: Path, options: argparse.Namespace, parser: argparse.Argument
     options.max_age_ms = min(ages, default=None)
 
 
+def _section(raw: Mapping[str, Any], node: str, config: Path) -> dict[str, Any]:
+    """A node's parameters in the file as it was read. Raises ConfigError where they have no section of their own."""
+    for name, section in raw.items():
+        if name.strip("/") == node:
+            values: dict[str, Any] = section["ros__parameters"]
+            return values
+    raise ConfigError(f"{config}: {node}: auras tune writes into a section of this name at the top of the file")
+
+
 def _has_cuda() -> bool:
     import torch
 
@@ -259,14 +273,15 @@ def _has_cuda() -> bool:
 
 
 def _write_config(config: Path, plan: Plan, where: Mapping[str, str], path: Path) -> None:
-    """The config with this plan in its agent, on the device and in the type that it was measured in."""
-    import yaml
-
+    """The config with this plan in its agent, on the device and in the type that it was measured in. It may stand
+    elsewhere than the config: what was found beside that is named in full."""
     from auras_ros.evaluate.report import write_whole
 
     raw = yaml.safe_load(config.read_text(encoding="utf-8"))
     named = {each.name: getattr(plan, each.name) for each in fields(plan)}
     changed = {("plan" if name == "generation" else name): value for name, value in named.items()}
-    raw["agent"]["ros__parameters"] |= {**changed, **where}
+    for node, paths in read_parameters_file(config).placed.items():
+        _section(raw, node, config).update(paths)
+    _section(raw, "agent", config).update({**changed, **where})
     text = yaml.safe_dump(raw, sort_keys=False)
     written(path, lambda to: write_whole(to, f"# {config.name} with the plan that auras tune chose\n{text}"))

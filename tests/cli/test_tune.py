@@ -19,11 +19,13 @@ import pytest
 import torch
 import yaml
 
+from auras_ros import resources
 from auras_ros.cli import tune
 from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.durations import Duration, measure_durations
 from auras_ros.evaluate.tuner import search, trials
 from auras_ros.nodes.agent_settings import Settings
+from auras_ros.nodes.config import read_parameters_file
 from auras_ros.pipeline import load
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.diffusion import DiffusionPolicy
@@ -147,6 +149,21 @@ def test_a_config_that_can_hold_no_plan_is_refused_before_the_search(
     error = capsys.readouterr().err
     assert error.startswith(f"error: {config}")
     assert said in error
+
+
+def test_a_config_is_written_that_finds_what_the_first_one_found(tmp_path: Path) -> None:
+    """It may stand elsewhere; and the agent's section may begin with a slash."""
+    config, out = tmp_path / "robot" / "mine.yaml", tmp_path / "out"
+    config.parent.mkdir()
+    out.mkdir()
+    (config.parent / "policy").symlink_to(resources.checkpoint("pusht"))
+    both = {name: {"ros__parameters": {"checkpoint": "policy"}} for name in ("/agent", "actuator")}
+    config.write_text(yaml.safe_dump(both))
+    tune._write_config(config, Plan("quick", mode="auras", pp_generation=2), {"device": "cpu"}, out / "tuned.yaml")
+    read = read_parameters_file(out / "tuned.yaml")
+    assert read.section("agent")["pp_generation"] == 2
+    for node in ("agent", "actuator"):
+        assert Path(read.section(node)["checkpoint"]).samefile(config.parent / "policy")
 
 
 @pytest.mark.parametrize(
