@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, MutableMapping
 
 from auras_ros.nodes.config import Config
+from auras_ros.ros import BACKEND
 
 VARIABLE, OLD_VARIABLE = "ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_LOCALHOST_ONLY"
 KEY, DEFAULT = "discovery_range", "LOCALHOST"
@@ -35,4 +36,5 @@ def settle(config: Config, environment: MutableMapping[str, str] = os.environ) -
     environment[VARIABLE] = word or DEFAULT
     if word:
         return f"{word}, as {config.path.name} says"
-    return f"{DEFAULT}, this machine alone (SUBNET: {VARIABLE} or {KEY})"
+    alone = BACKEND == "dds" and not environment.get("CYCLONEDDS_URI")  # elsewhere the RMW decides what that means
+    return f"{DEFAULT}{', this machine alone' if alone else ''} (SUBNET: {VARIABLE} or {KEY})"

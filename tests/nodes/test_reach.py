@@ -14,6 +14,7 @@ from auras_ros.ros.dds import discovery
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 RANGE, ONLY = reach.VARIABLE, reach.OLD_VARIABLE
+URI = {"CYCLONEDDS_URI": "<CycloneDDS/>"}
 
 
 def config(folder: Path, **settings: object) -> Config:
@@ -35,6 +36,15 @@ def test_who_has_the_last_word(environment: dict[str, str], word: str, expected:
     text = reach.settle(config(tmp_path, **({"discovery_range": word} if word else {})), environment)
     assert text.startswith(expected)
     assert reach.followed(environment) == discovery.discovery_range(environment) == expected
+
+
+@pytest.mark.parametrize(("backend", "given", "alone"), [("dds", {}, True), ("rclpy", {}, False), ("dds", URI, False)])
+def test_this_machine_alone_is_claimed_where_it_is_kept(
+    backend: str, given: dict[str, str], alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under rclpy the RMW decides what LOCALHOST means, and so may a configuration of Cyclone DDS."""
+    monkeypatch.setattr(reach, "BACKEND", backend)
+    assert ("this machine alone" in reach.settle(config(tmp_path), dict(given))) == alone
 
 
 @pytest.mark.parametrize("word", ["subnet", "WORLD", 5, ["SUBNET"]])
