@@ -21,6 +21,7 @@ CHUNKS = 90
 PYTHON_BYTES = 200.0
 # An observation of the tiny policy is 13.5 KiB; allocators give and take some pages.
 RESIDENT_BYTES = 6000.0
+ATTEMPTS = 3
 PLANS = [
     "ddpm2",
     "ddpm2,mode=dec",
@@ -40,10 +41,14 @@ def bench(tiny: str) -> Iterator[Bench]:
 
 @pytest.mark.parametrize("text", PLANS)
 def test_the_frame_loop_does_not_grow(bench: Bench, text: str) -> None:
-    grown = growth(bench.prepare(Plan.parse(text)), bench.feed, CHUNKS)
-    assert grown.chunks == CHUNKS
-    assert grown.python_bytes_per_chunk < PYTHON_BYTES
-    assert grown.resident_bytes_per_chunk < RESIDENT_BYTES
+    """What is kept is kept each time; on a busy machine something that is made once may fall between two samples."""
+    executor = bench.prepare(Plan.parse(text))
+    for _ in range(ATTEMPTS):
+        grown = growth(executor, bench.feed, CHUNKS)
+        assert grown.chunks == CHUNKS
+        if grown.python_bytes_per_chunk < PYTHON_BYTES and grown.resident_bytes_per_chunk < RESIDENT_BYTES:
+            return
+    pytest.fail(f"{ATTEMPTS} times in a row: {grown}")
 
 
 def test_python_objects_that_are_kept_are_seen(bench: Bench) -> None:
