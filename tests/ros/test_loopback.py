@@ -126,12 +126,13 @@ def test_a_socket_that_can_be_tied_to_nothing_is_refused() -> None:
 def test_another_threads_call_of_a_server_is_left_alone() -> None:
     """One that was opened meanwhile: tied, it would lose its way to the server."""
     before = loopback.sockets()
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as caller:
-        caller.bind(("127.0.0.1", 0))
-        caller.connect(server.getsockname())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
+        try:
+            caller.connect((discovery.DISCOVERY_GROUP, 1))  # sends nothing
+        except OSError:
+            pytest.skip("this machine has no network interface")
         loopback.tie(before)
-        devices = [each.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16) for each in (server, caller)]
-    assert devices == [b"", b""]
+        assert caller.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16) == b""
 
 
 @pytest.mark.parametrize(
