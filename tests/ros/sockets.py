@@ -1,4 +1,4 @@
-"""What the kernel says of this process's datagram sockets."""
+"""What the kernel says of this process's sockets that take something in."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import os
 import socket
 from pathlib import Path
 
+UNCONNECTED, LISTENING = "07", "0A"  # of UDP and of TCP
+
 
 def local_addresses() -> list[tuple[str, int, str]]:
-    """(address, port, device that it is tied to or '') of each UDP socket of this process, as /proc/net/udp has it."""
+    """(address, port, device that it is tied to or '') of each UDP socket of this process and of each TCP socket that
+    waits for connections, as /proc/net has them."""
     listed = {}
-    for line in Path("/proc/net/udp").read_text().splitlines()[1:]:
-        fields = line.split()
+    lines = [line for table in ("udp", "tcp") for line in Path("/proc/net", table).read_text().splitlines()[1:]]
+    for fields in map(str.split, lines):
+        if fields[3] not in (UNCONNECTED, LISTENING):
+            continue
         address, port = fields[1].split(":")
         listed[f"socket:[{fields[9]}]"] = (socket.inet_ntoa(bytes.fromhex(address)[::-1]), int(port, 16))
     found = []

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from auras_ros import ros
 from auras_ros.ros.dds import discovery, loopback
 from auras_ros.ros.dds.participant import Participant
-from tests.ros.conftest import ROOT
+from auras_ros.ros.msg import String
+from tests.ros.conftest import PATIENCE_S, ROOT
 from tests.ros.sockets import local_addresses
 
 ATTACK = Path(__file__).parent / "children" / "other_machine.py"
+
+MANY = "<Compatibility><ManySocketsMode>many</ManySocketsMode></Compatibility>"
+MONITOR = "<Internal><MonitorPort>0</MonitorPort></Internal>"
+INTERFACE = '<General><Interfaces><NetworkInterface autodetermine="true"/></Interfaces></General>'
+
+
+def uri(elements: str) -> str:
+    return f"<CycloneDDS><Domain>{elements}</Domain></CycloneDDS>"
+
+
+def untied(opened: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
+    return [(a, p, d) for a, p, d in opened if not a.startswith("127.") and d != "lo"]
 
 
 def test_every_socket_is_on_loopback_or_tied_to_it(context: ros.Context) -> None:
@@ -25,7 +42,33 @@ def test_every_socket_is_on_loopback_or_tied_to_it(context: ros.Context) -> None
     assert context.participant.gid
     opened = [each for each in local_addresses() if each not in before]
     assert len(opened) >= 3
-    assert [(a, p, d) for a, p, d in opened if not a.startswith("127.") and d != "lo"] == []
+    assert untied(opened) == []
+
+
+@pytest.mark.parametrize("elements", [MANY, MONITOR, INTERFACE], ids=["many", "monitor", "interface"])
+def test_what_a_cyclonedds_uri_opens_beside_is_tied_too_and_nodes_find_each_other(
+    elements: str, request: pytest.FixtureRequest, spawn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket of each participant's own, a port that tells any caller of the traffic, and the socket that sends by
+    another interface, which hears as well."""
+    if elements == INTERFACE and not discovery._own_address_as_peer():
+        pytest.skip("this machine has no network interface")
+    monkeypatch.setenv("CYCLONEDDS_URI", uri(elements))
+    before = local_addresses()
+    node: ros.Node = request.getfixturevalue("node")
+    heard: list[str] = []
+    node.create_subscription(String, "/uri", lambda message: heard.append(message.data), 10)
+    child = spawn("listener", "other", "/uri")
+
+    def hears() -> bool:
+        child.stdin.write("found\n")
+        child.stdin.flush()
+        return "found" in heard
+
+    request.getfixturevalue("spin_until")(hears)
+    opened = [each for each in local_addresses() if each not in before]
+    assert len(opened) >= 4  # one more than without the variable
+    assert untied(opened) == []
 
 
 @pytest.mark.parametrize("reach", ["SUBNET", "SYSTEM_DEFAULT"])
@@ -49,6 +92,47 @@ def test_a_kernel_that_refuses_ends_the_start_and_leaves_no_domain(
     with pytest.raises(discovery.ConfigurationError, match="LOCALHOST was asked for and cannot be kept"):
         Participant(domain)
     assert local_addresses() == before
+
+
+def test_a_participant_whose_own_socket_cannot_be_tied_is_not_left(
+    domain: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CYCLONEDDS_URI", uri(MANY))
+    first = Participant(domain)
+    try:
+        before = local_addresses()
+        monkeypatch.setattr(loopback, "DEVICE", b"no_such_device")
+        with pytest.raises(discovery.ConfigurationError, match="LOCALHOST was asked for and cannot be kept"):
+            Participant(domain)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while local_addresses() != before:  # libddsc closes it in a thread of its own
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+    finally:
+        first.close()
+
+
+def test_a_socket_that_can_be_tied_to_nothing_is_refused() -> None:
+    """None that libddsc opens today: its own transport on Ethernet is refused as a configuration."""
+    before = loopback.sockets()
+    try:
+        frames = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    except PermissionError:
+        pytest.skip("CAP_NET_RAW is needed to open one")
+    with frames, pytest.raises(OSError, match="frames of the network"):
+        loopback.tie(before)
+
+
+def test_another_threads_call_of_a_server_is_left_alone() -> None:
+    """One that was opened meanwhile: tied, it would lose its way to the server."""
+    before = loopback.sockets()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
+        try:
+            caller.connect((discovery.DISCOVERY_GROUP, 1))  # sends nothing
+        except OSError:
+            pytest.skip("this machine has no network interface")
+        loopback.tie(before)
+        assert caller.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16) == b""
 
 
 @pytest.mark.parametrize(

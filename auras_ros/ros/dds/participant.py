@@ -62,6 +62,20 @@ def _create_domain(domain_id: int) -> int:
             f"CYCLONEDDS_URI is {given[:200]!r}, which Cyclone DDS refuses; the line above says why"
         )
     dds.check(handle, f"domain {domain_id}")
+    return _kept_on_loopback(handle, domain_id, before)
+
+
+def _create_participant(domain_id: int) -> int:
+    """A participant; a CYCLONEDDS_URI may give each one a socket of its own (ManySocketsMode)."""
+    before = loopback.sockets()
+    with dds_qos(user_data=b"enclave=/;") as qos:
+        handle = dds.check(dds.create_participant(domain_id, qos, None), f"domain {domain_id}")
+    return _kept_on_loopback(handle, domain_id, before)
+
+
+def _kept_on_loopback(handle: int, domain_id: int, before: dict[str, int]) -> int:
+    """`handle`, whose sockets were opened after `before` and are kept from the network where the range says so. Where
+    that cannot be done it is deleted, and ConfigurationError says why."""
     try:
         if discovery.loopback_alone():
             loopback.tie(before)
@@ -87,8 +101,7 @@ class Participant:
         self.closed = False
         _DOMAINS.acquire(domain_id)
         try:
-            with dds_qos(user_data=b"enclave=/;") as qos:
-                self.ref = dds.check(dds.create_participant(domain_id, qos, None), f"domain {domain_id}")
+            self.ref = _create_participant(domain_id)
         except BaseException:
             _DOMAINS.release(domain_id)
             raise
