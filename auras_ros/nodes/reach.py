@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping, MutableMapping
 
 from auras_ros.nodes.config import Config
-from auras_ros.ros import BACKEND
 
 VARIABLE, OLD_VARIABLE = "ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_LOCALHOST_ONLY"
 KEY, DEFAULT = "discovery_range", "LOCALHOST"
@@ -36,5 +35,7 @@ def settle(config: Config, environment: MutableMapping[str, str] = os.environ) -
     environment[VARIABLE] = word or DEFAULT
     if word:
         return f"{word}, as {config.path.name} says"
+    from auras_ros.ros import BACKEND  # not before it is needed: who only reads configs needs no ROS
+
     alone = BACKEND == "dds" and not environment.get("CYCLONEDDS_URI")  # elsewhere the RMW decides what that means
     return f"{DEFAULT}{', this machine alone' if alone else ''} (SUBNET: {VARIABLE} or {KEY})"

@@ -43,7 +43,7 @@ def test_this_machine_alone_is_claimed_where_it_is_kept(
     backend: str, given: dict[str, str], alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under rclpy the RMW decides what LOCALHOST means, and so may a configuration of Cyclone DDS."""
-    monkeypatch.setattr(reach, "BACKEND", backend)
+    monkeypatch.setattr("auras_ros.ros.BACKEND", backend)
     assert ("this machine alone" in reach.settle(config(tmp_path), dict(given))) == alone
 
 
