@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from auras_ros.cli.check import say_errors
 from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, written
 from auras_ros.cli.progress import Progress
 from auras_ros.cli.run import config_path
-from auras_ros.nodes.config import ConfigError, read_parameters_file
+from auras_ros.nodes.config import Config, ConfigError, read_parameters_file
 
 if TYPE_CHECKING:
     from auras_ros.evaluate.tuner.search import Explore, Result, Search
@@ -48,11 +48,10 @@ def run(argv: list[str]) -> int:
     if options.config:
         ours["--config"] = options.out / "tuned.yaml"
     check_outputs(parser, {**ours, "--json": options.json})
-    config: Path | None = None
+    template: _Template | None = None
     if options.config is not None:
         try:
-            config = config_path(options.config)
-            _follow(config, options, parser)
+            template = _follow(config_path(options.config), options, parser)
         except (ConfigError, FileNotFoundError) as error:
             say_errors(error)
             return 2
@@ -80,10 +79,10 @@ def run(argv: list[str]) -> int:
             result = search.run(explore)
     finally:
         progress.done()
-    _show(result, search, checkpoint, options, config)
+    _show(result, search, checkpoint, options, template)
     if result.partial:
         return INTERRUPTED
-    return 0 if result.found and not (config and result.too_few) else NOT_FOUND
+    return 0 if result.found and not (template and result.too_few) else NOT_FOUND
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -204,7 +203,7 @@ def _listed(name: str, text: str, kind: type[Any]) -> tuple[Any, ...]:
 
 
 def _show(
-    result: Result, search: Search, checkpoint: Checkpoint, options: argparse.Namespace, config: Path | None
+    result: Result, search: Search, checkpoint: Checkpoint, options: argparse.Namespace, template: _Template | None
 ) -> None:
     from auras_ros.evaluate.report import Report
     from auras_ros.evaluate.tuner.show import draw, rows, table
@@ -227,22 +226,30 @@ def _show(
         report = Report("tune", [{**row, "cores": cores} for row in rows(result)], result.summary(), more)
         written(options.json, report.write)
     tuned = options.out / "tuned.yaml"
-    if config is not None and result.found is not None and result.too_few:
+    if template is not None and result.found is not None and result.too_few:
         print(f"no config for that plan: {result.too_few} (--first, --episodes, --confirm)")
-    if config is not None and result.found is not None and not result.partial and not result.too_few:
-        _write_config(config, result.found.plan, {"device": options.device, "dtype": options.dtype}, tuned)
+    if template is not None and result.found is not None and not result.partial and not result.too_few:
+        _write_config(template, result.found.plan, {"device": options.device, "dtype": options.dtype}, tuned)
     elif tuned.exists():
         print(f"left as it was, from an earlier search: {tuned}")
     written(options.out / "tune.png", lambda path: draw(result, f"{checkpoint.name}, {options.sim}: {wanted}", path))
 
 
-def _follow(config: Path, options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+@dataclass(frozen=True)
+class _Template:
+    """The config that a plan is written into: its name, all of it, and therein the agent's parameters. The new one may
+    stand elsewhere, so paths that were found beside this one are named in full."""
+
+    name: str
+    document: dict[str, Any]
+    agent: dict[str, Any]
+
+
+def _follow(config: Path, options: argparse.Namespace, parser: argparse.ArgumentParser) -> _Template:
     """Search for what the config's agent can run: its checkpoint, on its device, within its `max_age_ms`. Raises
-    ValueError where it has no agent; ends the process with status 2 where the options contradict it."""
-    read, raw = read_parameters_file(config), yaml.safe_load(config.read_text(encoding="utf-8"))
-    agent = read.section("agent")
-    for node in ("agent", *read.placed):
-        _section(raw, node, config)  # now, and not after an hour
+    ConfigError where it has no agent; ends the process with status 2 where the options contradict it."""
+    read = read_parameters_file(config)
+    agent, template = read.section("agent"), _template(read)
     named = str(agent.get("checkpoint", "pusht"))
     folders = [resources.checkpoint(name).resolve() for name in (named, options.checkpoint or named)]
     if folders[0] != folders[1]:
@@ -255,15 +262,18 @@ def _follow(config: Path, options: argparse.Namespace, parser: argparse.Argument
     options.dtype = options.dtype or str(agent.get("dtype", "auto"))
     ages = [age for age in (options.max_age_ms, float(agent.get("max_age_ms", 0.0)) or None) if age is not None]
     options.max_age_ms = min(ages, default=None)
+    return template
 
 
-def _section(raw: Mapping[str, Any], node: str, config: Path) -> dict[str, Any]:
-    """A node's parameters in the file as it was read. Raises ConfigError where they have no section of their own."""
-    for name, section in raw.items():
-        if name.strip("/") == node:
-            values: dict[str, Any] = section["ros__parameters"]
-            return values
-    raise ConfigError(f"{config}: {node}: auras tune writes into a section of this name at the top of the file")
+def _template(config: Config) -> _Template:
+    """Raises ConfigError where a node's parameters have no section of their own to be written into."""
+    document = yaml.safe_load(config.path.read_text(encoding="utf-8"))
+    sections = {name.strip("/"): section for name, section in document.items()}
+    for node in ("agent", *config.placed):
+        if node not in sections:
+            raise ConfigError(f"{config.path}: {node}: auras tune writes into a section of this name at the file's top")
+        sections[node]["ros__parameters"].update(config.placed.get(node, {}))
+    return _Template(config.path.name, document, sections["agent"]["ros__parameters"])
 
 
 def _has_cuda() -> bool:
@@ -272,16 +282,12 @@ def _has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def _write_config(config: Path, plan: Plan, where: Mapping[str, str], path: Path) -> None:
-    """The config with this plan in its agent, on the device and in the type that it was measured in. It may stand
-    elsewhere than the config: what was found beside that is named in full."""
+def _write_config(template: _Template, plan: Plan, where: Mapping[str, str], path: Path) -> None:
+    """The config with this plan in its agent, on the device and in the type that it was measured in."""
     from auras_ros.evaluate.report import write_whole
 
-    raw = yaml.safe_load(config.read_text(encoding="utf-8"))
     named = {each.name: getattr(plan, each.name) for each in fields(plan)}
-    changed = {("plan" if name == "generation" else name): value for name, value in named.items()}
-    for node, paths in read_parameters_file(config).placed.items():
-        _section(raw, node, config).update(paths)
-    _section(raw, "agent", config).update({**changed, **where})
-    text = yaml.safe_dump(raw, sort_keys=False)
-    written(path, lambda to: write_whole(to, f"# {config.name} with the plan that auras tune chose\n{text}"))
+    template.agent.update({"plan" if name == "generation" else name: value for name, value in named.items()})
+    template.agent.update(where)
+    text = yaml.safe_dump(template.document, sort_keys=False)
+    written(path, lambda to: write_whole(to, f"# {template.name} with the plan that auras tune chose\n{text}"))

@@ -159,7 +159,8 @@ def test_a_config_is_written_that_finds_what_the_first_one_found(tmp_path: Path)
     (config.parent / "policy").symlink_to(resources.checkpoint("pusht"))
     both = {name: {"ros__parameters": {"checkpoint": "./policy"}} for name in ("/agent", "actuator")}
     config.write_text(yaml.safe_dump(both))
-    tune._write_config(config, Plan("quick", mode="auras", pp_generation=2), {"device": "cpu"}, out / "tuned.yaml")
+    template = tune._template(read_parameters_file(config))
+    tune._write_config(template, Plan("quick", mode="auras", pp_generation=2), {"device": "cpu"}, out / "tuned.yaml")
     read = read_parameters_file(out / "tuned.yaml")
     assert read.section("agent")["pp_generation"] == 2
     for node in ("agent", "actuator"):

@@ -22,7 +22,7 @@ from auras_ros.soak.scene import Scene
 from auras_ros.soak.witness import Made
 
 MS = 1_000_000
-BOUNDS = Bounds.of([(0.0, 1.0, None)], 100.0, 1600.0)
+BOUNDS = Bounds.of([(0.0, 1.0, None)] * 2, 100.0, 1600.0)
 LIVES = ("agent", "actuator", "pusht_bridge")
 TASKS = ("agent: frames", "agent: observation", "agent: prompt", "agent: qos", "actuator: qos")
 PLACE, ELSEWHERE, NEAR_THEM = 0.5, 0.0, 0.3  # of the robot, of the next one, and where that one is dragged to
@@ -75,7 +75,7 @@ class Acted:
             self.place = NEAR_THEM
         if self.on["pusht_bridge"]:
             for told in self.told:
-                told(SimpleNamespace(position=[self.place]))
+                told(SimpleNamespace(position=[self.place] * 2))
         lost = not self.on["actuator"]
         self.beat["state"] = "actuator lost" if lost and "silent agent" not in self.breaks else "running"
         stuck = ("images" in self.breaks and self.bad) or ("after" in self.breaks and self.over)
@@ -101,7 +101,7 @@ class Acted:
         return True
 
     def _command(self, now_ns: int, state: str, request: int = 1) -> None:
-        self.judge.action(Sent(now_ns, state, self.tick, None, np.array([PLACE]), request))
+        self.judge.action(Sent(now_ns, state, self.tick, None, np.array([PLACE, PLACE]), request))
 
     # -- the witness's ------------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class Other:
         if self._armed:
             state = "armed" if len(self.speaking) == 2 or "deaf" in self._acted.breaks else "holding"
             for each in Other.all:
-                each.sent.append(Sent(now_ns, state, self._tick, None, np.array([PLACE])))
+                each.sent.append(Sent(now_ns, state, self._tick, None, np.array([PLACE, PLACE])))
 
     def call(self, word: str) -> Any:
         self._armed = word == "arm" and (len(self.speaking) == 2 or "blind" in self._acted.breaks)

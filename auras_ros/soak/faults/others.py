@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -13,13 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.nodes.actuator_place import MAX_AGE_MS
-from auras_ros.ros import qos_profile_sensor_data
-from auras_ros.ros.image import to_time_msg
-from auras_ros.ros.msg import Header, Image, JointState
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
-from auras_ros.soak.faults.processes import CAMERA_TOPIC
-from auras_ros.soak.other import PLACE, OtherActuator
-from auras_ros.soak.qos import CAMERA
+from auras_ros.soak.faults.processes import JOINTS, told_instead
+from auras_ros.soak.other import OtherActuator
 from auras_ros.soak.scene import MS, Scene
 
 START_S = 30.0  # for a process that imports, beside a loop that works
@@ -28,7 +23,7 @@ NO_YES_S = 0.3
 KNOWN_S = 1.2  # another one that shows up within a second of arming disarms: it was there, and not yet known
 TOGETHER_S = (0.5, 1.0)
 SILENCE_MS = float(MAX_AGE_MS)
-PARTS_S, WHOLE_NS = 0.05, 1000 * MS  # after which no agent sees by what was told of all joints at once
+WHOLE_NS = 1000 * MS  # after which no agent sees by what was told of all joints at once
 FULL_DISK = "/dev/full"
 WORDS = [("disarm",), ("stop",), ("stop", "disarm")]
 
@@ -90,34 +85,10 @@ def joint_states_in_parts(scene: Scene) -> Times:
 
 def _seen_in_parts(scene: Scene) -> None:
     """The loop's robot stands still, and two drivers and a camera tell of that in its stead: chunks must go on."""
-    node, images = scene.witness, list[Image]()
-    listener = node.create_subscription(Image, CAMERA_TOPIC, images.append, CAMERA)
-    try:
-        scene.until(lambda: images, PATIENCE_S)
-    finally:
-        node.destroy_subscription(listener)
-    camera = node.create_publisher(Image, CAMERA_TOPIC, CAMERA)
-    drivers = [node.create_publisher(JointState, "joint_states", qos_profile_sensor_data) for _ in PLACE]
-    place = scene.judge.sent[-1].values.tolist()
-
-    def tell() -> None:
-        header = Header(stamp=to_time_msg(time.time_ns()))
-        for i, (driver, joint) in enumerate(zip(drivers, PLACE, strict=True)):
-            driver.publish(JointState(header=header, name=[joint], position=place[i : i + 1]))
-        for image in images[-1:]:
-            image.header = header
-            camera.publish(image)
-
-    timer = node.create_timer(PARTS_S, tell)
-    try:
-        with scene.stopped("pusht_bridge") as at_ns:
-            whole_ns = at_ns + WHOLE_NS
-            if not scene.until(lambda: any(each.origin_ns > whole_ns for each in node.chunks), PATIENCE_S):
-                scene.judge.violate("good ones not used", "no chunk of a state that came in parts")
-    finally:
-        node.destroy_timer(timer)
-        for publisher in (camera, *drivers):
-            node.destroy_publisher(publisher)
+    with told_instead(scene, [[joint] for joint in JOINTS], new_images=True) as at_ns:
+        whole_ns = at_ns + WHOLE_NS
+        if not scene.until(lambda: any(each.origin_ns > whole_ns for each in scene.witness.chunks), PATIENCE_S):
+            scene.judge.violate("good ones not used", "no chunk of a state that came in parts")
     scene.undisturbed(at_ns, "joint states in parts")
 
 

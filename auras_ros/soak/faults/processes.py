@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.ros import qos_profile_sensor_data
-from auras_ros.ros.msg import Image, JointState
+from auras_ros.ros.image import to_time_msg
+from auras_ros.ros.msg import Header, Image, JointState
 from auras_ros.soak.faults.kinds import HOLD_MS, NAMED_MS, PATIENCE_S, Times
 from auras_ros.soak.qos import CAMERA
 from auras_ros.soak.scene import MS, RECOVERY_S, TOLD_S, Scene
 
 TICK_NS = 10 * MS  # a command that was on its way when its process was broken
 ARMS_BY_ITSELF_S = 2.5  # in which one that arms by itself has: the graph is known after a second
-CAMERA_TOPIC, REPEATED_S = "camera/top/image_raw", 0.05
+JOINTS = ("agent_x", "agent_y")
+CAMERA_TOPIC, INSTEAD_S = "camera/top/image_raw", 0.05
 AWAKE_S = 1.0  # for a new actuator to say what it must not
 SILENT_NS = 300 * MS  # after a kill: what comes later is of the next life
 FAR_PX = 60.0  # more than the actuator's tolerance, a tenth of the table
@@ -138,8 +142,10 @@ def _left_alone(scene: Scene, since_ns: int, place: NDArray[np.float64]) -> None
         scene.judge.violate("simulator_killed: driven on", f"{len(driven)} commands, and nobody has armed")
 
 
-def camera_repeats(scene: Scene) -> Times:
-    """One frame over and over, with the stamp that it had, while the robot goes on telling where it is."""
+@contextmanager
+def told_instead(scene: Scene, drivers: Sequence[Sequence[str]], *, new_images: bool) -> Iterator[int]:
+    """The simulator stands still for a block, and others tell in its stead: a camera shows its last image, with new
+    stamps or the old one, and a driver for each group of joints tells of a robot that stays. Gives the time before."""
     node, images = scene.witness, list[Image]()
     listener = node.create_subscription(Image, CAMERA_TOPIC, images.append, CAMERA)
     try:
@@ -147,21 +153,31 @@ def camera_repeats(scene: Scene) -> Times:
     finally:
         node.destroy_subscription(listener)
     camera = node.create_publisher(Image, CAMERA_TOPIC, CAMERA)
-    robot = node.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
-    place = scene.judge.sent[-1].values.tolist()
+    robots = [node.create_publisher(JointState, "joint_states", qos_profile_sensor_data) for _ in drivers]
+    place = dict(zip(JOINTS, scene.judge.sent[-1].values.tolist(), strict=False))
 
-    def again() -> None:
+    def tell() -> None:
+        header = Header(stamp=to_time_msg(time.time_ns()))
+        if new_images:
+            images[-1].header = header
         camera.publish(images[-1])
-        robot.publish(JointState(name=["agent_x", "agent_y"], position=place))
+        for robot, names in zip(robots, drivers, strict=True):
+            robot.publish(JointState(header=header, name=list(names), position=[place[name] for name in names]))
 
-    timer = node.create_timer(REPEATED_S, again)
+    timer = node.create_timer(INSTEAD_S, tell)
     try:
         with scene.stopped("pusht_bridge") as at_ns:
-            held_ns = scene.left_armed(at_ns, PATIENCE_S)
+            yield at_ns
     finally:
         node.destroy_timer(timer)
-        node.destroy_publisher(camera)
-        node.destroy_publisher(robot)
+        for publisher in (camera, *robots):
+            node.destroy_publisher(publisher)
+
+
+def camera_repeats(scene: Scene) -> Times:
+    """One frame over and over, with the stamp that it had, while the robot goes on telling where it is."""
+    with told_instead(scene, [JOINTS], new_images=False) as at_ns:
+        held_ns = scene.left_armed(at_ns, PATIENCE_S)
     scene.goes_on()
     return at_ns, held_ns
 
