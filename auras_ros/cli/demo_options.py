@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from auras_ros import resources
 from auras_ros.cli.outputs import check_outputs, make_folder
-from auras_ros.nodes.config import read_config
+from auras_ros.nodes.config import read_config, settings_of
+from auras_ros.nodes.parameters import ParameterError, checked
 from auras_ros.pipeline.plan import Plan
 from auras_ros.referee.episode import Rules
 
@@ -73,7 +74,14 @@ def parse(argv: list[str]) -> Options:
         make_folder(parser, "--out", given.out)  # where it may be
         check_outputs(parser, {"--json": given.json})
     video = not given.no_video
-    return Options(rules, plan, given.seed, given.drift, given.out, given.json, video, given.dtype)
+    options = Options(rules, plan, given.seed, given.drift, given.out, given.json, video, given.dtype)
+    try:
+        for node, values in overrides(options).items():
+            for each in fields(settings_of(node)):
+                checked(node, each, values.get(each.name, each.default))
+    except ParameterError as error:
+        parser.error(str(error))
+    return options
 
 
 def overrides(options: Options) -> dict[str, dict[str, Any]]:

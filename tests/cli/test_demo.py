@@ -73,6 +73,9 @@ def test_the_type_of_the_weights_is_the_agents() -> None:
         ["--seconds", "nan"],
         ["--episodes", "0"],
         ["--seed", "x"],
+        ["--seed", "-1"],
+        ["--drift", "-1"],
+        ["--drift", "nan"],
         ["--plan", "quick,mode=warp"],
     ],
 )
@@ -349,11 +352,11 @@ def test_a_killed_agent_is_noted_and_an_interrupt_still_writes(begin: Callable[.
 
 @pytest.mark.slow
 def test_settings_that_cannot_work_end_it_with_the_log(begin: Callable[..., Run], tmp_path: Path) -> None:
-    run = begin("--drift", "-1", "--out", str(tmp_path))
+    run = begin("--plan", "nosuch", "--out", str(tmp_path))
     text = run.until(None)
     assert run.process.wait(timeout=30) == 1
-    assert "pusht_bridge" in text
-    assert "drift_px" in text.split("the last lines of")[1]
+    assert "agent cannot start with these settings" in text
+    assert "no plan 'nosuch'" in text.split("the last lines of")[1]
 
 
 def test_a_report_that_cannot_be_written_is_said_before_the_demo(
