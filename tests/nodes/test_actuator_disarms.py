@@ -71,6 +71,26 @@ def test_an_agent_that_is_no_longer_active_disarms_and_another_one_does_not(
     assert watch.states[-1]["state"] == "armed"
 
 
+def test_while_it_waits_to_be_armed_chunks_are_named_once(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    """Guards against a warning each second for each chunk that nobody asked to be executed."""
+    child = actuator()
+    told = "chunks come, and none is executed before somebody arms"
+    for times in (1, 2):
+        if times == 1:
+            fake.live()
+            fake.drive(ramp())
+        watch.until(lambda: child.output.count(told) == times, "that chunks come")  # noqa: B023
+        now = fake.request
+        watch.until(lambda: fake.request > now + 15, "fifteen chunks more")  # noqa: B023
+        watch.arm()
+        watch.armed()
+        assert child.output.count(told) == times
+        assert watch.call("actuator/disarm")[0]
+    assert " refused: " not in child.output
+
+
 # -- simulated time ---------------------------------------------------------------------------------------
 
 

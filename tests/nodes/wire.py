@@ -37,7 +37,7 @@ from auras_ros.ros.msg import DiagnosticArray, Float64MultiArray, MultiArrayDime
 from auras_ros.ros.srv import Trigger
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0  # a whole start of an agent, on a machine that is slow and busy
 MS = 1_000_000
 NAMES = ("agent_x", "agent_y")
 RELIABLE = QoSProfile(depth=4000, reliability=ReliabilityPolicy.RELIABLE)

@@ -151,9 +151,19 @@ def test_stop_is_latched_and_disarm_ends_in_silence(armed: Child, watch: Watch) 
     assert len(watch.sentinel()) == before, "nothing is published between two sentinels"
 
 
-def test_the_emergency_stop_topic(armed: Child, watch: Watch) -> None:
+@pytest.mark.parametrize("still", [False, True])
+def test_the_emergency_stop_is_latched_though_its_release_follows_at_once(
+    armed: Child, watch: Watch, still: bool
+) -> None:
+    """Also where the process stands still for both words: the second one must not take the first one's place."""
     publisher = watch.node.create_publisher(Bool, "emergency_stop", LATCHED)
-    publisher.publish(Bool(data=True))
+    watch.until(lambda: publisher.get_subscription_count() > 0, "the actuator hears the button")
+    if still:
+        armed.send(signal.SIGSTOP)
+    for pressed in (True, False):
+        publisher.publish(Bool(data=pressed))
+    if still:
+        armed.send(signal.SIGCONT)
     watch.state_where(lambda told: told["state"] == "stopped", "stopped by the topic")
 
 

@@ -38,7 +38,7 @@ from auras_ros.soak.faults import (
 )
 from auras_ros.soak.faults.loaded import busy
 from auras_ros.soak.noise import payload
-from auras_ros.soak.run import Result, Wanted, _beside_load, _break
+from auras_ros.soak.run import Result, Wanted, _beside_load, _break, _presses
 from auras_ros.soak.scene import Scene
 from tests.soak.stage import ELSEWHERE, stage
 
@@ -267,6 +267,34 @@ def test_a_press_beside_a_stall_that_disarmed_is_latched_and_pressed_once_more()
     assert begin_ns <= end_ns
     assert acted.presses == 2
     assert scene.presses_again == 1
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [(49.0, []), (51.0, ["stop_pressed: slow"]), (None, ["stop_pressed: no hold"]), (151.0, ["late", "slow"])],
+)
+def test_each_case_is_pressed_so_often_and_its_slowest_percent_judged(
+    ms: float | None, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one of the three presses of a case that takes `ms` is its slowest percent. Where the process does not run,
+    fifty milliseconds are not promised."""
+    scene, each = stage(), [presses.Case("frozen", 0.02, presses.idle, frozen=True), presses.cases()[0]]
+    kinds = {"stop_pressed": faults(1600.0, 100.0)["stop_pressed"]}
+    result, played = Result(scene.judge, kinds), list[str]()
+
+    def press(_: Scene, case: presses.Case) -> Times:
+        played.append(case.name)
+        taken = 60.0 if case.frozen else ms if len(played) == 5 else 10.0
+        return 0, None if taken is None else int(taken * 1e6)
+
+    monkeypatch.setattr(run_module, "press", press)
+    monkeypatch.setattr(run_module, "cases", lambda: each)
+    _presses(scene, result, time.monotonic(), 3, lambda _: None)
+    assert played == ["frozen"] * 3 + [each[1].name] * 3
+    assert [outcome.case for outcome in result.outcomes] == played
+    assert result.presses_wanted == 6
+    assert len(scene.judge.kinds) == len(said), scene.judge.kinds
+    assert all(any(word in kind for kind in scene.judge.kinds) for word in said)
 
 
 def test_presses_that_can_never_be_timed_are_said() -> None:

@@ -128,12 +128,12 @@ def state_of_actuator(state: str, after: int) -> None:
 
 
 def emergency_stop(facts: Facts) -> None:
-    """Nobody says whose a word is, so that a service alone releases."""
+    """Nobody says whose a word is, so that a service alone releases; a release at once does not."""
     arm()
     before = len(ros.sent)
-    ros.tell("/emergency_stop", Bool(data=True))
+    for pressed in (True, False):
+        ros.tell("/emergency_stop", Bool(data=pressed))
     state_of_actuator("stopped", before)
-    ros.tell("/emergency_stop", Bool(data=False))
     ros.until(lambda: ros.call("/actuator/disarm").success, "the actuator disarms")
     facts["not released"] = ros.call("/actuator/arm").message
     ros.until(lambda: ros.call("/actuator/release_stop").success, "the stop is released")
