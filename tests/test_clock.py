@@ -79,7 +79,7 @@ def test_monotonic_sleep_never_returns_early() -> None:
 
 def test_monotonic_sleep_goes_on_after_an_early_return(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sleep that comes back early (a signal, a coarse timer) is slept again."""
-    real, naps = time.sleep, []
+    real, naps = time.sleep, list[float]()
 
     def short(seconds: float) -> None:
         naps.append(seconds)
@@ -87,7 +87,11 @@ def test_monotonic_sleep_goes_on_after_an_early_return(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(time, "sleep", short)
     clock = MonotonicClock()
-    at_ns = clock.now_ns() + 100_000_000  # so far off that even a busy machine gets to the first nap before
-    clock.sleep_until_ns(at_ns)
-    assert clock.now_ns() >= at_ns
+    for _ in range(5):  # a machine that stands still may be past it before the first nap
+        naps.clear()
+        at_ns = clock.now_ns() + 100_000_000
+        clock.sleep_until_ns(at_ns)
+        assert clock.now_ns() >= at_ns
+        if len(naps) > 1:
+            break
     assert len(naps) > 1

@@ -154,4 +154,4 @@ def test_a_tick_costs_little(make: SimpleNamespace, seam: str, acceleration: flo
         began = time.thread_time()
         stream.tick(now_ns)
         spent.append(time.thread_time() - began)
-    assert np.median(spent) < 1e-3
+    assert np.median(spent) < 4e-3

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from auras_ros.bench.peers import command, lerobot
 from auras_ros.bench.peers.contest import UnequalError
+from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.evaluate.report import Report
 from tests.bench.fake_lerobot import FakeLeRobot
 from tests.policies.loaders.lerobot_tiny import tiny_backbones
@@ -31,14 +32,17 @@ HERE = [*ARGV, f"--lerobot-python={sys.executable}"]  # not asked: another stand
 pytestmark = pytest.mark.usefixtures("tiny_backbones")
 
 
-def run(monkeypatch: pytest.MonkeyPatch, fake: FakeLeRobot, *more: str) -> Report:
+def run(monkeypatch: pytest.MonkeyPatch, fake: FakeLeRobot, *more: str, measured: bool = False) -> Report:
+    """measured: our own rates too; they take seconds."""
     monkeypatch.setattr(lerobot, "PeerProcess", fake)
+    if not measured:
+        monkeypatch.setattr(Bench, "rate", lambda *_: 4.0)
     return command.run([*HERE, *more], lambda text: None)
 
 
 def test_all_four_are_compared_after_they_were_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeLeRobot()
-    report = run(monkeypatch, fake, "--rounds=2")
+    report = run(monkeypatch, fake, "--rounds=2", measured=True)
     rows = {row["contender"]: row for row in report.rows}
     assert list(rows) == ["eager", "compiled", "seq", "auras"]
     assert fake.asked[:6] == ["hello", "make", "observe", "outputs", "compile", "outputs compiled"]

@@ -111,10 +111,10 @@ def test_when_the_minutes_are_over_what_was_not_measured_is_named(monkeypatch: p
 
     monkeypatch.setattr(ros, "_interval_error", interval)
     monkeypatch.setattr(ros, "measure_image_latency", lambda messages: {"messages": messages})
-    report = ros.run(["--plan=quick", "--minutes=0.05"], lambda text: None)
+    report = ros.run(["--plan=quick", "--minutes=0.15"], lambda text: None)
     assert report.more == {"left_out": [f"interval error without FIFO: {CUT}"]}
     assert [row["measure"] for row in report.rows] == ["interval_error_ms", "image_latency_ms"]
-    assert report.rows[1]["messages"] <= 90  # of 300, in the three seconds that there are
+    assert report.rows[1]["messages"] <= 270  # of 300, in the nine seconds that there are
     report = ros.run(["--plan=quick", "--minutes=0"], lambda text: None)
     assert [each.partition(":")[0] for each in report.more["left_out"]] == [
         "interval error with FIFO", "interval error without FIFO", "image latency"
@@ -126,13 +126,14 @@ def test_when_the_minutes_are_over_what_was_not_measured_is_named(monkeypatch: p
 def test_the_report_holds_every_figure_and_what_it_depends_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Live, without FIFO; the other half differs by a parameter of the actuator, and is planted."""
+    """Live, without FIFO; the other half differs by a parameter of the actuator, and is planted. A machine that stands
+    still for longer than the actuator's lease has it disarmed, and the bench says so: then it is played again."""
     right = ros._interval_error
     planted = {"p50": 0.1, "p99": 0.2, "max": 0.3, "n": 100, "scheduling": "fifo 50", "chunks_per_s": 2.0}
     monkeypatch.setattr(ros, "_interval_error", lambda fifo, *given: planted if fifo else right(fifo, *given))
     path = tmp_path / "ros.json"
-    short = ["--seconds=2", "--messages=20", "--plan=quick"]  # a busy machine is too slow for a hundred steps
-    assert cli.main(["bench", "ros", *short, "--json", str(path)]) == 0
+    short = ["--seconds=3", "--messages=20", "--plan=quick"]  # a busy machine is too slow for a hundred steps
+    assert any(cli.main(["bench", "ros", *short, "--json", str(path)]) == 0 for _ in range(3))
     report = json.loads(path.read_text())
     summary = report["summary"]
     assert summary["image_n"] == 20

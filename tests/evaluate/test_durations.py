@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from typing import Any
 
 import pytest
@@ -78,12 +79,18 @@ def test_frames_that_only_move_perception_on_do_not_count(stages: int, monkeypat
 
 
 def test_a_request_of_par_is_timed_beside_those_of_all_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a device that does one thing at a time four requests side by side take four times as long."""
-    predict, busy = DiffusionPolicy.predict, threading.Lock()
+    """On a device that does one thing at a time four requests side by side take four times as long. First come, first
+    served: who releases a lock may take it again before another one has woken."""
+    predict, turn, waiting = DiffusionPolicy.predict, threading.Condition(), deque[object]()
 
     def alone(*arguments: Any) -> Any:
-        with busy:
-            time.sleep(0.01)  # a step of two
+        with turn:
+            waiting.append(ticket := object())
+            turn.wait_for(lambda: waiting[0] is ticket)
+        time.sleep(0.01)  # a step of two
+        with turn:
+            waiting.popleft()
+            turn.notify_all()
         return predict(*arguments)
 
     monkeypatch.setattr(DiffusionPolicy, "predict", alone)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from auras_ros import resources
-from auras_ros.clock import MonotonicClock
+from auras_ros.clock import MonotonicClock, VirtualClock
 from auras_ros.device import make_device
 from auras_ros.pipeline import load as loading
 from auras_ros.pipeline.load import Offload, Pipeline, executor_on, load, load_pipeline, noise_tape
@@ -74,7 +74,7 @@ def test_weights_that_are_away_are_as_small_and_give_the_same(kind: str, tmp_pat
 
 @pytest.mark.parametrize(("asked", "dtype"), [("auto", torch.float32), ("bfloat16", torch.bfloat16)])
 def test_the_agents_setting_is_what_the_weights_are(asked: str, dtype: torch.dtype) -> None:
-    made = load_pipeline(resources.checkpoint("pusht"), Plan("quick"), 0, MonotonicClock(), dtype=asked)
+    made = load_pipeline(resources.checkpoint("pusht"), Plan("quick"), 0, VirtualClock(), dtype=asked)
     assert made.checkpoint.dtype == dtype
     assert {weight.dtype for weight in made.checkpoint.networks.parameters()} == {dtype}
     assert made.beside(Plan("ddpm100")).checkpoint is made.checkpoint

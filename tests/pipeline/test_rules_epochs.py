@@ -6,6 +6,8 @@ Requests that a gap has made stale are in `test_stale`; rule 12, both clocks, is
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -241,3 +243,28 @@ def test_rule_11_throughput_is_chunks_per_second(plan: Plan, generation_ms: int,
     executor.close()
     assert meter.over.is_set()
     assert meter.rate() == per_second
+
+
+def test_what_auras_adds_to_a_batch_is_freshness() -> None:
+    """Rule 11: eight chunks of one batch are as stale as the batch is long; eight stages give as many, one by one."""
+    stale: dict[str, float] = {}
+    for plan, perception_ms, generation_ms in (
+        (Plan(mode="auras", pp_generation=8), 2, 2),
+        (Plan(mode="par", workers=8, together=True), 16, 16),
+    ):
+        clock = VirtualClock()
+        lasts = {**COPIES_NS, "perception": perception_ms * MS, "generation": generation_ms * MS}
+        executor = make_executor(RecordingPolicy(8), plan, RecordingNoise(8, [0]), clock, NullDevice(clock, lasts))
+        meter = Meter(1, Length(chunks=40, seconds=0.0), clock.now_ns)
+        [strand] = executor.strands
+        for stamp in range(60):
+            seen = latched(stamp, [0])
+            now_ns = clock.now_ns()
+            strand.begin(replace(seen, origin=replace(seen.origin, mono_ns=now_ns)), now_ns)
+            strand.run()
+            emission = strand.end(clock.now_ns())
+            for each in () if emission is None else emission.every:
+                meter.emit(each)
+        executor.close()
+        stale[plan.mode] = meter.staleness_ms() or 0.0
+    assert stale == {"auras": pytest.approx(6.0, abs=0.5), "par": pytest.approx(48.0, abs=0.5)}

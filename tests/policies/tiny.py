@@ -88,12 +88,15 @@ def checkpoint(**changes: Any) -> Checkpoint:
 
 
 def policy(sampler: str = "ddim", steps: int = 4, horizon: int = 8) -> DiffusionPolicy:
-    """Tiny networks of 6 features, 2 state values, 2 channels and 2 instants, under any sampler."""
+    """Tiny networks of 6 features, 2 state values, 2 channels and 2 instants, under any sampler. DDPM takes as many
+    steps as it was trained with."""
     torch.manual_seed(0)
     encoder = KeypointEncoder(6, (8, 8, 8), 4, 2)
     network = ConditionalUnet1d(2, 2 * (6 + 2), (8, 8, 16))
     bounds = torch.tensor(LOWER, dtype=torch.float64), torch.tensor(UPPER, dtype=torch.float64)
-    return DiffusionPolicy(encoder, network, make_sampler(sampler, steps), horizon, *bounds).eval()  # type: ignore[arg-type]
+    trained = {"training_steps": steps} if sampler == "ddpm" else {}
+    made = make_sampler(sampler, steps, **trained)  # type: ignore[arg-type]
+    return DiffusionPolicy(encoder, network, made, horizon, *bounds).eval()
 
 
 class _InDouble(torch.nn.Module):

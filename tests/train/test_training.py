@@ -152,7 +152,7 @@ def test_from_training_to_an_evaluated_checkpoint(
 ) -> None:
     plans = {"quick": {"sampler": "ddim", "steps": 1}}
     monkeypatch.setattr(pusht, "PLANS", plans)
-    monkeypatch.setattr(pusht, "run_episodes", partial(run_episodes, max_steps=10))
+    monkeypatch.setattr(pusht, "run_episodes", partial(run_episodes, max_steps=3))
     said: list[str] = []
     record = make_policy("pusht", tmp_path / "pusht", tmp_path / "work", 0, TINY, 2, said.append)
     assert load(tmp_path / "pusht").plans == plans
@@ -256,7 +256,7 @@ def test_the_decoder_learns_from_tokens() -> None:
 def test_from_training_to_an_autoregressive_checkpoint(
     tmp_path: Path, collected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pusht, "run_episodes", partial(run_episodes, max_steps=10))
+    monkeypatch.setattr(pusht, "run_episodes", partial(run_episodes, max_steps=3))
     record = make_policy("pusht-tokens", tmp_path / "out", tmp_path / "work", 0, TINY, 2, lambda text: None)
     checkpoint = load(tmp_path / "out")
     assert checkpoint.horizon == tokens.HORIZON

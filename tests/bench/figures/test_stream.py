@@ -96,9 +96,12 @@ def test_waiting_counts_and_more_workers_wait_less(bench: Bench) -> None:
 
 
 def test_a_stream_that_takes_too_long_ends_with_what_it_has(bench: Bench) -> None:
-    executor = slowed(bench.make(Plan("ddpm4")), 0.05)
-    done = complete(executor, bench.feed, MS, 1000, 0.5)
-    executor.close()
+    for limit_s in (0.5, 4.0, 20.0):  # a busy machine may not get to the first
+        executor = slowed(bench.make(Plan("ddpm4")), 0.05)
+        done = complete(executor, bench.feed, MS, 1000, limit_s)
+        executor.close()
+        if done.jct_ns:
+            break
     assert 0 < len(done.jct_ns) < 1000
     assert done.fields()["finished"] == len(done.jct_ns)
 
