@@ -7,6 +7,8 @@ import argparse
 import pytest
 
 from auras_ros.bench.options import add_windows, listed
+from auras_ros.cli import main as cli
+from auras_ros.cli.bench import BENCHES
 
 
 @pytest.fixture
@@ -42,3 +44,11 @@ def test_what_cannot_be_meant_is_refused_by_name(
         parser.parse_args([given])
     assert ended.value.code == 2
     assert f"auras bench x: error: argument {said}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_every_bench_is_bounded(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        cli.main(["bench", name, "--minutes=-1"])
+    assert refused.value.code == 2
+    assert "--minutes: expected a number from 0 on" in capsys.readouterr().err
