@@ -47,7 +47,7 @@ def loop(domain: int, checkpoint: str, tmp_path: Path) -> Iterator[Callable[[], 
 def _running(checkpoint: str, folder: Path) -> Iterator[Scene]:
     channels = [(each.lower, each.upper, each.max_rate) for each in load_contract(checkpoint).channels]
     parameters = {
-        "pusht": {"viewer_px": 0, "auto_reset": True},
+        "pusht": {"viewer_px": 0, "auto_reset": False, "max_steps": 1_000_000},  # a new table moves the robot: disarmed
         "actuator": {"checkpoint": checkpoint, "arm_on_start": False, "agent_timeout_ms": 1000.0},
         "agent": {"checkpoint": checkpoint},
     }
