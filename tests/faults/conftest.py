@@ -34,6 +34,7 @@ def stood_still(scene: Scene) -> bool:
 def arm_after_a_stall(scene: Scene) -> None:
     if stood_still(scene):
         assert scene.drive(), scene.judge.violations
+        assert scene.until(lambda: not stood_still(scene), PATIENCE_S)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,12 +17,13 @@ KINDS = ("overrun", "clock_set_back", "qos_mismatch", "image_corrupt", "image_wr
          "noise", "actuator_killed")  # fmt: skip
 TRIES = 3
 PACE = {"disturbed", "did not go on", "not steady", "good ones not used", "actuator_killed: not said"}
+waited = Scene.until
 
 
 @pytest.mark.slow
 def test_the_loop_keeps_its_promises_under_each(loop: Callable[[], Scene], monkeypatch: pytest.MonkeyPatch) -> None:
-    scene, known, asked = loop(), faults(MAX_AGE_MS, RATE_HZ), Scene.goes_on
-    monkeypatch.setattr(Scene, "goes_on", lambda scene: goes_on(scene, asked))
+    scene, known = loop(), faults(MAX_AGE_MS, RATE_HZ)
+    monkeypatch.setattr(Scene, "until", until)
     for kind in (each for each in KINDS if each in known):
         bags, state = {name: [*items] for name, items in scene._bags.items()}, scene.rng.getstate()
         for _ in range(TRIES):
@@ -46,10 +48,10 @@ def in_time(scene: Scene, kind: str, fault: Fault) -> bool:
     return not violated and end_ns is not None and within
 
 
-def goes_on(scene: Scene, asked: Callable[[Scene], None]) -> None:
-    """One that stood still does not go on by itself, and is not waited for."""
-    scene.until(lambda: scene.witness.driving or stood_still(scene), RECOVERY_S)
-    if stood_still(scene):
-        scene.judge.violate("did not go on", scene.witness.state["reason"])
-    else:
-        asked(scene)
+def until(scene: Scene, condition: Callable[[], Any], patience_s: float) -> bool:
+    """As the scene's; but one that stood still does not go on by itself, and is not waited for."""
+
+    def over() -> bool:
+        return condition() or (patience_s == RECOVERY_S and stood_still(scene))
+
+    return waited(scene, over, patience_s) and bool(condition())
