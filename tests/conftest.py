@@ -22,6 +22,7 @@ import gc
 import importlib.util
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +31,13 @@ import pytest
 # pytest loads no plugin by itself (pyproject.toml says why): these are ours, where they are installed.
 pytest_plugins = [name for name in ("_hypothesis_pytestplugin", "xdist.plugin")
                   if importlib.util.find_spec(name.partition(".")[0])]  # fmt: skip
+
+if importlib.util.find_spec("hypothesis"):
+    from hypothesis import HealthCheck, settings
+
+    # On a busy machine how long an example takes says nothing of the code.
+    settings.register_profile("auras", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("auras")
 
 # Domains above 101 would reach into Linux's ephemeral ports; 40-99 belong to tests that choose their own.
 DOMAINS = range(1, 40)
@@ -59,10 +67,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
 
 
-@pytest.fixture(scope="session")
-def own_domain() -> Iterator[int]:
-    """A ROS domain that no other test run on this machine holds, kept until this run ends."""
-    for domain in DOMAINS:
+@contextmanager
+def held_domain(domains: range) -> Iterator[int]:
+    """One of these ROS domains that no other test run on this machine holds, kept until the block ends."""
+    for domain in domains:
         try:
             lock = (Path(tempfile.gettempdir()) / f"auras_ros_domain_{domain}.lock").open("w")
         except PermissionError:  # another user's
@@ -74,7 +82,13 @@ def own_domain() -> Iterator[int]:
                 continue
             yield domain
             return
-    pytest.fail(f"every ROS domain in {DOMAINS} is in use by another test run")
+    pytest.fail(f"every ROS domain in {domains} is in use by another test run")
+
+
+@pytest.fixture(scope="session")
+def own_domain() -> Iterator[int]:
+    with held_domain(DOMAINS) as domain:
+        yield domain
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from auras_ros.nodes.actuator import load_contract
 from auras_ros.nodes.supervisor import Supervisor
 from auras_ros.ros import init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
+from auras_ros.soak.faults.loaded import STALLED
 from auras_ros.soak.judge import Bounds, Judge
 from auras_ros.soak.scene import Scene
 from auras_ros.soak.witness import Witness
@@ -22,6 +23,18 @@ from tests.nodes.wire import PATIENCE_S
 
 __all__ = ["actuator", "checkpoint", "children", "contract", "domain", "fake", "robot", "watch"]
 RATE_HZ, MAX_AGE_MS = 100.0, 1600.0
+
+
+def stood_still(scene: Scene) -> bool:
+    """An actuator that did not get its turn for long has disarmed, as promised, and waits for somebody to arm it."""
+    state = scene.witness.state
+    return state.get("state") == "disarmed" and STALLED in state["reason"]
+
+
+def arm_after_a_stall(scene: Scene) -> None:
+    if stood_still(scene):
+        assert scene.drive(), scene.judge.violations
+        assert scene.until(lambda: not stood_still(scene), PATIENCE_S)
 
 
 @pytest.fixture
@@ -35,7 +48,7 @@ def loop(domain: int, checkpoint: str, tmp_path: Path) -> Iterator[Callable[[], 
 def _running(checkpoint: str, folder: Path) -> Iterator[Scene]:
     channels = [(each.lower, each.upper, each.max_rate) for each in load_contract(checkpoint).channels]
     parameters = {
-        "pusht": {"viewer_px": 0, "auto_reset": True},
+        "pusht": {"viewer_px": 0, "auto_reset": False, "max_steps": 1_000_000},  # a new table moves the robot: disarmed
         "actuator": {"checkpoint": checkpoint, "arm_on_start": False, "agent_timeout_ms": 1000.0},
         "agent": {"checkpoint": checkpoint},
     }

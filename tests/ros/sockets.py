@@ -26,7 +26,10 @@ def local_addresses() -> list[tuple[str, int, str]]:
         except FileNotFoundError:
             continue  # the listing's own
         if name in listed:
-            with socket.socket(fileno=os.dup(int(entry.name))) as each:
-                device = each.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16)
+            try:
+                with socket.socket(fileno=os.dup(int(entry.name))) as each:
+                    device = each.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16)
+            except OSError:
+                continue  # closed meanwhile, by a thread of libddsc
             found.append((*listed[name], device.rstrip(b"\0").decode()))
     return found

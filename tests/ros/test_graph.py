@@ -284,6 +284,7 @@ def test_endpoints_that_are_gone_leave_nothing_behind(context: ros.Context, node
     deadline = time.monotonic() + 20
     while node.count_publishers("/brief") and time.monotonic() < deadline:
         time.sleep(0.01)  # libddsc withdraws an endpoint in a thread of its own
+    assert node.count_publishers("/brief") == 0
     room, any_state = 1000, 0x7F
     samples, infos = (ct.c_void_p * room)(), (dds.SampleInfo * room)()
     reader = graph._builtin[dds.BUILTIN_PUBLICATION]

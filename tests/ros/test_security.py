@@ -14,7 +14,7 @@ from auras_ros import ros
 from auras_ros.nodes.exit_status import BAD_SETTINGS
 from auras_ros.ros.dds import library as dds
 from auras_ros.ros.dds import qos, security
-from tests.ros.conftest import PATIENCE_S, ROOT
+from tests.ros.conftest import ROOT
 
 ON = {security.ENABLE: "true"}
 PLUGINS = {
@@ -84,7 +84,7 @@ def test_a_node_ends_with_status_2_and_one_line(environment: dict[str, str], tmp
     """Guards: a node that runs open where keys were demanded, and a supervisor that starts it again for ever."""
     ran = subprocess.run(
         [sys.executable, "-m", "auras_ros.nodes.actuator"], cwd=tmp_path, capture_output=True, text=True,
-        env=os.environ | environment | {"PYTHONPATH": str(ROOT)}, timeout=PATIENCE_S,
+        env=os.environ | environment | {"PYTHONPATH": str(ROOT)}, timeout=60,
     )  # fmt: skip
     assert ran.returncode == BAD_SETTINGS
     assert next(iter(environment)) in ran.stderr

@@ -221,10 +221,13 @@ def test_only_the_drifting_tee_moves_by_itself(watcher: Watcher, bridge: Bridges
     watcher.until(lambda: bool(watcher.joints and watcher.images), "joint states and an image")
     position = [float(each) for each in next(iter(watcher.joints.values())).position]
     before = next(iter(watcher.images.values()))
-    watcher.act_until(position, lambda: watcher.last["step"] >= 6, "steps")
-    stamps = {each["stamp_ns"] for each in watcher.status if each["step"] >= 5}
-    watcher.until(lambda: bool(stamps & set(watcher.images)), "an image of a later step")
-    after = watcher.images[max(stamps & set(watcher.images))]
+
+    def later() -> list[int]:
+        stamps = {each["stamp_ns"] for each in watcher.status if each["step"] >= 5}
+        return sorted(stamps & set(watcher.images))
+
+    watcher.act_until(position, lambda: bool(later()), "an image of a later step")
+    after = watcher.images[later()[-1]]
     moved = not np.array_equal(before, after)
     assert moved == (drift_px == "3.0")
 
@@ -241,12 +244,19 @@ def test_simulated_time_starts_at_zero_and_is_in_every_stamp(watcher: Watcher, b
     count = len(watcher.status)
     watcher.until(lambda: len(watcher.status) >= count + 3 and len(order) > 6, "status after the reset")
     stamps = [each["stamp_ns"] for each in watcher.status]
-    assert set(np.diff(stamps)) == {DT_NS}
+    assert_steps(stamps)
     assert stamps[0] % DT_NS == 0
     assert stamps[0] < PATIENCE_S * 1e9
     clocks = [at for kind, at in order if kind == "clock"]
-    assert set(np.diff(clocks)) == {DT_NS}
+    assert_steps(clocks)
     assert {at for kind, at in order if kind == "image"} & set(clocks)
+
+
+def assert_steps(stamps: list[int]) -> None:
+    """One after another; some may be lost on their way."""
+    steps = np.diff(stamps)
+    assert min(steps) == DT_NS
+    assert not (steps % DT_NS).any()
 
 
 @pytest.mark.parametrize(

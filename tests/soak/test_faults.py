@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,7 +42,10 @@ from auras_ros.soak.faults.loaded import busy
 from auras_ros.soak.noise import payload
 from auras_ros.soak.run import Result, Wanted, _beside_load, _break, _presses
 from auras_ros.soak.scene import Scene
+from tests.soak import stage as stage_module
 from tests.soak.stage import ELSEWHERE, stage
+
+real_time = time
 
 PLAYED = {name: fault.play for name, fault in faults(1600.0, 100.0).items()} | {"noise": messages.noise}
 ACTED = [
@@ -98,9 +103,36 @@ BROKEN = [
 ]
 
 
+class Virtual:
+    """A time that only sleep, and a little each look at it, takes on: no machine is too slow for it."""
+
+    time_ns = staticmethod(time.time_ns)
+
+    def __init__(self) -> None:
+        self._now_ns = 10**12
+
+    def monotonic_ns(self) -> int:
+        self._now_ns += 1000
+        return self._now_ns
+
+    def monotonic(self) -> float:
+        return self.monotonic_ns() / 1e9
+
+    def sleep(self, seconds: float) -> None:
+        self._now_ns += round(seconds * 1e9)
+
+
+def run_by(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything here tells the time by this, as by the module `time`."""
+    for module in (messages, presses, processes, rivals, run_module, scene_module, stage_module, sys.modules[__name__]):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(scene_module, "MonotonicClock", lambda: SimpleNamespace(now_ns=clock.monotonic_ns))
+
+
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here needs the time of a real loop."""
+    run_by(Virtual(), monkeypatch)
     for module in (buttons, loaded, messages, others, peers, presses, processes, rivals):
         monkeypatch.setattr(module, "PATIENCE_S", 0.2)
     for module, name, value in (
@@ -186,7 +218,8 @@ def test_noise_is_to_be_named_by_everybody_who_hears_it() -> None:
 def test_a_late_node_is_to_find_commands_and_services(
     ros_domain_id: int, answers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is real, and so are those whom it looks for."""
+    """It is real, and so are those whom it looks for, and the time."""
+    run_by(real_time, monkeypatch)
     monkeypatch.setattr(rivals, "PATIENCE_S", 20.0 if answers else 0.5)
     context, scene = Context(), stage()
     init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)

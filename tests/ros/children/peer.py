@@ -13,7 +13,7 @@ BEAT = ros.QoSProfile(
     depth=1,
     deadline=ros.Duration(nanoseconds=100_000_000),
     liveliness=ros.LivelinessPolicy.AUTOMATIC,
-    liveliness_lease_duration=ros.Duration(nanoseconds=300_000_000),
+    liveliness_lease_duration=ros.Duration(seconds=2),
 )
 
 

@@ -35,6 +35,8 @@ def main() -> None:
         def publish(info: Any) -> None:
             policy = getattr(info, "last_policy_kind", None)
             text = {"kind": kind, "policy": policy.name if policy is not None else ""}
+            if hasattr(info, "alive_count"):
+                text["alive"] = info.alive_count
             events.publish(String(data=json.dumps(text)))
 
         return publish
