@@ -83,6 +83,11 @@ def held_for_silence(watch: Watch, hung_ns: int, limit_s: float = LIMIT_S) -> No
     assert undisturbed(said), said
 
 
+def silent_while_late(watch: Watch) -> None:
+    """No beat came after the one that said so, until the frame or the process ended."""
+    assert len([beat for beat in watch.beats if beat["state"].startswith("late: ")]) == 1
+
+
 def named_late(watch: Watch, agent: Child) -> float:
     """A beat and the log say which frame is late. Returns the limit, s."""
     watch.until(lambda: any(beat["state"].startswith("late: frame of 'quick") for beat in watch.beats), "a last beat")
@@ -101,6 +106,7 @@ def test_a_hung_worker_is_found_within_a_second_and_the_process_ends(
     hung_ns = hangs(watch, agent)
     held_for_silence(watch, hung_ns, named_late(watch, agent))
     watch.until(lambda: "does not end" in watch.beats[-1]["state"], "the last beat says why it ends")
+    silent_while_late(watch)
     assert agent.wait() == 1, agent.output
     assert "hung: frame of 'quick,frame_period_ms=300.0' does not end" in agent.output
 
@@ -117,6 +123,7 @@ def test_after_a_late_frame_the_same_session_drives_on_without_being_armed_again
     held_for_silence(watch, hung_ns, named_late(watch, agent))
     agent.send(signal.SIGUSR2)
     watch.armed("it drives on")
+    silent_while_late(watch)
     assert watch.beats[-1]["session"] == session
     watch.until(lambda: "the late frame has ended: the same session goes on" in agent.output, "the log says so")
     assert agent.process.poll() is None
