@@ -11,7 +11,7 @@ import pytest
 from auras_ros.action import Contract
 from auras_ros.nodes.actuator import load_contract
 from tests.nodes.stand_ins import FakeAgent, Robot
-from tests.nodes.wire import Child, Children, Watch, own_domain
+from tests.nodes.wire import PATIENT, Child, Children, Watch, own_domain
 
 
 @pytest.fixture
@@ -74,10 +74,11 @@ def fake(watch: Watch, contract: Contract) -> Iterator[FakeAgent]:
 
 @pytest.fixture
 def actuator(children: Children, checkpoint: str) -> Callable[..., Child]:
-    """Start the actuator. Where its watchdog is not the point, it is patient: a busy machine may stall the test."""
+    """Start the actuator. Where its watchdogs are not the point, it is patient: a busy machine may stall the test, or
+    it."""
 
-    def start(*, code: str = "", **parameters: Any) -> Child:
+    def start(*, code: str = "", patient: bool = True, **parameters: Any) -> Child:
         given = {"checkpoint": checkpoint, "agent_timeout_ms": 1000.0, **parameters}
-        return children.node("actuator", given, code=code)
+        return children.node("actuator", given, code=PATIENT + code if patient else code)
 
     return start

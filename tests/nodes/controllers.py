@@ -69,6 +69,13 @@ class TrajectoryController:
         return ""
 
 
+class OnTime(TrajectoryController):
+    """Judges each trajectory as of its sending: a test computes between two looks, a real controller does not."""
+
+    def objection(self, message: JointTrajectory, now_ns: int) -> str:
+        return super().objection(message, stamp(message.header.stamp))
+
+
 def positions(message: JointTrajectory, joints: Sequence[str]) -> NDArray[np.float64]:
     """[points, joints] in the controller's own order."""
     order = [list(message.joint_names).index(joint) for joint in joints]

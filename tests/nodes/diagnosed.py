@@ -31,11 +31,11 @@ class Diagnosed:
         return {pair.key: pair.value for pair in self.newest[task].values}
 
     def until(self, task: str, level: str, words: str) -> Any:
-        """The status of a task once it has this level and these words."""
+        """The status of a task once it has this level (any: "") and these words."""
 
         def said() -> bool:
             status = self.newest.get(task)
-            return status is not None and self.level(task) == level and words in status.message
+            return status is not None and level in ("", self.level(task)) and words in status.message
 
         self._watch.until(said, f"{task}: {level}: {words}; now {self.newest.get(task)}")
         return self.newest[task]

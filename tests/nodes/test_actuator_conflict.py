@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -33,12 +34,12 @@ def test_a_second_publisher_is_named_within_a_second_and_refuses_arming(
     diagnosed.until("actuator: command topic", "OK", "alone")
     tick = watch.states[-1]["tick"]
     watch.state_where(lambda state: state["tick"] > tick + 150, "more time than two that appear at once have")
-    begin_ns = time.monotonic_ns()
     other = watch.node.create_publisher(Float64MultiArray, "action", 1)
+    begin_ns = time.monotonic_ns()
     said = watch.state_where(lambda state: state["conflict"] == ["/watch on action"], "the conflict by name")
     assert said["mono_ns"] - begin_ns <= (SAID_WITHIN_MS + BUSY_MS) * MS
     diagnosed.until("actuator: command topic", "ERROR", "conflict: /watch on action publishes commands too")
-    assert watch.states[-1]["state"] == "armed"  # a stranger's publisher does not take the robot from its driver
+    watch.drives_on()  # a stranger's publisher does not take the robot from its driver
     watch.call("actuator/disarm")
     armed, reason = watch.call("actuator/arm")
     assert not armed
@@ -53,13 +54,13 @@ def test_one_that_shows_just_after_arming_takes_the_robot_from_its_driver(
     actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
 ) -> None:
     """Guards against two that appear at once: each is armed before it knows of the other."""
-    actuator()
+    actuator(code="m.DISCOVERY_NS = 30 * 10**9")  # it may be busy for longer than one
     fake.live()
     fake.drive(ramp())
     watch.arm()
     watch.node.create_publisher(Float64MultiArray, "action", 1)
     said = watch.state_where(lambda state: state["state"] == "disarmed", "disarmed")
-    assert "conflict: /watch on action" in said["reason"]
+    assert re.match("conflict: (/watch|a node of unknown name) on action", said["reason"])
 
 
 def test_two_actuators_that_fight_both_say_so(

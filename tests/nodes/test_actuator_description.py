@@ -104,16 +104,18 @@ def test_one_that_nobody_could_read_is_tried_again_later(
     """Guards against an actuator that cannot be armed for as long as it lives, because the machine was busy when the
     description came. Nobody waits for what may never be read."""
     monkeypatch.setattr(module, "LATER_S", 0.05)
+    reads, reader._command[2] = reader._command[2], "import time; time.sleep(60)"  # it must not answer before its end
     reader.read(robot(1.5))
     for _ in range(TRIES - 1):
         killed(reader)
         assert reader.poll() is None
         assert reader.busy
-    for _ in range(2):
+    for code in (reader._command[2], reads):
         killed(reader)
         with pytest.raises(ContractError, match="its reader ended with status -9"):
             reader.poll()
         assert not reader.busy
+        reader._command[2] = code
         begun(reader)
         assert not reader.busy
     assert found(reader)["a"].upper == 1.5

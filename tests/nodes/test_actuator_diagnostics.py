@@ -30,7 +30,8 @@ def test_every_task_speaks_and_follows_what_happens(
     fake.drive(ramp())
     watch.arm()
     diagnosed.until("actuator: state", "OK", "armed: valid chunk")
-    timing = diagnosed.until("actuator: timing", "OK", "interval error p99")
+    timing = diagnosed.until("actuator: timing", "", "interval error p99")
+    assert diagnosed.level("actuator: timing") in ("OK", "WARN")  # by how busy the machine is
     values = diagnosed.values("actuator: timing")
     assert int(values["interval error n"]) > 0, timing
     assert values["scheduling"]

@@ -73,10 +73,13 @@ def test_a_robot_that_is_put_elsewhere_has_jumped() -> None:
 def test_many_names_cost_little() -> None:
     """As many as a message may hold: whoever looks each up among those before it is busy for seconds."""
     names = [f"{number:x}" for number in range(14_000)]
-    began_s = time.monotonic()
-    with pytest.raises(MessageError, match="named twice"):
-        Place(CONTRACT, 0.1).take([*names, names[-1]], np.zeros(len(names) + 1), 0)
-    assert time.monotonic() - began_s < 0.5
+    times_s: list[float] = []
+    for _ in range(5):
+        began_s = time.monotonic()
+        with pytest.raises(MessageError, match="named twice"):
+            Place(CONTRACT, 0.1).take([*names, names[-1]], np.zeros(len(names) + 1), 0)
+        times_s.append(time.monotonic() - began_s)
+    assert min(times_s) < 0.5
 
 
 @pytest.mark.parametrize("direction", [1.0, -1.0])

@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 
 from auras_ros.policies.checkpoint import Checkpoint, load
-from auras_ros.ros.msg import Float64MultiArray, JointTrajectory
+from auras_ros.ros.msg import Float64MultiArray
 from tests.nodes.agent_child import Running
-from tests.nodes.controllers import TrajectoryController, positions, stamp
+from tests.nodes.controllers import OnTime, positions
 from tests.nodes.test_controllers_config import ARMS, section
 from tests.nodes.two_arms import CAMERAS, HEIGHT, LOWER, REST, UPPER, WIDTH, Cell, actions, pictures, write
 from tests.nodes.wire import RELIABLE, Children, Watch, own_domain
@@ -30,13 +30,6 @@ ERROR = 2
 ROUNDING = 1e-9
 TOLERANCE_MS = 50  # of the agent's `sync_tolerance_ms`, which the configuration leaves as it is
 SWAPPED = 10  # golden tolerances: two cameras or two joints in each other's place change the actions by more
-
-
-class OnTime(TrajectoryController):
-    """Judges each trajectory as of its sending: this test computes between two looks, a real controller does not."""
-
-    def objection(self, message: JointTrajectory, now_ns: int) -> str:
-        return super().objection(message, stamp(message.header.stamp))
 
 
 @dataclass
@@ -164,10 +157,11 @@ def test_images_of_one_instant_come_one_after_another_and_that_is_not_reported(a
 
     before = max(arms.counts("received").values())
     said, found, beats = arms.agent.child.output.count("skew: "), counted(), len(arms.watch.beats)
-    while min(arms.counts("received").values()) < before + 60 or counted() < found + 20:
-        pass  # rounds of images, some of which a frame has looked at before they were complete
+    arms.watch.until(  # rounds of images, some of which a frame has looked at before they were complete
+        lambda: min(arms.counts("received").values()) >= before + 60 and counted() >= found + 20, "rounds of images"
+    )
     found = counted() - found
-    assert arms.agent.child.output.count("skew: ") - said < found / 10  # but one that lasts, on a busy machine, is said
+    assert arms.agent.child.output.count("skew: ") - said < found / 4  # but one that lasts, on a busy machine, is said
     skewed = [beat for beat in arms.watch.beats[beats:] if "skew" in beat["state"]]
     assert len(skewed) < (len(arms.watch.beats) - beats) / 10
 
@@ -184,7 +178,7 @@ def test_one_camera_that_stops_ends_the_chunks_though_the_others_go_on(arms: Arm
         arms.cell.stalled.discard(camera)
     began_ns = arms.newest_ns(camera)
     arms.watch.armed("it goes on by itself")
-    assert arms.watch.chunks[-1]["origin_stamp_ns"] > began_ns
+    arms.watch.until(lambda: arms.watch.chunks[-1]["origin_stamp_ns"] > began_ns, "its images again")
 
 
 WRONG = {

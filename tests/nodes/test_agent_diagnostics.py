@@ -123,7 +123,6 @@ def test_incompatible_qos_is_named_by_topic_and_policy(pair: Pair, side: str) ->
     diagnostics.changed()
     pair.until(lambda: pair.heard)
     assert pair.newest()["robot/left_arm: qos"].level == DiagnosticStatus.OK
-    began_s = time.monotonic()
     if side == "publisher":
         pair.node.create_publisher(String, "camera", BEST_EFFORT, event_callbacks=watch.publisher("camera"))
         pair.other.create_subscription(String, "/robot/camera", lambda _: None, RELIABLE)
@@ -131,6 +130,7 @@ def test_incompatible_qos_is_named_by_topic_and_policy(pair: Pair, side: str) ->
         events = watch.subscription("camera")
         pair.node.create_subscription(String, "camera", lambda _: None, RELIABLE, event_callbacks=events)
         pair.other.create_publisher(String, "/robot/camera", BEST_EFFORT)
+    began_s = time.monotonic()
     pair.until(lambda: len(pair.heard) > 1)
     status = pair.newest()["robot/left_arm: qos"]
     assert (status.level, status.message) == (DiagnosticStatus.WARN, "camera: incompatible RELIABILITY")

@@ -17,49 +17,83 @@ from hypothesis import strategies as st
 from auras_ros.nodes.agent_heart import BEAT_NS, HUNG_NS, HangWatch, Late, frame_limit_ns
 from auras_ros.nodes.guard_process import AT_LAST, STEP_S, UNWATCHED, WATCHED, OwnTime, Silence, stopped
 from tests.nodes.stand_ins import Robot
-from tests.nodes.wire import MS, Child, Children, Watch
+from tests.nodes.wire import MS, Child, Children, Watch, undisturbed
 
-HELD_WITHIN_MS = 1000 + 150  # found within a second, and the actuator's own watch over the heartbeat
+LIMIT_S = 1.0  # within which a late frame is found, unless the policy is slow: then the agent names its limit
+HOLD_MS = 150  # the actuator's own watch over the heartbeat
+BUSY_MS = 500  # room for a machine that has other work; one that never holds is driven for far longer
+# A frame goes wrong once the test has said so; and it ends, where it does, at another word.
+TOLD = """
+import signal, threading
+told, again = threading.Event(), threading.Event()
+signal.signal(signal.SIGUSR1, lambda *_: told.set())
+signal.signal(signal.SIGUSR2, lambda *_: again.set())
+"""
 SOON = """
 import auras_ros.nodes.agent_heart as heart
 heart.HUNG_NS, heart.HUNG_LIMITS = 10**9, 1
 """
 HANGS = (
-    SOON
+    TOLD
+    + SOON
     + """
-import threading, time
+import time
 from auras_ros.pipeline.whole import WholeStrand
 run = WholeStrand.run
 def hang(self):
-    if self._ledger.frames > 5:
+    if told.is_set():
         print('hung at', time.monotonic_ns(), flush=True)
         threading.Event().wait()
     run(self)
 WholeStrand.run = hang
 """
 )
-IS_LATE = """
+IS_LATE = (
+    TOLD
+    + """
 import time
 from auras_ros.pipeline.whole import WholeStrand
-run, late = WholeStrand.run, []
+run = WholeStrand.run
 def be_late(self):
-    if self._ledger.frames > 5 and not late:
-        late.append(True)
+    if told.is_set():
+        told.clear()
         print('hung at', time.monotonic_ns(), flush=True)
-        time.sleep(3)
+        again.wait()
     run(self)
 WholeStrand.run = be_late
 """
+)
 
 
-def held_for_silence(watch: Watch, agent: Child) -> None:
-    """The actuator held in time. Why, it says of the first reason alone: on a machine so busy that no new chunk came
-    before the frame hung, the last one may have been used up before the silence was long enough."""
-    hung = re.search(r"hung at (\d+)", agent.output)
-    assert hung is not None
-    held = watch.state_where(lambda state: state["state"] == "holding", "held")
-    assert held["reason"].startswith(("agent silent", "the chunk's horizon is used up"))
-    assert (held["mono_ns"] - int(hung[1])) / MS <= HELD_WITHIN_MS
+def hangs(watch: Watch, agent: Child) -> int:
+    """It is driven, and then a frame hangs. Returns since when, monotonic ns."""
+    watch.arm()
+    watch.armed()
+    agent.send(signal.SIGUSR1)
+    watch.until(lambda: re.search(r"hung at \d+\n", agent.output), "the frame hangs")
+    return int(agent.output.partition("hung at ")[2].split()[0])
+
+
+def held_for_silence(watch: Watch, hung_ns: int, limit_s: float = LIMIT_S) -> None:
+    """The actuator held in time. Why, it says of the first reason alone, and on a busy machine there are others: no
+    new chunk came before the frame hung, or nothing of the robot."""
+    held = watch.first("holding", hung_ns)
+    assert (held.label.mono_ns - hung_ns) / MS <= limit_s * 1000 + HOLD_MS + BUSY_MS
+    said = watch.state_where(lambda state: state["state"] == "holding", "held")
+    assert undisturbed(said), said
+
+
+def silent_while_late(watch: Watch) -> None:
+    """No beat came after the one that said so, until the frame or the process ended."""
+    assert len([beat for beat in watch.beats if beat["state"].startswith("late: ")]) == 1
+
+
+def named_late(watch: Watch, agent: Child) -> float:
+    """A beat and the log say which frame is late. Returns the limit, s."""
+    watch.until(lambda: any(beat["state"].startswith("late: frame of 'quick") for beat in watch.beats), "a last beat")
+    words = "has been under way for more than "
+    watch.until(lambda: words in agent.output, "the log says it too")
+    return float(agent.output.partition(words)[2].split()[0])
 
 
 def test_a_hung_worker_is_found_within_a_second_and_the_process_ends(
@@ -69,11 +103,10 @@ def test_a_hung_worker_is_found_within_a_second_and_the_process_ends(
     settings = {"checkpoint": checkpoint, "frame_period_ms": 300.0, "camera_age_limit_ms": 2000.0}
     agent = children.node("agent", settings, code=HANGS)
     watch.hear_agent()
-    watch.arm()
-    watch.until(lambda: "hung at" in agent.output, "the frame hangs")
-    held_for_silence(watch, agent)
-    assert watch.beats[-1]["state"].startswith("late: frame of 'quick"), watch.beats[-1]
+    hung_ns = hangs(watch, agent)
+    held_for_silence(watch, hung_ns, named_late(watch, agent))
     watch.until(lambda: "does not end" in watch.beats[-1]["state"], "the last beat says why it ends")
+    silent_while_late(watch)
     assert agent.wait() == 1, agent.output
     assert "hung: frame of 'quick,frame_period_ms=300.0' does not end" in agent.output
 
@@ -85,14 +118,14 @@ def test_after_a_late_frame_the_same_session_drives_on_without_being_armed_again
     actuator(agent_timeout_ms=100.0, max_chunk_age_ms=60000.0)
     agent = children.node("agent", {"checkpoint": checkpoint, "camera_age_limit_ms": 5000.0}, code=IS_LATE)
     watch.hear_agent()
-    watch.arm()
-    watch.until(lambda: "hung at" in agent.output, "the frame is late")
+    hung_ns = hangs(watch, agent)
     session = watch.beats[-1]["session"]
-    held_for_silence(watch, agent)
-    count = len(watch.states)
-    watch.until(lambda: any(state["state"] == "armed" for state in watch.states[count:]), "it drives on")
+    held_for_silence(watch, hung_ns, named_late(watch, agent))
+    agent.send(signal.SIGUSR2)
+    watch.armed("it drives on")
+    silent_while_late(watch)
     assert watch.beats[-1]["session"] == session
-    assert "the late frame has ended: the same session goes on" in agent.output
+    watch.until(lambda: "the late frame has ended: the same session goes on" in agent.output, "the log says so")
     assert agent.process.poll() is None
 
     (guard,) = guards(agent.pid)
@@ -127,27 +160,30 @@ def test_a_worker_that_hangs_in_native_code_ends_the_process_with_the_same_statu
     assert "does not end" in agent.output
 
 
-KEEPS_THE_INTERPRETER = """
+KEEPS_THE_INTERPRETER = (
+    TOLD
+    + """
 import ctypes, time
 import auras_ros.nodes.agent_pulse as pulse
 from auras_ros.pipeline.whole import WholeStrand
-pulse.GUARD_S = 1.0
+pulse.GUARD_S = 1.5
 run = WholeStrand.run
 def the_frame_that_hangs(self):
-    if self._ledger.frames > 5:
+    if told.is_set():
         print('hung at', time.monotonic_ns(), flush=True)
         ctypes.PyDLL(None).sleep(1000)
     run(self)
 WholeStrand.run = the_frame_that_hangs
 """
+)
 LOADS_WITHOUT_GIVING_WAY = """
 import ctypes
 import auras_ros.nodes.agent_load as load
 import auras_ros.nodes.agent_pulse as pulse
-pulse.GUARD_S = 0.5
+pulse.GUARD_S = 1.5
 load_pipeline = load.load_pipeline
 def slow(*words):
-    ctypes.PyDLL(None).sleep(2)
+    ctypes.PyDLL(None).sleep(4)
     return load_pipeline(*words)
 load.load_pipeline = slow
 """
@@ -159,9 +195,7 @@ def test_a_frame_that_keeps_the_interpreter_ends_the_process(
     actuator(agent_timeout_ms=100.0, max_chunk_age_ms=60000.0)
     settings = {"checkpoint": checkpoint, "frame_period_ms": 300.0, "camera_age_limit_ms": 2000.0}
     agent = children.node("agent", settings, code=KEEPS_THE_INTERPRETER)
-    watch.arm()
-    watch.until(lambda: "hung at" in agent.output, "the frame hangs")
-    held_for_silence(watch, agent)
+    held_for_silence(watch, hangs(watch, agent))
     assert agent.wait() == -signal.SIGABRT, agent.output
     assert "the_frame_that_hangs" in agent.output, "the traceback says where"
     watch.until(lambda: f"process {agent.pid} hung" in agent.output, "the guard says what it did")
@@ -177,7 +211,7 @@ def test_neither_a_long_load_nor_a_process_that_was_stopped_for_longer_than_a_ha
     children: Children, watch: Watch, robot: Robot, checkpoint: str
 ) -> None:
     """Guards against a watch that counts the time in which nobody could have spoken; a load may keep the interpreter
-    for four times what a hang may last."""
+    for twice what a hang may last and more."""
     robot.play_actuator()
     watch.hear_agent()
     settings = {"checkpoint": checkpoint, "camera_age_limit_ms": 2000.0}
@@ -185,8 +219,8 @@ def test_neither_a_long_load_nor_a_process_that_was_stopped_for_longer_than_a_ha
     watch.until(lambda: watch.chunks, "chunks")
     session = watch.chunks[-1]["session"]
     (guard,) = guards(agent.pid)
-    until_ns = agent.send(signal.SIGSTOP) + 2000 * MS
-    watch.until(lambda: time.monotonic_ns() > until_ns, "four times what a hang may last")
+    until_ns = agent.send(signal.SIGSTOP) + 4000 * MS
+    watch.until(lambda: time.monotonic_ns() > until_ns, "twice what a hang may last and more")
     resumed_ns = agent.send(signal.SIGCONT)
     watch.until(lambda: watch.chunks[-1]["origin_mono_ns"] > resumed_ns + 1000 * MS, "new chunks, long after")
     assert watch.chunks[-1]["session"] == session

@@ -49,7 +49,8 @@ def test_through_every_state_and_back(checkpoint: str, tmp_path: Path) -> None:
         assert agent.transition("activate")
         assert agent.chunk("chunks once active")["session"] == beat["session"]
         assert agent.watch.chunks[0]["request"] == 0  # none before
-        assert agent.reaches("active")["state"] == "running"
+        agent.reaches("active")
+        agent.watch.until(lambda: agent.watch.beats[-1]["state"] == "running", "it says that it runs")
         assert float(agent.diagnosed("lifecycle", 0, "^active")["activate_ms"]) < ACTIVATE_WITHIN_MS
 
         assert agent.transition("deactivate")
@@ -78,7 +79,8 @@ def test_through_every_state_and_back(checkpoint: str, tmp_path: Path) -> None:
 def test_a_refused_configure_says_why_and_leaves_the_process_alive(checkpoint: str, tmp_path: Path) -> None:
     with running("/no/such/folder", tmp_path, autostart=False) as agent:
         assert not agent.transition("configure")
-        assert "/no/such/folder" in agent.reaches("unconfigured")["state"]
+        beats = agent.watch.beats
+        agent.watch.until(lambda: any("/no/such/folder" in beat["state"] for beat in beats), "a beat says why")
         agent.diagnosed("lifecycle", 2, "/no/such/folder")
         assert "cannot configure: " in agent.child.output
         assert not agent.transition("configure")  # it can be asked again

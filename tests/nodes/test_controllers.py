@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from auras_ros.ros.msg import JointState
 from tests.nodes.controllers import (
     ForwardController,
     MobileBase,
+    OnTime,
     TrajectoryController,
     channel,
     contract_folder,
@@ -85,7 +87,7 @@ def start(children: Children, arms: str, watch: Watch) -> Start:
 
 @pytest.fixture
 def controller(watch: Watch) -> TrajectoryController:
-    return TrajectoryController(watch.node, [*NAMES[7:], *NAMES[:7]], JTC)  # its own order of joints
+    return OnTime(watch.node, [*NAMES[7:], *NAMES[:7]], JTC)  # its own order of joints
 
 
 def drive(driver: FakeAgent, watch: Watch, controller: TrajectoryController) -> None:
@@ -102,7 +104,9 @@ def test_each_chunk_is_one_trajectory_that_the_controller_takes(
     """All of the horizon that is left, all joints by name, within the limits from where the robot is."""
     start(joint_trajectory=True, trajectory_topic=JTC, max_chunk_age_ms=5000.0)
     watch.arm()
+    made_ns: list[int] = []
     for count in range(1, 6):
+        made_ns.append(time.time_ns())
         driver.chunk(wave(start=0.1 + 0.02 * count))
         watch.until(lambda n=count: len(controller.horizons) >= n, f"trajectory {count}")
     now_ns = watch.states[-1]["mono_ns"]
@@ -110,9 +114,10 @@ def test_each_chunk_is_one_trajectory_that_the_controller_takes(
     assert controller.refused == []
     assert len(controller.horizons) == 5  # and not one a tick
     at = np.full(len(NAMES), 0.1)
-    for message in controller.horizons:
+    for message, begin_ns in zip(controller.horizons, made_ns, strict=True):
         times_s = np.array([stamp(point.time_from_start) / 1e9 for point in message.points])
-        assert HORIZON - 8 <= len(times_s) <= HORIZON
+        passed = (stamp(message.header.stamp) - begin_ns) / (DT_MS * MS)
+        assert HORIZON - passed - 2 <= len(times_s) <= HORIZON
         np.testing.assert_allclose(np.diff(times_s), DT_MS / 1e3)
         assert 0 < times_s[0] <= DT_MS / 1e3
         rows = positions(message, NAMES)

@@ -1,7 +1,7 @@
 """Somebody whose QoS does not fit: said on /diagnostics by topic and policy, within a second of his coming.
 
 Every topic of agent and actuator that can be offended at all, from its own side: what they publish, and what they
-hear. Timed from just before the offender is created to the stamp of the diagnostic that names it, both on this host's
+hear. Timed from when the offender has been created to the stamp of the diagnostic that names it, both on this host's
 clock, so that a late listener changes nothing.
 """
 
@@ -122,11 +122,12 @@ def test_it_is_named_within_a_second(both: tuple[Watch, Told], case: Case) -> No
     offended = NODES if case.topic == "/diagnostics" else (case.node,)  # both publish it
     before = {node: told.count(node, offence) for node in offended}
     known = before[case.node]
-    began_ns = time.time_ns()
+    asked_ns = time.time_ns()
     if case.offers:
         made = watch.node.create_subscription(case.kind, case.wire, lambda _: None, PICKY[case.policy])
     else:
         made = watch.node.create_publisher(case.kind, case.wire, WEAK[case.policy])
+    began_ns = time.time_ns()
     try:
         for node in offended:  # the other's word too: the next case must not take it for its own offender's
             watch.until(lambda node=node: told.said(node, offence, before[node] + 1), f"{node}: {offence}")
@@ -137,7 +138,7 @@ def test_it_is_named_within_a_second(both: tuple[Watch, Told], case: Case) -> No
     assert said is not None
     stamp_ns, text = said
     assert f"{case.topic}: incompatible {case.policy}" in text
-    assert 0 <= stamp_ns - began_ns <= (WITHIN_S + BUSY_S) * NS
+    assert asked_ns <= stamp_ns <= began_ns + (WITHIN_S + BUSY_S) * NS
 
 
 def test_whoever_speaks_another_type_is_seen_in_the_graph_and_passes_for_nobody(both: tuple[Watch, Told]) -> None:

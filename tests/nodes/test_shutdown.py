@@ -36,7 +36,7 @@ def test_the_hold_is_the_actuators_last_word(
     assert child.wait() == 0, child.output
     heard = watch.sentinel()  # published after the process had ended
     assert (heard[-1].label.state, heard[-1].label.source) == ("disarmed", "hold")
-    assert heard[-2].label.state == "armed"
+    assert heard[-2].label.state in ("armed", "holding")  # a busy machine may have it held before
     np.testing.assert_array_equal(heard[-1].values, heard[-2].values)
     assert "Traceback" not in child.output
 

@@ -44,6 +44,13 @@ RELIABLE = QoSProfile(depth=4000, reliability=ReliabilityPolicy.RELIABLE)
 BEST_EFFORT = QoSProfile(depth=4000, reliability=ReliabilityPolicy.BEST_EFFORT)
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 SENTINEL = "sentinel"
+# Reasons to hold that a machine brings about that stood still for a moment; it goes on by itself.
+PAUSES = ("joint_states say nothing new", "agent silent", "the chunk's horizon is used up")
+# Before an actuator's main: it does not disarm itself when a busy machine keeps it for longer than its 300 ms.
+PATIENT = """
+import auras_ros.nodes.actuator_drive as drive
+drive.LEASE_MS = 1500
+"""
 DOMAINS = range(80, 100)
 _next_domain = itertools.cycle(DOMAINS)  # a killed process is remembered by its domain for a while
 
@@ -174,20 +181,29 @@ class Watch:
             assert time.monotonic() < end_s, f"not within {PATIENCE_S} s: {what}; last state {self.states[-1:]}"
             self._executor.spin_once(timeout_sec=0.02)
 
+    def since(self, at_ns: int) -> list[Heard]:
+        """The actions that were published from that time on. A state may be heard before the actions before it."""
+        newest = itertools.takewhile(lambda heard: heard.label.mono_ns >= at_ns, reversed(self.actions))
+        return list(newest)[::-1]
+
     def armed(self, what: str = "an armed actuator") -> None:
         """Until an action of a chunk is heard that is newer than this call: those of a dead one may still arrive."""
-        since_ns = time.monotonic_ns()
-        self.until(lambda: any(h.label.state == "armed" and h.label.mono_ns >= since_ns for h in self.actions), what)
+        self.first("armed", time.monotonic_ns(), what)
 
-    def first(self, state: str, after_ns: int) -> Heard:
+    def drives_on(self) -> None:
+        """What was done took the robot from nobody. Chunks come, so that a pause of the machine's ends by itself."""
+        assert undisturbed(self.states[-1]), self.states[-1]
+        self.armed()
+
+    def first(self, state: str, after_ns: int, what: str = "") -> Heard:
         """The first action of that state that was published after a time."""
         found: list[Heard] = []
 
         def heard() -> bool:
-            found[:] = [h for h in self.actions if h.label.state == state and h.label.mono_ns >= after_ns]
+            found[:] = [heard for heard in self.since(after_ns) if heard.label.state == state]
             return bool(found)
 
-        self.until(heard, f"an action of state {state}")
+        self.until(heard, what or f"an action of state {state}")
         return found[0]
 
     def state_where(self, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
@@ -235,7 +251,7 @@ class Watch:
         publisher = self.node.create_publisher(Float64MultiArray, "action", 10)
         self.until(lambda: publisher.get_subscription_count() > 0, "somebody to hear the sentinel")
         publisher.publish(message)
-        self.until(lambda: any(heard.label.state == SENTINEL for heard in self.actions), "the sentinel")
+        self.first(SENTINEL, label.mono_ns)
         self.node.destroy_publisher(publisher)
         return [heard for heard in self.actions if heard.label.state != SENTINEL]
 
@@ -247,6 +263,11 @@ class Watch:
         self._executor.shutdown()
         self.node.destroy_node()
         try_shutdown()
+
+
+def undisturbed(state: dict[str, Any]) -> bool:
+    """Whether it is armed, or holds for nothing but a pause of the machine's."""
+    return state["state"] == "armed" or (state["state"] == "holding" and state["reason"].startswith(PAUSES))
 
 
 def _dim(label: str, size: int) -> Any:

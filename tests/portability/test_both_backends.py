@@ -147,6 +147,7 @@ def test_stop_is_latched_and_disarm_ends_in_silence(armed: Child, watch: Watch) 
     assert not watch.call("actuator/arm")[0]
     assert watch.call("actuator/disarm")[0]
     watch.state_where(lambda told: told["state"] == "disarmed", "disarmed")
+    watch.until(lambda: watch.actions[-1].label.state == "disarmed", "the last action")
     before = len(watch.sentinel())
     assert len(watch.sentinel()) == before, "nothing is published between two sentinels"
 
