@@ -58,7 +58,14 @@ def test_subnet_keeps_multicast_and_small_fragments() -> None:
 
 def test_the_users_configuration_comes_last() -> None:
     assert discovery.configuration({"CYCLONEDDS_URI": "file:///mine.xml"}).endswith(",file:///mine.xml")
-    assert discovery.configuration({"ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT", "CYCLONEDDS_URI": "x"}) == "x"
+
+
+def test_system_default_says_nothing_but_how_often_it_is_announced() -> None:
+    given = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT", "CYCLONEDDS_URI": "x"}
+    ours, _, users = discovery.configuration(given).rpartition(",")
+    assert users == "x"
+    assert discovery.ANNOUNCE in ours
+    assert not any(word in ours for word in ("Peer ", "Multicast", "Interface", "ParticipantIndex"))
 
 
 def test_bad_values_are_named() -> None:

@@ -61,8 +61,7 @@ def loopback_alone(environment: Mapping[str, str] = os.environ) -> bool:
 
 def configuration(environment: Mapping[str, str] = os.environ) -> str:
     """The configuration for dds_create_domain: XML fragments joined by commas, later ones override."""
-    reach = discovery_range(environment)
-    fragments = [] if reach == "SYSTEM_DEFAULT" else [_fragment(reach, environment)]
+    fragments = [_fragment(discovery_range(environment), environment)]
     if user := environment.get("CYCLONEDDS_URI", ""):
         fragments.append(user)
     return ",".join(fragments)
@@ -81,6 +80,8 @@ def _fragment(reach: str, environment: Mapping[str, str]) -> str:
     if reach == "OFF":
         # A tag of its own hides the participant from every other process.
         discovery = f"<Tag>auras_off_{os.getpid()}</Tag>"
+    elif reach == "SYSTEM_DEFAULT":
+        discovery = ANNOUNCE  # who is told is Cyclone DDS's choice, or the user's
     else:
         # Peers on the same host are asked by unicast in every case: it finds those that are limited to localhost,
         # and a machine without multicast needs no setting.
