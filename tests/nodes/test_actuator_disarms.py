@@ -3,6 +3,7 @@ is not where it should be, a person."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,6 +70,22 @@ def test_an_agent_that_is_no_longer_active_disarms_and_another_one_does_not(
     watch.state_where(lambda state: state["tick"] > now + 20, "twenty ticks")
     other.still()
     watch.drives_on()
+
+
+def test_a_word_that_the_next_one_takes_back_is_heard(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    """The agent was inactive for a moment, while the actuator did not run: two beats wait, and the first one counts."""
+    child = actuator()
+    drives(fake, watch)
+    child.send(signal.SIGSTOP)
+    fake.lifecycle = "inactive"
+    for _ in range(3):  # best effort
+        fake.beat()
+    fake.lifecycle = "active"
+    fake.beat()
+    child.send(signal.SIGCONT)
+    disarmed(watch, "agent is inactive")
 
 
 def test_while_it_waits_to_be_armed_chunks_are_named_once(
