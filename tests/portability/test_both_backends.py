@@ -158,7 +158,8 @@ def test_the_emergency_stop_is_latched_though_its_release_follows_at_once(
 ) -> None:
     """Also where the process stands still for both words: the second one must not take the first one's place."""
     publisher = watch.node.create_publisher(Bool, "emergency_stop", LATCHED)
-    watch.until(lambda: publisher.get_subscription_count() > 0, "the actuator hears the button")
+    publisher.publish(Bool(data=False))
+    watch.state_where(lambda told: told["emergency_stop"] is False, "the actuator hears the button")
     if still:
         armed.send(signal.SIGSTOP)
     for pressed in (True, False):
