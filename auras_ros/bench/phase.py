@@ -30,6 +30,8 @@ from auras_ros.ros.msg import DiagnosticArray, Image, String
 
 SETTLE_S = 4.0  # after arming; then the figures begin
 LEAST_CHUNKS = 10
+LOCK = (False, True)
+SHOWN = ("staleness_ms_p50", "staleness_ms_p90", "image_age_ms_p90", "excess_periods_p90", "chunks_per_s")
 CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 Progress = Callable[[str], None]
@@ -55,7 +57,7 @@ def run(argv: list[str], progress: Progress) -> Report:
         return play
 
     parts: dict[str, Part] = {}
-    for seed, config, second in product(range(options.seeds), configs, (False, True)):
+    for seed, config, second in product(range(options.seeds), configs, LOCK):
         lock = second ^ (seed % 2 == 1)  # in turn, which of the two comes first
         what = f"{config.name}, seed {seed}, phase_lock {'on' if lock else 'off'}"
         parts[what] = part(config, seed, lock, what)
@@ -65,21 +67,22 @@ def run(argv: list[str], progress: Progress) -> Report:
 
 
 def summarised(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Gains are of pairs of one config and seed; of several configs the smallest counts."""
+    """Gains are of pairs of one config and seed, of their median and of their oldest tenth; of several configs the
+    smallest counts."""
     found: dict[str, float] = {}
-    gains: dict[str, list[float]] = {}
-    by_key = {(row["config"], row["seed"], row["phase_lock"]): row for row in rows}
-    for (config, seed, lock), row in by_key.items():
-        if lock and (without := by_key.get((config, seed, False))):
-            gains.setdefault(config, []).append(without["staleness_ms_p50"] - row["staleness_ms_p50"])
-    for config, each in gains.items():
-        found[f"staleness_gain_ms_p50_{Path(config).stem}"] = median(each)
-    if gains:
-        found["staleness_gain_ms_p50"] = min(median(each) for each in gains.values())
-        found["pairs"] = sum(len(each) for each in gains.values())
+    off, on = ({(row["config"], row["seed"]): row for row in rows if row["phase_lock"] is lock} for lock in LOCK)
+    pairs = [(off[key], on[key]) for key in on if key in off]
+    for figure in ("p50", "p90") if pairs else ():
+        gains: dict[str, list[float]] = {}
+        for without, row in pairs:
+            gain_ms = without[f"staleness_ms_{figure}"] - row[f"staleness_ms_{figure}"]
+            gains.setdefault(Path(row["config"]).stem, []).append(gain_ms)
+        found |= {f"staleness_gain_ms_{figure}_{name}": median(each) for name, each in gains.items()}
+        found[f"staleness_gain_ms_{figure}"] = min(median(each) for each in gains.values())
+        found["pairs"] = len(pairs)
     for lock, suffix in ((False, "off"), (True, "on")):
         played = [row for row in rows if row["phase_lock"] == lock]
-        for figure in ("staleness_ms_p50", "image_age_ms_p90", "excess_periods_p90", "chunks_per_s") if played else ():
+        for figure in SHOWN if played else ():
             found[f"{figure}_{suffix}"] = median(row[figure] for row in played)
     return found
 

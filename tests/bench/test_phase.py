@@ -59,7 +59,8 @@ def test_an_episode_that_saw_next_to_nothing_is_none() -> None:
 
 def row(config: str, seed: int, lock: bool, staleness_ms: float) -> dict[str, Any]:
     figures = {"image_age_ms_p90": 1.0, "excess_periods_p90": 0.1, "chunks_per_s": 2.5}
-    return {"config": config, "seed": seed, "phase_lock": lock, "staleness_ms_p50": staleness_ms, **figures}
+    staleness = {"staleness_ms_p50": staleness_ms, "staleness_ms_p90": 2 * staleness_ms}
+    return {"config": config, "seed": seed, "phase_lock": lock, **staleness, **figures}
 
 
 def test_a_gain_is_that_of_a_pair_and_the_config_that_gains_least_counts() -> None:
@@ -68,6 +69,7 @@ def test_a_gain_is_that_of_a_pair_and_the_config_that_gains_least_counts() -> No
     summary = phase.summarised(rows)
     assert summary["staleness_gain_ms_p50_a"] == 90.0
     assert summary["staleness_gain_ms_p50"] == summary["staleness_gain_ms_p50_b"] == 80.0
+    assert (summary["staleness_gain_ms_p90_a"], summary["staleness_gain_ms_p90"]) == (180.0, 160.0)
     assert summary["pairs"] == 2
     assert summary["staleness_ms_p50_off"] == 240.0
     assert phase.summarised([]) == {}
