@@ -80,10 +80,9 @@ def summarised(rows: list[dict[str, Any]]) -> dict[str, float]:
         found |= {f"staleness_gain_ms_{figure}_{name}": median(each) for name, each in gains.items()}
         found[f"staleness_gain_ms_{figure}"] = min(median(each) for each in gains.values())
         found["pairs"] = len(pairs)
-    for lock, suffix in ((False, "off"), (True, "on")):
-        played = [row for row in rows if row["phase_lock"] == lock]
+    for suffix, played in (("off", off), ("on", on)):
         for figure in SHOWN if played else ():
-            found[f"{figure}_{suffix}"] = median(row[figure] for row in played)
+            found[f"{figure}_{suffix}"] = median(row[figure] for row in played.values())
     return found
 
 

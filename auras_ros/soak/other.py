@@ -20,7 +20,8 @@ from auras_ros.soak.witness import Witness
 
 NAMESPACE = "/beside"
 STATES_S = 0.02
-PLACE = {"agent_x": 256.0, "agent_y": 256.0}
+JOINTS = ("agent_x", "agent_y")  # of the table that is played
+PLACE = dict.fromkeys(JOINTS, 256.0)
 SERVICES = ("arm", "disarm", "stop")
 GRACE_S = 10.0
 

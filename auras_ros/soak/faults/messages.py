@@ -19,6 +19,7 @@ from auras_ros.ros.msg import Header, Image, JointState, String
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.garbage import HUGE_PROMPT, Garbage
 from auras_ros.soak.noise import Noise, inputs
+from auras_ros.soak.other import JOINTS
 from auras_ros.soak.qos import CAMERA, LATCHED
 from auras_ros.soak.scene import Scene
 
@@ -104,7 +105,7 @@ def joint_states_stamped(scene: Scene) -> Times:
     def make() -> JointState:
         header = Header(stamp=to_time_msg(time.time_ns() + offset_ns))
         place = scene.judge.sent[-1].values.tolist()
-        return JointState(header=header, name=["agent_x", "agent_y"], position=place)
+        return JointState(header=header, name=list(JOINTS), position=place)
 
     publisher = scene.witness.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
     seconds, counted = scene.rng.uniform(*IMAGES_S), ("agent: observation", f"fault {words}")
@@ -244,7 +245,7 @@ def noise(scene: Scene) -> Times:
 
 def garbage(scene: Scene) -> Times:
     """On every input of agent and actuator, while they work; measured to the next command of a chunk."""
-    made = Garbage(scene.witness, scene.rng, ("agent_x", "agent_y"))
+    made = Garbage(scene.witness, scene.rng, JOINTS)
     try:
         for _ in range(round(scene.rng.uniform(1.0, 3.0) * GARBAGE_HZ)):
             made.say()

@@ -13,8 +13,8 @@ from typing import Any
 
 from auras_ros.nodes.actuator_place import MAX_AGE_MS
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
-from auras_ros.soak.faults.processes import JOINTS, told_instead
-from auras_ros.soak.other import OtherActuator
+from auras_ros.soak.faults.processes import told_instead
+from auras_ros.soak.other import JOINTS, OtherActuator
 from auras_ros.soak.scene import MS, Scene
 
 START_S = 30.0  # for a process that imports, beside a loop that works

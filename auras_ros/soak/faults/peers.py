@@ -31,6 +31,7 @@ from auras_ros.ros.msg import (
 )
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.faults.processes import agent_killed
+from auras_ros.soak.other import JOINTS
 from auras_ros.soak.scene import Scene
 from auras_ros.soak.witness import ACTION
 
@@ -110,7 +111,7 @@ def robot_moved(scene: Scene) -> Times:
         scene.until(lambda: publisher.get_subscription_count() >= LISTENERS, PATIENCE_S)
         far = [0.0 if value > TABLE_PX / 2 else TABLE_PX for value in scene.judge.sent[-1].values]
         at_ns = scene.now_ns()
-        publisher.publish(JointState(name=["agent_x", "agent_y"], position=far))
+        publisher.publish(JointState(name=list(JOINTS), position=far))
         if not scene.says("disarmed", PATIENCE_S):
             scene.judge.violate("robot_moved: driven on", f"it is at {far}")
             return at_ns, None

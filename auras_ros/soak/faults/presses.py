@@ -17,6 +17,7 @@ from auras_ros.ros import BACKEND, Node, qos_profile_services_default
 from auras_ros.ros.msg import Float64MultiArray, JointState, MultiArrayDimension, String, message_type
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.garbage import Garbage
+from auras_ros.soak.other import JOINTS
 from auras_ros.soak.qos import LATCHED, RELIABLE
 from auras_ros.soak.scene import Scene
 
@@ -130,7 +131,7 @@ def announcement(scene: Scene) -> Iterator[None]:
 @contextmanager
 def garbage(scene: Scene) -> Iterator[None]:
     """On every input but the one that is pressed; before the press and while it lasts."""
-    made = Garbage(scene.witness, scene.rng, ("agent_x", "agent_y"))
+    made = Garbage(scene.witness, scene.rng, JOINTS)
     timer = scene.witness.create_timer(1.0 / GARBAGE_HZ, made.say)
     try:
         scene.pause(3.0 / GARBAGE_HZ)

@@ -13,12 +13,12 @@ from auras_ros.ros import qos_profile_sensor_data
 from auras_ros.ros.image import to_time_msg
 from auras_ros.ros.msg import Header, Image, JointState
 from auras_ros.soak.faults.kinds import HOLD_MS, NAMED_MS, PATIENCE_S, Times
+from auras_ros.soak.other import JOINTS
 from auras_ros.soak.qos import CAMERA
 from auras_ros.soak.scene import MS, RECOVERY_S, TOLD_S, Scene
 
 TICK_NS = 10 * MS  # a command that was on its way when its process was broken
 ARMS_BY_ITSELF_S = 2.5  # in which one that arms by itself has: the graph is known after a second
-JOINTS = ("agent_x", "agent_y")
 CAMERA_TOPIC, INSTEAD_S = "camera/top/image_raw", 0.05
 AWAKE_S = 1.0  # for a new actuator to say what it must not
 SILENT_NS = 300 * MS  # after a kill: what comes later is of the next life

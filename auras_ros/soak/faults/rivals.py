@@ -14,13 +14,14 @@ from auras_ros.ros.msg import Float64MultiArray, Image, MultiArrayDimension, Mul
 from auras_ros.ros.srv import Trigger
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.faults.messages import IMAGES_HZ, IMAGES_S, SIDE, used
+from auras_ros.soak.other import JOINTS
 from auras_ros.soak.qos import CAMERA, EVERY, RELIABLE
 from auras_ros.soak.scene import Scene
 from auras_ros.soak.witness import ACTION
 
 CHUNKS_HZ, CHUNKS_S = 20.0, (1.0, 2.0)
 FIRST_REQUEST = 10**9  # of the rival's chunks: commands name the chunk that they come from
-HORIZON, CHANNELS = 16, ("agent_x", "agent_y")
+HORIZON = 16
 
 
 def second_agent(scene: Scene) -> Times:
@@ -56,10 +57,10 @@ def _chunk(now_ns: int, request: int) -> Float64MultiArray:
     """To the table's corner, and newer than any."""
     origin = {"origin_stamp_ns": time.time_ns(), "origin_mono_ns": now_ns, "host": host_id(), "session": "rival",
               "frame": request, "request": request, "epoch": 0}  # fmt: skip
-    count = len(CHANNELS)
+    count = len(JOINTS)
     dims = [
         MultiArrayDimension(label="horizon", size=HORIZON, stride=HORIZON * count),
-        MultiArrayDimension(label=",".join(CHANNELS), size=count, stride=count),
+        MultiArrayDimension(label=",".join(JOINTS), size=count, stride=count),
         MultiArrayDimension(label=json.dumps(origin), size=1, stride=1),
     ]
     return Float64MultiArray(layout=MultiArrayLayout(dim=dims), data=np.zeros(HORIZON * count))
