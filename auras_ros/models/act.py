@@ -52,7 +52,7 @@ class ActConfig:
             raise ValueError(f"act: pre_norm: {self.pre_norm!r} is not true or false")
 
 
-class EncoderLayer(nn.Module):
+class ActEncoderLayer(nn.Module):
     """Tokens [B, T, width] with positions [1, T, width] -> [B, T, width]. Positions go into queries and keys alone."""
 
     def __init__(self, config: ActConfig) -> None:
@@ -71,7 +71,7 @@ class EncoderLayer(nn.Module):
         return out
 
 
-class DecoderLayer(nn.Module):
+class ActDecoderLayer(nn.Module):
     """Queries [B, H, width] that look at each other and at a memory [B, T, width] -> [B, H, width]."""
 
     def __init__(self, config: ActConfig) -> None:
@@ -114,7 +114,7 @@ class ActEncoder(nn.Module):
             self.encoder_robot_state_input_proj = nn.Linear(state, config.width)
         self.encoder_img_feat_input_proj = nn.Conv2d(backbone.channels, config.width, 1)
         self.encoder_1d_feature_pos_embed = nn.Embedding(1 + bool(state), config.width)
-        self.layers = nn.ModuleList([EncoderLayer(config) for _ in range(config.encoder_layers)])
+        self.layers = nn.ModuleList([ActEncoderLayer(config) for _ in range(config.encoder_layers)])
         self.norm = nn.LayerNorm(config.width) if config.pre_norm else nn.Identity()
         height, width = (-(-side // 32) for side in image_px)
         self.register_buffer("positions_2d", positions_2d(height, width, config.width), persistent=False)
@@ -153,7 +153,7 @@ class ActDecoder(nn.Module):
 
     def __init__(self, config: ActConfig, horizon: int, actions: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([DecoderLayer(config) for _ in range(config.decoder_layers)])
+        self.layers = nn.ModuleList([ActDecoderLayer(config) for _ in range(config.decoder_layers)])
         self.norm = nn.LayerNorm(config.width)
         self.decoder_pos_embed = nn.Embedding(horizon, config.width)
         self.action_head = nn.Linear(config.width, actions)

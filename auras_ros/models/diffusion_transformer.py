@@ -16,7 +16,7 @@ from auras_ros.models.sinusoid import Sinusoid
 INITIAL_STD = 0.02
 
 
-class Attention(nn.Module):
+class DenoiserAttention(nn.Module):
     """Multi-head attention of tokens [B, T, width] to themselves, causally, or to a memory [B, S, width]."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -48,12 +48,12 @@ class Attention(nn.Module):
         return out
 
 
-class DecoderLayer(nn.Module):
+class DenoiserDecoderLayer(nn.Module):
     """Self-attention, attention to the memory, two linear layers; normalised before each, added after each."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.self_attn, self.multihead_attn = Attention(width, heads), Attention(width, heads)
+        self.self_attn, self.multihead_attn = DenoiserAttention(width, heads), DenoiserAttention(width, heads)
         self.linear1, self.linear2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.norm1, self.norm2, self.norm3 = nn.LayerNorm(width), nn.LayerNorm(width), nn.LayerNorm(width)
 
@@ -69,7 +69,7 @@ class Decoder(nn.Module):
 
     def __init__(self, layers: int, width: int, heads: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(width, heads) for _ in range(layers))
+        self.layers = nn.ModuleList(DenoiserDecoderLayer(width, heads) for _ in range(layers))
 
     def forward(self, x: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
         for layer in self.layers:

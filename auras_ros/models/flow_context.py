@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from auras_ros.models.llama import LlamaConfig
 
 
-class Prefix(NamedTuple):
+class PrefixKV(NamedTuple):
     """kept [B, layers, 2, kv_heads, P, head_dim], keys before values; valid bool [B, P]."""
 
     kept: Tensor
@@ -36,13 +36,13 @@ def pack(kept: tuple[Tensor, ...], state: Tensor, valid: Tensor, states: int) ->
     return torch.cat([part.to(kept[0].dtype) for part in parts], 1)
 
 
-def unpack(context: Tensor, config: LlamaConfig, states: int) -> tuple[Prefix, Tensor]:
+def unpack(context: Tensor, config: LlamaConfig, states: int) -> tuple[PrefixKV, Tensor]:
     """-> (prefix, state [B, states]); config is of the decoder that keys and values are from."""
     of_a_token = 2 * config.layers * config.kv_heads * config.size_of_head
     tokens = (context.shape[1] - states) // (of_a_token + 1)
     kept, state, valid = context.split([tokens * of_a_token, states, tokens], 1)
     shape = (config.layers, 2, config.kv_heads, tokens, config.size_of_head)
-    return Prefix(kept.unflatten(1, shape), valid > 0.5), state
+    return PrefixKV(kept.unflatten(1, shape), valid > 0.5), state
 
 
 def places(valid: Tensor) -> Tensor:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from auras_ros.models.flow_context import Prefix, places_after, visible_after
+from auras_ros.models.flow_context import PrefixKV, places_after, visible_after
 from auras_ros.models.kv_cache import Attend, attention
-from auras_ros.models.llama import Attention, DecoderLayer, GatedMlp, LlamaConfig, RmsNorm
+from auras_ros.models.llama import GatedMlp, LlamaAttention, LlamaConfig, LlamaDecoderLayer, RmsNorm
 from auras_ros.models.rotary import rotary
 
 SHORTEST_PERIOD, LONGEST_PERIOD = 4e-3, 4.0  # of the time embedding; time is 0 to 1
@@ -36,11 +36,11 @@ class ActionExpert(nn.Module):
         width = config.width
         self.state_proj, self.action_in_proj = nn.Linear(state, width), nn.Linear(actions, width)
         self.action_time_mlp_in, self.action_time_mlp_out = nn.Linear(2 * width, width), nn.Linear(width, width)
-        self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.layers))
+        self.layers = nn.ModuleList(LlamaDecoderLayer(config, i) for i in range(config.layers))
         self.norm = RmsNorm(width, config.norm_eps, config.norm_offset)
         self.action_out_proj = nn.Linear(width, actions)
 
-    def forward(self, sample: Tensor, time: Tensor, state: Tensor, prefix: Prefix) -> Tensor:
+    def forward(self, sample: Tensor, time: Tensor, state: Tensor, prefix: PrefixKV) -> Tensor:
         """sample [B, horizon, actions], time [B], state [B, state] -> velocity [B, horizon, actions]."""
         x = self.embed(sample, time, state)
         angles, attend = reading(prefix, visible_to_suffix(x.shape[1], x.device), self.config, x.dtype)
@@ -77,7 +77,7 @@ class AdaptiveLayer(nn.Module):
 
     def __init__(self, config: LlamaConfig, layer: int) -> None:
         super().__init__()
-        self.self_attn = Attention(config, layer)
+        self.self_attn = LlamaAttention(config, layer)
         self.mlp = GatedMlp(config.width, config.hidden, config.activation)
         self.input_layernorm = AdaptiveRmsNorm(config.width, config.norm_eps)
         self.post_attention_layernorm = AdaptiveRmsNorm(config.width, config.norm_eps)
@@ -104,7 +104,7 @@ class AdaptiveExpert(nn.Module):
         self.norm = AdaptiveRmsNorm(width, config.norm_eps)
         self.action_out_proj = nn.Linear(width, actions)
 
-    def forward(self, sample: Tensor, time: Tensor, _state: Tensor, prefix: Prefix) -> Tensor:
+    def forward(self, sample: Tensor, time: Tensor, _state: Tensor, prefix: PrefixKV) -> Tensor:
         """sample [B, horizon, actions], time [B] -> velocity [B, horizon, actions]; actions see one another."""
         x: Tensor = self.action_in_proj(sample)
         condition = self.time_mlp_in(time_embedding(time, self.config.width).to(sample.dtype))
@@ -119,7 +119,7 @@ class AdaptiveExpert(nn.Module):
 
 
 def reading(
-    prefix: Prefix, own: Tensor, config: LlamaConfig, dtype: torch.dtype
+    prefix: PrefixKV, own: Tensor, config: LlamaConfig, dtype: torch.dtype
 ) -> tuple[tuple[Tensor, Tensor], Attend]:
     """Rotary angles of tokens that follow the prefix, and their attention to it and, by `own` [T, T], to themselves."""
     angles = rotary(

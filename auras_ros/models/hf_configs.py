@@ -25,30 +25,30 @@ LARGEST = 1e12  # of a number that is no size: above every published base of rot
 CLIP_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
-class ConfigError(ValueError):
+class ModelConfigError(ValueError):
     """A configuration that cannot be built; the text names the key."""
 
 
-class _Reader:
+class _ConfigReader:
     """Typed reading of one mapping; errors name the key with what stands before it."""
 
     def __init__(self, values: Any, where: str) -> None:
         if not isinstance(values, Mapping):
-            raise ConfigError(f"{where}: is not a mapping")
+            raise ModelConfigError(f"{where}: is not a mapping")
         self.values, self.where = values, where
 
     def integer(self, key: str, default: int) -> int:
         value = self._or(key, default)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ConfigError(f"{self.where}.{key}: {value!r} is not a whole number")
+            raise ModelConfigError(f"{self.where}.{key}: {value!r} is not a whole number")
         return value
 
     def number(self, key: str, default: float | None = None, least: float = 0.0) -> float:
         value = self._or(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ConfigError(f"{self.where}.{key}: {value!r} is not a number")
+            raise ModelConfigError(f"{self.where}.{key}: {value!r} is not a number")
         if not least <= value <= LARGEST:  # not for NaN either
-            raise ConfigError(f"{self.where}.{key}: is not a number from {least:g} to {LARGEST:g}")
+            raise ModelConfigError(f"{self.where}.{key}: is not a number from {least:g} to {LARGEST:g}")
         return float(value)
 
     def pair(self, key: str, kind: type[Any]) -> list[Any]:
@@ -56,7 +56,7 @@ class _Reader:
         value = self.values.get(key)
         if not isinstance(value, list | tuple) or len(value) != 2 or any(type(each) is not kind for each in value):
             name = {str: "names", int: "whole numbers"}[kind]
-            raise ConfigError(f"{self.where}.{key}: {value!r} is not a list of two {name}, one for each encoder")
+            raise ModelConfigError(f"{self.where}.{key}: {value!r} is not a list of two {name}, one for each encoder")
         return list(value)
 
     def only(self, key: str, *supported: Any) -> Any:
@@ -64,7 +64,7 @@ class _Reader:
         value = self._or(key, supported[0])
         if not any(value == each and type(value) is type(each) for each in supported):
             known = ", ".join(map(repr, supported))
-            raise ConfigError(f"{self.where}.{key}: {value!r} is not supported; there is {known}")
+            raise ModelConfigError(f"{self.where}.{key}: {value!r} is not supported; there is {known}")
         return value
 
     def _or(self, key: str, default: Any) -> Any:
@@ -73,8 +73,11 @@ class _Reader:
 
 
 def llama_config(values: Mapping[str, Any], where: str = "config", kinds: tuple[str, ...] = ("llama",)) -> LlamaConfig:
-    """A Llama's configuration; `kinds`: what its `model_type` may be. Raises ConfigError, or ValueError by size."""
-    read = _Reader(values, where)
+    """A Llama's configuration; `kinds`: what its `model_type` may be.
+
+    Raises ModelConfigError, or ValueError by size.
+    """
+    read = _ConfigReader(values, where)
     read.only("model_type", *kinds)
     read.only("hidden_act", "silu")
     read.only("attention_bias", False)
@@ -102,10 +105,10 @@ def _rope(values: Mapping[str, Any], where: str) -> tuple[float, RopeScaling | N
     """Base and scaling: as `rope_parameters`, or as `rope_theta` and `rope_scaling`, which came before."""
     key = "rope_parameters" if values.get("rope_parameters") is not None else "rope_scaling"
     rope = values.get(key)
-    older = _Reader(values, where).number("rope_theta", 10000.0, least=1.0)
+    older = _ConfigReader(values, where).number("rope_theta", 10000.0, least=1.0)
     if rope is None:
         return older, None
-    read = _Reader(rope, f"{where}.{key}")
+    read = _ConfigReader(rope, f"{where}.{key}")
     theta = read.number("rope_theta", older, least=1.0)
     name = "rope_type" if "rope_type" in rope else "type"
     if read.only(name, "default", "llama3") == "default":
@@ -115,8 +118,8 @@ def _rope(values: Mapping[str, Any], where: str) -> tuple[float, RopeScaling | N
 
 
 def clip_config(values: Mapping[str, Any], feature_layer: int, where: str = "config") -> VitConfig:
-    """A CLIP vision model's configuration. Raises ConfigError, or ValueError by size."""
-    read = _Reader(values, where)
+    """A CLIP vision model's configuration. Raises ModelConfigError, or ValueError by size."""
+    read = _ConfigReader(values, where)
     read.only("model_type", "clip_vision_model")
     read.only("num_channels", 3)
     activation = read.only("hidden_act", *CLIP_ACTIVATIONS)
@@ -143,28 +146,28 @@ def openvla_config(values: Mapping[str, Any]) -> OpenVlaConfig:
     Published folders leave out of `text_config` what is Llama 2 7B's; kind and vocabulary they do say, and so an empty
     one is a mistake.
     """
-    read = _Reader(values, "config")
+    read = _ConfigReader(values, "config")
     read.only("model_type", "openvla", "prismatic")
     read.only("use_fused_vision_backbone", True)
     ids, sizes = read.pair("timm_model_ids", str), read.pair("image_sizes", int)
     for name in ids:
         if name not in TIMM_VITS:
-            raise ConfigError(f"config.timm_model_ids: '{name}' is not known; there is {', '.join(TIMM_VITS)}")
+            raise ModelConfigError(f"config.timm_model_ids: '{name}' is not known; there is {', '.join(TIMM_VITS)}")
     others = values.get("timm_override_act_layers")
     if others is not None and (not isinstance(others, list) or any(each is not None for each in others)):
-        raise ConfigError(f"config.timm_override_act_layers: {others!r} is not supported; there is [null, null]")
-    text = _Reader(values.get("text_config"), "config.text_config")
+        raise ModelConfigError(f"config.timm_override_act_layers: {others!r} is not supported; there is [null, null]")
+    text = _ConfigReader(values.get("text_config"), "config.text_config")
     language = llama_config(text.values, text.where)
     for key in ("model_type", "vocab_size"):
         if text.values.get(key) is None:
-            raise ConfigError(f"config.text_config.{key}: missing: which language model it is, it must say")
+            raise ModelConfigError(f"config.text_config.{key}: missing: which language model it is, it must say")
     dinov2, siglip = (replace(TIMM_VITS[name], image_px=px) for name, px in zip(ids, sizes, strict=True))
     return OpenVlaConfig(dinov2, siglip, language)
 
 
 def llava_config(values: Mapping[str, Any]) -> Rt2Config:
     """A LLaVA 1.5 folder's configuration as the Hugging Face implementation writes it: vision, text, which layer."""
-    read = _Reader(values, "config")
+    read = _ConfigReader(values, "config")
     read.only("model_type", "llava")
     read.only("vision_feature_select_strategy", "default")
     read.only("projector_hidden_act", "gelu")
@@ -179,7 +182,7 @@ def llava_origin_config(values: Mapping[str, Any], vision: VitConfig) -> Rt2Conf
 
     vision: the CLIP that `mm_vision_tower` names, whose sizes such a folder does not hold.
     """
-    read = _Reader(values, "config")
+    read = _ConfigReader(values, "config")
     read.only("mm_projector_type", "mlp2x_gelu")
     read.only("mm_vision_select_feature", "patch")
     layer = read.integer("mm_vision_select_layer", -2)

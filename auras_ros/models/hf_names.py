@@ -25,7 +25,7 @@ class TensorNameError(ValueError):
     """Tensors that do not fit the model; the text names the tensor."""
 
 
-class Place(NamedTuple):
+class ParameterSlot(NamedTuple):
     """The parameter a tensor fills; one of `parts` laid one after another; `lead` dimensions of size 1 in front."""
 
     name: str
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     lead: int = 0
 
 
-Rule = Callable[[str], Place | None]
+Rule = Callable[[str], ParameterSlot | None]
 
 _LLAMA_LAYER = (
     r"layers\.(\d+)\.((?:self_attn\.[qkvo]_proj|mlp\.(?:gate|up|down)_proj|input_layernorm|post_attention_layernorm)"
@@ -50,35 +50,35 @@ _TIMM_OTHER = r"cls_token|reg_token|pos_embed|patch_embed\.proj\.(?:weight|bias)
 _TIMM_UNUSED = r"(?:norm|fc_norm)\.(?:weight|bias)|attn_pool\..+"
 _CLIP_LAYER = r"encoder\.layers\.(\d+)\.(layer_norm[12]|self_attn\.(?:[qkv]|out)_proj|mlp\.fc[12])\.(weight|bias)"
 _CLIP_OTHER = {
-    "embeddings.class_embedding": Place("cls_token", lead=2),
-    "embeddings.patch_embedding.weight": Place("patch_embed.proj.weight"),
-    "embeddings.position_embedding.weight": Place("pos_embed", lead=1),
-    "pre_layrnorm.weight": Place("norm_pre.weight"),  # spelt so
-    "pre_layrnorm.bias": Place("norm_pre.bias"),
+    "embeddings.class_embedding": ParameterSlot("cls_token", lead=2),
+    "embeddings.patch_embedding.weight": ParameterSlot("patch_embed.proj.weight"),
+    "embeddings.position_embedding.weight": ParameterSlot("pos_embed", lead=1),
+    "pre_layrnorm.weight": ParameterSlot("norm_pre.weight"),  # spelt so
+    "pre_layrnorm.bias": ParameterSlot("norm_pre.bias"),
 }
 _CLIP_UNUSED = ("post_layernorm.weight", "post_layernorm.bias", "embeddings.position_ids")
 _CLIP_PARTS = {
-    "layer_norm1": Place("norm1"),
-    "layer_norm2": Place("norm2"),
-    "self_attn.q_proj": Place("attn.qkv", 0, 3),
-    "self_attn.k_proj": Place("attn.qkv", 1, 3),
-    "self_attn.v_proj": Place("attn.qkv", 2, 3),
-    "self_attn.out_proj": Place("attn.proj"),
-    "mlp.fc1": Place("mlp.fc1"),
-    "mlp.fc2": Place("mlp.fc2"),
+    "layer_norm1": ParameterSlot("norm1"),
+    "layer_norm2": ParameterSlot("norm2"),
+    "self_attn.q_proj": ParameterSlot("attn.qkv", 0, 3),
+    "self_attn.k_proj": ParameterSlot("attn.qkv", 1, 3),
+    "self_attn.v_proj": ParameterSlot("attn.qkv", 2, 3),
+    "self_attn.out_proj": ParameterSlot("attn.proj"),
+    "mlp.fc1": ParameterSlot("mlp.fc1"),
+    "mlp.fc2": ParameterSlot("mlp.fc2"),
 }
 
 
 def llama_rule(config: LlamaConfig) -> Rule:
     """Names as a Hugging Face Llama's, without the `model.` before them."""
 
-    def rule(name: str) -> Place | None:
+    def rule(name: str) -> ParameterSlot | None:
         if name == "lm_head.weight":
-            return None if config.tied else Place(name)
+            return None if config.tied else ParameterSlot(name)
         if name in ("embed_tokens.weight", "norm.weight"):
-            return Place(name)
+            return ParameterSlot(name)
         _, (rest,) = _of_layer(_LLAMA_LAYER, name, config.layers)
-        return None if rest.endswith("inv_freq") else Place(name)
+        return None if rest.endswith("inv_freq") else ParameterSlot(name)
 
     return rule
 
@@ -86,13 +86,13 @@ def llama_rule(config: LlamaConfig) -> Rule:
 def gpt_neox_rule(config: GptNeoxConfig) -> Rule:
     """Names as a Hugging Face GPT-NeoX's, without the `gpt_neox.` before them; the head under either of its names."""
 
-    def rule(name: str) -> Place | None:
+    def rule(name: str) -> ParameterSlot | None:
         if name in ("embed_out.weight", "lm_head.weight"):
-            return Place("embed_out.weight") if config.head else None
+            return ParameterSlot("embed_out.weight") if config.head else None
         if name in ("embed_in.weight", "final_layer_norm.weight", "final_layer_norm.bias"):
-            return Place(name)
+            return ParameterSlot(name)
         _, (rest,) = _of_layer(_NEOX_LAYER, name, config.layers)
-        return None if rest in _NEOX_UNUSED else Place(name)
+        return None if rest in _NEOX_UNUSED else ParameterSlot(name)
 
     return rule
 
@@ -100,14 +100,14 @@ def gpt_neox_rule(config: GptNeoxConfig) -> Rule:
 def timm_rule(config: VitConfig) -> Rule:
     """Names as timm's; layer scale also as OpenVLA's folders call it (`scale_factor`)."""
 
-    def rule(name: str) -> Place | None:
+    def rule(name: str) -> ParameterSlot | None:
         if re.fullmatch(_TIMM_OTHER, name):
-            return Place(name)
+            return ParameterSlot(name)
         if re.fullmatch(_TIMM_UNUSED, name):
             return None
         layer, (rest,) = _of_layer(_TIMM_LAYER, name, config.depth)
         rest = re.sub(r"(ls[12])\.scale_factor", r"\1.gamma", rest)
-        return Place(f"layers.{layer}.{rest}") if layer < config.built else None
+        return ParameterSlot(f"layers.{layer}.{rest}") if layer < config.built else None
 
     return rule
 
@@ -115,7 +115,7 @@ def timm_rule(config: VitConfig) -> Rule:
 def clip_rule(config: VitConfig) -> Rule:
     """Names as a Hugging Face CLIP vision model's, without the `vision_model.` before them."""
 
-    def rule(name: str) -> Place | None:
+    def rule(name: str) -> ParameterSlot | None:
         if name in _CLIP_OTHER:
             return _CLIP_OTHER[name]
         if name in _CLIP_UNUSED:
@@ -164,9 +164,9 @@ def tinyvla_rule(config: TinyVlaConfig) -> Rule:
     """Names of TinyVLA, whose `embed_out` is the head, -> `model`, `condition` and `network`."""
     return _prefixed(
         *_llava_pythia(config, "model."),
-        ("embed_out.norm_after_pool.", "condition.norm_after_pool.", Place),
-        ("embed_out.combine.", "condition.combine.", Place),
-        ("embed_out.", "network.", Place),
+        ("embed_out.norm_after_pool.", "condition.norm_after_pool.", ParameterSlot),
+        ("embed_out.combine.", "condition.combine.", ParameterSlot),
+        ("embed_out.", "network.", ParameterSlot),
     )
 
 
@@ -184,7 +184,7 @@ def rename(tensors: Mapping[str, Tensor], rule: Rule, wanted: Mapping[str, Tenso
     Raises TensorNameError for a name without a place, two for one place, a part or parameter that is missing, a shape.
     """
     found: dict[str, dict[int, str]] = {}
-    places: dict[str, Place] = {}
+    places: dict[str, ParameterSlot] = {}
     for name in tensors:
         place = rule(name)
         if place is None:
@@ -205,7 +205,7 @@ def rename(tensors: Mapping[str, Tensor], rule: Rule, wanted: Mapping[str, Tenso
     return {name: _fitted(tensors, found[name], places[name], wanted[name]) for name in wanted}
 
 
-def _fitted(tensors: Mapping[str, Tensor], names: Mapping[int, str], place: Place, wanted: Tensor) -> Tensor:
+def _fitted(tensors: Mapping[str, Tensor], names: Mapping[int, str], place: ParameterSlot, wanted: Tensor) -> Tensor:
     parts = [tensors[names[part]] for part in range(place.parts)]
     whole = parts[0] if place.parts == 1 else torch.cat(parts)
     whole = whole[(None,) * place.lead]
@@ -218,7 +218,7 @@ def _fitted(tensors: Mapping[str, Tensor], names: Mapping[int, str], place: Plac
 def _prefixed(*lines: tuple[str, str, Rule]) -> Rule:
     """The first line whose prefix fits decides: (prefix there, prefix here, rule for the rest)."""
 
-    def rule(name: str) -> Place | None:
+    def rule(name: str) -> ParameterSlot | None:
         for there, here, rest in lines:
             if name.startswith(there):
                 try:
@@ -236,17 +236,17 @@ def _linear(*layers: str) -> Rule:
 
 
 def _numbered(layers: Mapping[str, str]) -> Rule:
-    def rule(name: str) -> Place | None:
+    def rule(name: str) -> ParameterSlot | None:
         layer, _, kind = name.rpartition(".")
         if layer not in layers or kind not in ("weight", "bias"):
             raise TensorNameError(f"'{name}' is not known")
-        return Place(f"{layers[layer]}.{kind}")
+        return ParameterSlot(f"{layers[layer]}.{kind}")
 
     return rule
 
 
 def _only(known: str, rest: Rule) -> Rule:
-    def rule(name: str) -> Place | None:
+    def rule(name: str) -> ParameterSlot | None:
         if name != known:
             raise TensorNameError("belongs to no part of this model")
         return rest(name)

@@ -85,7 +85,7 @@ class RmsNorm(nn.Module):
         return self.weight * (wide * scale).to(x.dtype)
 
 
-class Attention(nn.Module):
+class LlamaAttention(nn.Module):
     """Attention with rotary positions and grouped heads; which tokens it sees is `attend`'s matter."""
 
     def __init__(self, config: LlamaConfig, layer: int) -> None:
@@ -122,12 +122,12 @@ class GatedMlp(nn.Module):
         return out
 
 
-class DecoderLayer(nn.Module):
+class LlamaDecoderLayer(nn.Module):
     """Attention and gated linear layers; normalised before each, added after each."""
 
     def __init__(self, config: LlamaConfig, layer: int) -> None:
         super().__init__()
-        self.self_attn = Attention(config, layer)
+        self.self_attn = LlamaAttention(config, layer)
         self.mlp = GatedMlp(config.width, config.hidden, config.activation)
         self.input_layernorm = RmsNorm(config.width, config.norm_eps, config.norm_offset)
         self.post_attention_layernorm = RmsNorm(config.width, config.norm_eps, config.norm_offset)
@@ -152,7 +152,7 @@ class Llama(nn.Module):
         super().__init__()
         self.config = config
         self.embed_tokens = nn.Embedding(config.vocabulary, config.width)
-        self.layers = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.layers))
+        self.layers = nn.ModuleList(LlamaDecoderLayer(config, layer) for layer in range(config.layers))
         self.norm = RmsNorm(config.width, config.norm_eps, config.norm_offset)
         self.lm_head = None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
 

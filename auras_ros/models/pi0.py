@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from auras_ros.models.flow_context import pack, places, unpack
 from auras_ros.models.flow_expert import ActionExpert, AdaptiveExpert
 from auras_ros.models.kv_cache import attention
-from auras_ros.models.llama import DecoderLayer, Llama, LlamaConfig
+from auras_ros.models.llama import Llama, LlamaConfig, LlamaDecoderLayer
 from auras_ros.models.rotary import rotary, rotate
 from auras_ros.models.vision_language import Block, SeeingLanguage
 from auras_ros.models.vit import Vit, VitConfig
@@ -128,7 +128,7 @@ def prefix_layer(language: Llama, index: int, x: Tensor, valid: Tensor, visible:
     Of the last layer only keys and values are computed, because nobody reads the rest: x comes back as it was.
     """
     each, config = language.layers[index], language.config
-    assert isinstance(each, DecoderLayer)
+    assert isinstance(each, LlamaDecoderLayer)
     angles = rotary(places(valid), config.size_of_head, config.rope_theta, config.rope_scaling, x.dtype)
     if index + 1 == config.layers:
         normed = each.input_layernorm(x)

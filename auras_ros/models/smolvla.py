@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from auras_ros.models.flow_context import Prefix, pack, unpack
+from auras_ros.models.flow_context import PrefixKV, pack, unpack
 from auras_ros.models.flow_expert import check_width, reading, time_embedding
 from auras_ros.models.kv_cache import Attend, attention
-from auras_ros.models.llama import DecoderLayer, GatedMlp, Llama, LlamaConfig, RmsNorm
+from auras_ros.models.llama import GatedMlp, Llama, LlamaConfig, LlamaDecoderLayer, RmsNorm
 from auras_ros.models.pi0 import check_keys, prefix_blocks, prefix_layer
 from auras_ros.models.rotary import rotary, rotate
 from auras_ros.models.vision_language import Block, SeeingLanguage
@@ -142,7 +142,7 @@ class SmolExpert(nn.Module):
         self.action_in_proj = nn.Linear(actions, width)
         self.action_time_mlp_in, self.action_time_mlp_out = nn.Linear(2 * width, width), nn.Linear(width, width)
         self.layers = nn.ModuleList(
-            DecoderLayer(expert, i) if config.sees_actions(i) else CrossLayer(expert) for i in range(expert.layers)
+            LlamaDecoderLayer(expert, i) if config.sees_actions(i) else CrossLayer(expert) for i in range(expert.layers)
         )
         self.norm = RmsNorm(width, expert.norm_eps)
         self.action_out_proj = nn.Linear(width, actions)
@@ -152,7 +152,7 @@ class SmolExpert(nn.Module):
         each = self.layers[layer]
         return each.self_attn.reread(kept) if isinstance(each, CrossLayer) else kept
 
-    def forward(self, sample: Tensor, time: Tensor, prefix: Prefix) -> Tensor:
+    def forward(self, sample: Tensor, time: Tensor, prefix: PrefixKV) -> Tensor:
         """sample [B, horizon, actions], time [B] -> velocity [B, horizon, actions]; prefix: as `reread`."""
         x, expert = self.embed(sample, time), self.config.expert
         place = torch.arange(x.shape[1], device=x.device)
@@ -170,7 +170,7 @@ class SmolExpert(nn.Module):
         following: tuple[Tensor, Tensor],
         attend: Attend,
         anew: tuple[Tensor, Tensor],
-        prefix: Prefix,
+        prefix: PrefixKV,
         index: int,
     ) -> Tensor:
         out: Tensor

@@ -32,7 +32,7 @@ class VisionEncoder(Protocol):
     def __call__(self, images: Tensor) -> Tensor: ...
 
 
-class Embedding(Protocol):
+class TokenEmbedding(Protocol):
     """What the prefix needs of a language model."""
 
     def embed(self, ids: Tensor) -> Tensor: ...
@@ -42,9 +42,9 @@ class SeeingLanguage(nn.Module):
     """What models that see have in common: `vision`, `projector` ([..., vision.features] -> [..., language width])
     and `language`, whose kind decides what is done with the prefix."""
 
-    language: Embedding
+    language: TokenEmbedding
 
-    def __init__(self, vision: VisionEncoder, projector: nn.Module, language: Embedding) -> None:
+    def __init__(self, vision: VisionEncoder, projector: nn.Module, language: TokenEmbedding) -> None:
         super().__init__()
         self.vision, self.projector, self.language = vision, projector, language
 

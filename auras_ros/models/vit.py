@@ -91,7 +91,7 @@ class PatchEmbed(nn.Module):
         return patches
 
 
-class Attention(nn.Module):
+class VitAttention(nn.Module):
     """Every token sees every token."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -130,13 +130,13 @@ class LayerScale(nn.Module):
         return x * self.gamma
 
 
-class EncoderLayer(nn.Module):
+class VitLayer(nn.Module):
     """Attention and linear layers; normalised before each, scaled where the network does so, added after each."""
 
     def __init__(self, config: VitConfig) -> None:
         super().__init__()
         width, eps = config.width, config.norm_eps
-        self.norm1, self.attn = nn.LayerNorm(width, eps), Attention(width, config.heads)
+        self.norm1, self.attn = nn.LayerNorm(width, eps), VitAttention(width, config.heads)
         self.norm2, self.mlp = nn.LayerNorm(width, eps), Mlp(config)
         self.ls1: nn.Module = LayerScale(width) if config.layer_scale else nn.Identity()
         self.ls2: nn.Module = LayerScale(width) if config.layer_scale else nn.Identity()
@@ -159,7 +159,7 @@ class Vit(nn.Module):
         self.reg_token = _token(config.registers, width) if config.registers else None
         self.pos_embed = _token(config.patches + int(config.class_position), width)
         self.norm_pre: nn.Module = nn.LayerNorm(width, config.norm_eps) if config.pre_norm else nn.Identity()
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.built))
+        self.layers = nn.ModuleList(VitLayer(config) for _ in range(config.built))
 
     def blocks(self) -> list[tuple[str, Block]]:
         """Parts that follow one another, by name; each takes what the one before it returns. Together: `forward`."""

@@ -137,7 +137,7 @@ def _build(vocabulary: int, tokens: int, decoder: Mapping[str, Any], wrapper: Ma
     from x_transformers import Decoder, TransformerWrapper
     from x_transformers.x_transformers import TokenEmbedding
 
-    class Embedding(TokenEmbedding):  # type: ignore[misc]
+    class _TokenPositions(TokenEmbedding):  # type: ignore[misc]
         """Ids are embedded, embeddings are not."""
 
         def forward(self, x: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ def _build(vocabulary: int, tokens: int, decoder: Mapping[str, Any], wrapper: Ma
         raise KeywordError("keyword 'dim' is missing")
     layers = Decoder(**{"verbose": False, **decoder})
     width = wrapper.get("emb_dim") or decoder["dim"]
-    table = Embedding(width, vocabulary, l2norm_embed=wrapper.get("l2norm_embed", False))
+    table = _TokenPositions(width, vocabulary, l2norm_embed=wrapper.get("l2norm_embed", False))
     net: nn.Module = TransformerWrapper(
         num_tokens=vocabulary, max_seq_len=tokens, attn_layers=layers, token_emb=table, **wrapper
     )

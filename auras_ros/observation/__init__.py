@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .arrivals import Arrivals
 from .assemble import Assembler, Observation
-from .camera import CameraSpec, Crop, Normalization, Pad, Resize
+from .camera import CameraSpec, Crop, ImageNormalization, Pad, Resize
 from .checks import SpecError
 from .fault import Fault, FaultName, ObservationError
 from .history import History
@@ -31,7 +31,7 @@ __all__ = [
     "History",
     "JointMap",
     "LatestSlot",
-    "Normalization",
+    "ImageNormalization",
     "Observation",
     "ObservationError",
     "ObservationSpec",

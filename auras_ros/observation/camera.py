@@ -114,7 +114,7 @@ class Crop:
 
 
 @dataclass(frozen=True)
-class Normalization:
+class ImageNormalization:
     """(pixel * scale - mean) / std for each colour."""
 
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -147,7 +147,7 @@ class CameraSpec:
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
     layout: str = "chw"
     zoom: float = 1.0
-    stacked: tuple[Normalization, ...] = ()
+    stacked: tuple[ImageNormalization, ...] = ()
 
     def __post_init__(self) -> None:
         owner = f"camera {self.name!r}"
@@ -183,9 +183,9 @@ class CameraSpec:
         return 3 * (1 + len(self.stacked))
 
     @property
-    def normalizations(self) -> tuple[Normalization, ...]:
+    def normalizations(self) -> tuple[ImageNormalization, ...]:
         """All of them, in the order of the result's channels."""
-        return (Normalization(self.mean, self.std), *self.stacked)
+        return (ImageNormalization(self.mean, self.std), *self.stacked)
 
     @property
     def output_size(self) -> tuple[int, int]:
@@ -211,7 +211,9 @@ class CameraSpec:
         stacked = values.get("stacked", ())
         if not isinstance(stacked, list | tuple):
             raise SpecError(f"camera: stacked: expected a list, got {stacked!r}")
-        values["stacked"] = tuple(Normalization(**object_of("stacked", Normalization, each)) for each in stacked)
+        values["stacked"] = tuple(
+            ImageNormalization(**object_of("stacked", ImageNormalization, each)) for each in stacked
+        )
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -237,7 +239,7 @@ def _shown(value: object) -> str:
     return f"a number of {value.bit_length()} bits" if isinstance(value, int) and value > MOST_PX else repr(value)
 
 
-def _check_normalization(owner: str, spec: Normalization | CameraSpec) -> None:
+def _check_normalization(owner: str, spec: ImageNormalization | CameraSpec) -> None:
     for field in ("mean", "std"):
         object.__setattr__(spec, field, numbers(owner, field, getattr(spec, field), 3))
     if min(spec.std) <= 0:
@@ -248,7 +250,7 @@ def _plain(value: Any) -> Any:
     """As JSON has it."""
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
-    if not isinstance(value, CameraSpec | Resize | Crop | Pad | Normalization):
+    if not isinstance(value, CameraSpec | Resize | Crop | Pad | ImageNormalization):
         return value
     found = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return {key: each for key, each in found.items() if key != "pad" or each is not None}

@@ -24,7 +24,7 @@ SPACING: Spacing = "leading"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ArchitecturePreset:
     """An architecture and the networks that it is built of (`policies.networks`)."""
 
     architecture: Architecture
@@ -42,15 +42,15 @@ _PUSHT = Architecture("dp", cameras=1, image_px=(96, 96), history=2, state=2, ho
 _TRANSPORT = Architecture("dp-plus", cameras=4, image_px=(84, 84), history=2, state=18, horizon=10, actions=20)
 _UNET_HORIZON = 16
 
-RECIPES: dict[str, Recipe] = {
+RECIPES: dict[str, ArchitecturePreset] = {
     recipe.architecture.name: recipe
     for recipe in (
-        Recipe(_PUSHT, _RESNET, _TRANSFORMER),
-        Recipe(replace(_PUSHT, name="dp-cnn", horizon=_UNET_HORIZON), _RESNET, _UNET),
-        Recipe(_TRANSPORT, _RESNET, {**_TRANSFORMER, "width": 768}),
-        Recipe(replace(_TRANSPORT, name="dp-cnn-plus", horizon=_UNET_HORIZON), _RESNET, _UNET),
-        Recipe(replace(_PUSHT, name="dp-small"), _SMALL_RESNET, _SMALL_TRANSFORMER),
-        Recipe(replace(_PUSHT, name="dp-cnn-small", horizon=_UNET_HORIZON), _SMALL_RESNET, _SMALL_UNET),
+        ArchitecturePreset(_PUSHT, _RESNET, _TRANSFORMER),
+        ArchitecturePreset(replace(_PUSHT, name="dp-cnn", horizon=_UNET_HORIZON), _RESNET, _UNET),
+        ArchitecturePreset(_TRANSPORT, _RESNET, {**_TRANSFORMER, "width": 768}),
+        ArchitecturePreset(replace(_TRANSPORT, name="dp-cnn-plus", horizon=_UNET_HORIZON), _RESNET, _UNET),
+        ArchitecturePreset(replace(_PUSHT, name="dp-small"), _SMALL_RESNET, _SMALL_TRANSFORMER),
+        ArchitecturePreset(replace(_PUSHT, name="dp-cnn-small", horizon=_UNET_HORIZON), _SMALL_RESNET, _SMALL_UNET),
     )
 }
 
@@ -67,7 +67,7 @@ def make_policy(name: str, *, seed: int, sampler: SamplerName = "ddpm", steps: i
 
 
 def policy_of(
-    recipe: Recipe, *, seed: int, sampler: SamplerName = "ddpm", steps: int = TRAINING_STEPS
+    recipe: ArchitecturePreset, *, seed: int, sampler: SamplerName = "ddpm", steps: int = TRAINING_STEPS
 ) -> DiffusionPolicy:
     """`make_policy` of any recipe."""
     shape = recipe.architecture

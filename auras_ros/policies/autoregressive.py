@@ -42,7 +42,7 @@ class CausalDecoder(Protocol):
     def __call__(self, embeddings: Tensor, positions: Tensor | None = None, cache: Any = None) -> Tensor: ...
 
 
-class Prefix(Protocol):
+class PrefixEncoder(Protocol):
     """A module: (images, state) -> embeddings [B, prefix, width]; its blocks one after another are the same.
 
     segments: how many of them belong together, in order: a picture's, the prompt's.
@@ -57,14 +57,14 @@ class Prefix(Protocol):
 
 
 @runtime_checkable
-class PromptedPrefix(Prefix, Protocol):
+class PromptedPrefix(PrefixEncoder, Protocol):
     """A prefix with a prompt in it."""
 
     def set_ids(self, ids: Tensor) -> None: ...
 
 
 @runtime_checkable
-class GappedPrefix(Prefix, Protocol):
+class GappedPrefix(PrefixEncoder, Protocol):
     """A prefix that is not always full: what lies in its gap is masked away and not counted in positions."""
 
     def layout(self, slots: Tensor, length: int) -> tuple[Tensor, Tensor]:
@@ -94,7 +94,7 @@ class AutoregressivePolicy(nn.Module):
 
     def __init__(
         self,
-        prefix: Prefix,
+        prefix: PrefixEncoder,
         decoder: CausalDecoder,
         codec: ActionTokens,
         horizon: int,

@@ -20,7 +20,7 @@ from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.family import Trained
 from auras_ros.policies.flow import FlowMatchingPolicy
 from auras_ros.policies.flow_prefix import FlowPrefix, Pi0Prefix, Pi05Prefix, SmolVlaPrefix
-from auras_ros.policies.language import Prompt
+from auras_ros.policies.language import PromptTemplate
 from auras_ros.policies.vision_language_family import check_keys, check_pictures, checked_prompt, read_config, whole
 
 COMMON = frozenset({"model", "vision", "language", "expert", "state", "actions", "prompt"})
@@ -77,7 +77,7 @@ class _Sizes(NamedTuple):
     horizon: int
 
 
-def _pi0(sizes: _Sizes, network: Mapping[str, Any], prompt: Prompt) -> FlowPrefix:
+def _pi0(sizes: _Sizes, network: Mapping[str, Any], prompt: PromptTemplate) -> FlowPrefix:
     config = Pi0Config(*sizes, network["state"], network["actions"], network["model"] == "pi05")
     model, ids = Pi0(config), torch.tensor(prompt.ids, dtype=torch.int64)
     if not config.adaptive:
@@ -90,7 +90,7 @@ def _pi0(sizes: _Sizes, network: Mapping[str, Any], prompt: Prompt) -> FlowPrefi
     return Pi05Prefix(model, ids, numbers, _ids(network["after"], "after", vocabulary), prompt.limit)
 
 
-def _smolvla(sizes: _Sizes, network: Mapping[str, Any], prompt: Prompt) -> SmolVlaPrefix:
+def _smolvla(sizes: _Sizes, network: Mapping[str, Any], prompt: PromptTemplate) -> SmolVlaPrefix:
     around = network["around"]
     if not isinstance(around, list) or len(around) != 2:
         raise ValueError(f"network: around: {around!r} is not [ids before a picture, ids after it]")

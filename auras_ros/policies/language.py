@@ -28,7 +28,7 @@ class PromptError(ValueError):
 
 
 @dataclass(frozen=True)
-class Prompt:
+class PromptTemplate:
     """The prompt that a checkpoint was made with, and the form of every other.
 
     ids: with all that tokenizer and form add. text: the instruction alone. template: what the tokenizer is given, with
@@ -67,7 +67,7 @@ class Prompt:
             raise ValueError(f"prompt: {len(self.ids)} tokens, more than prompt_limit, {self.limit}")
 
     @classmethod
-    def of(cls, network: Mapping[str, Any]) -> Prompt:
+    def of(cls, network: Mapping[str, Any]) -> PromptTemplate:
         """From the manifest's `network`, whose other keys are not looked at. Raises ValueError."""
         if not isinstance(network.get("prompt"), list):
             raise ValueError(f"prompt: {network.get('prompt')!r} is not a list of token ids")
@@ -114,7 +114,7 @@ class Prompt:
 class Language:
     """Texts to ids for one checkpoint. tokenizer: its tokenizer.json, where there is one."""
 
-    def __init__(self, prompt: Prompt, tokenizer: Path | None) -> None:
+    def __init__(self, prompt: PromptTemplate, tokenizer: Path | None) -> None:
         self.prompt, self._path = prompt, tokenizer
 
     def prepare(self) -> str:
@@ -182,4 +182,4 @@ def language_of(network: Any, folder: Path) -> Language | None:
     if not isinstance(network, Mapping) or "prompt" not in network:
         return None
     path = folder / TOKENIZER
-    return Language(Prompt.of(network), path if path.is_file() else None)
+    return Language(PromptTemplate.of(network), path if path.is_file() else None)

@@ -25,10 +25,10 @@ from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.family import Trained
 from auras_ros.policies.language import KEYS as PROMPT_KEYS
-from auras_ros.policies.language import Prompt
+from auras_ros.policies.language import PromptTemplate
 from auras_ros.policies.vision_language import PaddedPrefix, VisionLanguagePrefix
 
-Config = TypeVar("Config")
+ConfigT = TypeVar("ConfigT")
 
 
 class TokenIds(nn.Module):
@@ -94,7 +94,7 @@ class Rt2:
         return _policy(networks, trained, settings, codec)
 
 
-def make_prefix(model: SeeingLanguage, prompt: Prompt, image_at: int, cameras: int) -> VisionLanguagePrefix:
+def make_prefix(model: SeeingLanguage, prompt: PromptTemplate, image_at: int, cameras: int) -> VisionLanguagePrefix:
     """With room for every prompt up to its limit, or for this one's length alone. Raises ValueError."""
     before, after = split_prompt(prompt, image_at)
     if prompt.limit is None:
@@ -102,7 +102,7 @@ def make_prefix(model: SeeingLanguage, prompt: Prompt, image_at: int, cameras: i
     return PaddedPrefix(model, before, after, cameras, prompt.limit - image_at)
 
 
-def split_prompt(prompt: Prompt, image_at: int) -> tuple[Tensor, Tensor]:
+def split_prompt(prompt: PromptTemplate, image_at: int) -> tuple[Tensor, Tensor]:
     """The ids before the pictures, and those after. Raises ValueError where none are left after them."""
     if image_at >= len(prompt.ids):
         raise ValueError(f"network: image_at: {image_at}, but the prompt has {len(prompt.ids)} ids")
@@ -133,9 +133,9 @@ def check_pictures(architecture: Architecture, channels: int, px: int) -> None:
         )
 
 
-def checked_prompt(network: Mapping[str, Any], vocabulary: int) -> Prompt:
+def checked_prompt(network: Mapping[str, Any], vocabulary: int) -> PromptTemplate:
     """Raises ValueError, also for an id that has no embedding."""
-    prompt = Prompt.of(network)
+    prompt = PromptTemplate.of(network)
     if max(prompt.ids) >= vocabulary:
         raise ValueError(f"network: prompt: id {max(prompt.ids)} is not below the vocabulary, {vocabulary}")
     return prompt
@@ -149,7 +149,7 @@ def whole(network: Mapping[str, Any], key: str, least: int = 1) -> int:
     return value
 
 
-def read_config(kind: type[Config], raw: Any, owner: str) -> Config:
+def read_config(kind: type[ConfigT], raw: Any, owner: str) -> ConfigT:
     """A frozen dataclass of sizes from its JSON object, as `dataclasses.asdict` writes it. Raises TypeError or
     ValueError, naming the key."""
     if not isinstance(raw, Mapping):

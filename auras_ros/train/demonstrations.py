@@ -63,7 +63,7 @@ class Demonstrations:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DemonstrationSettings:
     """One batch of episodes. disturbance_px: spread of the offset added to a few executed actions.
     drift_max_px: the tee's drift is drawn from [0.1, this] px a step; 0 is the static task."""
 
@@ -127,7 +127,7 @@ def _demonstrate(world: PushTWorld, expert: PushExpert, disturbance: _Disturbanc
     return None
 
 
-def expert_episodes(recipe: Recipe, table: PushTable, progress: Progress) -> Demonstrations:
+def expert_episodes(recipe: DemonstrationSettings, table: PushTable, progress: Progress) -> Demonstrations:
     """The expert from random starts; a drifting tee where the recipe says so."""
     random, expert, recorder = np.random.default_rng(recipe.seed), PushExpert(table), _Recorder()
     for episode in range(recipe.episodes):
@@ -142,7 +142,7 @@ def expert_episodes(recipe: Recipe, table: PushTable, progress: Progress) -> Dem
 
 
 def takeover_episodes(
-    recipe: Recipe, table: PushTable, policy: Callable[[], Act], progress: Progress
+    recipe: DemonstrationSettings, table: PushTable, policy: Callable[[], Act], progress: Progress
 ) -> Demonstrations:
     """A policy drives for 10 to 160 steps; where it has not finished, the expert takes over and is recorded."""
     random, expert, recorder = np.random.default_rng(recipe.seed), PushExpert(table), _Recorder()

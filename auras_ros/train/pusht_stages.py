@@ -27,7 +27,13 @@ from auras_ros.policies.family import Trained
 from auras_ros.policies.observation_tokens import ObservationTokens
 from auras_ros.policies.policy import generate
 from auras_ros.train import tokens
-from auras_ros.train.demonstrations import Act, Demonstrations, Recipe, expert_episodes, takeover_episodes
+from auras_ros.train.demonstrations import (
+    Act,
+    Demonstrations,
+    DemonstrationSettings,
+    expert_episodes,
+    takeover_episodes,
+)
 from auras_ros.train.diffusion import HALF_PX, HORIZON, Windows, pixels, train_denoiser, train_encoder
 from auras_ros.train.export import AXES, observation_spec
 from auras_ros.train.loops import Curve
@@ -79,8 +85,8 @@ class Stages:
 
     def demonstrations(self) -> Demonstrations:
         table, base = build_push_table(), 100_000 + 1_000_000 * self.seed
-        expert = Recipe(self.schedule.expert, base)
-        drift = Recipe(self.schedule.drift, base + 100_000, drift_max_px=self.schedule.drift_max_px)
+        expert = DemonstrationSettings(self.schedule.expert, base)
+        drift = DemonstrationSettings(self.schedule.drift, base + 100_000, drift_max_px=self.schedule.drift_max_px)
         return Demonstrations.join(
             [
                 self._collect("expert", lambda report: expert_episodes(expert, table, report)),
@@ -89,7 +95,7 @@ class Stages:
         )
 
     def takeovers(self, encoder: KeypointEncoder, network: ConditionalUnet1d) -> Demonstrations:
-        recipe = Recipe(self.schedule.takeover, 300_000 + 1_000_000 * self.seed)
+        recipe = DemonstrationSettings(self.schedule.takeover, 300_000 + 1_000_000 * self.seed)
         driver, table = partial(_driver, encoder, network, recipe.seed), build_push_table()
         return self._collect("takeover", lambda report: takeover_episodes(recipe, table, driver, report))
 

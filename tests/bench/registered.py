@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from auras_ros.policies.architectures import Recipe
+from auras_ros.policies.architectures import ArchitecturePreset
 from auras_ros.policies.diffusion import Architecture
 
 NAME = "tiny"
-RECIPE = Recipe(
+RECIPE = ArchitecturePreset(
     Architecture(NAME, cameras=1, image_px=(24, 24), history=2, state=2, horizon=8, actions=2),
     {"type": "keypoint", "features": 6, "widths": [8, 8, 8], "maps": 4, "targets": 2},
     {"type": "unet1d", "widths": [8, 8, 16]},

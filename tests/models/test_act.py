@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from auras_ros.models.act import ActConfig, ActDecoder, ActEncoder, DecoderLayer, EncoderLayer, positions_2d
+from auras_ros.models.act import ActConfig, ActDecoder, ActDecoderLayer, ActEncoder, ActEncoderLayer, positions_2d
 from auras_ros.models.resnet import ResNet18
 
 TINY = {"width": 16, "heads": 2, "hidden": 24, "encoder_layers": 1, "decoder_layers": 1, "latent": 4}
@@ -40,11 +40,11 @@ def test_without_positions_the_layers_are_torchs_own(activation: str, pre_norm: 
     x, memory, none = torch.randn(2, 5, 16), torch.randn(2, 7, 16), torch.zeros(1, 1, 16)
     common = {"dropout": 0.0, "activation": activation, "batch_first": True, "norm_first": pre_norm}
     theirs = nn.TransformerEncoderLayer(16, 2, 24, **common).eval()  # type: ignore[arg-type]
-    ours = EncoderLayer(config)
+    ours = ActEncoderLayer(config)
     ours.load_state_dict(theirs.state_dict())
     torch.testing.assert_close(ours(x, none), theirs(x))
     decoding = nn.TransformerDecoderLayer(16, 2, 24, **common).eval()  # type: ignore[arg-type]
-    mine = DecoderLayer(config)
+    mine = ActDecoderLayer(config)
     mine.load_state_dict(decoding.state_dict())
     torch.testing.assert_close(mine(x, none, memory, none), decoding(x, memory))
 
@@ -53,7 +53,7 @@ def test_without_positions_the_layers_are_torchs_own(activation: str, pre_norm: 
 def test_positions_go_into_queries_and_keys_alone() -> None:
     """A constant shift of all keys changes no attention; of values it would."""
     torch.manual_seed(0)
-    layer, x = EncoderLayer(ActConfig(**TINY)), torch.randn(1, 5, 16)
+    layer, x = ActEncoderLayer(ActConfig(**TINY)), torch.randn(1, 5, 16)
     layer.self_attn.in_proj_weight[:16] = 0  # queries do not depend on the token
     shift = torch.randn(1, 1, 16)
     torch.testing.assert_close(layer(x, shift), layer(x, torch.zeros(1, 1, 16)))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from auras_ros.models.diffusion_transformer import Attention, DiffusionTransformer
+from auras_ros.models.diffusion_transformer import DenoiserAttention, DiffusionTransformer
 
 HORIZON, OBSERVATIONS, EACH = 5, 3, 4
 
@@ -32,7 +32,7 @@ def inputs(rows: int) -> tuple[Tensor, Tensor, Tensor]:
     return actions, torch.arange(rows) * 30 + 1, torch.randn(rows, OBSERVATIONS * EACH, generator=random)
 
 
-def naive_attention(attention: Attention, x: Tensor, memory: Tensor, sees: list[list[bool]]) -> Tensor:
+def naive_attention(attention: DenoiserAttention, x: Tensor, memory: Tensor, sees: list[list[bool]]) -> Tensor:
     """softmax(q k / sqrt(d)) v, head by head and token by token; x [T, width], memory [S, width]."""
     width, heads = x.shape[1], attention.heads
     size = width // heads
@@ -52,7 +52,7 @@ def naive_attention(attention: Attention, x: Tensor, memory: Tensor, sees: list[
 @torch.no_grad()
 def test_attention_equals_the_sums_written_out() -> None:
     torch.manual_seed(0)
-    attention = Attention(6, 3).double()
+    attention = DenoiserAttention(6, 3).double()
     for parameter in attention.parameters():
         nn.init.normal_(parameter)
     x, memory = torch.randn(4, 6).double(), torch.randn(3, 6).double()

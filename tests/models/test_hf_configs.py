@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from auras_ros.models.hf_configs import (
-    ConfigError,
+    ModelConfigError,
     clip_config,
     llama_config,
     llava_config,
@@ -126,7 +126,7 @@ def test_both_ways_to_write_llama3_scaling() -> None:
     ],
 )
 def test_a_llama_that_is_not_built_is_refused_by_key(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ModelConfigError, match=said):
         llama_config(values)
 
 
@@ -150,7 +150,7 @@ def test_a_llama_that_is_not_built_is_refused_by_key(values: dict[str, Any], sai
     ],
 )
 def test_an_openvla_that_is_not_built_is_refused_by_key(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ModelConfigError, match=said):
         openvla_config(OPENVLA | values)
 
 
@@ -165,13 +165,13 @@ def test_an_openvla_that_is_not_built_is_refused_by_key(values: dict[str, Any], 
     ],
 )
 def test_a_llava_that_is_not_built_is_refused_by_key(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ModelConfigError, match=said):
         llava_config(LLAVA | values)
 
 
 @pytest.mark.parametrize("key", ["mm_projector_type", "mm_vision_select_feature", "model_type"])
 def test_a_llava_of_the_first_kind_that_is_not_built_is_refused_by_key(key: str) -> None:
-    with pytest.raises(ConfigError, match=f"config.{key}: 'other' is not supported"):
+    with pytest.raises(ModelConfigError, match=f"config.{key}: 'other' is not supported"):
         llava_origin_config(ORIGIN | {key: "other"}, CLIP_L_336)
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.models.flow_context import Prefix, places_after, visible_after
+from auras_ros.models.flow_context import PrefixKV, places_after, visible_after
 from auras_ros.models.flow_expert import (
     ActionExpert,
     AdaptiveExpert,
@@ -210,14 +210,14 @@ def test_a_gate_that_is_shut_leaves_the_actions_as_they_are() -> None:
     config = TINY.language
     kept = torch.randn(ROWS, config.layers, 2, config.kv_heads, 3, config.size_of_head).double()
     _, _, sample, time = given()
-    made = expert(sample, time, torch.zeros(ROWS, 0), Prefix(kept, torch.ones(ROWS, 3, dtype=torch.bool)))
+    made = expert(sample, time, torch.zeros(ROWS, 0), PrefixKV(kept, torch.ones(ROWS, 3, dtype=torch.bool)))
     when = time_embedding(time, TINY.expert.width)
     condition = torch.nn.functional.silu(expert.time_mlp_out(torch.nn.functional.silu(expert.time_mlp_in(when))))
     plain = expert.action_out_proj(expert.norm(expert.action_in_proj(sample), condition)[0])
     torch.testing.assert_close(made, plain, rtol=1e-12, atol=1e-12)
     for layer in expert.layers:
         layer.post_attention_layernorm.dense.bias[2 * TINY.expert.width :] = 1
-    again = expert(sample, time, torch.zeros(ROWS, 0), Prefix(kept, torch.ones(ROWS, 3, dtype=torch.bool)))
+    again = expert(sample, time, torch.zeros(ROWS, 0), PrefixKV(kept, torch.ones(ROWS, 3, dtype=torch.bool)))
     assert not torch.allclose(again, plain)
 
 

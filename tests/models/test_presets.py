@@ -13,7 +13,7 @@ from auras_ros.models.llama import Llama
 from auras_ros.models.openvla import build_openvla
 from auras_ros.models.presets import LLAMAS, OPENVLAS, RT2S
 from auras_ros.models.rt2 import build_rt2
-from auras_ros.models.vit import EncoderLayer, VitConfig
+from auras_ros.models.vit import VitConfig, VitLayer
 
 LLAMA2_7B = 6_738_415_616
 OPENVLA_FOLDER = 15_082_474_368 // 2  # its tensors in bytes, two each
@@ -26,7 +26,7 @@ def parameters(module: nn.Module) -> int:
 
 def left_out(vit: VitConfig) -> int:
     """The layers behind the feature layer and the norm after them."""
-    return (vit.depth - vit.built) * parameters(EncoderLayer(vit)) + 2 * vit.width
+    return (vit.depth - vit.built) * parameters(VitLayer(vit)) + 2 * vit.width
 
 
 def pooling_head(vit: VitConfig) -> int:

@@ -17,7 +17,7 @@ from auras_ros.models.gpt_neox import GptNeox
 from auras_ros.models.hf_names import TensorNameError, llava_pythia_rule, rename, tinyvla_rule
 from auras_ros.models.presets import CLIP_L_336, PYTHIAS, TINYVLAS
 from auras_ros.models.tinyvla import build_head, build_llava_pythia
-from auras_ros.models.vit import EncoderLayer
+from auras_ros.models.vit import VitLayer
 from auras_ros.policies.tinyvla import TinyVlaEncoder
 from tests.models import published
 
@@ -115,7 +115,7 @@ def test_a_name_without_a_place_is_refused(name: str) -> None:
 
 
 def test_published_sizes() -> None:
-    left_out = parameters(EncoderLayer(CLIP_L_336)) + 2 * CLIP_L_336.width  # the last layer and the norm behind it
+    left_out = parameters(VitLayer(CLIP_L_336)) + 2 * CLIP_L_336.width  # the last layer and the norm behind it
     with torch.device("meta"):
         for name, count in PYTHIA_COUNTS.items():
             assert parameters(GptNeox(replace(PYTHIAS[name], head=True))) == count

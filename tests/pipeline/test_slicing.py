@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from auras_ros.models.diffusion_transformer import DiffusionTransformer
 from auras_ros.models.resnet import ResNetEncoder
-from auras_ros.models.vit import EncoderLayer, VitConfig
+from auras_ros.models.vit import VitConfig, VitLayer
 from auras_ros.pipeline import slicing
 from auras_ros.pipeline.perception import operations, perception_stages
 from auras_ros.pipeline.plan import PlanError
@@ -80,7 +80,7 @@ def test_attention_is_counted_on_every_device() -> None:
     """Its kernel on a CPU is unknown to torch's counter: stages were cut as though it cost nothing, there alone."""
     tokens, width, hidden = 32, 16, 24
     config = VitConfig(8, 2, width, depth=2, heads=2, hidden=hidden)
-    layer, x = EncoderLayer(config).eval(), torch.randn(1, tokens, width)
+    layer, x = VitLayer(config).eval(), torch.randn(1, tokens, width)
     linear = 2 * tokens * (4 * width * width + 2 * width * hidden)  # query, key, value, projection; two linear layers
     products = 2 * 2 * tokens * tokens * width  # queries by keys, and what comes of them by values
     assert operations([lambda x, _: layer(x)], x, x) == [linear + products]

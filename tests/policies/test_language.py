@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from auras_ros.policies.checkpoint import load
-from auras_ros.policies.language import Language, Prompt, PromptError, language_of
+from auras_ros.policies.language import Language, PromptError, PromptTemplate, language_of
 from auras_ros.policies.tensors import CheckpointError
 from tests.policies import vision_language_checkpoints as tiny
 
@@ -25,8 +25,8 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.write_tokenizer(tmp_path_factory.mktemp("language") / "tokenizer.json")
 
 
-def stored(**changes: Any) -> Prompt:
-    return Prompt.of({**tiny.prompt(), **changes})
+def stored(**changes: Any) -> PromptTemplate:
+    return PromptTemplate.of({**tiny.prompt(), **changes})
 
 
 def test_the_stored_prompt_needs_no_tokenizer(tokenizer: Path) -> None:
@@ -53,7 +53,7 @@ def test_the_file_that_cuts_and_pads_does_neither(tokenizer: Path) -> None:
 def test_an_instruction_is_text_and_no_template() -> None:
     prompt = stored(prompt_lower=True)
     assert prompt.told("PUSH {instruction} {x}") == "In: What should the robot do to push {instruction} {x}?\nOut:"
-    braces = Prompt((1,), template='{"task": "{instruction}"}')
+    braces = PromptTemplate((1,), template='{"task": "{instruction}"}')
     assert braces.told("{0}") == '{"task": "{0}"}'
     assert stored().told("PUSH") == "In: What should the robot do to PUSH?\nOut:"
 
@@ -120,6 +120,6 @@ def test_a_policy_without_language_has_none(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_read_again() -> None:
-    for prompt in (stored(), stored(prompt_limit=30, prompt_lower=True), Prompt((5, 0), "x", end=0)):
-        assert Prompt.of(json.loads(json.dumps(prompt.to_network()))) == prompt
+    for prompt in (stored(), stored(prompt_limit=30, prompt_lower=True), PromptTemplate((5, 0), "x", end=0)):
+        assert PromptTemplate.of(json.loads(json.dumps(prompt.to_network()))) == prompt
     assert stored().to_network() == tiny.prompt()

@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 
 from auras_ros.sim.pusht import Outcome
 from auras_ros.train import demonstrations
-from auras_ros.train.demonstrations import Demonstrations, Recipe, _Disturbance, expert_episodes, takeover_episodes
+from auras_ros.train.demonstrations import (
+    Demonstrations,
+    DemonstrationSettings,
+    _Disturbance,
+    expert_episodes,
+    takeover_episodes,
+)
 from auras_ros.train.diffusion import HALF_PX, HORIZON, Windows, keypoint_targets
 from auras_ros.train.push_table import corners
 
@@ -163,20 +169,20 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> type[World]:
 def test_only_episodes_that_succeed_are_kept(simulated: type[World]) -> None:
     simulated.solved_at = staticmethod(lambda seed: {10: 3, 11: 0, 12: 5}[seed])
     said: list[str] = []
-    data = expert_episodes(Recipe(3, 10), TABLE, said.append)
+    data = expert_episodes(DemonstrationSettings(3, 10), TABLE, said.append)
     assert data.episode.tolist() == [0] * 3 + [1] * 5
     assert said[-1] == "episode 3/3, 2 kept"
 
 
 def test_the_experts_action_is_recorded_whatever_is_executed(simulated: type[World]) -> None:
     simulated.solved_at = staticmethod(lambda seed: 200)
-    data = expert_episodes(Recipe(1, 10, disturbance_px=50.0), TABLE, lambda text: None)
+    data = expert_episodes(DemonstrationSettings(1, 10, disturbance_px=50.0), TABLE, lambda text: None)
     assert (data.actions == [100.0, 512.0]).all(), "clipped to the table, never disturbed"
     assert (np.array(simulated.executed) != [100.0, 512.0]).any()
 
 
 def test_a_drifting_recipe_draws_each_episodes_drift(simulated: type[World]) -> None:
-    expert_episodes(Recipe(5, 10, drift_max_px=1.5), TABLE, lambda text: None)
+    expert_episodes(DemonstrationSettings(5, 10, drift_max_px=1.5), TABLE, lambda text: None)
     drifts = [drift for drift, _ in simulated.drifts]
     assert all(0.1 <= drift <= 1.5 for drift in drifts)
     assert len(set(drifts)) == 5
@@ -184,7 +190,7 @@ def test_a_drifting_recipe_draws_each_episodes_drift(simulated: type[World]) -> 
 
 def test_no_success_at_all_is_an_empty_collection(simulated: type[World], tmp_path: Path) -> None:
     simulated.solved_at = staticmethod(lambda seed: 0)
-    data = expert_episodes(Recipe(1, 10), TABLE, lambda text: None)
+    data = expert_episodes(DemonstrationSettings(1, 10), TABLE, lambda text: None)
     assert data.images.shape == (0, 96, 96, 3)
     assert [len(getattr(data, f.name)) for f in fields(Demonstrations)] == [0] * 5
     data.save(tmp_path / "none.npz")
@@ -193,14 +199,15 @@ def test_no_success_at_all_is_an_empty_collection(simulated: type[World], tmp_pa
 
 def test_a_policy_that_finishes_leaves_nothing_to_take_over(simulated: type[World]) -> None:
     said: list[str] = []
-    data = takeover_episodes(Recipe(2, 10), TABLE, lambda: lambda image, agent: np.zeros(2), said.append)
+    data = takeover_episodes(DemonstrationSettings(2, 10), TABLE, lambda: lambda image, agent: np.zeros(2), said.append)
     assert len(data.episode) == 0
     assert said[-1] == "episode 2/2, policy finished 2, 0 taken over"
 
 
 def test_the_expert_takes_over_where_the_policy_stands_and_only_it_is_recorded(simulated: type[World]) -> None:
     simulated.solved_at = staticmethod(lambda seed: 165)  # after the policy's longest drive, within the expert's
-    data = takeover_episodes(Recipe(1, 10), TABLE, lambda: lambda image, agent: np.zeros(2), lambda text: None)
+    settings = DemonstrationSettings(1, 10)
+    data = takeover_episodes(settings, TABLE, lambda: lambda image, agent: np.zeros(2), lambda text: None)
     driven = sum(not action.any() for action in simulated.executed)
     assert 10 <= driven < 160
     assert len(data.episode) == 165 - driven

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auras_ros.sim.pusht import PushTWorld
-from auras_ros.train.demonstrations import Recipe, expert_episodes
+from auras_ros.train.demonstrations import DemonstrationSettings, expert_episodes
 from auras_ros.train.push_table import OUTLINE, PUSHER_RADIUS_PX, PushTable
 from auras_ros.train.pusht_expert import WALK_LEAD, WALK_PX, PushExpert, _along, _path, _shortest
 
@@ -101,7 +101,7 @@ def test_a_corner_far_ahead_is_not_cut() -> None:
 
 def test_real_demonstrations_end_in_success_and_replay(table: PushTable) -> None:
     """What is recorded of a real episode, on a drifting tee, leads the same world to the same end."""
-    recipe = Recipe(1, SOLVED[0], disturbance_px=0.0, drift_max_px=1.0)
+    recipe = DemonstrationSettings(1, SOLVED[0], disturbance_px=0.0, drift_max_px=1.0)
     data = expert_episodes(recipe, table, lambda text: None)
     assert 20 < len(data.episode) <= 250
     world = PushTWorld(float(np.random.default_rng(recipe.seed).uniform(0.1, 1.0)), 0.92)

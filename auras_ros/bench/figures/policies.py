@@ -19,7 +19,7 @@ from torch import nn
 
 from auras_ros.bench.options import listed
 from auras_ros.models.action_tokens import Rt2Tokens
-from auras_ros.models.llama import DecoderLayer, Llama, LlamaConfig
+from auras_ros.models.llama import Llama, LlamaConfig, LlamaDecoderLayer
 from auras_ros.models.openvla import OpenVlaConfig, build_openvla
 from auras_ros.models.presets import OPENVLAS, RT2S, TINYVLAS
 from auras_ros.models.rt2 import Rt2Config, build_rt2
@@ -28,7 +28,7 @@ from auras_ros.models.vit import Vit, VitConfig
 from auras_ros.pipeline.modes import check_plan, family_offset
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies import architectures
-from auras_ros.policies.architectures import Recipe, make_policy, policy_of
+from auras_ros.policies.architectures import ArchitecturePreset, make_policy, policy_of
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
 from auras_ros.policies.family import LoadedPolicy
@@ -133,9 +133,9 @@ def _million(module: nn.Module) -> float:
 # -- diffusion ----------------------------------------------------------------------------------------
 
 
-def _diffusion(recipe: Recipe, perception: int, generation: int, steps: int) -> DiffusionPolicy:
+def _diffusion(recipe: ArchitecturePreset, perception: int, generation: int, steps: int) -> DiffusionPolicy:
     networks = _described(recipe.encoder, perception), _described(recipe.network, generation)
-    return policy_of(Recipe(recipe.architecture, *networks), seed=0, steps=steps)
+    return policy_of(ArchitecturePreset(recipe.architecture, *networks), seed=0, steps=steps)
 
 
 def _described(sizes: Mapping[str, Any], exponent: int) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def _deepen(vit: Vit, config: VitConfig) -> None:
 
 
 def _numbered(layer: nn.Module, number: int) -> None:
-    assert isinstance(layer, DecoderLayer)
+    assert isinstance(layer, LlamaDecoderLayer)
     layer.self_attn.layer = number  # its place in the cache
 
 

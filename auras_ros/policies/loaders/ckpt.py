@@ -18,8 +18,8 @@ from torch import Tensor
 from auras_ros.manifest import FORMAT
 from auras_ros.observation import CameraSpec, Crop, ObservationSpec, Resize, SpecError, StateSpec
 from auras_ros.policies.bounds import HISTORY, HORIZON, STEPS
-from auras_ros.policies.loaders.ckpt_config import Config, plain
-from auras_ros.policies.loaders.ckpt_encoder import MULTI_IMAGE, ROBOMIMIC, Inputs, crops, is_ignored, read_inputs
+from auras_ros.policies.loaders.ckpt_config import CkptConfig, plain
+from auras_ros.policies.loaders.ckpt_encoder import MULTI_IMAGE, ROBOMIMIC, ShapeMeta, crops, is_ignored, read_inputs
 from auras_ros.policies.loaders.ckpt_network import described as describe_network
 from auras_ros.policies.loaders.ckpt_network import plans, reorder
 from auras_ros.policies.loaders.robot import Robot
@@ -46,9 +46,9 @@ class Source:
 
     file: TorchFile
     target: str
-    policy: Config
+    policy: CkptConfig
     tensors: LazyTensors
-    inputs: Inputs
+    inputs: ShapeMeta
 
     @property
     def path(self) -> Path:
@@ -81,7 +81,7 @@ def _source(file: TorchFile) -> Source:
         raise CheckpointError(f"{file.path}: {error}") from error
     if not isinstance(payload, dict) or not {"cfg", "state_dicts"} <= payload.keys():
         raise CheckpointError(f"{file.path}: is not a checkpoint of diffusion_policy: no 'cfg' and 'state_dicts'")
-    top = Config(file.path, "payload", payload)
+    top = CkptConfig(file.path, "payload", payload)
     weights = top.object("state_dicts").values
     state = next((name for name in STATES if isinstance(weights.get(name), dict)), None)
     if state is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.policies.bounds import WIDTH, shown
-from auras_ros.policies.loaders.inert import Made, Name
+from auras_ros.policies.loaders.inert import Name, PickledObject
 from auras_ros.policies.tensors import CheckpointError
 
 DEEPEST, MOST, MOST_BITS = 40, 200_000, 1024
@@ -30,7 +30,7 @@ def plain(value: Any) -> Any:
         left[0] -= 1
         if depth > DEEPEST or left[0] < 0:
             raise ValueError(f"nested deeper than {DEEPEST}, or more than {MOST} values")
-        if isinstance(value, Made):
+        if isinstance(value, PickledObject):
             inner = _inner(value)
             return value if inner is MISSING else of(inner, depth + 1)
         if isinstance(value, Mapping):
@@ -49,7 +49,7 @@ def _short(key: Any) -> Any:
     return key
 
 
-def _inner(made: Made) -> Any:
+def _inner(made: PickledObject) -> Any:
     """What a node holds, or MISSING where it is nothing that is known."""
     if made.of == ORDERED:
         return made.items
@@ -63,18 +63,18 @@ def _inner(made: Made) -> Any:
 
 
 @dataclass(frozen=True)
-class Config:
+class CkptConfig:
     """An object of the configuration. where: its place in the file, for errors, which are all CheckpointError."""
 
     path: Path
     where: str
     values: Mapping[str, Any]
 
-    def object(self, key: str) -> Config:
+    def object(self, key: str) -> CkptConfig:
         value = self.get(key)
         if not isinstance(value, Mapping):
             raise self.refused(key, value, "an object")
-        return Config(self.path, f"{self.where}.{key}", value)
+        return CkptConfig(self.path, f"{self.where}.{key}", value)
 
     def get(self, key: str, default: Any = MISSING, allowed: Collection[Any] | None = None) -> Any:
         """A value, one of `allowed` where that is given."""
@@ -116,5 +116,5 @@ class Config:
 
     def refused(self, key: str, value: Any, supported: str) -> CheckpointError:
         """What a record is made of is never spelt out: it may stand for more than any memory holds."""
-        said = f"<{value.of}>" if isinstance(value, Made) and isinstance(value.of, Name) else shown(value)
+        said = f"<{value.of}>" if isinstance(value, PickledObject) and isinstance(value.of, Name) else shown(value)
         return CheckpointError(f"{self.path}: {self.where}.{key}: {said} is not supported; there is {supported}")

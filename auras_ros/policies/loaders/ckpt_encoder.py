@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from auras_ros.policies.loaders.ckpt_config import Config
+from auras_ros.policies.loaders.ckpt_config import CkptConfig
 from auras_ros.policies.tensors import CheckpointError
 
 ROBOMIMIC, MULTI_IMAGE = "robomimic", "multi_image"
@@ -22,7 +22,7 @@ ENCODER = "obs_encoder."
 
 
 @dataclass(frozen=True)
-class Feature:
+class ShapeMetaEntry:
     """One of shape_meta's observations. shape: [3, height, width] of a camera, [n] of a state."""
 
     name: str
@@ -34,19 +34,19 @@ class Feature:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class ShapeMeta:
     """In the order in which the encoder joins them for one instant. shared: one network for all cameras."""
 
     kind: str
-    features: tuple[Feature, ...]
+    features: tuple[ShapeMetaEntry, ...]
     shared: bool = False
 
     @property
-    def cameras(self) -> tuple[Feature, ...]:
+    def cameras(self) -> tuple[ShapeMetaEntry, ...]:
         return tuple(feature for feature in self.features if feature.is_camera)
 
     @property
-    def states(self) -> tuple[Feature, ...]:
+    def states(self) -> tuple[ShapeMetaEntry, ...]:
         return tuple(feature for feature in self.features if not feature.is_camera)
 
     @property
@@ -81,7 +81,7 @@ def is_ignored(source: str) -> bool:
     return twice is not None or source.endswith((".pos_x", ".pos_y", ".temperature", ".num_batches_tracked"))
 
 
-def read_inputs(policy: Config, kind: str) -> Inputs:
+def read_inputs(policy: CkptConfig, kind: str) -> ShapeMeta:
     """Raises CheckpointError, naming the key."""
     observed = policy.object("shape_meta").object("obs")
     features = [_feature(observed.object(str(name)), str(name)) for name in observed.values]
@@ -90,21 +90,21 @@ def read_inputs(policy: Config, kind: str) -> Inputs:
         cameras = sorted((f for f in features if f.is_camera), key=lambda f: f.name)
         features = [*cameras, *sorted((f for f in features if not f.is_camera), key=lambda f: f.name)]
         shared = policy.object("obs_encoder").get("share_rgb_model", False, (True, False))
-    made = Inputs(kind, tuple(features), shared)
+    made = ShapeMeta(kind, tuple(features), shared)
     if not made.cameras or not made.states:
         raise CheckpointError(f"{policy.path}: {observed.where}: a policy without pictures or state is not supported")
     return made
 
 
-def _feature(described: Config, name: str) -> Feature:
+def _feature(described: CkptConfig, name: str) -> ShapeMetaEntry:
     kind = described.get("type", "low_dim", ("rgb", "low_dim"))
     shape = tuple(described.counts("shape"))
     if (kind == "rgb") != (len(shape) == 3) or (kind == "rgb" and shape[0] != 3) or len(shape) not in (1, 3):
         raise described.refused("shape", list(shape), "[3, height, width] for rgb, [n] for low_dim")
-    return Feature(name, shape)
+    return ShapeMetaEntry(name, shape)
 
 
-def crops(policy: Config, inputs: Inputs) -> Mapping[str, tuple[int, int] | None]:
+def crops(policy: CkptConfig, inputs: ShapeMeta) -> Mapping[str, tuple[int, int] | None]:
     """What of each camera's picture the network sees, (height, width), the centre; None for all of it."""
     asks = policy if inputs.kind == ROBOMIMIC else policy.object("obs_encoder")
     if inputs.kind == MULTI_IMAGE:
@@ -122,7 +122,7 @@ def crops(policy: Config, inputs: Inputs) -> Mapping[str, tuple[int, int] | None
     return found
 
 
-def _size(asks: Config, key: str, camera: Feature) -> tuple[int, int] | None:
+def _size(asks: CkptConfig, key: str, camera: ShapeMetaEntry) -> tuple[int, int] | None:
     """A pair for all cameras, or for each by its name."""
     value = asks.get(key, None)
     if value is None:

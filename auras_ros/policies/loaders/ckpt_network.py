@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.policies.bounds import LAYERS, STEPS
-from auras_ros.policies.loaders.ckpt_config import Config
+from auras_ros.policies.loaders.ckpt_config import CkptConfig
 from auras_ros.policies.loaders.torch_file import LazyTensors
 
 COMMON = {
@@ -48,7 +48,7 @@ SCHEDULER = {
 }  # fmt: skip
 
 
-def described(policy: Config, tensors: LazyTensors) -> dict[str, Any]:
+def described(policy: CkptConfig, tensors: LazyTensors) -> dict[str, Any]:
     """The network of our manifest. Raises CheckpointError, naming the key."""
     image = "obs_encoder" in policy.values
     own = TRANSFORMER if "n_layer" in policy.values else UNET
@@ -61,7 +61,7 @@ def described(policy: Config, tensors: LazyTensors) -> dict[str, Any]:
     return _transformer(policy) if own is TRANSFORMER else _unet(policy, tensors)
 
 
-def _unet(policy: Config, tensors: LazyTensors) -> dict[str, Any]:
+def _unet(policy: CkptConfig, tensors: LazyTensors) -> dict[str, Any]:
     policy.get("obs_as_global_cond", True, (True,))
     return {
         "type": "conditional_unet1d",
@@ -74,7 +74,7 @@ def _unet(policy: Config, tensors: LazyTensors) -> dict[str, Any]:
     }
 
 
-def _transformer(policy: Config) -> dict[str, Any]:
+def _transformer(policy: CkptConfig) -> dict[str, Any]:
     for key, default, built in (
         ("obs_as_cond", True, True),
         ("time_as_cond", True, True),
@@ -91,7 +91,7 @@ def _transformer(policy: Config) -> dict[str, Any]:
     }
 
 
-def plans(policy: Config) -> dict[str, dict[str, Any]]:
+def plans(policy: CkptConfig) -> dict[str, dict[str, Any]]:
     """The reference's own sampling alone, its name telling sampler and steps."""
     scheduler = policy.object("noise_scheduler")
     scheduler.known(SCHEDULER)

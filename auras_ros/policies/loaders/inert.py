@@ -1,7 +1,7 @@
 """What a pickle says, without doing it: a machine for pickle's opcodes that has no way to call anything.
 
 A pickle is a program that builds objects, and may ask for any function of any module. Here a global becomes its name
-(`Name`), and what would be called or built becomes a record of what it was to be built of (`Made`); nothing is
+(`Name`), and what would be called or built becomes a record of what it was to be built of (`PickledObject`); nothing is
 imported, looked up or run. Numbers, texts and plain containers come out as they are. What else a file may ask for is
 refused by the opcode's name.
 """
@@ -32,7 +32,7 @@ class Name:
 
 
 @dataclass(eq=False)
-class Made:
+class PickledObject:
     """What would be made by calling `of` with `args`; then `state` set on it, and items put into it."""
 
     of: Any
@@ -160,22 +160,22 @@ class _Machine:
 
     def make(self) -> None:
         of, args = self.pop_two()
-        self.stack.append(Made(of, args))
+        self.stack.append(PickledObject(of, args))
 
     def make_with_keywords(self) -> None:
         keywords = self.pop()
         of, args = self.pop_two()
-        self.stack.append(Made(of, (args, keywords)))
+        self.stack.append(PickledObject(of, (args, keywords)))
 
     def build(self) -> None:
         """The state of something made; what is set on anything else is nobody's."""
         state = self.pop()
-        if isinstance(self.stack[-1], Made):
+        if isinstance(self.stack[-1], PickledObject):
             self.stack[-1].state = state
 
     def extend(self, values: list[Any]) -> None:
         onto = self.stack[-1]
-        if isinstance(onto, Made):
+        if isinstance(onto, PickledObject):
             onto.members += values
         elif isinstance(onto, list):
             onto += values
@@ -186,7 +186,7 @@ class _Machine:
 
     def update(self, values: list[Any]) -> None:
         onto = self.stack[-1]
-        into = onto.items if isinstance(onto, Made) else onto
+        into = onto.items if isinstance(onto, PickledObject) else onto
         if not isinstance(into, dict):
             raise InertError(f"items put into {type(onto).__name__}")
         into.update(_pairs(values))

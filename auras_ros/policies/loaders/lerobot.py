@@ -19,14 +19,14 @@ from torch import Tensor
 from auras_ros.policies.bounds import shown
 from auras_ros.policies.json_file import read_json
 from auras_ros.policies.loaders.files import read_weights
-from auras_ros.policies.loaders.lerobot_files import Feature, Step, read_features, read_steps
+from auras_ros.policies.loaders.lerobot_files import PolicyFeature, ProcessorStep, read_features, read_steps
 from auras_ros.policies.loaders.lerobot_processors import check_harmless, check_listed, check_order, mode_of
-from auras_ros.policies.loaders.normalization import Normalization, Statistics, normalization
+from auras_ros.policies.loaders.normalization import FeatureNormalization, Statistics, normalization
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
 from auras_ros.policies.tensors import CheckpointError
 
-__all__ = ["BURIED", "Feature", "LeRobotFolder", "Step", "translate"]
+__all__ = ["BURIED", "PolicyFeature", "LeRobotFolder", "ProcessorStep", "translate"]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PREPROCESSOR, POSTPROCESSOR = "policy_preprocessor.json", "policy_postprocessor.json"
@@ -61,10 +61,10 @@ class LeRobotFolder:
 
     path: Path
     config: Mapping[str, Any]
-    inputs: tuple[Feature, ...]
-    outputs: tuple[Feature, ...]
-    preprocessor: tuple[Step, ...]
-    postprocessor: tuple[Step, ...]
+    inputs: tuple[PolicyFeature, ...]
+    outputs: tuple[PolicyFeature, ...]
+    preprocessor: tuple[ProcessorStep, ...]
+    postprocessor: tuple[ProcessorStep, ...]
     processed: bool  # there are processors, and they decide
     tensors: Mapping[str, Tensor] = field(repr=False)
 
@@ -133,17 +133,17 @@ class LeRobotFolder:
     # -- features -----------------------------------------------------------------------------------------
 
     @property
-    def cameras(self) -> tuple[Feature, ...]:
+    def cameras(self) -> tuple[PolicyFeature, ...]:
         """The pictures, [3, height, width] each."""
         return tuple(feature for feature in self.inputs if feature.kind == "VISUAL")
 
     @property
-    def state(self) -> Feature | None:
+    def state(self) -> PolicyFeature | None:
         """The robot's state, [numbers], where the policy sees it."""
         return next((each for each in self.inputs if each.name == STATE and each.kind == "STATE"), None)
 
     @property
-    def action(self) -> Feature:
+    def action(self) -> PolicyFeature:
         """Raises CheckpointError where there is none."""
         for feature in self.outputs:
             if feature.name == ACTION and feature.kind == "ACTION":
@@ -186,11 +186,11 @@ class LeRobotFolder:
             check_order(self.path / PREPROCESSOR, self.preprocessor, before)
             check_order(self.path / POSTPROCESSOR, self.postprocessor, (UNNORMALIZER,))
 
-    def step(self, name: str) -> Step | None:
+    def step(self, name: str) -> ProcessorStep | None:
         """A step of either processor by name."""
         return next((step for step in (*self.preprocessor, *self.postprocessor) if step.name == name), None)
 
-    def normalization(self, feature: Feature, size: int) -> Normalization:
+    def normalization(self, feature: PolicyFeature, size: int) -> FeatureNormalization:
         """How a feature of `size` numbers (or colours) is normalised. Raises CheckpointError."""
         step = self.step(UNNORMALIZER if feature.kind == "ACTION" else NORMALIZER)
         told = mode_of(feature, self.config, "normalization_mapping", self.file)
@@ -209,14 +209,14 @@ class LeRobotFolder:
         if only is not None and not isinstance(only, list):
             raise CheckpointError(f"{step.file}: step '{step.name}': normalize_observation_keys: {only!r} is no list")
         if only is not None and feature.kind != "ACTION" and feature.name not in only:
-            return Normalization("none")
+            return FeatureNormalization("none")
         values = {
             name.rpartition(".")[2]: t for name, t in step.state.items() if name.rpartition(".")[0] == feature.name
         }
         statistics = Statistics(step.file, feature.name + ".", values, eps)
         return normalization(feature.name, mode, size, statistics)
 
-    def _buried(self, feature: Feature) -> Statistics:
+    def _buried(self, feature: PolicyFeature) -> Statistics:
         """Statistics among the weights, as folders without processors have them."""
         part = "unnormalize_outputs" if feature.kind == "ACTION" else "normalize_inputs"
         prefix = f"{part}.buffer_{feature.name.replace('.', '_')}."

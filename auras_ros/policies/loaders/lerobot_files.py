@@ -16,7 +16,7 @@ from auras_ros.policies.tensors import CheckpointError
 
 
 @dataclass(frozen=True)
-class Feature:
+class PolicyFeature:
     """One input or output. kind: VISUAL, STATE, ENV or ACTION."""
 
     name: str
@@ -25,7 +25,7 @@ class Feature:
 
 
 @dataclass(frozen=True)
-class Step:
+class ProcessorStep:
     """One step of a processor: its registered name, its settings, and the tensors of its state file."""
 
     name: str
@@ -35,7 +35,7 @@ class Step:
     said: Path  # where it itself stands
 
 
-def read_features(config: Mapping[str, Any], key: str, file: Path) -> tuple[Feature, ...]:
+def read_features(config: Mapping[str, Any], key: str, file: Path) -> tuple[PolicyFeature, ...]:
     """Features in the order of config.json. Raises CheckpointError."""
     raw = config.get(key)
     if not isinstance(raw, dict) or not raw:
@@ -50,11 +50,11 @@ def read_features(config: Mapping[str, Any], key: str, file: Path) -> tuple[Feat
             raise CheckpointError(f"{file}: {key}: '{name}': expected type and shape, got {told!r}")
         if max(shape, default=0) > WIDTH:
             raise CheckpointError(f"{file}: {key}: '{name}': shape: {shown(max(shape))} is more than {WIDTH}")
-        features.append(Feature(name, kind, tuple(shape)))
+        features.append(PolicyFeature(name, kind, tuple(shape)))
     return tuple(features)
 
 
-def read_steps(file: Path) -> tuple[Step, ...]:
+def read_steps(file: Path) -> tuple[ProcessorStep, ...]:
     """The steps of a processor, in order, with the tensors of their state files. Raises CheckpointError."""
     raw = read_json(file).get("steps")
     if not isinstance(raw, list) or not all(isinstance(step, dict) for step in raw):
@@ -70,5 +70,5 @@ def read_steps(file: Path) -> tuple[Step, ...]:
         if not isinstance(config, dict):
             raise CheckpointError(f"{file}: step '{name}': config: expected an object, got {config!r}")
         tensors = {} if state is None else read_weights(file.parent / state)
-        steps.append(Step(name, config, tensors, file if state is None else file.parent / state, file))
+        steps.append(ProcessorStep(name, config, tensors, file if state is None else file.parent / state, file))
     return tuple(steps)

@@ -10,7 +10,7 @@ from typing import Any
 
 from auras_ros.manifest import FORMAT
 from auras_ros.observation import CameraSpec, Crop, ObservationSpec, Resize, SpecError, StateSpec
-from auras_ros.policies.loaders.lerobot import Feature, LeRobotFolder
+from auras_ros.policies.loaders.lerobot import LeRobotFolder, PolicyFeature
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.tensors import CheckpointError
 
@@ -46,7 +46,9 @@ def state(folder: LeRobotFolder, robot: Robot) -> StateSpec | None:
     return StateSpec(robot.state or (), found.kind, found.first, second)
 
 
-def camera(folder: LeRobotFolder, robot: Robot, feature: Feature, crop: tuple[int, int] | None = None) -> CameraSpec:
+def camera(
+    folder: LeRobotFolder, robot: Robot, feature: PolicyFeature, crop: tuple[int, int] | None = None
+) -> CameraSpec:
     """A camera whose pixels go from 0..1 through the folder's normalisation.
 
     Frames of another size than the policy was trained with are resized to that first. crop: the centre, (height,

@@ -17,7 +17,7 @@ from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.presets import PI0S
 from auras_ros.models.vit import VitConfig
 from auras_ros.observation import Pad
-from auras_ros.policies.language import INSTRUCTION, Prompt
+from auras_ros.policies.language import INSTRUCTION, PromptTemplate
 from auras_ros.policies.loaders import lerobot_manifest, prompts
 from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
 from auras_ros.policies.loaders.lerobot_vla import camera_of, cameras_of, executed, joined_attention, siglip_name
@@ -173,7 +173,8 @@ def _language(folder: LeRobotFolder, robot: Robot, kind: str, states: int) -> di
     if kind == "pi0":
         return prompts.prompt_keys(folder, robot, encode, f"{INSTRUCTION}\n", limit)
     template, text = f"Task: {INSTRUCTION}, State:", prompts.instruction(robot, folder.path)
-    numbers, after = prompts.spelling(folder, encode, Prompt((0,), text, template, plain=True).told(text), states)
+    told = PromptTemplate((0,), text, template, plain=True).told(text)
+    numbers, after = prompts.spelling(folder, encode, told, states)
     room = limit - states * max(map(len, numbers)) - len(after)
     return {
         **prompts.prompt_keys(folder, robot, encode, template, room, plain=True),

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from auras_ros.policies.loaders.lerobot_files import Feature, Step
+from auras_ros.policies.loaders.lerobot_files import PolicyFeature, ProcessorStep
 from auras_ros.policies.tensors import CheckpointError
 
 RENAME, DEVICE = "rename_observations_processor", "device_processor"
 HARMLESS = {RENAME, "to_batch_processor", DEVICE}  # no value is changed, wherever they stand
 
 
-def check_order(file: Path, steps: Sequence[Step], wanted: Sequence[str]) -> None:
+def check_order(file: Path, steps: Sequence[ProcessorStep], wanted: Sequence[str]) -> None:
     """That the steps are those of `wanted`, each once, in this order, with harmless ones anywhere between. Raises
     CheckpointError."""
     order = ", ".join(wanted)
@@ -35,7 +35,7 @@ def check_order(file: Path, steps: Sequence[Step], wanted: Sequence[str]) -> Non
         raise CheckpointError(f"{file}: steps {', '.join(found)}; expected, in this order: {order}")
 
 
-def check_harmless(steps: Iterable[Step]) -> dict[str, str]:
+def check_harmless(steps: Iterable[ProcessorStep]) -> dict[str, str]:
     """That the steps of HARMLESS change no value. Gives what they rename: feature -> its name before. Raises
     CheckpointError."""
     renamed: dict[str, str] = {}
@@ -50,7 +50,7 @@ def check_harmless(steps: Iterable[Step]) -> dict[str, str]:
     return renamed
 
 
-def mode_of(feature: Feature, config: Mapping[str, Any], key: str, file: Path) -> str:
+def mode_of(feature: PolicyFeature, config: Mapping[str, Any], key: str, file: Path) -> str:
     """The normalisation of a kind of feature, as it is written; that there is none must be written too. Raises
     CheckpointError."""
     modes = config.get(key)
@@ -59,7 +59,7 @@ def mode_of(feature: Feature, config: Mapping[str, Any], key: str, file: Path) -
     return str(modes[feature.kind])
 
 
-def check_listed(feature: Feature, step: Step, mode: str, config: Path) -> None:
+def check_listed(feature: PolicyFeature, step: ProcessorStep, mode: str, config: Path) -> None:
     """That the step's own list has the feature, and of the kind that it has in `config`: one that it lacks, the
     reference leaves as it is. Actions it takes in any case. Raises CheckpointError."""
     listed = step.config.get("features")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.observation import CameraSpec, Pad, Resize, SpecError
-from auras_ros.policies.loaders.lerobot import Feature, LeRobotFolder
+from auras_ros.policies.loaders.lerobot import LeRobotFolder, PolicyFeature
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.tensors import CheckpointError
 
@@ -20,7 +20,7 @@ EMPTY = re.compile(r"observation\.images\.empty_camera_\d+")
 HALF = (0.5, 0.5, 0.5)
 
 
-def cameras_of(folder: LeRobotFolder) -> list[Feature]:
+def cameras_of(folder: LeRobotFolder) -> list[PolicyFeature]:
     """The pictures that there are. Raises CheckpointError where there are none, or where the statistics change them."""
     for feature in folder.cameras:
         if folder.normalization(feature, 3).kind != "none":
@@ -31,7 +31,7 @@ def cameras_of(folder: LeRobotFolder) -> list[Feature]:
     return found
 
 
-def camera_of(folder: LeRobotFolder, robot: Robot, feature: Feature, side: int, pad: Pad) -> CameraSpec:
+def camera_of(folder: LeRobotFolder, robot: Robot, feature: PolicyFeature, side: int, pad: Pad) -> CameraSpec:
     """A camera whose pictures are brought to a square, with their aspect ratio, and to -1..1."""
     _, height, width = feature.shape
     real = robot.camera(feature.name, height, width)

@@ -36,7 +36,7 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Normalization:
+class FeatureNormalization:
     """kind: none, min_max or mean_std. first, second: min and max, or mean and std, in physical units. eps is what is
     added to std where values come in."""
 
@@ -58,10 +58,10 @@ class Normalization:
         return tuple((low + high) / 2 for low, high in pairs), tuple((high - low) / 2 for low, high in pairs)
 
 
-def normalization(feature: str, mode: str, size: int, statistics: Statistics) -> Normalization:
+def normalization(feature: str, mode: str, size: int, statistics: Statistics) -> FeatureNormalization:
     """The normalisation of a feature with `size` numbers, or colours. Raises CheckpointError."""
     if mode == "IDENTITY":
-        return Normalization("none")
+        return FeatureNormalization("none")
     if mode not in MODES:
         listed = ", ".join(["IDENTITY", *MODES])
         raise CheckpointError(
@@ -76,7 +76,7 @@ def normalization(feature: str, mode: str, size: int, statistics: Statistics) ->
         if mode != "MEAN_STD" and one >= other:
             raise CheckpointError(f"{where}: {names[1]} {other} is not above {names[0]} {one}")
     kind = "mean_std" if mode == "MEAN_STD" else "min_max"
-    return Normalization(kind, first, second, statistics.eps if kind == "mean_std" else 0.0)
+    return FeatureNormalization(kind, first, second, statistics.eps if kind == "mean_std" else 0.0)
 
 
 def _numbers(feature: str, name: str, size: int, statistics: Statistics) -> Numbers:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.models.openvla import PROMPT_END
-from auras_ros.policies.language import TOKENIZER, Language, Prompt, PromptError
+from auras_ros.policies.language import TOKENIZER, Language, PromptError, PromptTemplate
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.tensors import CheckpointError
 
@@ -17,7 +17,7 @@ TEMPLATE = "In: What action should the robot take to {instruction}?\nOut:"
 LIMIT = 64  # tokens of a prompt, unless robot.json says otherwise: instructions of OpenVLA's data sets make 15 to 40
 
 
-def prompt(source: Path, robot: Robot, bos: int) -> Prompt:
+def prompt(source: Path, robot: Robot, bos: int) -> PromptTemplate:
     """The prompt to begin with. bos: the id that every sentence of the language model begins with, on which it was
     trained. Raises CheckpointError."""
     if robot.prompt is None:
@@ -30,7 +30,7 @@ def prompt(source: Path, robot: Robot, bos: int) -> Prompt:
             raise ValueError(f"openvla: prompt_ids: {given!r} is not a list of token ids")
         ids = tuple(given)
         ids = ids if ids[-1:] == (PROMPT_END,) else (*ids, PROMPT_END)
-        made = Prompt(ids, robot.prompt, TEMPLATE, True, PROMPT_END, _limit(robot, file))
+        made = PromptTemplate(ids, robot.prompt, TEMPLATE, True, PROMPT_END, _limit(robot, file))
         Language(made, file if file.is_file() else None).check()
     except CheckpointError:  # which is a ValueError, and says where already
         raise
@@ -39,25 +39,25 @@ def prompt(source: Path, robot: Robot, bos: int) -> Prompt:
     return _begins(made, bos, f"{robot.path}: openvla: prompt_ids")
 
 
-def _begins(made: Prompt, bos: int, where: str) -> Prompt:
+def _begins(made: PromptTemplate, bos: int, where: str) -> PromptTemplate:
     if made.ids[0] != bos:
         raise CheckpointError(f"{where}: the prompt begins with id {made.ids[0]}, not with the sentence's first, {bos}")
     return made
 
 
-def _encoded(file: Path, robot: Robot) -> Prompt:
+def _encoded(file: Path, robot: Robot) -> PromptTemplate:
     if not file.is_file():
         raise CheckpointError(
             f"{file}: file not found, so nothing makes token ids of the prompt: add the file (a fast tokenizer's, of "
             f"transformers), or give the ids as {robot.path}: openvla: prompt_ids"
         )
     assert robot.prompt is not None
-    form = Prompt((PROMPT_END,), "", TEMPLATE, True, PROMPT_END, _limit(robot, file))
+    form = PromptTemplate((PROMPT_END,), "", TEMPLATE, True, PROMPT_END, _limit(robot, file))
     try:
         ids = Language(form, file).ids(robot.prompt)
     except PromptError as error:
         raise CheckpointError(str(error) if str(error).startswith(str(file)) else f"{robot.path}: {error}") from error
-    return Prompt(ids, robot.prompt, TEMPLATE, True, PROMPT_END, form.limit)
+    return PromptTemplate(ids, robot.prompt, TEMPLATE, True, PROMPT_END, form.limit)
 
 
 def _limit(robot: Robot, file: Path) -> int | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.policies.flow_prefix import BINS
-from auras_ros.policies.language import TOKENIZER, Prompt, PromptError, read_tokenizer
+from auras_ros.policies.language import TOKENIZER, PromptError, PromptTemplate, read_tokenizer
 from auras_ros.policies.loaders.lerobot import LeRobotFolder
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.tensors import CheckpointError
@@ -71,12 +71,12 @@ def prompt_keys(
     """The manifest's keys of the robot's instruction. Raises CheckpointError where it is too long."""
     text = instruction(robot, folder.path)
     text = text if plain else text.rstrip("\n")  # the template brings its own
-    ids = encode(Prompt((0,), text, template, plain=plain).told(text))
+    ids = encode(PromptTemplate((0,), text, template, plain=plain).told(text))
     if len(ids) > limit:
         raise CheckpointError(
             f"{robot.path}: prompt: {len(ids)} tokens, but {folder.file} leaves room for {limit} (tokenizer_max_length)"
         )
-    return Prompt(tuple(ids), text, template, limit=limit, plain=plain).to_network()
+    return PromptTemplate(tuple(ids), text, template, limit=limit, plain=plain).to_network()
 
 
 def spelling(

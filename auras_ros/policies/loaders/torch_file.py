@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.policies.bounds import shown
-from auras_ros.policies.loaders.inert import InertError, Made, Name, Stored, read
+from auras_ros.policies.loaders.inert import InertError, Name, PickledObject, Stored, read
 from auras_ros.policies.tensors import CheckpointError
 
 STORAGES = {
@@ -71,14 +71,14 @@ class TorchFile:
         return self.path.stat().st_size
 
     @staticmethod
-    def item_bytes(recipe: Made) -> int:
+    def item_bytes(recipe: PickledObject) -> int:
         """Of one number; 1 where the storage is none that is known, which reading refuses."""
         identity, kind = recipe.args[0].identity, None
         if isinstance(identity, tuple) and len(identity) > 1 and isinstance(identity[1], Name):
             kind = identity[1].name
         return STORAGES[kind].itemsize if kind in STORAGES else 1
 
-    def read(self, name: str, recipe: Made) -> Tensor:
+    def read(self, name: str, recipe: PickledObject) -> Tensor:
         """One tensor. Raises CheckpointError by its name; floats that are not finite too."""
         try:
             storage, offset, size, stride = recipe.args[:4]
@@ -139,7 +139,7 @@ class TorchFile:
 class LazyTensors(Mapping[str, Tensor]):
     """Tensors by name, each read from the file whenever it is asked for."""
 
-    def __init__(self, file: TorchFile, recipes: Mapping[str, Made]) -> None:
+    def __init__(self, file: TorchFile, recipes: Mapping[str, PickledObject]) -> None:
         self._file, self._recipes = file, recipes
 
     def __getitem__(self, name: str) -> Tensor:
@@ -187,10 +187,12 @@ class LazyTensors(Mapping[str, Tensor]):
         return len(self._recipes)
 
 
-def _tensor(value: Any) -> Made | None:
+def _tensor(value: Any) -> PickledObject | None:
     """What describes a tensor, or None where it is none."""
-    if isinstance(value, Made) and value.of == PARAMETER and isinstance(value.args, tuple) and value.args:
+    if isinstance(value, PickledObject) and value.of == PARAMETER and isinstance(value.args, tuple) and value.args:
         value = value.args[0]
-    if not isinstance(value, Made) or value.of != TENSOR or not isinstance(value.args, tuple) or len(value.args) < 4:
+    if not isinstance(value, PickledObject) or value.of != TENSOR:
+        return None
+    if not isinstance(value.args, tuple) or len(value.args) < 4:
         return None
     return value if isinstance(value.args[0], Stored) else None

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from auras_ros.policies.loaders import inert
 from auras_ros.policies.loaders.ckpt import translate
 from auras_ros.policies.loaders.ckpt_config import plain
-from auras_ros.policies.loaders.inert import InertError, Made, Name, Stored, read
+from auras_ros.policies.loaders.inert import InertError, Name, PickledObject, Stored, read
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.tensors import CheckpointError
 from tests.policies.loaders import diffusion_policy_file as made
@@ -50,7 +50,7 @@ def hostiles(marker: Path) -> dict[str, Any]:
         "exec": Hostile(exec, text),
         "subprocess": Hostile(subprocess.call, ["touch", str(marker)]),
         "import": Hostile(__import__, "auras_hostile"),
-        "our own record": Hostile(inert.Made, eval, (text,)),
+        "our own record": Hostile(inert.PickledObject, eval, (text,)),
         "a call of what a call gives": Hostile(getattr, Hostile(__import__, "auras_hostile"), "call"),
     }
 
@@ -69,7 +69,7 @@ def test_a_hostile_pickle_does_nothing(name: str, marker: Path) -> None:
     data = pickle.dumps({"bad": hostiles(marker)[name], "good": 3})
     value = read(data)
     assert value["good"] == 3
-    assert isinstance(value["bad"], Made)
+    assert isinstance(value["bad"], PickledObject)
     assert not marker.exists()
     assert "auras_hostile" not in sys.modules
     pickle.loads(data)  # it would have

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from auras_ros.policies.loaders.normalization import Normalization, Statistics, normalization
+from auras_ros.policies.loaders.normalization import FeatureNormalization, Statistics, normalization
 from auras_ros.policies.tensors import CheckpointError
 
 VALUES = {
@@ -16,7 +16,7 @@ VALUES = {
 EPS = 0.125
 
 
-def made(mode: str, **changes: torch.Tensor) -> Normalization:
+def made(mode: str, **changes: torch.Tensor) -> FeatureNormalization:
     values = {**VALUES, "std": torch.tensor([0.5, 0.25]), **changes}
     return normalization("state", mode, 2, Statistics(Path("stats"), "state.", values, EPS))
 
