@@ -14,7 +14,7 @@ import yaml
 
 MAX_BYTES = 1 << 20
 SECTION = "ros__parameters"
-Place = tuple[str, ...]  # the keys that lead to a value
+KeyPath = tuple[str, ...]  # the keys that lead to a value
 _EXPONENT = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)[eE][-+]?\d+\Z")
 
 
@@ -48,11 +48,11 @@ class _FileLoader(Loader):
         return super().compose_node(parent, index)
 
 
-def read(path: Path) -> tuple[Any, dict[Place, int]]:
+def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
     """What the file says (None if nothing), and the line of every key. Raises ParameterFileError or OSError."""
     if (size := path.stat().st_size) > MAX_BYTES:
         raise ParameterFileError(f"{path}: {size} bytes, expected {MAX_BYTES} at most")
-    lines: dict[Place, int] = {}
+    lines: dict[KeyPath, int] = {}
     try:
         loader = _FileLoader(path.read_text(encoding="utf-8"))
         try:
@@ -73,7 +73,7 @@ def read(path: Path) -> tuple[Any, dict[Place, int]]:
         raise ParameterFileError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 
 
-def _note_lines(node: yaml.Node, place: Place, lines: dict[Place, int], path: Path) -> None:
+def _note_lines(node: yaml.Node, place: KeyPath, lines: dict[KeyPath, int], path: Path) -> None:
     if not isinstance(node, yaml.MappingNode):
         return
     for key, value in node.value:

@@ -77,7 +77,7 @@ class Phase(str, Enum):
     DONE = "done"
 
 
-class Refusal(str, Enum):
+class ActionRefusal(str, Enum):
     """Why an action did not become the one in force; the first reason wins."""
 
     CHANNELS = "channels"
@@ -133,7 +133,7 @@ class PushTGame:
         self._action_ns = self._done_ns = 0
         self._shown_ns: int | None = None
 
-    def offer(self, values: Sequence[float], now_ns: int, names: str = "", label: str = "") -> Refusal | None:
+    def offer(self, values: Sequence[float], now_ns: int, names: str = "", label: str = "") -> ActionRefusal | None:
         """An action [agent_x, agent_y] px. The newest valid one is in force; a refused one changes nothing.
 
         names: comma-joined channels, if the sender says. label: the sender's JSON object about this action;
@@ -142,7 +142,7 @@ class PushTGame:
         target = np.asarray(values, dtype=np.float64).reshape(-1)
         refusal = _judge(target, names)
         if refusal is None and self._phase is Phase.WAITING and not self._meant_for_this(label):
-            refusal = Refusal.STALE
+            refusal = ActionRefusal.STALE
         if refusal is not None:
             self._refused[refusal.value] += 1
             return refusal
@@ -215,13 +215,13 @@ class PushTGame:
         self._world.close()
 
 
-def _judge(target: NDArray[np.float64], names: str) -> Refusal | None:
+def _judge(target: NDArray[np.float64], names: str) -> ActionRefusal | None:
     if names and names != ",".join(NAMES):
-        return Refusal.CHANNELS
+        return ActionRefusal.CHANNELS
     if target.shape != (len(NAMES),):
-        return Refusal.SIZE
+        return ActionRefusal.SIZE
     if not all(math.isfinite(value) for value in target):
-        return Refusal.NOT_FINITE
+        return ActionRefusal.NOT_FINITE
     if target.min() < 0.0 or target.max() > SIZE_PX:
-        return Refusal.OUT_OF_RANGE
+        return ActionRefusal.OUT_OF_RANGE
     return None

@@ -16,7 +16,7 @@ from .options import SEAMS
 from .safety import Event, SafetyState
 from .stream import ActionStream
 from .urdf import JointLimit, joint_limits, tighten
-from .verdict import Accepted, Refusal, Rejected
+from .verdict import Accepted, ChunkRefusal, Rejected
 from .wire import WireChunk, WireDim, from_wire, to_wire
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
     "JointLimit",
     "Limits",
     "Provenance",
-    "Refusal",
+    "ChunkRefusal",
     "Rejected",
     "SafetyState",
     "WireChunk",

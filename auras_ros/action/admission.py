@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .chunk import Chunk, Provenance
 from .contract import Contract, ContractError
-from .verdict import Refusal, Rejected
+from .verdict import ChunkRefusal, Rejected
 
 Order = tuple[int, int, int]
 
@@ -26,20 +26,21 @@ class Admission:
         try:
             chunk.check(self._contract)
         except ContractError as error:
-            return Rejected(Refusal.SHAPE, str(error))
+            return Rejected(ChunkRefusal.SHAPE, str(error))
         source = chunk.provenance
         if self._host is not None and source.host != self._host:
-            return Rejected(Refusal.OTHER_HOST, f"host {source.host!r}: its monotonic clock is not ours")
+            return Rejected(ChunkRefusal.OTHER_HOST, f"host {source.host!r}: its monotonic clock is not ours")
         if self.session is not None and source.session != self.session:
             text = f"session {source.session[:80]!r}, and {self.session[:80]!r} drives: arm again to follow it"
-            return Rejected(Refusal.OTHER_SESSION, text)
+            return Rejected(ChunkRefusal.OTHER_SESSION, text)
         if self._newest is not None and (order := _order(source)) <= self._newest:
             return _not_newer(order, self._newest)
         age_ns = now_ns - source.origin_mono_ns
         if age_ns < 0:
-            return Rejected(Refusal.FUTURE_ORIGIN, f"origin is {-age_ns / 1e6:.3f} ms in the future")
+            return Rejected(ChunkRefusal.FUTURE_ORIGIN, f"origin is {-age_ns / 1e6:.3f} ms in the future")
         if age_ns > self._max_age_ns:
-            return Rejected(Refusal.TOO_OLD, f"origin is {age_ns / 1e6:.1f} ms old, at most {self._max_age_ns / 1e6:g}")
+            text = f"origin is {age_ns / 1e6:.1f} ms old, at most {self._max_age_ns / 1e6:g}"
+            return Rejected(ChunkRefusal.TOO_OLD, text)
         return None
 
     def admit(self, source: Provenance) -> None:
@@ -58,7 +59,7 @@ def _order(source: Provenance) -> Order:
 def _not_newer(order: Order, newest: Order) -> Rejected:
     text = f"(epoch, origin, request) {order}, newest {newest}"
     if order == newest:
-        return Rejected(Refusal.DUPLICATE, text)
+        return Rejected(ChunkRefusal.DUPLICATE, text)
     if order[0] < newest[0]:
-        return Rejected(Refusal.OLD_EPOCH, text)
-    return Rejected(Refusal.OUT_OF_ORDER, text)
+        return Rejected(ChunkRefusal.OLD_EPOCH, text)
+    return Rejected(ChunkRefusal.OUT_OF_ORDER, text)

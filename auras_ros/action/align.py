@@ -17,13 +17,13 @@ import numpy.typing as npt
 from .chunk import Chunk
 from .contract import ChannelKind, Contract, FloatArray, Interpolation
 from .limits import Limits
-from .verdict import Accepted, Refusal, Rejected
+from .verdict import Accepted, ChunkRefusal, Rejected
 
 _EARLY_PART = 10  # a tick that is a tenth of a period early still counts as the next one
 
 
 @dataclass(frozen=True, eq=False)
-class Origin:
+class TimelinePosition:
     """A place on the executed record: the number of the first tick at or after it, and the increments
     [channels] that had been executed before that tick."""
 
@@ -72,34 +72,34 @@ class Timeline:
         self._used = min(self._used + 1, len(self._at_ns))
         return missed
 
-    def locate(self, origin_ns: int, now_ns: int) -> Origin | None:
+    def locate(self, origin_ns: int, now_ns: int) -> TimelinePosition | None:
         """Where an origin lies on the record; None where it is older than the record.
 
         A tick at the very instant of the origin comes after it: the observation is taken, then acted on.
         Before the first tick only an origin within one period of now is known to have nothing executed.
         """
         if self.last_ns is None:
-            return Origin(0, self.executed.copy()) if now_ns - origin_ns <= self.tick_ns else None
+            return TimelinePosition(0, self.executed.copy()) if now_ns - origin_ns <= self.tick_ns else None
         rows = (np.arange(self._used) + self._next - self._used) % len(self._at_ns)
         times = self._at_ns[rows]
         after = int(np.searchsorted(times, origin_ns, side="left"))
         if after == 0:
             first = rows[0]
             known = int(times[0]) == origin_ns
-            return Origin(int(self._counts[first]), self._before[first].copy()) if known else None
+            return TimelinePosition(int(self._counts[first]), self._before[first].copy()) if known else None
         # Inside a gap of missed periods the origin lies so many periods after the tick before it.
         periods = -(-(origin_ns - int(times[after - 1])) // self.tick_ns)
         count = int(self._counts[rows[after - 1]]) + periods
         if after == len(rows):
-            return Origin(count, self.executed.copy())
-        return Origin(min(count, int(self._counts[rows[after]])), self._before[rows[after]].copy())
+            return TimelinePosition(count, self.executed.copy())
+        return TimelinePosition(min(count, int(self._counts[rows[after]])), self._before[rows[after]].copy())
 
     def clear(self) -> None:
         """Forget all ticks: the clock has started anew."""
         self._used, self._next, self.count, self.last_ns = 0, 0, -1, None
 
 
-class Placed:
+class AlignedChunk:
     """A chunk on the timeline, its actions made commandable.
 
     `values` [horizon, channels]: set points for absolute, delta_origin (reference added) and gripper, rates
@@ -108,7 +108,7 @@ class Placed:
     missed. `origin_count`: the tick that is the origin; nothing before tick `first_count` is ever due.
     """
 
-    def __init__(self, chunk: Chunk, contract: Contract, tick_ns: int, origin: Origin) -> None:
+    def __init__(self, chunk: Chunk, contract: Contract, tick_ns: int, origin: TimelinePosition) -> None:
         self.chunk = chunk
         self.values: FloatArray = chunk.actions.copy()
         relative = contract.is_kind(ChannelKind.DELTA_ORIGIN)
@@ -140,7 +140,7 @@ class Placed:
         self.first_count = count
         index = self.index(count)
         if index >= len(self.values):
-            return Rejected(Refusal.PAST, f"starts at step {index} of a horizon of {len(self.values)}")
+            return Rejected(ChunkRefusal.PAST, f"starts at step {index} of a horizon of {len(self.values)}")
         first = np.where(self._linear, self.executed_ns(count) // self._dt_ns, index)
         first[limits.increments] = 0
         used = np.arange(len(self.values))[:, None] >= first

@@ -14,8 +14,8 @@ from .command import Command
 from .contract import Contract, FloatArray
 from .in_force import Due, InForce
 from .limits import Limits
-from .options import Options
-from .output import Output, Sent
+from .options import ActionStreamOptions
+from .output import CommandOutput, GuardedCommand
 from .safety import Safety, SafetyState
 from .tally import Tally
 
@@ -25,14 +25,14 @@ AWAITING = "awaiting a chunk"
 class Course:
     """`authority`: from `begin` until the final command; only then is anything published. Not thread-safe."""
 
-    def __init__(self, contract: Contract, options: Options) -> None:
+    def __init__(self, contract: Contract, options: ActionStreamOptions) -> None:
         tick_ns, max_age_ns = options.tick_ns, options.max_age_ns
         self.limits = Limits(contract, tick_ns, options.clip_tolerance)
         self.timeline = Timeline(tick_ns, max_age_ns, len(contract.channels))
         self.plan = InForce(
             contract, self.timeline, self.limits, max_age_ns, options.blend_ticks, options.ensemble(contract)
         )
-        self.output = Output(self.limits, self.timeline)
+        self.output = CommandOutput(self.limits, self.timeline)
         self.safety, self.tally = Safety(), Tally()
         self.authority = False
         self._names, self._hold_after_ns = contract.names, options.hold_after_ns
@@ -93,7 +93,7 @@ class Course:
 
     def _command(
         self,
-        sent: Sent | None,
+        sent: GuardedCommand | None,
         source: str,
         index: int | None = None,
         age_ns: int | None = None,

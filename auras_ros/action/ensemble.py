@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .align import Placed
+from .align import AlignedChunk
 from .chunk import Provenance
 from .contract import BoolArray, ChannelKind, Contract, FloatArray, Interpolation
 
@@ -56,9 +56,9 @@ class Ensemble:
 
     def clear(self) -> None:
         """Forget all chunks."""
-        self._members: list[Placed] = []
+        self._members: list[AlignedChunk] = []
 
-    def add(self, placed: Placed, count: int) -> None:
+    def add(self, placed: AlignedChunk, count: int) -> None:
         """Take the newest chunk, from tick `count` on; forget those that are over or are not of its epoch."""
         ours = _epoch(placed)
         kept = [m for m in self._members if _epoch(m) == ours and m.index(count) < len(m.values)]
@@ -131,5 +131,5 @@ class Ensemble:
         return means
 
 
-def _epoch(placed: Placed) -> tuple[str, int]:
+def _epoch(placed: AlignedChunk) -> tuple[str, int]:
     return placed.chunk.provenance.session, placed.chunk.provenance.epoch

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from .ahead import Ahead, Means
-from .align import Placed, Timeline
+from .align import AlignedChunk, Timeline
 from .chunk import Chunk, Provenance
 from .contract import Contract, FloatArray
 from .ensemble import Ensemble
 from .limits import Limits
 from .motion import Motion
 from .seam import Seam
-from .verdict import Accepted, Refusal, Rejected
+from .verdict import Accepted, ChunkRefusal, Rejected
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -48,7 +48,7 @@ class InForce:
     ) -> None:
         self._contract, self._timeline, self._limits = contract, timeline, limits
         self._max_age_ns, self._blend_ticks, self._ensemble = max_age_ns, blend_ticks, ensemble
-        self._active: Placed | None = None
+        self._active: AlignedChunk | None = None
         self._seam: Seam | None = None
 
     def place(self, chunk: Chunk, now_ns: int, last: FloatArray) -> Accepted | Rejected:
@@ -56,8 +56,8 @@ class InForce:
         [channels], the last command. A refusal leaves the plan as it was."""
         origin = self._timeline.locate(chunk.provenance.origin_mono_ns, now_ns)
         if origin is None:
-            return Rejected(Refusal.UNKNOWN_ORIGIN, "origin is older than the record of executed ticks")
-        placed = Placed(chunk, self._contract, self._timeline.tick_ns, origin)
+            return Rejected(ChunkRefusal.UNKNOWN_ORIGIN, "origin is older than the record of executed ticks")
+        placed = AlignedChunk(chunk, self._contract, self._timeline.tick_ns, origin)
         start = self._timeline.number(now_ns)
         verdict = placed.screen(self._limits, start)
         if isinstance(verdict, Accepted):
@@ -93,7 +93,7 @@ class InForce:
         source = "ensemble" if mean.members > 1 else "chunk"
         return Due(self._rest(mean.values), source, mean.index, now_ns - mean.oldest_ns, mean.newest)
 
-    def _over(self, active: Placed, now_ns: int) -> str:
+    def _over(self, active: AlignedChunk, now_ns: int) -> str:
         if now_ns - active.chunk.provenance.origin_mono_ns > self._max_age_ns:
             return f"the chunk's origin is older than {self._max_age_ns / 1e6:g} ms"
         return "the chunk's horizon is used up"

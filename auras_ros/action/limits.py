@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from .contract import BoolArray, ChannelKind, Contract, ContractError, FloatArray, HoldPolicy
-from .verdict import Refusal, Rejected
+from .verdict import ChunkRefusal, Rejected
 
 DEFAULT_CLIP_TOLERANCE = 0.02
 MAX_BRAKING_S = 60.0  # a robot that takes longer to come to rest cannot be said to stop
@@ -75,15 +75,15 @@ class Limits:
         """
         bad = used & ~np.isfinite(values)
         if bad.any():
-            return self._refuse(Refusal.NON_FINITE, "is not finite", values, bad)
+            return self._refuse(ChunkRefusal.NON_FINITE, "is not finite", values, bad)
         over = used & ((values < self.lower - self.slack) | (values > self.upper + self.slack))
         if over.any():
-            return self._refuse(Refusal.OVER_LIMIT, "is beyond its limits", values, over)
+            return self._refuse(ChunkRefusal.OVER_LIMIT, "is beyond its limits", values, over)
         outside = used & ((values < self.lower) | (values > self.upper))
         np.clip(values, self.lower, self.upper, out=values)
         return int(np.count_nonzero(outside))
 
-    def _refuse(self, reason: Refusal, text: str, values: FloatArray, bad: BoolArray) -> Rejected:
+    def _refuse(self, reason: ChunkRefusal, text: str, values: FloatArray, bad: BoolArray) -> Rejected:
         step, channel = (int(i) for i in np.argwhere(bad)[0])
         limits = f"[{self.lower[channel]:g}, {self.upper[channel]:g}]"
         value = values[step, channel]
@@ -124,14 +124,14 @@ class Limits:
         anchor = np.array(current, dtype=np.float64)
         if anchor.shape != self.lower.shape:
             text = f"measured position: shape {anchor.shape}, expected {self.lower.shape}"
-            return Rejected(Refusal.BAD_POSITION, text)
+            return Rejected(ChunkRefusal.BAD_POSITION, text)
         anchor[self.increments | self.velocities] = np.nan
         outside = (anchor < self.lower - self.slack) | (anchor > self.upper + self.slack)
         if outside.any():
             channel = int(np.argmax(outside))
             limits = f"[{self.lower[channel]:g}, {self.upper[channel]:g}]"
             text = f"measured position of {self.names[channel]!r}: {anchor[channel]:g} is outside its limits {limits}"
-            return Rejected(Refusal.BAD_POSITION, text)
+            return Rejected(ChunkRefusal.BAD_POSITION, text)
         return np.clip(anchor, self.lower, self.upper)
 
 

@@ -15,7 +15,7 @@ SEAMS = ("blend", "ensemble", "switch")
 
 
 @dataclass(frozen=True)
-class Options:
+class ActionStreamOptions:
     """What `stream.ActionStream` is told beside its contract and means there. Raises ContractError by name."""
 
     tick_ns: int

@@ -17,14 +17,14 @@ from .motion import Motion
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Sent:
+class GuardedCommand:
     """A guarded command [channels] and the indices of the channels that a limit changed."""
 
     values: FloatArray
     limited: tuple[int, ...]
 
 
-class Output:
+class CommandOutput:
     """`motion` is where the last command left the robot. Executed increments go to the timeline."""
 
     def __init__(self, limits: Limits, timeline: Timeline) -> None:
@@ -35,18 +35,18 @@ class Output:
         self.published = 0
         self.limited_ticks = 0
 
-    def follow(self, wanted: FloatArray) -> Sent | None:
+    def follow(self, wanted: FloatArray) -> GuardedCommand | None:
         """Send what a trajectory wants now; None, and nothing is recorded, where that is not finite."""
         return self._send(wanted, True)
 
-    def repeat(self) -> Sent | None:
+    def repeat(self) -> GuardedCommand | None:
         """The last command once more; None where there was none.
 
         A velocity keeps its rate. Set points and increments come to rest: at once, or braking.
         """
         return self._send(self.motion.anchor, False)
 
-    def hold(self) -> Sent | None:
+    def hold(self) -> GuardedCommand | None:
         """What the hold policies ask for; None where a position is not known.
 
         A channel with a bound on its acceleration goes there along an allowed path; for `last` that is the
@@ -55,7 +55,7 @@ class Output:
         wanted = self._limits.hold(self.motion.anchor)
         return None if wanted is None else self._send(wanted, False)
 
-    def rest(self, staying: bool = False) -> Sent | None:
+    def rest(self, staying: bool = False) -> GuardedCommand | None:
         """A command on the shortest way to rest, None where a position is not known. Hold values that are
         further than that are given up: after this nobody speaks any more. `staying`: see `Motion.brake`."""
         wanted = self.motion.brake(staying)
@@ -87,7 +87,7 @@ class Output:
         motion = self.motion
         motion.anchor = np.where(np.isnan(measured) | motion.moving, motion.anchor, measured)
 
-    def _send(self, wanted: FloatArray, follow: bool) -> Sent | None:
+    def _send(self, wanted: FloatArray, follow: bool) -> GuardedCommand | None:
         before = self.motion.anchor, self.running
         values = self.motion.advance(wanted, follow)
         if values is None:
@@ -98,6 +98,6 @@ class Output:
         self.published += 1
         changed = values != wanted
         if not changed.any():
-            return Sent(values, ())
+            return GuardedCommand(values, ())
         self.limited_ticks += 1
-        return Sent(values, tuple(np.flatnonzero(changed).tolist()))
+        return GuardedCommand(values, tuple(np.flatnonzero(changed).tolist()))

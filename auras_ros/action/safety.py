@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
-from .verdict import Refusal, Rejected
+from .verdict import ChunkRefusal, Rejected
 
 MAX_EVENTS = 256
 
@@ -54,8 +54,8 @@ class Safety:
         if self.live:
             return None
         if self.state is SafetyState.STOPPED:
-            return Rejected(Refusal.STOPPED, f"stopped: {self.reason}")
-        return Rejected(Refusal.DISARMED, "not armed")
+            return Rejected(ChunkRefusal.STOPPED, f"stopped: {self.reason}")
+        return Rejected(ChunkRefusal.DISARMED, "not armed")
 
     def arm(self, at_ns: int, reason: str) -> None:
         """From disarmed or holding to holding, until a valid chunk comes; other states stay."""

@@ -25,9 +25,9 @@ from .contract import Contract
 from .course import AWAITING, Course
 from .ensemble import DEFAULT_ENSEMBLE_DECAY
 from .limits import DEFAULT_CLIP_TOLERANCE
-from .options import Options
+from .options import ActionStreamOptions
 from .safety import Event, SafetyState
-from .verdict import Accepted, Refusal, Rejected
+from .verdict import Accepted, ChunkRefusal, Rejected
 
 
 class ActionStream:
@@ -57,7 +57,9 @@ class ActionStream:
         clip_tolerance: float = DEFAULT_CLIP_TOLERANCE,
         host: str | None = None,
     ) -> None:
-        options = Options(tick_ns, blend_ms, hold_after_ms, max_chunk_age_ms, seam, ensemble_decay, clip_tolerance)
+        options = ActionStreamOptions(
+            tick_ns, blend_ms, hold_after_ms, max_chunk_age_ms, seam, ensemble_decay, clip_tolerance
+        )
         options.check(contract)
         self.contract, self.tick_ns = contract, tick_ns
         self._course = Course(contract, options)
@@ -78,7 +80,7 @@ class ActionStream:
             course.tally.offered(verdict)
             if isinstance(verdict, Accepted):
                 self._admission.admit(chunk.provenance)
-            elif verdict.reason in (Refusal.NON_FINITE, Refusal.OVER_LIMIT):
+            elif verdict.reason in (ChunkRefusal.NON_FINITE, ChunkRefusal.OVER_LIMIT):
                 course.drop(now_ns, f"chunk refused: {verdict.detail}")
             return verdict
 
@@ -106,7 +108,7 @@ class ActionStream:
         with self._lock:
             course = self._course
             if course.safety.state is SafetyState.STOPPED:
-                return Rejected(Refusal.STOPPED, f"stopped: {course.safety.reason}; disarm first")
+                return Rejected(ChunkRefusal.STOPPED, f"stopped: {course.safety.reason}; disarm first")
             if course.safety.state is SafetyState.ARMED:
                 return Accepted(detail="already armed")
             if current is not None:

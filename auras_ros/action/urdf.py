@@ -49,7 +49,7 @@ def joint_limits(xml: str) -> dict[str, JointLimit]:
         raise ContractError(f"robot description: expected text, got {type(xml).__name__}")
     if len(xml) > MAX_CHARS:
         raise ContractError(f"robot description: {len(xml)} characters, at most {MAX_CHARS}")
-    reader = _Reader()
+    reader = _UrdfReader()
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler = _refuse_doctype
     parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
@@ -66,7 +66,7 @@ def _refuse_doctype(*_: object) -> None:
     raise ContractError("robot description: has a DOCTYPE; entities are not read")
 
 
-class _Reader:
+class _UrdfReader:
     """Collects /robot/joint. Joints elsewhere (in <ros2_control>, <transmission>) are other people's."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Refusal(str, Enum):
+class ChunkRefusal(str, Enum):
     """Why something was refused."""
 
     DISARMED = "disarmed"
@@ -49,7 +49,7 @@ class Accepted:
 class Rejected:
     """`reason` is the stable name, `detail` says in words what was wrong."""
 
-    reason: Refusal
+    reason: ChunkRefusal
     detail: str
 
     @property

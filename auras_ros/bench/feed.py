@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from auras_ros.pipeline.request import Latched, Origin
+from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.family import LoadedPolicy
 
 DIFFERENT = 8  # observations that take turns: enough that none is the one before
@@ -31,7 +31,7 @@ class Feed:
         images, state = self._examples[self._looks % len(self._examples)]
         self._looks += 1
         self._newest_ns = max(self._newest_ns + 1, now_ns)
-        return Latched(images, state, Origin(self._newest_ns, self._newest_ns))
+        return Latched(images, state, ObservationOrigin(self._newest_ns, self._newest_ns))
 
 
 def random_feed(policy: LoadedPolicy, seed: int, different: int = DIFFERENT) -> Feed:

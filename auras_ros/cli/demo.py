@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from auras_ros import resources
-from auras_ros.cli.demo_options import Options, overrides, parse
+from auras_ros.cli.demo_options import DemoOptions, overrides, parse
 from auras_ros.cli.progress import Progress
 from auras_ros.clock import MonotonicClock
 from auras_ros.evaluate.report import Report
@@ -50,7 +50,7 @@ def run(argv: list[str]) -> int:
 class _Demo:
     """One run: start, play, stop, write down. What can be written is written, however the run ends."""
 
-    def __init__(self, options: Options, stopping: list[int]) -> None:
+    def __init__(self, options: DemoOptions, stopping: list[int]) -> None:
         from auras_ros.nodes.actuator import load_contract
 
         self._options, self._stopping, self._progress = options, stopping, Progress(quiet_s=5.0)

@@ -29,7 +29,7 @@ OUT: demo.mp4, timeline.png, demo.json, log.txt. Unless the environment says oth
 
 
 @dataclass(frozen=True)
-class Options:
+class DemoOptions:
     """The command's options, checked. seconds None: no limit. drift_px None: as the config says."""
 
     rules: Rules
@@ -42,7 +42,7 @@ class Options:
     dtype: str = "auto"
 
 
-def parse(argv: list[str]) -> Options:
+def parse(argv: list[str]) -> DemoOptions:
     """Ends the process with status 2 and one line for options that cannot be used."""
     parser = argparse.ArgumentParser(
         prog="auras demo", description=DESCRIPTION, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -74,7 +74,7 @@ def parse(argv: list[str]) -> Options:
         make_folder(parser, "--out", given.out)  # where it may be
         check_outputs(parser, {"--json": given.json})
     video = not given.no_video
-    options = Options(rules, plan, given.seed, given.drift, given.out, given.json, video, given.dtype)
+    options = DemoOptions(rules, plan, given.seed, given.drift, given.out, given.json, video, given.dtype)
     try:
         for node, values in overrides(options).items():
             for each in fields(settings_of(node)):
@@ -84,7 +84,7 @@ def parse(argv: list[str]) -> Options:
     return options
 
 
-def overrides(options: Options) -> dict[str, dict[str, Any]]:
+def overrides(options: DemoOptions) -> dict[str, dict[str, Any]]:
     """Node -> parameters that the options change."""
     table: dict[str, Any] = {"seed": options.seed}
     if not options.video:

@@ -46,7 +46,7 @@ class Offload:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedWeights:
     """Where the weights are, in bytes. modules: names of those that are offloaded."""
 
     resident: int
@@ -54,7 +54,9 @@ class Placed:
     modules: tuple[str, ...] = ()
 
 
-def place(module: nn.Module, device: torch.device, offload: Offload, uses: Callable[[], Sequence[Use]]) -> Placed:
+def place(
+    module: nn.Module, device: torch.device, offload: Offload, uses: Callable[[], Sequence[Use]]
+) -> PlacedWeights:
     """Move `module` to `device`, but for the weights that there is no room for.
 
     It must lie in host memory. uses: what is done with it, run here once to see which weights are needed for what; not
@@ -79,20 +81,20 @@ def move(module: nn.Module, device: torch.device) -> None:
     module._apply(lambda each: each if each.is_meta else each.to(device))
 
 
-def placed_before(module: nn.Module) -> Placed:
+def placed_before(module: nn.Module) -> PlacedWeights:
     """What earlier calls have made of this module and the parts it is made of."""
     parts = [(name, part) for name, part in module.named_modules() if hasattr(part, "_hf_hook")]
     maps = [getattr(part._hf_hook, "weights_map", None) or {} for _, part in parts]
     gone = {id(each): each for kept in maps for each in kept.values()}
     here = {*(each for each in module.parameters() if not each.is_meta), *module.buffers()}
-    return Placed(
+    return PlacedWeights(
         sum(each.numel() * each.element_size() for each in here),
         sum(each.numel() * each.element_size() for each in gone.values()),
         tuple(name for name, _ in parts),
     )
 
 
-def _part(module: nn.Module, device: torch.device, offload: Offload, limit: int, uses: Sequence[Use]) -> Placed:
+def _part(module: nn.Module, device: torch.device, offload: Offload, limit: int, uses: Sequence[Use]) -> PlacedWeights:
     if any(each.device.type != "cpu" for each in module.parameters()):
         raise DeviceError("max_memory_mb: weights are offloaded from host memory, and must all lie there before")
     if device.type == "cpu" and offload.folder is None:

@@ -23,7 +23,7 @@ from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.load import Checkpoint, executor_on, noise_tape
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Origin, Strand
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin, Strand
 
 ROUNDS, FRAMES, LIMIT_S = 3, 8, 120.0
 LOOK_S = 0.01
@@ -180,4 +180,4 @@ def _random(checkpoint: Checkpoint) -> Latched:
     images = torch.randn((1, spec.history, len(spec.cameras), spec.channels, height, width), generator=random)
     state = torch.randn((1, spec.history, states), generator=random)
     reference = None if spec.state is None else np.zeros((1, len(checkpoint.contract.names)))
-    return Latched(images, state, Origin(0, 0, reference))
+    return Latched(images, state, ObservationOrigin(0, 0, reference))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from auras_ros.action import ChannelKind, Chunk, Command, Contract, ContractError, Limits, Provenance
-from auras_ros.action.align import Placed, Timeline
+from auras_ros.action.align import AlignedChunk, Timeline
 from auras_ros.action.contract import FloatArray
 from auras_ros.evaluate.statistics import quantile
 
@@ -96,7 +96,7 @@ class SeamWatch:
         self._contract, self._seams = contract, seams
         self._timeline = Timeline(tick_ns, span_ns, len(contract.channels))
         self._limits = Limits(contract, tick_ns)
-        self._placed: dict[Key, Placed] = {}
+        self._placed: dict[Key, AlignedChunk] = {}
         self._key: Key | None = None
         self._last: FloatArray | None = None
 
@@ -105,7 +105,7 @@ class SeamWatch:
         origin = self._timeline.locate(chunk.provenance.origin_mono_ns, now_ns)
         if origin is None:
             raise ValueError("the stream took a chunk whose origin is older than the record of its ticks")
-        placed = Placed(chunk, self._contract, self._timeline.tick_ns, origin)
+        placed = AlignedChunk(chunk, self._contract, self._timeline.tick_ns, origin)
         placed.screen(self._limits, self._timeline.number(now_ns))
         self._placed[_key(chunk.provenance)] = placed
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ActionStream, Chunk, Command, Contract
-from auras_ros.action.verdict import Refusal, Rejected
+from auras_ros.action.verdict import ChunkRefusal, Rejected
 from auras_ros.evaluate.outcome import Episode
 from auras_ros.evaluate.seams import Seams, SeamWatch
 from auras_ros.observation import Assembler, Fault, Observation
@@ -16,7 +16,7 @@ from auras_ros.pipeline.load import Checkpoint
 from auras_ros.sim.pusht import CONTROL_DT_MS, PushTWorld
 from auras_ros.sim.pusht_game import NAMES
 
-LATE = frozenset({Refusal.PAST, Refusal.TOO_OLD, Refusal.OUT_OF_ORDER})  # what a slow schedule may meet
+LATE = frozenset({ChunkRefusal.PAST, ChunkRefusal.TOO_OLD, ChunkRefusal.OUT_OF_ORDER})  # what a slow schedule may meet
 
 
 class LockstepError(RuntimeError):

@@ -17,7 +17,7 @@ from auras_ros.nodes.actuator_arming import refusal
 from auras_ros.nodes.actuator_conflict import DISCOVERY_NS, Conflict, conflict_text
 from auras_ros.nodes.actuator_drive import Drive
 from auras_ros.nodes.actuator_inputs import LATCHED, Inputs
-from auras_ros.nodes.actuator_place import Place
+from auras_ros.nodes.actuator_place import PositionMonitor
 from auras_ros.nodes.actuator_report import SelfReport
 from auras_ros.nodes.actuator_settings import Settings, load_contract
 from auras_ros.nodes.actuator_stop import REQUESTS
@@ -50,7 +50,7 @@ class Actuator(Node):
         qos = self._diagnostics.qos
         self._agent = AgentWatch(settings.agent_timeout_ms)
         outputs = Outputs(self, settings, contract, qos)
-        self._place = Place(contract, settings.place_tolerance if settings.measured_start else 0.0)
+        self._place = PositionMonitor(contract, settings.place_tolerance if settings.measured_start else 0.0)
         self._drive = Drive(settings, contract, outputs, self._agent, self._place, self._monotonic)
         self._inputs = Inputs(self, settings, contract, self._drive, self._agent, self._place, qos)
         self._conflict = Conflict(self, settings.command_topics)

@@ -14,7 +14,7 @@ from auras_ros.action.contract import FloatArray
 from auras_ros.action.limits import MAX_BRAKING_S
 from auras_ros.clock import Clock
 from auras_ros.nodes.actuator_agent import AgentWatch
-from auras_ros.nodes.actuator_place import Place
+from auras_ros.nodes.actuator_place import PositionMonitor
 from auras_ros.nodes.actuator_settings import Settings
 from auras_ros.nodes.messages import host_id
 from auras_ros.nodes.outputs import LEASE_MS, Outputs
@@ -26,7 +26,13 @@ class Drive:
     executor's."""
 
     def __init__(
-        self, settings: Settings, contract: Contract, outputs: Outputs, agent: AgentWatch, place: Place, clock: Clock
+        self,
+        settings: Settings,
+        contract: Contract,
+        outputs: Outputs,
+        agent: AgentWatch,
+        place: PositionMonitor,
+        clock: Clock,
     ) -> None:
         self._settings, self._outputs, self._agent, self._clock = settings, outputs, agent, clock
         self._place = place

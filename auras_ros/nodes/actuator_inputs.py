@@ -13,14 +13,14 @@ import numpy as np
 
 from auras_ros.action import Contract, ContractError, Rejected
 from auras_ros.action.urdf import MAX_CHARS, JointLimit, full_turns, tighten, unlimited
-from auras_ros.action.verdict import Refusal
+from auras_ros.action.verdict import ChunkRefusal
 from auras_ros.action.wire import MAX_HORIZON, MAX_JSON_CHARS
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import Situation
 from auras_ros.nodes.actuator_description import DescriptionReader
 from auras_ros.nodes.actuator_drive import Drive
-from auras_ros.nodes.actuator_place import Place
+from auras_ros.nodes.actuator_place import PositionMonitor
 from auras_ros.nodes.actuator_settings import Settings
 from auras_ros.nodes.actuator_stop import EmergencyStop
 from auras_ros.nodes.diagnostics import QosWatch
@@ -57,7 +57,7 @@ class Inputs:
         contract: Contract,
         drive: Drive,
         agent: AgentWatch,
-        place: Place,
+        place: PositionMonitor,
         qos: QosWatch,
     ) -> None:
         self._node, self._settings, self._contract = node, settings, contract
@@ -134,7 +134,8 @@ class Inputs:
             self.refused.add("chunk", str(error))
             return
         verdict = self._drive.stream.offer(chunk, self._clock.now_ns())
-        waiting, self._waiting = self._waiting, isinstance(verdict, Rejected) and verdict.reason is Refusal.DISARMED
+        waiting = self._waiting
+        self._waiting = isinstance(verdict, Rejected) and verdict.reason is ChunkRefusal.DISARMED
         if self._waiting:
             if not waiting:
                 self._node.get_logger().info("chunks come, and none is executed before somebody arms")

@@ -24,7 +24,7 @@ AFTER_SILENCE = 0.1  # the tolerance's bound, where nothing was heard for so lon
 LAG_NS = 1_000_000_000  # how far a robot may be behind its commands
 
 
-class Place:
+class PositionMonitor:
     """`take` and what it finds are of the executor's thread, `commanded` of the tick thread, `silent` of any.
 
     tolerance: share of a channel's range by which it may be outside of what its commands explain, and a tenth at most

@@ -18,7 +18,7 @@ from typing import Any
 
 from auras_ros import parameter_file, resources
 from auras_ros.nodes.parameters import ParameterError, checked, parameter
-from auras_ros.parameter_file import SECTION, ParameterFileError, Place
+from auras_ros.parameter_file import SECTION, KeyPath, ParameterFileError
 from auras_ros.spelling import ALIKE, nearest
 
 EXECUTABLES = {
@@ -138,13 +138,13 @@ def _placed(path: Path, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, 
 class _Reading:
     """One look through a file; everything that is wrong is noted, not the first thing alone."""
 
-    def __init__(self, path: Path, lines: Mapping[Place, int], executables: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, lines: Mapping[KeyPath, int], executables: Mapping[str, str]) -> None:
         self.problems: list[tuple[int, str]] = []  # with their lines, 0 where a problem has none
         self.warnings: list[str] = []
         self._path, self._lines, self._executables = path, lines, executables
-        self._found: list[tuple[Place, dict[str, Any]]] = []  # section -> its parameters
+        self._found: list[tuple[KeyPath, dict[str, Any]]] = []  # section -> its parameters
         self._for_every: dict[str, Any] = {}  # good values for all nodes of the root namespace, or of every one
-        self._good: dict[Place, tuple[Place, dict[str, Any]]] = {}  # a node of ours -> where it stands, its values
+        self._good: dict[KeyPath, tuple[KeyPath, dict[str, Any]]] = {}  # a node of ours -> where it stands, its values
 
     def take(self, document: Any) -> None:
         if document is None:
@@ -179,7 +179,7 @@ class _Reading:
 
     # -- the parts ------------------------------------------------------------------------------------------
 
-    def _walk(self, tree: Mapping[Any, Any], place: Place) -> None:
+    def _walk(self, tree: Mapping[Any, Any], place: KeyPath) -> None:
         """Namespaces and node names, down to each ros__parameters."""
         for key, below in tree.items():
             here = (*place, str(key))
@@ -194,7 +194,7 @@ class _Reading:
             else:
                 self._outside(here)
 
-    def _outside(self, here: Place) -> None:
+    def _outside(self, here: KeyPath) -> None:
         """A value where only node names may stand."""
         misspelt = [name for name in here[:-1] if name != SECTION and nearest(name, [SECTION], 0.7)]
         if misspelt:
@@ -205,7 +205,7 @@ class _Reading:
             owner = "/".join(here[:-1])
             self._wrong(here, f"{owner}: {SECTION} is missing above '{here[-1]}': `{owner}: {{{SECTION}: ...}}`")
 
-    def _section(self, place: Place, values: dict[str, Any]) -> None:
+    def _section(self, place: KeyPath, values: dict[str, Any]) -> None:
         name = _node_name(place)
         if "*" in name:
             self._for_all(place, values)
@@ -216,7 +216,7 @@ class _Reading:
         else:
             self._warn(place, f"'{name}' is no node of ours: its parameters are not looked at")
 
-    def _for_all(self, place: Place, values: Mapping[str, Any]) -> None:
+    def _for_all(self, place: KeyPath, values: Mapping[str, Any]) -> None:
         known = {each.name: (node, each) for node in SETTINGS for each in fields(settings_of(node))}
         everywhere = _full_name(place) in (("*",), ("**",))
         for key, value in values.items():
@@ -230,7 +230,7 @@ class _Reading:
             else:
                 self._warn((*place, SECTION, key), f"'{key}' is no parameter of a node of ours")
 
-    def _own(self, place: Place, node: str, values: Mapping[str, Any]) -> None:
+    def _own(self, place: KeyPath, node: str, values: Mapping[str, Any]) -> None:
         settings = settings_of(node)
         known = {each.name: each for each in fields(settings)}
         good, before = {}, len(self.problems)
@@ -249,7 +249,7 @@ class _Reading:
 
     def _twice(self) -> None:
         """`agent`, `/agent` and `/: {agent: ...}` are one node: of a value in two of them, one would be lost."""
-        seen: dict[Place, Place] = {}
+        seen: dict[KeyPath, KeyPath] = {}
         for place, values in self._found:
             for key in values if _is_ours(place) else ():
                 if (first := seen.setdefault((*_full_name(place), key), place)) != place:
@@ -273,7 +273,7 @@ class _Reading:
                 text = str(error)
                 self._wrong((*place, SECTION), text if text.startswith(f"{node}: ") else f"{node}: {text}")
 
-    def _processes(self, at: Place, names: tuple[Any, ...]) -> None:
+    def _processes(self, at: KeyPath, names: tuple[Any, ...]) -> None:
         known = ", ".join(self._executables)
         for name in dict.fromkeys(map(str, names)):
             if name not in self._executables:
@@ -285,38 +285,38 @@ class _Reading:
         if at in self._lines and not names:
             self._wrong(at, f"{SUPERVISOR}: processes: expected a list of {known}")
 
-    def _value(self, at: Place, node: str, each: Any, value: Any) -> Any:
+    def _value(self, at: KeyPath, node: str, each: Any, value: Any) -> Any:
         try:
             return checked(node, each, value)
         except ParameterError as error:
             self._wrong(at, str(error))
             return each.default
 
-    def _flag(self, at: Place, owner: str, key: str, value: Any) -> None:
+    def _flag(self, at: KeyPath, owner: str, key: str, value: Any) -> None:
         if not isinstance(value, bool):
             self._wrong(at, f"{owner}: {key}: expected bool, got {value!r}")
 
-    def _wrong(self, at: Place, text: str) -> None:
+    def _wrong(self, at: KeyPath, text: str) -> None:
         self.problems.append((self._lines.get(at, 0), self._said(at, text)))
 
-    def _warn(self, at: Place, text: str) -> None:
+    def _warn(self, at: KeyPath, text: str) -> None:
         self.warnings.append(self._said(at, text))
 
-    def _said(self, at: Place, text: str) -> str:
+    def _said(self, at: KeyPath, text: str) -> str:
         line = self._lines.get(at)
         return f"{self._path}:{line}: {text}" if line else f"{self._path}: {text}"
 
 
-def _full_name(place: Place) -> Place:
+def _full_name(place: KeyPath) -> KeyPath:
     """The names of a section one by one: of `/left/agent`, and of `left: {agent: ...}`, left and agent."""
     return tuple("/".join(place).strip("/").split("/"))
 
 
-def _node_name(place: Place) -> str:
+def _node_name(place: KeyPath) -> str:
     return _full_name(place)[-1]
 
 
-def _is_ours(place: Place) -> bool:
+def _is_ours(place: KeyPath) -> bool:
     name = _node_name(place)
     return name in (*SETTINGS, SUPERVISOR) or "*" in name
 

@@ -17,7 +17,7 @@ from auras_ros.device import Device, Mark
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.frame_stages import FrameStages, Lanes
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise, Origin
+from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise, ObservationOrigin
 from auras_ros.policies.policy import Policy
 
 
@@ -26,7 +26,7 @@ class _Request:
     """A request on its way: its number, and what its stages have seen so far."""
 
     number: int
-    contexts: list[Origin] = field(default_factory=list)
+    contexts: list[ObservationOrigin] = field(default_factory=list)
     stage_ns: list[int] = field(default_factory=list)
 
     @property
@@ -62,8 +62,8 @@ class AurasStrand:
         """A new epoch: nothing that was seen or begun before counts (design rule 9)."""
         self._epoch = self._ledger.epoch
         self._rows: list[_Request | None] = [None] * self._plan.pp_generation  # oldest first
-        self._perceiving: list[Origin | None] = [None] * self._plan.pp_perception
-        self._seen: Origin | None = None
+        self._perceiving: list[ObservationOrigin | None] = [None] * self._plan.pp_perception
+        self._seen: ObservationOrigin | None = None
         if self._stages:
             self._stages.clear()
 
@@ -103,7 +103,7 @@ class AurasStrand:
             assert self._stages is not None
             self._stages.aim(self._continuity.aim(self._seen, now_ns))
 
-    def _drop_stale(self, newest: Origin) -> None:
+    def _drop_stale(self, newest: ObservationOrigin) -> None:
         """Requests that waited while there was nothing to see: half of one would be of a minute ago, half of now. What
         requests leave one another (action tokens, keys and values) goes with them."""
         limit_ns = self._ledger.stale_ns
@@ -195,9 +195,9 @@ class AurasStrand:
                 request.contexts = [seen.keep(rows) for seen in request.contexts]
 
 
-def _keep(seen: Origin | None, rows: Tensor) -> Origin | None:
+def _keep(seen: ObservationOrigin | None, rows: Tensor) -> ObservationOrigin | None:
     return None if seen is None else seen.keep(rows)
 
 
-def _same(one: Origin | None, other: Origin) -> bool:
+def _same(one: ObservationOrigin | None, other: ObservationOrigin) -> bool:
     return one is not None and one.mono_ns == other.mono_ns

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from auras_ros.pipeline.request import Origin
+from auras_ros.pipeline.request import ObservationOrigin
 
 
 class PublicContext:
@@ -17,13 +17,13 @@ class PublicContext:
 
     def __init__(self, like: tuple[Tensor, ...]) -> None:
         self.slots = tuple(tuple(torch.zeros_like(part) for part in like) for _ in range(2))
-        self._seen: list[Origin | None] = [None, None]
+        self._seen: list[ObservationOrigin | None] = [None, None]
 
-    def put(self, frame: int, seen: Origin | None) -> None:
+    def put(self, frame: int, seen: ObservationOrigin | None) -> None:
         """What perception completes in this frame; None while the pipeline fills."""
         self._seen[frame % 2] = seen
 
-    def fetch(self, frame: int, offset: int) -> Origin | None:
+    def fetch(self, frame: int, offset: int) -> ObservationOrigin | None:
         """What generation of this frame sees; None where there is nothing valid yet."""
         return self._seen[(frame + offset) % 2]
 

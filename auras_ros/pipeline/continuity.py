@@ -19,7 +19,7 @@ from torch import Tensor
 
 from auras_ros.action import DEFAULT_CLIP_TOLERANCE, ChannelKind, Contract, Interpolation
 from auras_ros.pipeline.plan import PlanError
-from auras_ros.pipeline.request import Emission, Origin
+from auras_ros.pipeline.request import Emission, ObservationOrigin
 
 REMEMBERED_FRAMES = 10  # the longest of them is what the next one is taken to last (Black et al. 2025, algorithm 1),
 MOST_MEDIANS = 2  # but no longer than so many medians: one slow frame must not have old decisions executed for ten
@@ -89,7 +89,7 @@ class Continuity:
         within = ((actions >= self._lower) & (actions <= self._upper)) | self._relative
         return bool(np.isfinite(actions).all() and within.all())
 
-    def aim(self, origin: Origin, now_ns: int) -> Aim | None:
+    def aim(self, origin: ObservationOrigin, now_ns: int) -> Aim | None:
         """For a chunk whose index 0 is at `origin`, generated from now on; None where there is nothing to go on from:
         no chunk of this epoch, one that is used up or that no actuator takes, or an observation that is older than the
         chunk's (a clock was set)."""
@@ -107,7 +107,7 @@ class Continuity:
             self._refer(values, weight, newest.origin, origin)
         return Aim(values, weight)
 
-    def _shifted(self, newest: Emission, origin: Origin) -> tuple[Array, int]:
+    def _shifted(self, newest: Emission, origin: ObservationOrigin) -> tuple[Array, int]:
         """(values [E, horizon, channels] from the new origin on, zero where there are none; how many there are)."""
         actions: Array = newest.actions.numpy()
         horizon = actions.shape[1]
@@ -125,7 +125,7 @@ class Continuity:
             values[:, :overlap, self._linear] = mixed[..., self._linear]
         return values, overlap
 
-    def _refer(self, values: Array, weight: Array, before: Origin, now: Origin) -> None:
+    def _refer(self, values: Array, weight: Array, before: ObservationOrigin, now: ObservationOrigin) -> None:
         """Set points relative to the state at the origin: the state is another one now. Without it they stay free."""
         if before.reference is None or now.reference is None:
             weight[..., self._relative] = 0.0

@@ -16,7 +16,7 @@ from auras_ros.device import Device, Mark, Upload
 from auras_ros.pipeline.context import PublicContext, store
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.generation import Admitted, WholeGeneration
-from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise, Origin
+from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise, ObservationOrigin
 from auras_ros.policies.policy import Policy
 
 
@@ -30,7 +30,7 @@ class Shared:
         self.version = -1
         self.epoch = 0  # of the newest context
 
-    def newest(self, epoch: int) -> Origin | None:
+    def newest(self, epoch: int) -> ObservationOrigin | None:
         """The observation behind the newest context, if it is of this epoch."""
         return None if self.context is None or self.epoch != epoch else self.context.fetch(self.version, 0)
 
@@ -44,7 +44,7 @@ class PerceiveStrand:
         self._policy, self._shared, self._ledger, self._device = policy, shared, ledger, device
         self._lane, self._copies = device.lane(self.name), device.lane(f"{self.name} copies")
         self._inputs: tuple[Tensor, ...] | None = None
-        self._seen: Origin | None = None
+        self._seen: ObservationOrigin | None = None
         self._epoch = 0
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:

@@ -17,7 +17,7 @@ from auras_ros.pipeline.context import store
 from auras_ros.pipeline.continuity import Aim
 from auras_ros.pipeline.drawn import Drawn
 from auras_ros.pipeline.guided import make_steps
-from auras_ros.pipeline.request import Origin
+from auras_ros.pipeline.request import ObservationOrigin
 from auras_ros.policies.policy import CausalPolicy, Policy
 
 
@@ -26,7 +26,7 @@ class Admitted(NamedTuple):
 
     number: int
     epoch: int
-    seen: Origin
+    seen: ObservationOrigin
 
     def keep(self, rows: Tensor) -> Admitted:
         return self._replace(seen=self.seen.keep(rows))

@@ -16,9 +16,9 @@ from auras_ros.device import MB, Device, Reasons, in_words, make_device
 from auras_ros.device.memory import device_bytes
 from auras_ros.observation import Observation
 from auras_ros.pipeline.modes import Executor, check_plan, make_executor
-from auras_ros.pipeline.offloaded import Offload, Placed, place_policy
+from auras_ros.pipeline.offloaded import Offload, PlacedWeights, place_policy
 from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
-from auras_ros.pipeline.request import Emission, Identity, Latched, Noise, Origin, to_chunk
+from auras_ros.pipeline.request import Emission, Identity, Latched, Noise, ObservationOrigin, to_chunk
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
@@ -66,7 +66,7 @@ class Pipeline:
     ) -> None:
         self.checkpoint, self.plan = checkpoint, (plan := plan.named(checkpoint.first_plan))
         self._policy = policy = checkpoint.policy(plan.generation)
-        self.placed = Placed(0) if device is None else place_policy(policy, device.tensors, offload)
+        self.placed = PlacedWeights(0) if device is None else place_policy(policy, device.tensors, offload)
 
         def noise(request: int) -> Tensor:
             return noise_tape(policy.noise_shape, seed, request)[None]
@@ -101,7 +101,7 @@ class Pipeline:
         states = 0 if spec.state is None else len(spec.state.names)
         images = torch.zeros((1, spec.history, len(spec.cameras), spec.channels, height, width))
         reference = None if spec.state is None else np.zeros((1, len(contract.names)))
-        like = Latched(images, torch.zeros((1, spec.history, states)), Origin(0, 0, reference))
+        like = Latched(images, torch.zeros((1, spec.history, states)), ObservationOrigin(0, 0, reference))
         horizon_ns = self.checkpoint.horizon * contract.dt_ns
 
         def measure() -> None:
@@ -193,10 +193,11 @@ def executor_on(device: str, checkpoint: Checkpoint, policy: LoadedPolicy, plan:
 
 def to_latched(observation: Observation, checkpoint: Checkpoint) -> Latched:
     """One environment's observation as the executor takes it, with the state in channel order as reference."""
+    reference = _reference(observation, checkpoint)
     return Latched(
         images=torch.from_numpy(observation.images)[None],
         state=torch.from_numpy(observation.state)[None],
-        origin=Origin(observation.origin_stamp_ns, observation.origin_mono_ns, _reference(observation, checkpoint)),
+        origin=ObservationOrigin(observation.origin_stamp_ns, observation.origin_mono_ns, reference),
     )
 
 

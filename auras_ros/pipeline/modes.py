@@ -19,7 +19,7 @@ from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.decoupled import GenerateStrand, PerceiveStrand, Shared
 from auras_ros.pipeline.perception import check_stages
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
-from auras_ros.pipeline.request import Latched, Ledger, Noise, Origin, Strand
+from auras_ros.pipeline.request import Latched, Ledger, Noise, ObservationOrigin, Strand
 from auras_ros.pipeline.whole import WholeStrand
 from auras_ros.policies.guidance import GuidablePolicy
 from auras_ros.policies.policy import CausalPolicy
@@ -37,7 +37,7 @@ def _looks(like: Latched) -> Iterator[Latched]:
     random = torch.Generator().manual_seed(0)
     for stamp_ns in count(1):
         images, state = (torch.randn(part.shape, generator=random) for part in (like.images, like.state))
-        yield Latched(images, state, Origin(stamp_ns, stamp_ns, like.origin.reference))
+        yield Latched(images, state, ObservationOrigin(stamp_ns, stamp_ns, like.origin.reference))
 
 
 class Executor:

@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 
 from auras_ros.device import DeviceError
-from auras_ros.device.offload import Offload, Placed, place, placed_before
+from auras_ros.device.offload import Offload, PlacedWeights, place, placed_before
 from auras_ros.device.weights import Use
 from auras_ros.pipeline.perception import run_blocks
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.policy import BlockPolicy, CausalPolicy
 from auras_ros.policies.precision import cast
 
-__all__ = ["Offload", "Placed", "place_policy", "uses"]
+__all__ = ["Offload", "PlacedWeights", "place_policy", "uses"]
 
 
 def place_policy(
     policy: LoadedPolicy, device: torch.device, offload: Offload | None, dtype: torch.dtype | None = None
-) -> Placed:
+) -> PlacedWeights:
     """Move a policy to `device`, all of it unless `offload` says otherwise, its weights in this type (None: as they
     are). Raises DeviceError by name."""
     if dtype is not None and isinstance(policy, torch.nn.Module):
@@ -32,7 +32,7 @@ def place_policy(
         if offload is not None:
             raise DeviceError(f"max_memory_mb: {type(policy).__name__} is no torch.nn.Module")
         policy.to(device)
-        return Placed(0)
+        return PlacedWeights(0)
     if offload is None:
         policy.to(device)
         return placed_before(policy)

@@ -17,7 +17,7 @@ from auras_ros.action import Chunk, Provenance
 
 
 @dataclass(frozen=True, eq=False)
-class Origin:
+class ObservationOrigin:
     """Which observation it was: all that is remembered of one whose pixels are not needed any more.
 
     stamp_ns is its oldest camera stamp in the camera's clock, mono_ns the same instant on the host's monotonic clock.
@@ -28,7 +28,7 @@ class Origin:
     mono_ns: int
     reference: NDArray[np.float64] | None = None
 
-    def keep(self, rows: Tensor) -> Origin:
+    def keep(self, rows: Tensor) -> ObservationOrigin:
         """Only the environments of these rows, int64 [E']."""
         return self if self.reference is None else replace(self, reference=self.reference[rows.numpy()])
 
@@ -42,7 +42,7 @@ class Latched:
 
     images: Tensor
     state: Tensor
-    origin: Origin
+    origin: ObservationOrigin
 
     def keep(self, rows: Tensor) -> Latched:
         """Only the environments of these rows, int64 [E']."""
@@ -62,7 +62,7 @@ class Emission:
     request: int
     frame: int
     epoch: int
-    contexts: tuple[Origin, ...]
+    contexts: tuple[ObservationOrigin, ...]
     stage_ns: tuple[int, ...]
     latched_ns: int
     perceived_ns: int
@@ -75,7 +75,7 @@ class Emission:
         return (self, *self.beside)
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> ObservationOrigin:
         return self.contexts[-1]
 
     def keep(self, rows: Tensor) -> Emission:
@@ -151,7 +151,7 @@ class Ledger:
             self.epoch, self._request = epoch + 1, request
             self._origin_ns = self._admitted_ns = None
 
-    def would_admit(self, seen: Origin | None, now_ns: int) -> bool:
+    def would_admit(self, seen: ObservationOrigin | None, now_ns: int) -> bool:
         """Only an observation newer than the last admission's, and not before the interval is over."""
         if seen is None or (self._origin_ns is not None and seen.mono_ns <= self._origin_ns):
             return False
@@ -161,7 +161,7 @@ class Ledger:
         """How long no request is admitted, because one was a moment ago."""
         return 0 if self._admitted_ns is None else self._admitted_ns + self.interval_ns - now_ns
 
-    def admit(self, seen: Origin | None, now_ns: int, epoch: int, count: int = 1) -> int | None:
+    def admit(self, seen: ObservationOrigin | None, now_ns: int, epoch: int, count: int = 1) -> int | None:
         """The number of a new request, or None for a bubble; always None in an epoch that is over. count: so many begin
         together, numbered from there."""
         with self._lock:

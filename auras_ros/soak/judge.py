@@ -19,7 +19,7 @@ KEPT = 6000  # newest actions: a minute at 100 Hz
 
 
 @dataclass(frozen=True)
-class Sent:
+class ReceivedAction:
     """One action: when, in which state, at which tick, the age of the observation that it answers, and by the request
     of which chunk."""
 
@@ -53,7 +53,7 @@ class Judge:
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self.sent: deque[Sent] = deque(maxlen=KEPT)
+        self.sent: deque[ReceivedAction] = deque(maxlen=KEPT)
         self.count = self.lost = 0
         self.violations: list[str] = []
         self.kinds: Counter[str] = Counter()
@@ -86,7 +86,7 @@ class Judge:
         """It disarmed without a last command: the ticks until the next one are not lost."""
         self._silenced = True
 
-    def action(self, sent: Sent) -> None:
+    def action(self, sent: ReceivedAction) -> None:
         before = self.sent[-1] if self.sent else None
         self._values(sent, before)
         self._right_to_speak(sent)
@@ -99,7 +99,7 @@ class Judge:
         self.sent.append(sent)
         self.count += 1
 
-    def _values(self, sent: Sent, before: Sent | None) -> None:
+    def _values(self, sent: ReceivedAction, before: ReceivedAction | None) -> None:
         """Finite, within its limits, and no further from the one before than the rate allows."""
         bounds, values = self._bounds, sent.values
         if values.shape != bounds.lower.shape or not np.isfinite(values).all():
@@ -114,7 +114,7 @@ class Judge:
         if (np.abs(values - before.values) > bounds.step + ROUNDING).any():
             self.violate("beyond rate", f"tick {sent.tick} goes from {before.values.tolist()} to {values.tolist()}")
 
-    def _right_to_speak(self, sent: Sent) -> None:
+    def _right_to_speak(self, sent: ReceivedAction) -> None:
         silent_ns = self._silent_ns
         if silent_ns is not None and silent_ns < sent.mono_ns and self._armed_ns < silent_ns and not self._arming:
             self.violate("action while disarmed", f"tick {sent.tick}, state {sent.state}")

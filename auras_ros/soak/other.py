@@ -14,7 +14,7 @@ from auras_ros.nodes.messages import read_action, read_json
 from auras_ros.ros import Clock, ClockType, Future, qos_profile_sensor_data
 from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from auras_ros.ros.srv import Trigger
-from auras_ros.soak.judge import Sent
+from auras_ros.soak.judge import ReceivedAction
 from auras_ros.soak.qos import EVERY, LATCHED
 from auras_ros.soak.witness import Witness
 
@@ -32,7 +32,7 @@ class OtherActuator:
 
     def __init__(self, witness: Witness, name: str, log: Path, parameters: dict[str, Any]) -> None:
         self._witness = witness
-        self.sent: list[Sent] = []
+        self.sent: list[ReceivedAction] = []
         self.state: dict[str, Any] = {}
         self.speaking: set[str] = set()
         arguments = ["-r", f"__ns:={NAMESPACE}", "-r", f"__node:={name}"]
@@ -67,7 +67,7 @@ class OtherActuator:
 
     def _on_action(self, message: Float64MultiArray) -> None:
         values, label = read_action(message)
-        self.sent.append(Sent(label.mono_ns, label.state, label.tick, label.age_ns, values))
+        self.sent.append(ReceivedAction(label.mono_ns, label.state, label.tick, label.age_ns, values))
 
     def _on_state(self, message: String) -> None:
         self.state = read_json(message.data, "soak")

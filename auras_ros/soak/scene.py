@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.supervisor import Supervisor
-from auras_ros.soak.judge import Sent
+from auras_ros.soak.judge import ReceivedAction
 from auras_ros.soak.other import OtherActuator
 from auras_ros.soak.usage import Usage
 from auras_ros.soak.witness import Witness
@@ -151,8 +151,8 @@ class Scene:
         """When the first command of that state since then was sent; None where none comes."""
         return self._first(lambda each: each.state == state, since_ns, patience_s)
 
-    def _first(self, wanted: Callable[[Sent], bool], since_ns: int, patience_s: float) -> int | None:
-        found: list[Sent] = []
+    def _first(self, wanted: Callable[[ReceivedAction], bool], since_ns: int, patience_s: float) -> int | None:
+        found: list[ReceivedAction] = []
 
         def heard() -> bool:
             found[:] = [each for each in self.judge.sent if each.mono_ns >= since_ns and wanted(each)][:1]

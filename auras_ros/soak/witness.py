@@ -23,7 +23,7 @@ from auras_ros.ros.msg import (
     Transition,
 )
 from auras_ros.ros.srv import ChangeState, SetParameters, Trigger
-from auras_ros.soak.judge import Judge, Sent
+from auras_ros.soak.judge import Judge, ReceivedAction
 from auras_ros.soak.qos import EVERY, LATCHED
 from auras_ros.soak.said import Said
 
@@ -116,7 +116,7 @@ class Witness(Node):
         except MessageError as error:
             self.judge.violate("unreadable action", str(error))
             return
-        self.judge.action(Sent(label.mono_ns, label.state, label.tick, label.age_ns, values, label.request))
+        self.judge.action(ReceivedAction(label.mono_ns, label.state, label.tick, label.age_ns, values, label.request))
 
     def _on_state(self, message: String) -> None:
         fields = self._read(message, ("state", "mono_ns", "skipped_ticks", "conflict", "tick"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from auras_ros.action import ActionStream, Refusal
+from auras_ros.action import ActionStream, ChunkRefusal
 
 
 def run(stream: ActionStream, *times_ns: int) -> list[float | None]:
@@ -13,7 +13,7 @@ def run(stream: ActionStream, *times_ns: int) -> list[float | None]:
     return [float(command.values[0]) if command.publish else None for command in commands]
 
 
-def refusal(verdict: Any) -> Refusal:
+def refusal(verdict: Any) -> ChunkRefusal:
     """The reason of a verdict, which must be a refusal."""
     assert not verdict.ok, verdict
     return verdict.reason

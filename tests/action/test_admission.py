@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from auras_ros.action import ActionStream, Refusal, SafetyState
+from auras_ros.action import ActionStream, ChunkRefusal, SafetyState
 from tests.action.drive import refusal, run
 
 MS = 1_000_000
@@ -18,9 +18,9 @@ def test_duplicates_older_origins_and_older_requests_are_refused(make: SimpleNam
     stream = make.armed()
     run(stream, STEP, 2 * STEP)
     assert stream.offer(make.chunk(UP, STEP, request=5), 2 * STEP).ok
-    assert refusal(stream.offer(make.chunk(UP, STEP, request=5), 2 * STEP)) is Refusal.DUPLICATE
-    assert refusal(stream.offer(make.chunk(UP, STEP, request=4), 2 * STEP)) is Refusal.OUT_OF_ORDER
-    assert refusal(stream.offer(make.chunk(UP, 0, request=9), 2 * STEP)) is Refusal.OUT_OF_ORDER
+    assert refusal(stream.offer(make.chunk(UP, STEP, request=5), 2 * STEP)) is ChunkRefusal.DUPLICATE
+    assert refusal(stream.offer(make.chunk(UP, STEP, request=4), 2 * STEP)) is ChunkRefusal.OUT_OF_ORDER
+    assert refusal(stream.offer(make.chunk(UP, 0, request=9), 2 * STEP)) is ChunkRefusal.OUT_OF_ORDER
     assert stream.offer(make.chunk(UP, STEP, request=6), 2 * STEP).ok
     assert stream.counters()["refused"] == {"duplicate": 1, "out_of_order": 2}
     assert stream.counters()["accepted"] == 2
@@ -30,7 +30,7 @@ def test_an_older_epoch_is_refused_and_a_newer_one_wins(make: SimpleNamespace) -
     stream = make.armed()
     run(stream, STEP)
     assert stream.offer(make.chunk(UP, STEP, epoch=1), STEP).ok
-    assert refusal(stream.offer(make.chunk(UP, STEP + 1, epoch=0), STEP + 2)) is Refusal.OLD_EPOCH
+    assert refusal(stream.offer(make.chunk(UP, STEP + 1, epoch=0), STEP + 2)) is ChunkRefusal.OLD_EPOCH
     assert stream.offer(make.chunk(UP, 0, epoch=2), STEP + 2).ok
 
 
@@ -39,11 +39,11 @@ def test_another_session_is_refused_until_rearmed(make: SimpleNamespace) -> None
     stream.offer(make.chunk(UP, 0, session="a"), 1)
     run(stream, STEP)
     verdict = stream.offer(make.chunk(UP, STEP, session="b"), STEP + 1)
-    assert refusal(verdict) is Refusal.OTHER_SESSION
+    assert refusal(verdict) is ChunkRefusal.OTHER_SESSION
     assert "arm again" in verdict.detail
     assert stream.session == "a"
     stream.hold(STEP + 2)
-    assert refusal(stream.offer(make.chunk(UP, STEP, session="b"), STEP + 3)) is Refusal.OTHER_SESSION
+    assert refusal(stream.offer(make.chunk(UP, STEP, session="b"), STEP + 3)) is ChunkRefusal.OTHER_SESSION
     assert stream.arm(STEP + 4).ok
     assert stream.offer(make.chunk(UP, STEP, session="b"), STEP + 5).ok
     assert stream.session == "b"
@@ -64,28 +64,28 @@ def test_origins_that_cannot_be_placed_are_refused(make: SimpleNamespace) -> Non
     for k in range(1, 11):
         stream.tick(k * STEP)
     now = 10 * STEP
-    assert refusal(stream.offer(make.chunk(UP, now + 1), now)) is Refusal.FUTURE_ORIGIN
-    assert refusal(stream.offer(make.chunk(UP, now - 5 * STEP - 1), now)) is Refusal.TOO_OLD
+    assert refusal(stream.offer(make.chunk(UP, now + 1), now)) is ChunkRefusal.FUTURE_ORIGIN
+    assert refusal(stream.offer(make.chunk(UP, now - 5 * STEP - 1), now)) is ChunkRefusal.TOO_OLD
     assert stream.offer(make.chunk(UP, now - 5 * STEP), now).ok
     late = ActionStream(make.contract(), STEP)
     late.tick(now)
     late.arm(now)
-    assert refusal(late.offer(make.chunk(UP, now - 1), now)) is Refusal.UNKNOWN_ORIGIN
+    assert refusal(late.offer(make.chunk(UP, now - 1), now)) is ChunkRefusal.UNKNOWN_ORIGIN
 
 
 def test_a_chunk_wholly_in_the_past_is_refused(make: SimpleNamespace) -> None:
     stream = make.armed()
     run(stream, STEP, 2 * STEP)
-    assert refusal(stream.offer(make.chunk([1, 2, 3], 0), 2 * STEP + 1)) is Refusal.PAST
+    assert refusal(stream.offer(make.chunk([1, 2, 3], 0), 2 * STEP + 1)) is ChunkRefusal.PAST
     assert stream.offer(make.chunk([1, 2, 3, 4], 0), 2 * STEP + 1).ok
 
 
 def test_a_chunk_of_another_form_or_host_is_refused(make: SimpleNamespace) -> None:
     stream = make.armed(host="here")
-    assert refusal(stream.offer(make.chunk(np.zeros((4, 2)), 0, host="here"), 1)) is Refusal.SHAPE
-    assert refusal(stream.offer(make.chunk(UP, 0, host="there"), 1)) is Refusal.OTHER_HOST
+    assert refusal(stream.offer(make.chunk(np.zeros((4, 2)), 0, host="here"), 1)) is ChunkRefusal.SHAPE
+    assert refusal(stream.offer(make.chunk(UP, 0, host="there"), 1)) is ChunkRefusal.OTHER_HOST
     assert stream.offer(make.chunk(UP, 0, host="here"), 1).ok
     relative = make.armed(make.contract(make.channel(kind="delta_origin")))
-    assert refusal(relative.offer(make.chunk(UP, 0), 1)) is Refusal.SHAPE
+    assert refusal(relative.offer(make.chunk(UP, 0), 1)) is ChunkRefusal.SHAPE
     assert relative.offer(make.chunk(UP, 0, reference=[10.0]), 1).ok
     assert run(relative, STEP) == [11]

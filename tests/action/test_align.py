@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.action import Limits
-from auras_ros.action.align import Placed, Timeline
+from auras_ros.action.align import AlignedChunk, Timeline
 
 TICK = 10
 
@@ -111,14 +111,14 @@ def test_on_a_regular_grid_the_origin_is_its_ceiling(origin_ns: int, ticks: int)
         assert origin.count == -(-origin_ns // TICK)
 
 
-def placed(make: SimpleNamespace, actions: list[float], line: Timeline, origin_ns: int, **rules: str) -> Placed:
+def placed(make: SimpleNamespace, actions: list[float], line: Timeline, origin_ns: int, **rules: str) -> AlignedChunk:
     contract = make.contract(make.channel(**rules), dt_ms=40e-6)  # dt = 40 ns, 4 ticks
     origin = line.locate(origin_ns, 10_000)
     assert origin is not None
-    return Placed(make.chunk(actions, origin_ns, reference=[5.0]), contract, TICK, origin)
+    return AlignedChunk(make.chunk(actions, origin_ns, reference=[5.0]), contract, TICK, origin)
 
 
-def values(chunk: Placed, counts: range) -> list[float | None]:
+def values(chunk: AlignedChunk, counts: range) -> list[float | None]:
     rows = [chunk.at(count) for count in counts]
     return [None if row is None else float(row[0]) for row in rows]
 
@@ -158,5 +158,5 @@ def test_values_are_copied(make: SimpleNamespace) -> None:
     chunk = make.chunk([1.0, 2.0], 0)
     origin = timeline(0).locate(0, 0)
     assert origin is not None
-    Placed(chunk, make.contract(), TICK, origin).values[:] = 9
+    AlignedChunk(chunk, make.contract(), TICK, origin).values[:] = 9
     np.testing.assert_array_equal(chunk.actions[:, 0], [1.0, 2.0])

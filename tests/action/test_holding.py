@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.action import ActionStream, Command, Refusal, SafetyState
+from auras_ros.action import ActionStream, ChunkRefusal, Command, SafetyState
 from tests.action.drive import refusal, run
 
 MS = 1_000_000
@@ -75,7 +75,7 @@ def test_a_lost_agent_holds_and_only_its_own_session_resumes(make: SimpleNamespa
     assert stream.reason == "liveliness lost"
     stream.hold(2 * STEP + 1, "again")
     assert stream.reason == "liveliness lost"
-    assert refusal(stream.offer(make.chunk(UP, 0), 2 * STEP + 2)) is Refusal.DUPLICATE
+    assert refusal(stream.offer(make.chunk(UP, 0), 2 * STEP + 2)) is ChunkRefusal.DUPLICATE
     assert stream.offer(make.chunk(UP, STEP), 2 * STEP + 2).ok
     assert run(stream, 3 * STEP) == [2]
     states = [event.state.value for event in stream.drain_events()]
@@ -87,7 +87,7 @@ def test_disarmed_nothing_is_published_and_chunks_are_refused(make: SimpleNamesp
     command = stream.tick(0)
     assert (command.publish, command.source, command.state) == (False, "none", SafetyState.DISARMED)
     assert np.isnan(command.values).all()
-    assert refusal(stream.offer(make.chunk(UP, 0), 1)) is Refusal.DISARMED
+    assert refusal(stream.offer(make.chunk(UP, 0), 1)) is ChunkRefusal.DISARMED
 
 
 def final(make: SimpleNamespace, leave: str, **rules: Any) -> list[Command]:
@@ -132,9 +132,9 @@ def test_stop_latches_until_disarm(make: SimpleNamespace) -> None:
     command = stream.tick(2 * STEP)
     assert (command.publish, command.source, command.values[0]) == (True, "stop", 1)
     assert stream.reason == "button"
-    assert refusal(stream.offer(make.chunk(UP, STEP), 2 * STEP + 1)) is Refusal.STOPPED
+    assert refusal(stream.offer(make.chunk(UP, STEP), 2 * STEP + 1)) is ChunkRefusal.STOPPED
     verdict = stream.arm(2 * STEP + 2)
-    assert refusal(verdict) is Refusal.STOPPED
+    assert refusal(verdict) is ChunkRefusal.STOPPED
     assert "button; disarm first" in verdict.detail
     assert run(stream, 3 * STEP) == [1]
     stream.disarm(3 * STEP + 1)
@@ -150,7 +150,7 @@ def test_a_stop_from_disarmed_moves_nothing(make: SimpleNamespace) -> None:
     assert run(stream, STEP) == [None]
     stream.disarm(STEP + 1)
     assert run(stream, 2 * STEP) == [None]
-    assert refusal(stream.offer(make.chunk(np.zeros((4, 2)), 0), 2 * STEP)) is Refusal.DISARMED
+    assert refusal(stream.offer(make.chunk(np.zeros((4, 2)), 0), 2 * STEP)) is ChunkRefusal.DISARMED
 
 
 def test_after_disarm_the_old_position_is_not_trusted(make: SimpleNamespace) -> None:
@@ -177,7 +177,7 @@ def test_arming_twice_changes_nothing_and_a_bad_position_arms_nothing(make: Simp
     stream = ActionStream(make.contract(), STEP)
     stream.tick(0)
     for bad in ([500.0], [0.0, 0.0], [np.inf]):
-        assert refusal(stream.arm(1, bad)) is Refusal.BAD_POSITION
+        assert refusal(stream.arm(1, bad)) is ChunkRefusal.BAD_POSITION
     assert stream.state is SafetyState.DISARMED
     stream.arm(1, [np.nan])
     stream.offer(make.chunk(UP, 0), 2)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.action import ContractError, Limits, Refusal, Rejected
+from auras_ros.action import ChunkRefusal, ContractError, Limits, Rejected
 
 TICK_NS = 10_000_000
 
@@ -97,7 +97,7 @@ def screened(limits: Limits, value: float, used: bool = True) -> Any:
 def test_screening_names_step_and_channel_of_what_is_not_finite(limits: Limits, bad: float) -> None:
     verdict, _ = screened(limits, bad)
     assert isinstance(verdict, Rejected)
-    assert verdict.reason is Refusal.NON_FINITE
+    assert verdict.reason is ChunkRefusal.NON_FINITE
     assert "step 1, channel 'v'" in verdict.detail
 
 
@@ -108,7 +108,7 @@ def test_a_hair_beyond_is_clipped_and_counted_more_is_refused(limits: Limits, si
     assert screened(limits, sign * 103.9) == (1, sign * 100.0)
     verdict, _ = screened(limits, sign * 104.1)
     assert isinstance(verdict, Rejected)
-    assert verdict.reason is Refusal.OVER_LIMIT
+    assert verdict.reason is ChunkRefusal.OVER_LIMIT
     assert "step 1, channel 'v'" in verdict.detail
 
 
@@ -126,7 +126,7 @@ def test_measured_positions_are_checked(limits: Limits) -> None:
     for bad in ([0.0, 105.0, 0.0, 0.0], [0.0, np.inf, 0.0, 0.0], [0.0, -np.inf, 0.0, 0.0]):
         verdict = limits.measured(np.array(bad))
         assert isinstance(verdict, Rejected)
-        assert verdict.reason is Refusal.BAD_POSITION
+        assert verdict.reason is ChunkRefusal.BAD_POSITION
         assert "'r'" in verdict.detail
     verdict = limits.measured(np.zeros(3))
     assert isinstance(verdict, Rejected)

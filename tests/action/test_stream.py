@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.action import ActionStream, ContractError, Refusal, SafetyState
+from auras_ros.action import ActionStream, ChunkRefusal, ContractError, SafetyState
 from tests.action.drive import refusal, run
 
 MS = 1_000_000
@@ -107,7 +107,7 @@ def test_a_bad_value_refuses_the_chunk_and_holds_at_the_next_tick(make: SimpleNa
     run(stream, STEP)
     poisoned = make.chunk([2, 3, 4, bad], STEP)
     verdict = stream.offer(poisoned, STEP + 1)
-    assert refusal(verdict) in (Refusal.NON_FINITE, Refusal.OVER_LIMIT)
+    assert refusal(verdict) in (ChunkRefusal.NON_FINITE, ChunkRefusal.OVER_LIMIT)
     assert "step 3, channel 'x'" in verdict.detail
     command = stream.tick(2 * STEP)
     assert (command.state, command.source, command.values[0]) == (SafetyState.HOLDING, "hold", 1)
@@ -127,10 +127,10 @@ def test_bad_values_whose_time_has_passed_do_not_matter(make: SimpleNamespace, b
 def test_of_increments_every_step_matters_and_of_a_line_the_step_before(make: SimpleNamespace) -> None:
     stream = make.armed(make.contract(make.channel(kind="delta_previous")))
     run(stream, STEP, 2 * STEP)
-    assert refusal(stream.offer(make.chunk([np.nan, 1, 1, 3, 4], 0), 2 * STEP + 1)) is Refusal.NON_FINITE
+    assert refusal(stream.offer(make.chunk([np.nan, 1, 1, 3, 4], 0), 2 * STEP + 1)) is ChunkRefusal.NON_FINITE
     line = make.armed(make.contract(make.channel(interpolation="linear")), tick_ms=50)
     run(line, 50 * MS, 100 * MS)
-    assert refusal(line.offer(make.chunk([0, np.nan, 2, 3], 0), 101 * MS)) is Refusal.NON_FINITE
+    assert refusal(line.offer(make.chunk([0, np.nan, 2, 3], 0), 101 * MS)) is ChunkRefusal.NON_FINITE
     assert line.offer(make.chunk([np.nan, 1, 2, 3], 0), 101 * MS).ok
     assert run(line, 150 * MS, 200 * MS) == [1.5, 2]
 
@@ -146,7 +146,7 @@ def test_a_hair_beyond_is_clipped_and_counted(make: SimpleNamespace) -> None:
 def test_delta_origin_is_limited_as_the_position_it_becomes(make: SimpleNamespace) -> None:
     stream = make.armed(make.contract(make.channel(kind="delta_origin")))
     verdict = stream.offer(make.chunk([0, 60], 0, reference=[60.0]), 1)
-    assert refusal(verdict) is Refusal.OVER_LIMIT
+    assert refusal(verdict) is ChunkRefusal.OVER_LIMIT
 
 
 def test_rates_hold_from_the_measured_position_on(make: SimpleNamespace) -> None:
@@ -215,7 +215,7 @@ def test_offers_and_ticks_from_two_threads_do_not_meet(make: SimpleNamespace) ->
     done = threading.Event()
     refused: list[Any] = []
     # this thread may be held up between its two looks at the time, even for a whole horizon of virtual steps
-    overtaken = {Refusal.UNKNOWN_ORIGIN, Refusal.PAST}
+    overtaken = {ChunkRefusal.UNKNOWN_ORIGIN, ChunkRefusal.PAST}
 
     def offer() -> None:
         request = 0

@@ -12,7 +12,7 @@ from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.seats import Seats
 from auras_ros.pipeline.load import Checkpoint, load
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Latched, Origin
+from auras_ros.pipeline.request import Latched, ObservationOrigin
 from tests.pipeline.real import real, run
 
 TOLERANCE_PX = 0.01  # of a table of 512; measured: 0.0002
@@ -39,7 +39,7 @@ def test_rule_07_batched_rows_of_the_shipped_policy_stay_within_the_stated_toler
     policy, seen = shipped.policy(generation), look(shipped)
 
     def chunks(plan: Plan) -> dict[int, Tensor]:
-        still = [replace(seen, origin=Origin(at, at)) for at in range(2 + plan.pp_generation)]
+        still = [replace(seen, origin=ObservationOrigin(at, at)) for at in range(2 + plan.pp_generation)]
         return {emission.request: emission.actions for emission in run(real(plan, policy, SEEDS), still)}
 
     expected = chunks(Plan(generation))

@@ -14,7 +14,7 @@ from auras_ros.nodes.agent_frames import Frames
 from auras_ros.nodes.overload import WINDOW, Overload, Step
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Ledger, Origin
+from auras_ros.pipeline.request import Emission, Ledger, ObservationOrigin
 
 MS = 1_000_000
 CONTRACT = Contract((Channel("x", "m", ChannelKind.ABSOLUTE, -10.0, 10.0, hold=HoldPolicy.LAST),), 100)
@@ -53,7 +53,7 @@ class Scene:
         if self.frames._latch(0, at_ms * MS) is None:
             return False
         self.continuity.began(self.ledger.epoch, at_ms * MS)
-        origin = Origin(at_ms * MS, at_ms * MS)
+        origin = ObservationOrigin(at_ms * MS, at_ms * MS)
         emission = Emission(
             torch.full((1, 8, 1), 5.0, dtype=torch.float64), 0, 0, self.ledger.epoch, (origin,), (0,), 0, 0, 0
         )
@@ -64,7 +64,7 @@ class Scene:
     def goes_on(self, at_ms: int) -> bool:
         """Whether the next chunk would go on from the one before."""
         assert self.frames._latch(0, at_ms * MS) is not None
-        return self.continuity.aim(Origin(at_ms * MS, at_ms * MS), at_ms * MS) is not None
+        return self.continuity.aim(ObservationOrigin(at_ms * MS, at_ms * MS), at_ms * MS) is not None
 
 
 def test_a_published_chunk_that_is_executed_is_gone_on_from() -> None:
@@ -106,7 +106,7 @@ def test_a_chunk_that_was_not_published_is_not_gone_on_from(trouble: Callable[[S
     scene = Scene()
     assert scene.frames._latch(0, 0) is not None
     scene.continuity.began(scene.ledger.epoch, 0)
-    origin = Origin(0, 0)
+    origin = ObservationOrigin(0, 0)
     emission = Emission(torch.zeros((1, 8, 1), dtype=torch.float64), 0, 0, 0, (origin,), (0,), 0, 0, 0)
     scene.continuity.ended(emission, 50 * MS)
     trouble(scene, True)

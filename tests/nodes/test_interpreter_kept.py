@@ -21,7 +21,7 @@ import pytest
 from auras_ros.action import Contract
 from auras_ros.action.wire import MAX_HORIZON, MAX_JSON_CHARS
 from auras_ros.nodes.actuator_inputs import STATES_MAX_BYTES
-from auras_ros.nodes.actuator_place import Place
+from auras_ros.nodes.actuator_place import PositionMonitor
 from auras_ros.nodes.messages import MAX_TEXT, read_chunk, read_json
 from auras_ros.ros import BACKEND, deserialize_message
 from auras_ros.ros.msg import Float64MultiArray, JointState, MultiArrayDimension
@@ -103,7 +103,7 @@ def test_joint_states(contract: Contract, keeps: Callable[..., bool]) -> None:
     names = [f"{number:x}" for number in range(STATES_MAX_BYTES // 18)]
     payload = b"".join(serialize(JointState(name=names, position=[0.0] * len(names))))
     assert 0.7 * STATES_MAX_BYTES < len(payload) <= STATES_MAX_BYTES
-    place = Place(contract, 0.1)
+    place = PositionMonitor(contract, 0.1)
 
     def read() -> None:
         message = deserialize_message(payload, JointState)

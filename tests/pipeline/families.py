@@ -13,7 +13,7 @@ from torch import Tensor
 from auras_ros.device.weights import MB, least, survey
 from auras_ros.pipeline.load import Checkpoint, Pipeline
 from auras_ros.pipeline.offloaded import uses
-from auras_ros.pipeline.request import Latched, Origin
+from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.checkpoint import build
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.precision import cast
@@ -91,7 +91,7 @@ def least_mb(policy: LoadedPolicy) -> float:
 
 def looks(policy: Any, count: int) -> list[Latched]:
     random = torch.Generator().manual_seed(3)
-    return [Latched(*policy.example(1, random), Origin(i + 1, i + 1)) for i in range(count)]
+    return [Latched(*policy.example(1, random), ObservationOrigin(i + 1, i + 1)) for i in range(count)]
 
 
 def actions(pipeline: Pipeline, frames: int = 5) -> list[Tensor]:

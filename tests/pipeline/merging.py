@@ -8,7 +8,7 @@ from torch import Tensor
 from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Origin
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
 from tests.policies.tiny_autoregressive import CHANNELS, HORIZON, tiny_autoregressive
 
 MS = 1_000_000
@@ -20,7 +20,7 @@ def seen(stamp: int, environments: int = 1) -> Latched:
     generator = torch.Generator().manual_seed(stamp)
     images = torch.randn(environments, 1, 1, 3, 1, 1, generator=generator)
     state = torch.randn(environments, 1, 2, generator=generator)
-    return Latched(images, state, Origin(stamp * MS, stamp * MS, None))
+    return Latched(images, state, ObservationOrigin(stamp * MS, stamp * MS, None))
 
 
 def executor(plan: Plan) -> Executor:

@@ -9,7 +9,7 @@ import torch
 from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Origin
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import Policy
 from tests.policies import tiny
@@ -29,11 +29,11 @@ def real(plan: Plan, policy: Policy, seeds: Sequence[int] = SEEDS) -> Executor:
 def still(frames: int, seeds: Sequence[int] = SEEDS) -> list[Latched]:
     """The same picture with a newer stamp every frame: each stage of each request has the same context."""
     images, state = tiny.observed(len(seeds))
-    return [Latched(images.clone(), state.clone(), Origin(frame, frame)) for frame in range(frames)]
+    return [Latched(images.clone(), state.clone(), ObservationOrigin(frame, frame)) for frame in range(frames)]
 
 
 def moving(frames: int, seeds: Sequence[int] = SEEDS) -> list[Latched]:
-    return [Latched(*tiny.observed(len(seeds), frame + 1), Origin(frame, frame)) for frame in range(frames)]
+    return [Latched(*tiny.observed(len(seeds), frame + 1), ObservationOrigin(frame, frame)) for frame in range(frames)]
 
 
 def run(executor: Executor, seen: Sequence[Latched]) -> list[Emission]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from auras_ros.clock import MonotonicClock
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Origin, Strand
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin, Strand
 from auras_ros.policies.noise import noise_tape
 from tests.policies import tiny
 
@@ -27,7 +27,7 @@ class World:
         self._more = threading.Condition()
 
     def latch(self, now_ns: int) -> Latched | None:
-        return Latched(self.images, self.state, Origin(now_ns, now_ns))
+        return Latched(self.images, self.state, ObservationOrigin(now_ns, now_ns))
 
     def take(self, emission: Emission) -> None:
         with self._more:
@@ -82,5 +82,5 @@ def executor(text: str) -> Executor:
     policy = tiny.checkpoint().policy(plan.generation)
     clock = MonotonicClock()
     made = make_executor(policy, plan, lambda request: noise_tape(policy.noise_shape, 0, request)[None], clock)
-    made.warm_up(Latched(*tiny.observed(1, 3), Origin(0, 0)))
+    made.warm_up(Latched(*tiny.observed(1, 3), ObservationOrigin(0, 0)))
     return made

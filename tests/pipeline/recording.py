@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from auras_ros.device import Lane, Mark, Stage
-from auras_ros.pipeline.request import Latched, Origin
+from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.denoising import DenoisingState
 
 BLOCKS = 3
@@ -101,16 +101,15 @@ def latched(stamp: int, environments: Sequence[int]) -> Latched:
     """What these environments see at one stamp. The monotonic origin is another number than the camera's."""
     seen = torch.tensor([[float(stamp), float(env)] for env in environments])
     images = torch.cat([seen, torch.zeros(len(seen), 1)], 1).view(len(seen), 1, 1, 3, 1, 1)
-    return Latched(
-        images, seen[:, None].clone(), Origin(mono_ns(stamp) + 7_000_000, mono_ns(stamp), reference(environments))
-    )
+    origin = ObservationOrigin(mono_ns(stamp) + 7_000_000, mono_ns(stamp), reference(environments))
+    return Latched(images, seen[:, None].clone(), origin)
 
 
 def mono_ns(stamp: int) -> int:
     return 1_000 * stamp
 
 
-def stamp_of(seen: Origin) -> int:
+def stamp_of(seen: ObservationOrigin) -> int:
     return seen.mono_ns // 1_000
 
 

@@ -10,7 +10,7 @@ from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.context import of_environments
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Origin
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
 from auras_ros.policies.noise import noise_tape
 from tests.policies import tiny
 
@@ -33,7 +33,7 @@ def emitted(text: str, alone: bool) -> list[tuple[Emission, int]]:
             executor.keep(torch.tensor([2, 0]))
         images, state = tiny.observed(3, frame + 1)
         for strand in executor.strands:
-            strand.begin(Latched(images[rows], state[rows], Origin(frame, frame)), frame)
+            strand.begin(Latched(images[rows], state[rows], ObservationOrigin(frame, frame)), frame)
             strand.run()
             emission = strand.end(frame)
             if emission is not None:

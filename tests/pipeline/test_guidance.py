@@ -17,7 +17,7 @@ from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.continuity import REMEMBERED_FRAMES, Aim, Continuity, weights
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
-from auras_ros.pipeline.request import Emission, Origin
+from auras_ros.pipeline.request import Emission, ObservationOrigin
 from tests.pipeline.recording import RecordingPolicy
 from tests.policies import tiny, tiny_autoregressive
 
@@ -37,7 +37,7 @@ PLAIN = Contract((channel("x"), channel("y", linear=True)), DT_MS)
 
 def emitted(origin_ns: int, actions: np.ndarray[Any, Any] | None = None, epoch: int = 0, **origin: Any) -> Emission:
     values = np.random.default_rng(0).normal(size=(1, HORIZON, 2)) if actions is None else actions
-    seen = Origin(origin_ns, origin_ns, **origin)
+    seen = ObservationOrigin(origin_ns, origin_ns, **origin)
     return Emission(
         torch.from_numpy(values.copy()), 0, 0, epoch, (seen,), (origin_ns,), origin_ns, origin_ns, origin_ns
     )
@@ -52,7 +52,7 @@ def after(emission: Emission, contract: Contract = PLAIN, took_ns: int = 0) -> C
     return continuity
 
 
-def aimed(continuity: Continuity, origin: Origin, now_ns: int | None = None) -> Aim:
+def aimed(continuity: Continuity, origin: ObservationOrigin, now_ns: int | None = None) -> Aim:
     aim = continuity.aim(origin, origin.mono_ns if now_ns is None else now_ns)
     assert aim is not None
     return aim
@@ -65,7 +65,7 @@ def aimed(continuity: Continuity, origin: Origin, now_ns: int | None = None) -> 
 def test_the_target_is_what_the_actuator_would_have_executed(moved_ms: int, start_ms: int) -> None:
     """Whatever lies between the two origins: the prefix is not off by one, nor rounded to the nearest step."""
     emission, tick_ns = emitted(start_ms * MS), MS
-    origin = Origin(0, (start_ms + moved_ms) * MS)
+    origin = ObservationOrigin(0, (start_ms + moved_ms) * MS)
     aim = aimed(after(emission), origin)
     stream = ActionStream(PLAIN, tick_ns, max_chunk_age_ms=2.0 * HORIZON * DT_MS)
     assert stream.arm(start_ms * MS).ok
@@ -80,7 +80,7 @@ def test_the_target_is_what_the_actuator_would_have_executed(moved_ms: int, star
 
 
 def test_what_the_old_chunk_does_not_reach_is_padding_and_guides_nothing() -> None:
-    aim = aimed(after(emitted(0)), Origin(0, 5 * DT_NS), 5 * DT_NS)
+    aim = aimed(after(emitted(0)), ObservationOrigin(0, 5 * DT_NS), 5 * DT_NS)
     assert (aim.weight[0, : HORIZON - 5] > 0).all()
     assert not aim.weight[0, HORIZON - 5 :].any()
     assert not aim.target[0, HORIZON - 5 :].any()
@@ -90,7 +90,7 @@ def test_set_points_relative_to_the_origin_are_referred_to_the_new_one() -> None
     contract = Contract((channel("x", ChannelKind.DELTA_ORIGIN), channel("y")), DT_MS)
     before, now = np.array([[10.0, 20.0]]), np.array([[13.0, 27.0]])
     emission = emitted(0, reference=before)
-    aim = aimed(after(emission, contract), Origin(0, DT_NS, now))
+    aim = aimed(after(emission, contract), ObservationOrigin(0, DT_NS, now))
     old = emission.actions[0].numpy()
     np.testing.assert_allclose(aim.target[0, :-1, 0] + 13.0, old[1:, 0] + 10.0)
     np.testing.assert_allclose(aim.target[0, :-1, 1], old[1:, 1])
@@ -100,7 +100,7 @@ def test_set_points_relative_to_the_origin_are_referred_to_the_new_one() -> None
 def test_a_relative_channel_of_which_nobody_knows_where_it_is_stays_free(now: Any) -> None:
     contract = Contract((channel("x", ChannelKind.DELTA_ORIGIN), channel("y")), DT_MS)
     emission = emitted(0, reference=np.array([[10.0, 20.0]]))
-    aim = aimed(after(emission, contract), Origin(0, DT_NS, now))
+    aim = aimed(after(emission, contract), ObservationOrigin(0, DT_NS, now))
     assert not aim.weight[..., 0].any()
     assert aim.weight[..., 1].any()
     assert np.isfinite(aim.target).all()
@@ -109,7 +109,7 @@ def test_a_relative_channel_of_which_nobody_knows_where_it_is_stays_free(now: An
 def test_increments_and_switches_are_shifted_whole() -> None:
     contract = Contract((channel("x", ChannelKind.DELTA_PREVIOUS), channel("y", ChannelKind.GRIPPER)), DT_MS)
     emission = emitted(0)
-    aim = aimed(after(emission, contract), Origin(0, 150 * MS))
+    aim = aimed(after(emission, contract), ObservationOrigin(0, 150 * MS))
     np.testing.assert_array_equal(aim.target[0, : HORIZON - 2], emission.actions[0, 2:].numpy())
 
 
@@ -128,12 +128,12 @@ def test_the_weights_are_the_published_ones() -> None:
 
 @pytest.mark.parametrize(("took_ms", "frozen"), [(0, 1), (1, 2), (100, 2), (101, 3), (250, 4)])
 def test_what_is_executed_until_the_chunk_comes_is_frozen_and_what_is_under_way_then(took_ms: int, frozen: int) -> None:
-    aim = aimed(after(emitted(0), took_ns=took_ms * MS), Origin(0, DT_NS))
+    aim = aimed(after(emitted(0), took_ns=took_ms * MS), ObservationOrigin(0, DT_NS))
     assert int((aim.weight[0, :, 0] == 1.0).sum()) == frozen
 
 
 def test_an_observation_that_was_old_when_the_frame_began_freezes_more() -> None:
-    aim = aimed(after(emitted(0), took_ns=100 * MS), Origin(0, DT_NS), DT_NS + 150 * MS)
+    aim = aimed(after(emitted(0), took_ns=100 * MS), ObservationOrigin(0, DT_NS), DT_NS + 150 * MS)
     assert int((aim.weight[0, :, 0] == 1.0).sum()) == 4
 
 
@@ -142,10 +142,10 @@ def test_the_longest_of_the_last_frames_counts_and_older_ones_do_not() -> None:
     for _ in range(REMEMBERED_FRAMES - 1):
         continuity.began(0, 0)
         continuity.ended(None, 150 * MS)
-    assert int((aimed(continuity, Origin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 4
+    assert int((aimed(continuity, ObservationOrigin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 4
     continuity.began(0, 0)
     continuity.ended(None, 150 * MS)
-    assert int((aimed(continuity, Origin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 3
+    assert int((aimed(continuity, ObservationOrigin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 3
 
 
 def test_frames_that_generate_nothing_say_nothing_of_how_long_one_takes() -> None:
@@ -155,7 +155,7 @@ def test_frames_that_generate_nothing_say_nothing_of_how_long_one_takes() -> Non
     for _ in range(2 * REMEMBERED_FRAMES):
         continuity.began(0, 0)
         continuity.ended(None, 1 * MS, generated=False)
-    assert int((aimed(continuity, Origin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 4
+    assert int((aimed(continuity, ObservationOrigin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 4
 
 
 # -- from what nothing goes on --------------------------------------------------------------------------
@@ -164,33 +164,34 @@ def test_frames_that_generate_nothing_say_nothing_of_how_long_one_takes() -> Non
 def test_nothing_goes_on_from_a_chunk_that_is_not_there() -> None:
     continuity = Continuity("rtc", PLAIN)
     continuity.began(0, 0)
-    assert continuity.aim(Origin(0, 0), 0) is None
+    assert continuity.aim(ObservationOrigin(0, 0), 0) is None
 
 
 def test_nothing_goes_on_from_another_epoch_or_from_warm_up_nor_do_their_times() -> None:
     continuity = after(emitted(0, epoch=-1), took_ns=60_000 * MS)
     continuity.began(0, 0)
-    assert continuity.aim(Origin(0, DT_NS), DT_NS) is None
+    assert continuity.aim(ObservationOrigin(0, DT_NS), DT_NS) is None
     continuity.ended(emitted(0), 10 * MS)
     continuity.began(0, DT_NS)
-    assert int((aimed(continuity, Origin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 2  # 60 s would freeze all
+    aim = aimed(continuity, ObservationOrigin(0, DT_NS))
+    assert int((aim.weight[0, :, 0] == 1.0).sum()) == 2  # 60 s would freeze all
 
 
 def test_a_chunk_of_an_epoch_that_is_over_is_not_gone_on_from() -> None:
     continuity = Continuity("rtc", PLAIN)
     continuity.began(1, 0)
     continuity.ended(emitted(0, epoch=0), 0)
-    assert continuity.aim(Origin(0, DT_NS), DT_NS) is None
+    assert continuity.aim(ObservationOrigin(0, DT_NS), DT_NS) is None
 
 
 def test_nothing_goes_on_from_a_chunk_that_was_cut_off_is_used_up_or_is_not_finite() -> None:
     continuity = after(emitted(0))
-    assert continuity.aim(Origin(0, HORIZON * DT_NS), HORIZON * DT_NS) is None
+    assert continuity.aim(ObservationOrigin(0, HORIZON * DT_NS), HORIZON * DT_NS) is None
     continuity.cut()
-    assert continuity.aim(Origin(0, DT_NS), DT_NS) is None
+    assert continuity.aim(ObservationOrigin(0, DT_NS), DT_NS) is None
     spoilt = np.zeros((1, HORIZON, 2))
     spoilt[0, 5, 1] = np.nan
-    assert after(emitted(0, spoilt)).aim(Origin(0, DT_NS), DT_NS) is None
+    assert after(emitted(0, spoilt)).aim(ObservationOrigin(0, DT_NS), DT_NS) is None
 
 
 @pytest.mark.parametrize("value", [-1021.0, 1021.0])
@@ -198,22 +199,22 @@ def test_nothing_goes_on_from_a_chunk_that_the_actuator_refuses(value: float) ->
     """2 % of the range beyond a limit refuse a chunk: it holds, and its successors must not be led there too."""
     beyond = np.zeros((1, HORIZON, 2))
     beyond[0, 3, 0] = 2.0 * value
-    assert after(emitted(0, beyond)).aim(Origin(0, DT_NS), DT_NS) is None
+    assert after(emitted(0, beyond)).aim(ObservationOrigin(0, DT_NS), DT_NS) is None
     beyond[0, 3, 0] = value
-    assert after(emitted(0, beyond)).aim(Origin(0, DT_NS), DT_NS) is not None  # a little beyond is clipped
+    assert after(emitted(0, beyond)).aim(ObservationOrigin(0, DT_NS), DT_NS) is not None  # a little beyond is clipped
 
 
 def test_a_good_chunk_before_a_refused_one_is_not_gone_on_from_either() -> None:
     continuity = after(emitted(0))
     continuity.ended(emitted(0, np.full((1, HORIZON, 2), 1e6)), 0)
-    assert continuity.aim(Origin(0, DT_NS), DT_NS) is None
+    assert continuity.aim(ObservationOrigin(0, DT_NS), DT_NS) is None
 
 
 def test_an_observation_older_than_the_chunk_s_goes_on_from_nothing() -> None:
     """A clock that is set forward puts the next origin before the old one."""
     continuity = after(emitted(5 * DT_NS))
-    assert continuity.aim(Origin(0, 5 * DT_NS - 1), 6 * DT_NS) is None
-    assert continuity.aim(Origin(0, 5 * DT_NS), 6 * DT_NS) is not None
+    assert continuity.aim(ObservationOrigin(0, 5 * DT_NS - 1), 6 * DT_NS) is None
+    assert continuity.aim(ObservationOrigin(0, 5 * DT_NS), 6 * DT_NS) is not None
 
 
 def test_one_slow_frame_does_not_freeze_what_the_others_need_not() -> None:
@@ -222,7 +223,8 @@ def test_one_slow_frame_does_not_freeze_what_the_others_need_not() -> None:
         continuity.began(0, 0)
         continuity.ended(emitted(0), took_ns)
     continuity.began(0, 0)
-    assert int((aimed(continuity, Origin(0, DT_NS)).weight[0, :, 0] == 1.0).sum()) == 2  # 2 medians, and under way
+    aim = aimed(continuity, ObservationOrigin(0, DT_NS))
+    assert int((aim.weight[0, :, 0] == 1.0).sum()) == 2  # 2 medians, and under way
 
 
 # -- plans ----------------------------------------------------------------------------------------------
@@ -253,6 +255,6 @@ def test_the_kept_emission_is_of_the_environments_that_stay() -> None:
     emission = emitted(0, np.arange(3 * HORIZON * 2, dtype=np.float64).reshape(3, HORIZON, 2))
     continuity = after(emission)
     continuity.keep(torch.tensor([2, 0]))
-    aim = aimed(continuity, Origin(0, 0))
+    aim = aimed(continuity, ObservationOrigin(0, 0))
     np.testing.assert_array_equal(aim.target, emission.actions[[2, 0]].numpy())
     assert replace(emission, actions=emission.actions[:1]).keep(torch.tensor([0])).actions.shape[0] == 1

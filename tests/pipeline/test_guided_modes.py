@@ -21,7 +21,7 @@ from auras_ros.device import Device, make_device
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Origin
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
 from auras_ros.policies.noise import noise_tape
 from tests.pipeline.recording import LooseDevice
 from tests.policies import tiny
@@ -68,7 +68,7 @@ class Guided:
             now_ns = self.frame * LOOK_NS
             images, state = tiny.observed(3, self.frame + 1)
             rows = self.environments
-            look = Latched(images[rows], state[rows], Origin(now_ns, now_ns))
+            look = Latched(images[rows], state[rows], ObservationOrigin(now_ns, now_ns))
             for strand in self.run.strands:
                 strand.begin(look, now_ns)
                 strand.run()

@@ -18,7 +18,7 @@ from auras_ros.device import DeviceError
 from auras_ros.observation import Arrivals
 from auras_ros.pipeline import live as live_module
 from auras_ros.pipeline.live import Live
-from auras_ros.pipeline.request import Latched, Origin, Strand
+from auras_ros.pipeline.request import Latched, ObservationOrigin, Strand
 from tests.pipeline.real_time import PATIENCE_S, PLANS, Around, World, executor
 
 MS = 1_000_000
@@ -147,7 +147,7 @@ def test_frames_keep_in_phase_with_the_camera(text: str, lock: bool, monkeypatch
         if clock.image < 5 or (not ages and now_ns % clock.PERIOD_NS < 6 * MS):
             return None
         ages.append((now_ns - clock.image * clock.PERIOD_NS) / MS)
-        return Latched(world.images, world.state, Origin(clock.image, clock.image * clock.PERIOD_NS))
+        return Latched(world.images, world.state, ObservationOrigin(clock.image, clock.image * clock.PERIOD_NS))
 
     made = executor(text)
     made.strands = (Lasting(made.strands[0], clock, repeat(12 * MS)),)

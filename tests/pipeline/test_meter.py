@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.pipeline.meter import KEPT, FrameMeter
-from auras_ros.pipeline.request import Ledger, Origin
+from auras_ros.pipeline.request import Ledger, ObservationOrigin
 
 MS = 1_000_000
 
@@ -40,9 +40,10 @@ def test_times_are_those_of_the_newest_frames(durations_ns: list[int]) -> None:
 def test_a_ledger_that_follows_another_goes_on_after_it() -> None:
     first, second = Ledger(), Ledger()
     first.reset()
-    assert [first.admit(Origin(at, at), at, 1) for at in (10, 20)] == [0, 1]
+    assert [first.admit(ObservationOrigin(at, at), at, 1) for at in (10, 20)] == [0, 1]
     second.follow(first)
     assert second.epoch == 2
-    assert second.admit(Origin(15, 15), 30, 2) == 2  # what it sees first is new to it, whatever the other has seen
+    older = ObservationOrigin(15, 15)
+    assert second.admit(older, 30, 2) == 2  # what it sees first is new to it, whatever the other has seen
     first.follow(second)
-    assert (first.epoch, first.admit(Origin(1, 1), 40, 3)) == (3, 3)
+    assert (first.epoch, first.admit(ObservationOrigin(1, 1), 40, 3)) == (3, 3)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Latched, Origin
+from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.tinyvla import TinyVlaPolicy, make_tinyvla
 from tests.pipeline.driver import model_of
@@ -43,7 +43,7 @@ def moving(policy: TinyVlaPolicy, frames: int, seeds: Sequence[int] = SEEDS) -> 
 
 
 def observation(policy: TinyVlaPolicy, frame: int, seeds: Sequence[int] = SEEDS) -> Latched:
-    return Latched(*policy.example(len(seeds), torch.Generator().manual_seed(frame)), Origin(frame, frame))
+    return Latched(*policy.example(len(seeds), torch.Generator().manual_seed(frame)), ObservationOrigin(frame, frame))
 
 
 @cache

@@ -14,7 +14,7 @@ import torch
 from auras_ros.models.pi0 import Pi0
 from auras_ros.models.presets import PI0S
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Origin
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
 from auras_ros.policies.flow import FlowMatchingPolicy, FlowState
 from auras_ros.policies.flow_prefix import Pi0Prefix
 from auras_ros.policies.noise import noise_tape
@@ -158,7 +158,7 @@ def test_half_precision_takes_and_gives_what_the_pipeline_holds() -> None:
 
 
 def seen(frames: int, moving: bool) -> list[Latched]:
-    return [Latched(*observed(2, 1 + frame * moving), Origin(frame, frame)) for frame in range(frames)]
+    return [Latched(*observed(2, 1 + frame * moving), ObservationOrigin(frame, frame)) for frame in range(frames)]
 
 
 def emitted(text: str, frames: int, moving: bool = False) -> list[Emission]:

@@ -19,7 +19,7 @@ from auras_ros.models.pi0 import Pi0
 from auras_ros.models.smolvla import SmolVla
 from auras_ros.pipeline.load import load_pipeline
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Latched, Origin
+from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.checkpoint import Checkpoint, build, load
 from auras_ros.policies.flow import FlowMatchingPolicy
 from auras_ros.policies.golden import GoldenSample, observed
@@ -72,7 +72,7 @@ def test_a_written_checkpoint_loads_and_is_what_it_was_written_as(folders: dict[
 @pytest.mark.parametrize("kind", tiny.KINDS)
 def test_every_mode_runs_it_and_on_a_still_world_they_agree(folders: dict[str, Path], kind: str) -> None:
     _, policy, (images, state) = opened(folders[kind])
-    seen = [Latched(images, state, Origin(frame, frame)) for frame in range(7)]
+    seen = [Latched(images, state, ObservationOrigin(frame, frame)) for frame in range(7)]
     found = {}
     for text in ("all", "all,mode=dec", "all,mode=par,workers=2", "all,mode=auras,pp_generation=2,pp_perception=2"):
         emissions = run(real(Plan.parse(text), policy, seeds=(3,)), seen)

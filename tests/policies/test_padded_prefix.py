@@ -17,7 +17,7 @@ from auras_ros.models.rt2 import build_rt2
 from auras_ros.models.vision_language import VisionLanguage
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Latched, Origin
+from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.vision_language import PaddedPrefix, VisionLanguagePrefix, random_ids
 from tests.policies.test_capturable import OneDevice
@@ -166,7 +166,7 @@ def test_executors_take_another_prompt_between_frames(model: VisionLanguage, pla
         left = []
         for _ in range(4):
             stamp += 1
-            strand.begin(Latched(*[part[:1] for part in seen()], Origin(stamp, stamp)), stamp)
+            strand.begin(Latched(*[part[:1] for part in seen()], ObservationOrigin(stamp, stamp)), stamp)
             strand.run()
             left.append(strand.end(stamp))
         bare = alone(model, length)

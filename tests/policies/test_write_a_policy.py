@@ -17,7 +17,7 @@ from auras_ros.clock import VirtualClock
 from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Latched, Origin
+from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies import checkpoint
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.families import FAMILIES, find
@@ -75,8 +75,8 @@ def chunk(loaded: Checkpoint, plan: Plan) -> torch.Tensor:
     run = make_executor(policy, plan, lambda request: noise_tape(policy.noise_shape, 0, request)[None], VirtualClock())
     for now in range(1, 20):
         for strand in run.strands:
-            if strand.wants(Latched(images, state, Origin(1, 1)), now):
-                strand.begin(Latched(images, state, Origin(1, 1)), now)
+            if strand.wants(Latched(images, state, ObservationOrigin(1, 1)), now):
+                strand.begin(Latched(images, state, ObservationOrigin(1, 1)), now)
                 strand.run()
                 emission = strand.end(now)
                 if emission is not None:

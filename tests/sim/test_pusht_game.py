@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.sim.pusht_game import DT_NS, PushTGame, Refusal, SettingError, Settings
+from auras_ros.sim.pusht_game import DT_NS, ActionRefusal, PushTGame, SettingError, Settings
 
 HERE = [256.0, 256.0]
 
@@ -25,7 +25,7 @@ class Table:
             self.now_ns += DT_NS
             self.game.tick(self.now_ns)
 
-    def offer(self, values: list[float], names: str = "", label: str = "") -> Refusal | None:
+    def offer(self, values: list[float], names: str = "", label: str = "") -> ActionRefusal | None:
         return self.game.offer(values, self.now_ns, names, label)
 
 
@@ -53,18 +53,18 @@ def test_the_table_stands_still_until_the_first_valid_action() -> None:
 @pytest.mark.parametrize(
     ("values", "names", "reason"),
     [
-        ([], "", Refusal.SIZE),
-        ([1.0], "", Refusal.SIZE),
-        ([1.0, 2.0, 3.0], "", Refusal.SIZE),
-        ([float("nan"), 2.0], "", Refusal.NOT_FINITE),
-        ([1.0, float("inf")], "", Refusal.NOT_FINITE),
-        ([-float("inf"), 1.0], "", Refusal.NOT_FINITE),
-        ([-0.001, 5.0], "", Refusal.OUT_OF_RANGE),
-        ([5.0, 512.001], "", Refusal.OUT_OF_RANGE),
-        ([5.0, 5.0], "agent_y,agent_x", Refusal.CHANNELS),
+        ([], "", ActionRefusal.SIZE),
+        ([1.0], "", ActionRefusal.SIZE),
+        ([1.0, 2.0, 3.0], "", ActionRefusal.SIZE),
+        ([float("nan"), 2.0], "", ActionRefusal.NOT_FINITE),
+        ([1.0, float("inf")], "", ActionRefusal.NOT_FINITE),
+        ([-float("inf"), 1.0], "", ActionRefusal.NOT_FINITE),
+        ([-0.001, 5.0], "", ActionRefusal.OUT_OF_RANGE),
+        ([5.0, 512.001], "", ActionRefusal.OUT_OF_RANGE),
+        ([5.0, 5.0], "agent_y,agent_x", ActionRefusal.CHANNELS),
     ],
 )
-def test_a_refused_action_leaves_the_one_in_force(values: list[float], names: str, reason: Refusal) -> None:
+def test_a_refused_action_leaves_the_one_in_force(values: list[float], names: str, reason: ActionRefusal) -> None:
     table = Table()
     table.offer(HERE)
     assert table.offer(values, names) is reason
@@ -163,11 +163,11 @@ def test_an_action_made_for_the_episode_before_does_not_start_the_next() -> None
     table = Table()
     table.tick(5)
     table.game.reset()
-    assert table.offer(HERE, label=label("chunk", 1, table.now_ns)) is Refusal.STALE  # nothing shown yet
+    assert table.offer(HERE, label=label("chunk", 1, table.now_ns)) is ActionRefusal.STALE  # nothing shown yet
     table.tick()
     shown_ns = table.now_ns
-    assert table.offer(HERE, label=label("chunk", DT_NS, shown_ns + 1_000)) is Refusal.STALE
-    assert table.offer(HERE, label=label("hold", None, shown_ns + 1_000)) is Refusal.STALE
+    assert table.offer(HERE, label=label("chunk", DT_NS, shown_ns + 1_000)) is ActionRefusal.STALE
+    assert table.offer(HERE, label=label("hold", None, shown_ns + 1_000)) is ActionRefusal.STALE
     table.tick()
     assert (table.game.status.waiting, table.game.status.refused) == (True, {"stale": 3})
     assert table.offer(HERE, label=label("chunk", 30_000_000, shown_ns + 30_000_000)) is None
@@ -209,7 +209,7 @@ def test_a_huge_label_is_not_parsed() -> None:
     """It says `hold`, and would be refused if it were read."""
     table = Table()
     table.tick()
-    assert table.offer(HERE, label=label("hold", None, table.now_ns)) is Refusal.STALE
+    assert table.offer(HERE, label=label("hold", None, table.now_ns)) is ActionRefusal.STALE
     assert table.offer(HERE, label=label("hold", None, table.now_ns) + " " * 100_000) is None
 
 

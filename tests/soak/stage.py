@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from auras_ros.nodes.supervisor import SupervisorError
-from auras_ros.soak.judge import Bounds, Judge, Sent
+from auras_ros.soak.judge import Bounds, Judge, ReceivedAction
 from auras_ros.soak.said import Status
 from auras_ros.soak.scene import Scene
 from auras_ros.soak.witness import Made
@@ -101,7 +101,7 @@ class Acted:
         return True
 
     def _command(self, now_ns: int, state: str, request: int = 1) -> None:
-        self.judge.action(Sent(now_ns, state, self.tick, None, np.array([PLACE, PLACE]), request))
+        self.judge.action(ReceivedAction(now_ns, state, self.tick, None, np.array([PLACE, PLACE]), request))
 
     # -- the witness's ------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class Other:
 
     def __init__(self, acted: Acted, name: str, log: Path, parameters: dict[str, Any]) -> None:
         self._acted, self._given = acted, parameters
-        self.sent: list[Sent] = []
+        self.sent: list[ReceivedAction] = []
         self.state: dict[str, Any] = {}
         self.speaking: set[str] = set()
         self._armed, self._told, self._runs, self._tick = False, False, True, 0
@@ -339,7 +339,7 @@ class Other:
         if self._armed:
             state = "armed" if len(self.speaking) == 2 or "deaf" in self._acted.breaks else "holding"
             for each in Other.all:
-                each.sent.append(Sent(now_ns, state, self._tick, None, np.array([PLACE, PLACE])))
+                each.sent.append(ReceivedAction(now_ns, state, self._tick, None, np.array([PLACE, PLACE])))
 
     def call(self, word: str) -> Any:
         self._armed = word == "arm" and (len(self.speaking) == 2 or "blind" in self._acted.breaks)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from auras_ros.soak.judge import NAMED, Bounds, Judge, Sent
+from auras_ros.soak.judge import NAMED, Bounds, Judge, ReceivedAction
 
 MS = 1_000_000
 TICK_NS = 10 * MS
@@ -28,7 +28,7 @@ class Told:
     def send(self, x: float = 100.0, y: float = 0.0, state: str = "armed", age_ms: float | None = 100.0) -> None:
         self.tick += 1
         age_ns = None if age_ms is None else round(age_ms * MS)
-        self.judge.action(Sent(self.now_ns, state, self.tick, age_ns, np.array([x, y])))
+        self.judge.action(ReceivedAction(self.now_ns, state, self.tick, age_ns, np.array([x, y])))
 
     def arm(self, armed: bool = True) -> None:
         self.judge.ask()
@@ -68,7 +68,7 @@ def test_a_value_beyond_its_limits(told: Told, x: float) -> None:
 
 
 def test_a_missing_channel(told: Told) -> None:
-    told.judge.action(Sent(told.now_ns + TICK_NS, "armed", told.tick + 1, 0, np.array([1.0])))
+    told.judge.action(ReceivedAction(told.now_ns + TICK_NS, "armed", told.tick + 1, 0, np.array([1.0])))
     assert told.kinds == {"beyond limits": 1}
 
 

@@ -15,7 +15,7 @@ import pytest
 from auras_ros.nodes.diagnostics import Diagnostics, Level, Report
 from auras_ros.ros import Node, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.msg import String
-from auras_ros.soak.judge import Judge, Sent
+from auras_ros.soak.judge import Judge, ReceivedAction
 from auras_ros.soak.noise import NOISY, Input, Noise, inputs
 from auras_ros.soak.witness import JUST_NOW_NS, Witness
 from tests.nodes.wire import PATIENCE_S, own_domain
@@ -62,7 +62,7 @@ def test_the_last_command_of_a_dead_actuator_drives_nothing(pair: Pair) -> None:
     clock: Any = SimpleNamespace(now_ns=lambda: 10**12)
     pair.witness._monotonic = clock
     for age_ns, driving in ((0, True), (JUST_NOW_NS - 1, True), (JUST_NOW_NS, False)):
-        pair.witness.judge.action(Sent(clock.now_ns() - age_ns, "armed", 1, None, np.array([0.5])))
+        pair.witness.judge.action(ReceivedAction(clock.now_ns() - age_ns, "armed", 1, None, np.array([0.5])))
         assert pair.witness.driving == driving
 
 

@@ -18,7 +18,7 @@ from auras_ros.bench.pipeline_rate import END_S
 from auras_ros.clock import MonotonicClock
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.modes import Executor
-from auras_ros.pipeline.request import Emission, Latched, Origin
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
 
 LOOK_S = 0.5
 
@@ -80,7 +80,7 @@ class Queue:
             return self._last
         at_ns, seen = self.arrives_ns[self._taken], self._feed(now_ns)
         self._taken += 1
-        self._last = Latched(seen.images, seen.state, Origin(at_ns, at_ns))
+        self._last = Latched(seen.images, seen.state, ObservationOrigin(at_ns, at_ns))
         return self._last
 
 

@@ -27,7 +27,7 @@ class CdrError(ValueError):
     """A payload is not a CDR message of the expected type."""
 
 
-class Output:
+class CdrWriter:
     """The payload being written: finished pieces and the small one that grows."""
 
     __slots__ = ("base", "buffer", "pieces")
@@ -56,7 +56,7 @@ class Output:
         return [*self.pieces, self.buffer] if self.buffer else self.pieces
 
 
-Encode = Callable[[Output, Any], None]
+Encode = Callable[[CdrWriter, Any], None]
 Decode = Callable[[memoryview, int], "tuple[Any, int]"]
 
 
@@ -64,7 +64,7 @@ def _encode_number(base: str) -> Encode:
     packer = struct.Struct("<" + _FORMATS[base])
     pack, size = packer.pack, packer.size
 
-    def encode(out: Output, value: Any) -> None:
+    def encode(out: CdrWriter, value: Any) -> None:
         if size > 1:
             out.align(size)
         out.buffer += pack(value)
@@ -72,7 +72,7 @@ def _encode_number(base: str) -> Encode:
     return encode
 
 
-def _encode_string(out: Output, value: str) -> None:
+def _encode_string(out: CdrWriter, value: str) -> None:
     data = value.encode()
     out.align(4)
     out.buffer += _COUNT.pack(len(data) + 1)
@@ -80,11 +80,11 @@ def _encode_string(out: Output, value: str) -> None:
     out.buffer.append(0)
 
 
-def _encode_bool(out: Output, value: bool) -> None:
+def _encode_bool(out: CdrWriter, value: bool) -> None:
     out.buffer.append(value)
 
 
-def _encode_byte(out: Output, value: bytes) -> None:
+def _encode_byte(out: CdrWriter, value: bytes) -> None:
     out.buffer += value
 
 
@@ -98,7 +98,7 @@ def encoder(field: Field, owner: str, nested: Encode | None, nested_type: type |
     if field.numeric:
         size = DTYPES[field.base].itemsize
 
-        def numbers(out: Output, values: Any) -> None:
+        def numbers(out: CdrWriter, values: Any) -> None:
             if counted:
                 out.align(4)
                 out.buffer += _COUNT.pack(len(values))
@@ -109,7 +109,7 @@ def encoder(field: Field, owner: str, nested: Encode | None, nested_type: type |
         return numbers
     single, check = one, one_coercer(field, where, nested_type)
 
-    def items(out: Output, values: Sequence[Any]) -> None:
+    def items(out: CdrWriter, values: Sequence[Any]) -> None:
         if counted:
             out.align(4)
             out.buffer += _COUNT.pack(len(values))

@@ -129,7 +129,7 @@ def _encoder(ros_type: str) -> cdr.Encode:
         step = cdr.encoder(field, ros_type, nested, nested_type)
         steps.append((cls.__dict__[field.name].__get__, step))
 
-    def encode(out: cdr.Output, message: Any) -> None:
+    def encode(out: cdr.CdrWriter, message: Any) -> None:
         for get, step in steps:
             step(out, get(message))
         if not steps:  # a type without fields has one octet on the wire
@@ -158,7 +158,7 @@ def _decoder(ros_type: str, order: str) -> cdr.Decode:
 
 def serialize(message: Any) -> list[Any]:
     """The CDR payload as pieces for a gather write; large arrays are the message's own memory, not copies."""
-    out = cdr.Output()
+    out = cdr.CdrWriter()
     _encoder(message._ros_type)(out, message)
     return out.finish()
 

@@ -154,9 +154,9 @@ def test_it_runs_in_every_mode(tmp_path: Path) -> None:
 
 
 def still(example: tuple[Tensor, Tensor]) -> list[Any]:
-    from auras_ros.pipeline.request import Latched, Origin
+    from auras_ros.pipeline.request import Latched, ObservationOrigin
 
-    return [Latched(example[0].clone(), example[1].clone(), Origin(frame, frame)) for frame in range(8)]
+    return [Latched(example[0].clone(), example[1].clone(), ObservationOrigin(frame, frame)) for frame in range(8)]
 
 
 def test_the_moving_average_is_taken_where_there_is_one(tmp_path: Path) -> None:

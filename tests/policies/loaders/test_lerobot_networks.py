@@ -17,7 +17,7 @@ from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.load import load_pipeline
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Latched, Origin
+from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.tensors import CheckpointError
@@ -121,7 +121,7 @@ def emitted(checkpoint: Checkpoint, plan: str, reference: Reference) -> torch.Te
     images, state = observed(checkpoint, reference)
     for now in range(1, 40):
         for strand in run.strands:
-            seen = Latched(images, state, Origin(now, now))
+            seen = Latched(images, state, ObservationOrigin(now, now))
             if strand.wants(seen, now):
                 strand.begin(seen, now)
                 strand.run()

@@ -17,7 +17,7 @@ import torch
 from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.load import load_pipeline
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Latched, Origin
+from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.flow import FlowMatchingPolicy
 from auras_ros.policies.language import PromptError
@@ -70,7 +70,7 @@ def test_it_runs_in_auras(name: str) -> None:
     """While nothing moves, two steps a frame give the chunk of `seq`, for each environment its own."""
     checkpoint, reference, policy = opened(name)
     images, state = (part.expand(2, *part.shape[1:]) for part in observed(checkpoint, reference))
-    seen = [Latched(images, state, Origin(frame, frame)) for frame in range(6)]
+    seen = [Latched(images, state, ObservationOrigin(frame, frame)) for frame in range(6)]
     expected = {e.request: e.actions for e in real.run(real.real(Plan.parse("euler"), policy), seen)}
     text = "euler,mode=auras,pp_generation=2,pp_perception=3,fetch_offset=-1"
     found = [e for e in real.run(real.real(Plan.parse(text), policy), seen) if e.request in expected]
