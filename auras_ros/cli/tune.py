@@ -16,7 +16,7 @@ from auras_ros.cli.check import say_errors
 from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, written
 from auras_ros.cli.progress import Progress
 from auras_ros.cli.run import config_path
-from auras_ros.nodes.config import Config, ConfigError, read_parameters_file
+from auras_ros.nodes.config import ConfigError, NodeConfig, read_parameters_file
 
 if TYPE_CHECKING:
     from auras_ros.evaluate.tuner.search import Explore, Result, Search
@@ -265,7 +265,7 @@ def _follow(config: Path, options: argparse.Namespace, parser: argparse.Argument
     return template
 
 
-def _template(config: Config) -> _Template:
+def _template(config: NodeConfig) -> _Template:
     """Raises ConfigError where a node's parameters have no section of their own to be written into."""
     document = yaml.safe_load(config.path.read_text(encoding="utf-8"))
     sections = {name.strip("/"): section for name, section in document.items()}

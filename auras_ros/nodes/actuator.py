@@ -14,16 +14,16 @@ from auras_ros.action import ContractError
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import refusal
-from auras_ros.nodes.actuator_conflict import DISCOVERY_NS, Conflict, conflict_text
-from auras_ros.nodes.actuator_drive import Drive
-from auras_ros.nodes.actuator_inputs import LATCHED, Inputs
+from auras_ros.nodes.actuator_conflict import DISCOVERY_NS, OtherPublishers, conflict_text
+from auras_ros.nodes.actuator_drive import CommandLoop
+from auras_ros.nodes.actuator_inputs import LATCHED, ActuatorInputs
 from auras_ros.nodes.actuator_place import PositionMonitor
-from auras_ros.nodes.actuator_report import SelfReport
-from auras_ros.nodes.actuator_settings import Settings, load_contract
+from auras_ros.nodes.actuator_report import ActuatorStatus
+from auras_ros.nodes.actuator_settings import ActuatorSettings, load_contract
 from auras_ros.nodes.actuator_stop import REQUESTS
 from auras_ros.nodes.diagnostics import Diagnostics
 from auras_ros.nodes.messages import json_message
-from auras_ros.nodes.outputs import DEADLINE_TICKS, LEASE_MS, Outputs
+from auras_ros.nodes.outputs import DEADLINE_TICKS, LEASE_MS, CommandPublishers
 from auras_ros.nodes.parameters import ParameterError, read_parameters
 from auras_ros.nodes.process import node_main
 from auras_ros.nodes.realtime import collect
@@ -31,7 +31,7 @@ from auras_ros.ros import Clock, ClockType, Node
 from auras_ros.ros.msg import String
 from auras_ros.ros.srv import Trigger
 
-__all__ = ["DEADLINE_TICKS", "LATCHED", "LEASE_MS", "Actuator", "Settings", "load_contract", "main"]
+__all__ = ["DEADLINE_TICKS", "LATCHED", "LEASE_MS", "Actuator", "ActuatorSettings", "load_contract", "main"]
 
 STATE_PERIOD_S = 0.05
 LOOK_PERIOD_S = 0.25  # at the graph, for other publishers of commands
@@ -43,18 +43,18 @@ class Actuator(Node):
 
     def __init__(self, **node_options: Any) -> None:
         super().__init__("actuator", **node_options)
-        settings = self.settings = read_parameters(self, Settings)
+        settings = self.settings = read_parameters(self, ActuatorSettings)
         contract = load_contract(settings.checkpoint)
         self._monotonic = MonotonicClock()
         self._diagnostics = Diagnostics(self, hardware_id=contract.channels[0].frame)
         qos = self._diagnostics.qos
         self._agent = AgentWatch(settings.agent_timeout_ms)
-        outputs = Outputs(self, settings, contract, qos)
+        outputs = CommandPublishers(self, settings, contract, qos)
         self._place = PositionMonitor(contract, settings.place_tolerance if settings.measured_start else 0.0)
-        self._drive = Drive(settings, contract, outputs, self._agent, self._place, self._monotonic)
-        self._inputs = Inputs(self, settings, contract, self._drive, self._agent, self._place, qos)
-        self._conflict = Conflict(self, settings.command_topics)
-        self._said = SelfReport(settings, self._drive, self._inputs, self._agent, self._conflict)
+        self._drive = CommandLoop(settings, contract, outputs, self._agent, self._place, self._monotonic)
+        self._inputs = ActuatorInputs(self, settings, contract, self._drive, self._agent, self._place, qos)
+        self._conflict = OtherPublishers(self, settings.command_topics)
+        self._said = ActuatorStatus(settings, self._drive, self._inputs, self._agent, self._conflict)
         self._said.add_to(self._diagnostics, qos)
         self._diagnostics.count_also(self._inputs.stop.node)  # it has none of its own
         self._arm_now, self._armed_ns = settings.arm_on_start, 0

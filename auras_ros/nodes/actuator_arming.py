@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from auras_ros.nodes.actuator_conflict import conflict_text
 from auras_ros.nodes.actuator_place import MAX_AGE_MS
-from auras_ros.nodes.actuator_settings import Settings
+from auras_ros.nodes.actuator_settings import ActuatorSettings
 
 ACTIVE = "active"
 STOP_QOS = "std_msgs/Bool, reliable and transient local"
@@ -43,12 +43,12 @@ class Situation:
     ros_time_ns: int | None = None
 
 
-def refusal(at: Situation, settings: Settings) -> str:
+def refusal(at: Situation, settings: ActuatorSettings) -> str:
     """Why arming is refused now; empty where no rule objects."""
     return next((reason for rule in RULES if (reason := rule(at, settings))), "")
 
 
-def emergency_stop(at: Situation, settings: Settings) -> str:
+def emergency_stop(at: Situation, settings: ActuatorSettings) -> str:
     if at.pressed:
         return f"the emergency stop is pressed by {at.pressed}: release it first ({RELEASE})"
     if not settings.require_emergency_stop:
@@ -60,15 +60,15 @@ def emergency_stop(at: Situation, settings: Settings) -> str:
     return ""
 
 
-def sole_publisher(at: Situation, settings: Settings) -> str:
+def sole_publisher(at: Situation, settings: ActuatorSettings) -> str:
     return conflict_text(at.others) if at.others else ""
 
 
-def sane_time(at: Situation, settings: Settings) -> str:
+def sane_time(at: Situation, settings: ActuatorSettings) -> str:
     return "use_sim_time is set and no /clock has come" if at.ros_time_ns == 0 else ""
 
 
-def known_limits(at: Situation, settings: Settings) -> str:
+def known_limits(at: Situation, settings: ActuatorSettings) -> str:
     if at.limits_pending:
         return "new limits are about to be taken: arm again"
     if not settings.require_robot_description:
@@ -78,7 +78,7 @@ def known_limits(at: Situation, settings: Settings) -> str:
     return f"robot_description has no limits for {at.unlimited}" if at.unlimited else ""
 
 
-def known_position(at: Situation, settings: Settings) -> str:
+def known_position(at: Situation, settings: ActuatorSettings) -> str:
     if not settings.measured_start:
         return ""
     if at.joints_age_ns is None or at.joints_age_ns > MAX_AGE_MS * 1_000_000:
@@ -88,7 +88,7 @@ def known_position(at: Situation, settings: Settings) -> str:
     return ""
 
 
-def live_agent(at: Situation, settings: Settings) -> str:
+def live_agent(at: Situation, settings: ActuatorSettings) -> str:
     if at.agent_age_ns is None or at.agent_age_ns > settings.agent_timeout_ms * 1e6:
         return f"agent '{settings.agent}' is silent: start it first"
     if at.lifecycle != ACTIVE:
@@ -96,12 +96,12 @@ def live_agent(at: Situation, settings: Settings) -> str:
     return ""
 
 
-def settled_graph(at: Situation, settings: Settings) -> str:
+def settled_graph(at: Situation, settings: ActuatorSettings) -> str:
     """The last rule, because it passes by itself: every other reason is worth more to whoever reads it."""
     return "who else publishes commands is not known yet: just started, try again" if at.others is None else ""
 
 
-RULES: tuple[Callable[[Situation, Settings], str], ...] = (
+RULES: tuple[Callable[[Situation, ActuatorSettings], str], ...] = (
     emergency_stop,
     sole_publisher,
     sane_time,

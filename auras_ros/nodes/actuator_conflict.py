@@ -22,7 +22,7 @@ def conflict_text(others: tuple[str, ...]) -> str:
     return f"conflict: {', '.join(others)} publishes commands too (one {FORGOTTEN})"
 
 
-class Conflict:
+class OtherPublishers:
     """Look at most a few times a second; executor thread."""
 
     def __init__(self, node: Node, topics: tuple[str, ...]) -> None:

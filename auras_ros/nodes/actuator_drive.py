@@ -15,21 +15,21 @@ from auras_ros.action.limits import MAX_BRAKING_S
 from auras_ros.clock import Clock
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_place import PositionMonitor
-from auras_ros.nodes.actuator_settings import Settings
+from auras_ros.nodes.actuator_settings import ActuatorSettings
 from auras_ros.nodes.messages import host_id
-from auras_ros.nodes.outputs import LEASE_MS, Outputs
-from auras_ros.nodes.realtime import IntervalMeter, Settled, TickGrid, enter_realtime, settle
+from auras_ros.nodes.outputs import LEASE_MS, CommandPublishers
+from auras_ros.nodes.realtime import IntervalMeter, RealtimeGranted, TickGrid, enter_realtime, settle
 
 
-class Drive:
+class CommandLoop:
     """Owns the stream. `stop` is of the emergency stop's thread, `_tick` of the tick thread, all else of the
     executor's."""
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ActuatorSettings,
         contract: Contract,
-        outputs: Outputs,
+        outputs: CommandPublishers,
         agent: AgentWatch,
         place: PositionMonitor,
         clock: Clock,
@@ -42,7 +42,7 @@ class Drive:
         self._before = ""  # why the stream before this one was disarmed, until somebody arms again
         self._events: deque[Event] = deque()  # its last transitions
         self.meter, self.scheduling = IntervalMeter(settings.period_ns), "not started"
-        self.settled = Settled("not started", "not started", "not started")
+        self.settled = RealtimeGranted("not started", "not started", "not started")
         self.ticks = self.skipped = self.stalls = 0
         self._ticked_ns: int | None = None  # as all times of `boot_ns`, by which stalls are measured
         self._sent: FloatArray | None = None  # the newest command

@@ -19,13 +19,13 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import Situation
 from auras_ros.nodes.actuator_description import DescriptionReader
-from auras_ros.nodes.actuator_drive import Drive
+from auras_ros.nodes.actuator_drive import CommandLoop
 from auras_ros.nodes.actuator_place import PositionMonitor
-from auras_ros.nodes.actuator_settings import Settings
+from auras_ros.nodes.actuator_settings import ActuatorSettings
 from auras_ros.nodes.actuator_stop import EmergencyStop
 from auras_ros.nodes.diagnostics import QosWatch
 from auras_ros.nodes.messages import MAX_TEXT, MessageError, read_chunk, read_json
-from auras_ros.nodes.untrusted import Bounds, Refused, subscribe
+from auras_ros.nodes.untrusted import PayloadLimits, RefusedMessages, subscribe
 from auras_ros.ros import (
     DurabilityPolicy,
     Duration,
@@ -47,22 +47,22 @@ STATES_MAX_BYTES = 128 * 1024  # of joint_states: some thousand joints
 TEXT_MAX_BYTES = MAX_TEXT + 1024
 
 
-class Inputs:
+class ActuatorInputs:
     """Subscribes on `node`, remembers what the arming rules ask for, and ends what must not go on."""
 
     def __init__(
         self,
         node: Node,
-        settings: Settings,
+        settings: ActuatorSettings,
         contract: Contract,
-        drive: Drive,
+        drive: CommandLoop,
         agent: AgentWatch,
         place: PositionMonitor,
         qos: QosWatch,
     ) -> None:
         self._node, self._settings, self._contract = node, settings, contract
         self._drive, self._agent, self._place, self._clock = drive, agent, place, MonotonicClock()
-        self.refused = Refused(node)
+        self.refused = RefusedMessages(node)
         self.stop = EmergencyStop(node, drive.stop, self.refused, qos)
         self._descriptions = DescriptionReader(list(contract.names))
         self._described_by = b""  # the newest description's digest
@@ -88,7 +88,7 @@ class Inputs:
             (JointState, "joint_states", self._on_joint_states, qos_profile_sensor_data, STATES_MAX_BYTES),
         ):
             events = qos.subscription(topic)
-            bounds = Bounds(max_bytes, CHUNK_DIMENSIONS if callback == self._on_chunk else None)
+            bounds = PayloadLimits(max_bytes, CHUNK_DIMENSIONS if callback == self._on_chunk else None)
             subscribe(self._node, kind, topic, callback, profile, bounds, self.refused, events)
         self._node.create_subscription(
             String,

@@ -12,20 +12,27 @@ from auras_ros.action import SafetyState
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import ACTIVE, STOP_QOS
-from auras_ros.nodes.actuator_conflict import Conflict, conflict_text
-from auras_ros.nodes.actuator_drive import Drive
-from auras_ros.nodes.actuator_inputs import Inputs
-from auras_ros.nodes.actuator_settings import Settings
+from auras_ros.nodes.actuator_conflict import OtherPublishers, conflict_text
+from auras_ros.nodes.actuator_drive import CommandLoop
+from auras_ros.nodes.actuator_inputs import ActuatorInputs
+from auras_ros.nodes.actuator_settings import ActuatorSettings
 from auras_ros.nodes.actuator_stop import TOPIC as STOP_TOPIC
-from auras_ros.nodes.diagnostics import Diagnostics, Level, QosWatch, Report
+from auras_ros.nodes.diagnostics import DiagnosticReport, Diagnostics, Level, QosWatch
 
 LATE_TICK_MS = 5.0  # an interval error beyond this is worth a warning
 
 
-class SelfReport:
+class ActuatorStatus:
     """The state message's fields, and one diagnostic a question."""
 
-    def __init__(self, settings: Settings, drive: Drive, inputs: Inputs, agent: AgentWatch, conflict: Conflict) -> None:
+    def __init__(
+        self,
+        settings: ActuatorSettings,
+        drive: CommandLoop,
+        inputs: ActuatorInputs,
+        agent: AgentWatch,
+        conflict: OtherPublishers,
+    ) -> None:
         self._settings, self._drive, self._inputs, self._agent = settings, drive, inputs, agent
         self._conflict, self._clock = conflict, MonotonicClock()
 
@@ -69,47 +76,47 @@ class SelfReport:
 
     # -- diagnostics --------------------------------------------------------------------------------------
 
-    def state(self) -> Report:
+    def state(self) -> DiagnosticReport:
         stream = self._drive.stream
         levels = {SafetyState.STOPPED: Level.ERROR, SafetyState.HOLDING: Level.WARN}
         reason = self._drive.reason
         values = {"state": stream.state.value, "reason": reason, "tick": self._drive.ticks}
-        return Report(levels.get(stream.state, Level.OK), f"{stream.state.value}: {reason}", values)
+        return DiagnosticReport(levels.get(stream.state, Level.OK), f"{stream.state.value}: {reason}", values)
 
-    def agent(self) -> Report:
+    def agent(self) -> DiagnosticReport:
         agent, name = self._agent, self._settings.agent
         values = {"session": agent.session, "lifecycle": agent.lifecycle, "state": agent.state}
         age_ns = agent.age_ns(self._clock.now_ns())
         if age_ns is None:
-            return Report(Level.STALE, f"'{name}' was never heard", values)
+            return DiagnosticReport(Level.STALE, f"'{name}' was never heard", values)
         if age_ns > self._settings.agent_timeout_ms * 1e6:
-            return Report(Level.STALE, f"'{name}' has been silent for {age_ns / 1e9:.1f} s", values)
+            return DiagnosticReport(Level.STALE, f"'{name}' has been silent for {age_ns / 1e9:.1f} s", values)
         if agent.lifecycle != ACTIVE:
-            return Report(Level.WARN, f"'{name}' is {agent.lifecycle or 'of no known state'}", values)
-        return Report(Level.OK, f"'{name}' is active: {agent.state}", values)
+            return DiagnosticReport(Level.WARN, f"'{name}' is {agent.lifecycle or 'of no known state'}", values)
+        return DiagnosticReport(Level.OK, f"'{name}' is active: {agent.state}", values)
 
-    def timing(self) -> Report:
+    def timing(self) -> DiagnosticReport:
         drive, error = self._drive, self._drive.meter.summary()
         values: dict[str, object] = {"scheduling": drive.scheduling, "memory": drive.settled.memory}
         values |= {"collector": drive.settled.collector, "skipped ticks": drive.skipped}
         values["trajectories superseded"] = drive.superseded
         if error is None:
-            return Report(Level.OK, "no interval measured yet", values)
+            return DiagnosticReport(Level.OK, "no interval measured yet", values)
         values |= {f"interval error {key}": f"{value:.3f} ms" for key, value in dataclasses.asdict(error).items()}
         values["interval error n"] = error.n
         text = f"interval error p99 {error.p99:.2f} ms, {drive.skipped} ticks skipped"
-        return Report(Level.WARN if error.p99 > LATE_TICK_MS else Level.OK, text, values)
+        return DiagnosticReport(Level.WARN if error.p99 > LATE_TICK_MS else Level.OK, text, values)
 
-    def limits(self) -> Report:
+    def limits(self) -> DiagnosticReport:
         inputs, drive = self._inputs, self._drive
         values: dict[str, object] = {"limits": inputs.limits, "pending": drive.limits_pending}
         bitten = {name: count for name, count in drive.limited.items() if count}
         values |= {f"{name} limited ticks": count for name, count in bitten.items()}
         if drive.limits_pending:
-            return Report(Level.WARN, "other limits are taken once disarmed", values)
-        return Report(Level.OK, f"limited: {', '.join(bitten)}" if bitten else "no limit was needed", values)
+            return DiagnosticReport(Level.WARN, "other limits are taken once disarmed", values)
+        return DiagnosticReport(Level.OK, f"limited: {', '.join(bitten)}" if bitten else "no limit was needed", values)
 
-    def chunks(self) -> Report:
+    def chunks(self) -> DiagnosticReport:
         counters = self._drive.stream.counters()
         refused = counters.pop("refused")
         values = {**counters, **{f"refused {reason}": count for reason, count in refused.items()}}
@@ -117,22 +124,22 @@ class SelfReport:
         values |= {"unreadable": unreadable.count, "last unreadable": unreadable.newest}
         wrong = unreadable.count + sum(refused.get(name, 0) for name in ("non_finite", "over_limit"))
         text = f"{counters['accepted']} accepted, {sum(refused.values())} refused, {unreadable.count} unreadable"
-        return Report(Level.WARN if wrong else Level.OK, text, values)
+        return DiagnosticReport(Level.WARN if wrong else Level.OK, text, values)
 
-    def command_topic(self) -> Report:
+    def command_topic(self) -> DiagnosticReport:
         topics = {"topic": self._settings.action_topic}
         if self._conflict.others:
-            return Report(Level.ERROR, conflict_text(self._conflict.others), topics)
-        return Report(Level.OK, "this node alone publishes commands", topics)
+            return DiagnosticReport(Level.ERROR, conflict_text(self._conflict.others), topics)
+        return DiagnosticReport(Level.OK, "this node alone publishes commands", topics)
 
-    def emergency_stop(self) -> Report:
+    def emergency_stop(self) -> DiagnosticReport:
         stop, required = self._inputs.stop, self._settings.require_emergency_stop
         pressers, publishers = stop.pressers(), stop.publishers()
         values = {"pressed": ", ".join(pressers), "publishers": len(publishers), "required": required}
         if pressers:
-            return Report(Level.ERROR, f"pressed by {values['pressed']}", values)
+            return DiagnosticReport(Level.ERROR, f"pressed by {values['pressed']}", values)
         if deaf := stop.deaf_to():
-            return Report(Level.WARN, f"cannot hear {', '.join(deaf)}: let it publish {STOP_QOS}", values)
+            return DiagnosticReport(Level.WARN, f"cannot hear {', '.join(deaf)}: let it publish {STOP_QOS}", values)
         if required and not stop.present():
-            return Report(Level.WARN, f"nobody publishes {STOP_TOPIC}, and it is required", values)
-        return Report(Level.OK, "not pressed" if publishers else "none", values)
+            return DiagnosticReport(Level.WARN, f"nobody publishes {STOP_TOPIC}, and it is required", values)
+        return DiagnosticReport(Level.OK, "not pressed" if publishers else "none", values)

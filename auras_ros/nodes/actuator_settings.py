@@ -18,7 +18,7 @@ SEAMS = ("blend", "switch", "ensemble")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ActuatorSettings:
     """Parameters of the actuator. Raises ParameterError for a word that is none of those there are."""
 
     checkpoint: str = parameter("pusht", "checkpoint whose action contract is enforced: a name or a folder")

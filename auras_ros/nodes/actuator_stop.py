@@ -19,7 +19,7 @@ from typing import Any
 
 from auras_ros.nodes.diagnostics import QosWatch
 from auras_ros.nodes.realtime import enter_realtime
-from auras_ros.nodes.untrusted import Refused
+from auras_ros.nodes.untrusted import RefusedMessages
 from auras_ros.ros import (
     BACKEND,
     DurabilityPolicy,
@@ -66,7 +66,7 @@ class EmergencyStop:
     """The thread calls `latch(reason)`, and writes down who has spoken and who has pressed; whoever asks for that holds
     the lock. Everything that is asked from outside is of the executor's thread."""
 
-    def __init__(self, node: Node, latch: Callable[[str], object], refused: Refused, qos: QosWatch) -> None:
+    def __init__(self, node: Node, latch: Callable[[str], object], refused: RefusedMessages, qos: QosWatch) -> None:
         self._owner, self._latch, self._refused = node, latch, refused
         self._lock = threading.Lock()  # held for a few instructions
         self._down: dict[bytes, int] = {}  # publisher -> number of its press

@@ -16,17 +16,17 @@ from typing import Any, NoReturn
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.agent_footprint import footprint, in_a_line
-from auras_ros.nodes.agent_frames import Frames
+from auras_ros.nodes.agent_frames import FrameRunner
 from auras_ros.nodes.agent_heart import frame_limit_ns
-from auras_ros.nodes.agent_load import MAY_PASS, REFUSALS, Loading
-from auras_ros.nodes.agent_policy import Configured
+from auras_ros.nodes.agent_load import MAY_PASS, REFUSALS, PolicyLoader
+from auras_ros.nodes.agent_policy import ConfiguredPolicy
 from auras_ros.nodes.agent_pulse import Pulse
-from auras_ros.nodes.agent_settings import Settings
-from auras_ros.nodes.agent_status import Status
-from auras_ros.nodes.agent_voice import Voice
+from auras_ros.nodes.agent_settings import AgentSettings
+from auras_ros.nodes.agent_status import AgentStatus
+from auras_ros.nodes.agent_voice import AgentPublishers
 from auras_ros.nodes.diagnostics import Diagnostics
 from auras_ros.nodes.exit_status import may_pass
-from auras_ros.nodes.overload import Step
+from auras_ros.nodes.overload import OverloadLevel
 from auras_ros.nodes.parameters import current_parameters, declare_parameters, refusal
 from auras_ros.nodes.process import leave, node_main
 from auras_ros.nodes.transitions import answer_illegal_transitions
@@ -48,19 +48,19 @@ class Agent(LifecycleNode):
     def __init__(self, asked: threading.Event | None = None, **node_options: Any) -> None:
         super().__init__("agent", **node_options)
         answer_illegal_transitions(self)
-        declare_parameters(self, Settings, read_only=False)
+        declare_parameters(self, AgentSettings, read_only=False)
         self.add_on_set_parameters_callback(self._on_set)
         self._asked = asked or threading.Event()
         self._monotonic = MonotonicClock()
-        self._configured: Configured | None = None
-        self._frames: Frames | None = None
+        self._configured: ConfiguredPolicy | None = None
+        self._frames: FrameRunner | None = None
         self._refused: Exception | None = None
         self._starting = False
         self._limit_ns = 0  # how long a frame may take
-        self.status = Status(uuid.uuid4().hex[:12])
+        self.status = AgentStatus(uuid.uuid4().hex[:12])
         self._diagnostics = Diagnostics(self, socket.gethostname())
         self._qos = self._diagnostics.qos
-        self._voice = Voice(self, self._qos)
+        self._voice = AgentPublishers(self, self._qos)
         self.create_service(Trigger, "~/reset", self._on_reset)
         for task, check in self.status.tasks().items():
             self._diagnostics.add(task, check)
@@ -101,7 +101,7 @@ class Agent(LifecycleNode):
         self._refused = None
         self._now("configuring")
         try:
-            self._configure(current_parameters(self, Settings))
+            self._configure(current_parameters(self, AgentSettings))
         except REFUSALS as error:
             self._refused = error
             if not self._starting:  # else the process ends with it
@@ -116,17 +116,17 @@ class Agent(LifecycleNode):
         self._now("inactive")
         return SUCCESS
 
-    def _configure(self, settings: Settings) -> None:
+    def _configure(self, settings: AgentSettings) -> None:
         self.status.session, began_ns = uuid.uuid4().hex[:12], self._monotonic.now_ns()
         self.get_logger().info(f"loading {settings.checkpoint}, plan '{settings.plans()[0]}'")
-        loading, said = Loading(settings, self.status.session), ""
+        loading, said = PolicyLoader(settings, self.status.session), ""
         while not loading.wait(LOOK_S):
             if loading.progress != said:
                 said = loading.progress
                 self._now("configuring", said)
             if self._asked.is_set():
                 raise StoppedError
-        self._configured = Configured(self, settings, loading.result(), self._qos)
+        self._configured = ConfiguredPolicy(self, settings, loading.result(), self._qos)
         self.status.configured = self._configured
         executors = [pipeline.executor for pipeline in self._configured.pipelines]
         self._limit_ns = frame_limit_ns(max(each.frame_ns * len(each.strands) for each in executors))
@@ -209,10 +209,10 @@ class Agent(LifecycleNode):
         """Settings are taken at configure: while active they would say what is not so."""
         lifecycle = self.status.lifecycle
         for each in parameters:
-            reason = refusal(self, Settings, each)
+            reason = refusal(self, AgentSettings, each)
             if each.name == "autostart":
                 reason = "agent: autostart: read at start alone"
-            elif each.name in Settings.__dataclass_fields__ and lifecycle not in ("unconfigured", "inactive"):
+            elif each.name in AgentSettings.__dataclass_fields__ and lifecycle not in ("unconfigured", "inactive"):
                 reason = f"agent: {each.name}: taken at configure; the agent is {lifecycle}: deactivate it first"
             if reason:
                 return SetParametersResult(successful=False, reason=reason)
@@ -228,12 +228,12 @@ class Agent(LifecycleNode):
 
     # -- other threads ------------------------------------------------------------------------------------
 
-    def _on_step(self, step: Step) -> None:
+    def _on_step(self, step: OverloadLevel) -> None:
         """A strand's thread: overload changed what runs; diagnostics say so within a second."""
         said = {
-            Step.HALTED: "overloaded: no chunk is published before they are in time again",
-            Step.FALLBACK: "overloaded: fallback plan from now on",
-            Step.FIRST: "no longer overloaded: chunks are published again",
+            OverloadLevel.HALTED: "overloaded: no chunk is published before they are in time again",
+            OverloadLevel.FALLBACK: "overloaded: fallback plan from now on",
+            OverloadLevel.FIRST: "no longer overloaded: chunks are published again",
         }
         self.get_logger().error(said[step])
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from auras_ros.action import Chunk
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.agent_inputs import Inputs
+from auras_ros.nodes.agent_inputs import ObservationInputs
 from auras_ros.nodes.agent_peers import ActuatorWatch
-from auras_ros.nodes.overload import Overload, Step
+from auras_ros.nodes.overload import Overload, OverloadLevel
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.request import Emission, Latched
@@ -22,7 +22,7 @@ from auras_ros.pipeline.request import Emission, Latched
 STALL_S = 5.0
 
 
-class _Track:
+class _PlanRuntime:
     """One plan: its pipeline and its threads."""
 
     def __init__(self, pipeline: Pipeline, live: Live) -> None:
@@ -30,7 +30,7 @@ class _Track:
         self.ledger = pipeline.executor.ledger
 
 
-class Frames:
+class FrameRunner:
     """publish(chunk, emission) is called from the strands' threads, and so is changed(step) when overload changes what
     runs. pipelines: of the first plan, and of the fallback where there is one. prompt: what is wanted; in_force: what
     the policy runs, where it runs by a prompt. While the two differ no chunk is published.
@@ -39,11 +39,11 @@ class Frames:
     def __init__(
         self,
         pipelines: Sequence[Pipeline],
-        inputs: Inputs,
+        inputs: ObservationInputs,
         actuator: ActuatorWatch,
         overload: Overload,
         publish: Callable[[Chunk, Emission], None],
-        changed: Callable[[Step], None],
+        changed: Callable[[OverloadLevel], None],
         cores: list[int] | None,
         threads: int,
         prompt: str,
@@ -55,12 +55,12 @@ class Frames:
         self._monotonic = MonotonicClock()
         self._lock = threading.Lock()  # held for marks and for publishing, never for computing
         self._halted = False
-        self._tracks: list[_Track] = []
+        self._tracks: list[_PlanRuntime] = []
         arrivals = inputs.arrivals if phase_lock else None
         for number, pipeline in enumerate(pipelines):
             take = lambda now_ns, number=number: self._latch(number, now_ns)  # noqa: E731
             give = lambda emission, number=number: self._emit(number, emission)  # noqa: E731
-            self._tracks.append(_Track(pipeline, Live(pipeline.executor, take, give, cores, threads, arrivals)))
+            self._tracks.append(_PlanRuntime(pipeline, Live(pipeline.executor, take, give, cores, threads, arrivals)))
         self._number = 0
         newest = max((track.ledger for track in self._tracks), key=lambda ledger: ledger.epoch)
         self._tracks[0].ledger.follow(newest)  # what an earlier activation has left on its way is over
@@ -69,7 +69,7 @@ class Frames:
         self._prompt_from = self._tracks[0].ledger.epoch
 
     @property
-    def _track(self) -> _Track:
+    def _track(self) -> _PlanRuntime:
         return self._tracks[self._number]
 
     @property
@@ -176,7 +176,7 @@ class Frames:
                 track.pipeline.not_executed()
                 return
             assert prompt is not None
-            if self.overload.step is Step.HALTED:
+            if self.overload.step is OverloadLevel.HALTED:
                 track.pipeline.not_executed()
             else:
                 chunk = track.pipeline.chunk(emission)
@@ -186,13 +186,13 @@ class Frames:
             self._changed(step)
             self._arrived()
 
-    def _judge(self, track: _Track, emission: Emission) -> Step | None:
+    def _judge(self, track: _PlanRuntime, emission: Emission) -> OverloadLevel | None:
         """Hold a finished chunk against the age contract; the step that it leads to, if it does."""
         age_ns = self._monotonic.now_ns() - emission.origin.mono_ns
         duration_ns = emission.generated_ns - emission.latched_ns
         if not self.overload.finished(track.pipeline.plan, age_ns, duration_ns):
             return None
-        if self.overload.step is Step.FALLBACK:
+        if self.overload.step is OverloadLevel.FALLBACK:
             self._enter(1)  # or stay there, after a halt
         return self.overload.step
 

@@ -6,22 +6,22 @@ It only looks. The age contract is judged in `overload`, hung frames in `agent_h
 from __future__ import annotations
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.agent_frames import Frames
-from auras_ros.nodes.agent_settings import Settings
-from auras_ros.nodes.diagnostics import Level, Report
-from auras_ros.nodes.overload import Step
+from auras_ros.nodes.agent_frames import FrameRunner
+from auras_ros.nodes.agent_settings import AgentSettings
+from auras_ros.nodes.diagnostics import DiagnosticReport, Level
+from auras_ros.nodes.overload import OverloadLevel
 
 
 class FramesHealth:
     """Looks at the frames of one active life; executor thread."""
 
-    def __init__(self, frames: Frames, settings: Settings) -> None:
+    def __init__(self, frames: FrameRunner, settings: AgentSettings) -> None:
         self._frames, self._settings = frames, settings
         self._monotonic = MonotonicClock()
         self._last = self._monotonic.now_ns(), frames.pipeline.executor.frames
         self._rate_hz = 0.0
 
-    def frames(self) -> Report:
+    def frames(self) -> DiagnosticReport:
         """Rate since the last look, durations of the newest frames, ticks of the grid that were missed."""
         live, executor = self._frames.live, self._frames.pipeline.executor
         then_ns, before = self._last
@@ -34,9 +34,9 @@ class FramesHealth:
         times = live.meter.times()
         if times is not None:
             values |= {"p50_ms": f"{times.p50_ms:.1f}", "p99_ms": f"{times.p99_ms:.1f}", "n": times.n}
-        return Report(Level.OK, "frames run" if self._rate_hz else "no frame", values)
+        return DiagnosticReport(Level.OK, "frames run" if self._rate_hz else "no frame", values)
 
-    def plan(self) -> Report:
+    def plan(self) -> DiagnosticReport:
         """Which plan is in force, and how it keeps the age contract."""
         overload = self._frames.overload
         values: dict[str, object] = {
@@ -49,8 +49,8 @@ class FramesHealth:
             "overruns": overload.overruns,
         }
         level, text = {
-            Step.FIRST: (Level.OK, "first plan"),
-            Step.FALLBACK: (Level.WARN, "overloaded: fallback plan"),
-            Step.HALTED: (Level.ERROR, "overloaded: no chunk is published before they are in time"),
+            OverloadLevel.FIRST: (Level.OK, "first plan"),
+            OverloadLevel.FALLBACK: (Level.WARN, "overloaded: fallback plan"),
+            OverloadLevel.HALTED: (Level.ERROR, "overloaded: no chunk is published before they are in time"),
         }[overload.step]
-        return Report(level, text, values)
+        return DiagnosticReport(level, text, values)

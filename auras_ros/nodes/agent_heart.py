@@ -38,7 +38,7 @@ class Late:
     hung: bool
 
 
-class HangWatch:
+class HangDetector:
     """Counts how long the same frame has been under way, by its own beats: a process that was stopped as a whole, or a
     machine that stood still, is no late frame. A beat that comes late counts as two, however late it is: such a gap is
     the actuator's to act on, which takes a silent heart for a lost agent.

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.agent_pictures import Pictures
-from auras_ros.nodes.agent_refusals import STATE, Refusals
-from auras_ros.nodes.agent_settings import Settings
-from auras_ros.nodes.agent_stamps import Stamps
-from auras_ros.nodes.diagnostics import Level, QosWatch, Report
+from auras_ros.nodes.agent_pictures import ImagePreparation
+from auras_ros.nodes.agent_refusals import STATE, InputCounters
+from auras_ros.nodes.agent_settings import AgentSettings
+from auras_ros.nodes.agent_stamps import StampReader
+from auras_ros.nodes.diagnostics import DiagnosticReport, Level, QosWatch
 from auras_ros.observation import (
     Arrivals,
     Assembler,
@@ -40,14 +40,14 @@ SKEW_SAID_NS = 100_000_000  # images of one instant come one after another: betw
 BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
-class Inputs:
+class ObservationInputs:
     """Subscribes for one configured policy; `close` ends that. Messages are taken while `open` alone.
 
     `latch` is of the frames' threads, one at a time; all else of the executor's. `arrivals`: when images came that a
     frame could use at once.
     """
 
-    def __init__(self, node: Node, spec: ObservationSpec, settings: Settings, qos: QosWatch) -> None:
+    def __init__(self, node: Node, spec: ObservationSpec, settings: AgentSettings, qos: QosWatch) -> None:
         self._node, self._spec, self._settings = node, spec, settings
         self._monotonic = MonotonicClock()
         self._assembler = Assembler(
@@ -56,18 +56,18 @@ class Inputs:
         )  # fmt: skip
         self._cameras = {camera.name: camera for camera in spec.cameras}
         self.arrivals = Arrivals(self._cameras)
-        self._pictures = Pictures(self._on_prepared)
+        self._pictures = ImagePreparation(self._on_prepared)
         self._newest: dict[str, Picture | None] = {}
         self._news: Callable[[], None] | None = None
         self._anew: Callable[[], None] | None = None
         self._next_frame_ns: Callable[[], int] = lambda: 0
-        self._refusals = Refusals([*self._cameras, STATE])
+        self._refusals = InputCounters([*self._cameras, STATE])
         self._of_others = 0  # joint states with none of the policy's joints
         self._fault: Fault | None = None
         self._skewed_since_ns: int | None = None
         self._awaited_origin_ns = self._awaited_since_ns = -1
         self._latching = threading.Lock()
-        self._stamps = Stamps(node, self._on_jump)
+        self._stamps = StampReader(node, self._on_jump)
         self._topics: list[Any] = []
         for camera in spec.cameras:
             self._subscribe_camera(camera.name, qos)
@@ -271,7 +271,7 @@ class Inputs:
 
     # -- diagnostics --------------------------------------------------------------------------------------
 
-    def check(self) -> Report:
+    def check(self) -> DiagnosticReport:
         """Ages of the last good messages, and everything counted."""
         now_ns, counters = self._monotonic.now_ns(), self._assembler.counters()
         values = self._refusals.values(now_ns) | {f"{STATE} of_others": self._of_others}
@@ -279,7 +279,7 @@ class Inputs:
             values |= {f"{name} {what}": count for what, count in counts.items()}
         values |= {f"fault {name}": count for name, count in counters["faults"].items()}
         if self._news is None:
-            return Report(Level.OK, "not active: nothing is taken", values)
+            return DiagnosticReport(Level.OK, "not active: nothing is taken", values)
         if fault := self._fault:
-            return Report(Level.ERROR, f"no observation: {fault}{self._refusals.cause(fault)}", values)
-        return Report(Level.OK, "observations come", values)
+            return DiagnosticReport(Level.ERROR, f"no observation: {fault}{self._refusals.cause(fault)}", values)
+        return DiagnosticReport(Level.OK, "observations come", values)

@@ -11,7 +11,7 @@ from functools import partial
 
 from auras_ros import resources
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.agent_settings import Settings
+from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.nodes.messages import host_id
 from auras_ros.nodes.overload import check_age
 from auras_ros.nodes.parameters import ParameterError
@@ -24,10 +24,10 @@ REFUSALS: tuple[type[Exception], ...] = (*_OWN, *SETTINGS_ERRORS)  # settings th
 MAY_PASS = (TooSlowError,)  # of those: a machine that was busy
 
 
-class Loading:
+class PolicyLoader:
     """Starts at once. `progress` says what is done now; `wait` whether it is over; then `result`."""
 
-    def __init__(self, settings: Settings, session: str) -> None:
+    def __init__(self, settings: AgentSettings, session: str) -> None:
         self._settings, self._session = settings, session
         self.progress = "loading"
         self._over = threading.Event()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.diagnostics import Level, QosWatch, Report
+from auras_ros.nodes.diagnostics import DiagnosticReport, Level, QosWatch
 from auras_ros.nodes.messages import MessageError, read_json
 from auras_ros.ros import DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import String
@@ -73,13 +73,13 @@ class ActuatorWatch:
         self._said = silent
         return silent
 
-    def check(self) -> Report:
+    def check(self) -> DiagnosticReport:
         heard_ns = self._heard_ns
         age = "never" if heard_ns is None else f"{(self._monotonic.now_ns() - heard_ns) / 1e6:.0f}"
         values = {"actuator": self._name, "age_ms": age, "unreadable": self._unreadable}
         if self.silent():
-            return Report(Level.ERROR, f"actuator '{self._name}' is silent: no chunk is published", values)
-        return Report(Level.OK, "the actuator watches", values)
+            return DiagnosticReport(Level.ERROR, f"actuator '{self._name}' is silent: no chunk is published", values)
+        return DiagnosticReport(Level.OK, "the actuator watches", values)
 
 
 def _sent_ns(fields: Mapping[str, Any]) -> int:
@@ -104,7 +104,7 @@ def prompt_refusal(text: str, limit_bytes: int) -> str:
     return ""
 
 
-class Prompt:
+class PromptGate:
     """The newest prompt that was taken, and what was refused: no text at all, or one that the policy cannot use.
 
     text: what is wanted; before the first message what the policy was made with, where it takes a prompt. in_force: the
@@ -143,15 +143,15 @@ class Prompt:
         text, reason = self._unusable
         return reason if text == self.text else "prompt: is being set"
 
-    def check(self) -> Report:
+    def check(self) -> DiagnosticReport:
         values: dict[str, object] = {"prompt": _shown(self.text), "accepted": self.accepted, "refused": self.refused}
         if self.in_force is not None:
             values |= {"in_force": _shown(self.in_force), "tokenizer": self._trouble or "ready"}
         if reason := self.holds:
-            return Report(Level.ERROR, f"no chunk is published: {reason}", values)
+            return DiagnosticReport(Level.ERROR, f"no chunk is published: {reason}", values)
         if self._refusal:
-            return Report(Level.WARN, f"the newest was refused: {self._refusal}", values)
-        return Report(Level.OK, "prompt in force" if self.text else "no prompt", values)
+            return DiagnosticReport(Level.WARN, f"the newest was refused: {self._refusal}", values)
+        return DiagnosticReport(Level.OK, "prompt in force" if self.text else "no prompt", values)
 
 
 def _shown(text: str) -> str:

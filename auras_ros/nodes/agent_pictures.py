@@ -15,7 +15,7 @@ from auras_ros.observation import Picture
 QUICK_NS = 1_000_000  # what takes less is done at once: to wake another thread takes a tenth of that
 
 
-class Pictures:
+class ImagePreparation:
     """done(camera) is called when a picture is prepared, from whatever thread did it; not at all for one that a newer
     one has replaced. Everything else is the executor's thread's."""
 

@@ -6,34 +6,34 @@ import threading
 from collections.abc import Callable, Sequence
 
 from auras_ros.action import Chunk
-from auras_ros.nodes.agent_frames import Frames
-from auras_ros.nodes.agent_inputs import Inputs
+from auras_ros.nodes.agent_frames import FrameRunner
+from auras_ros.nodes.agent_inputs import ObservationInputs
 from auras_ros.nodes.agent_load import unload
-from auras_ros.nodes.agent_peers import LATCHED, PROMPT, ActuatorWatch, Prompt
+from auras_ros.nodes.agent_peers import LATCHED, PROMPT, ActuatorWatch, PromptGate
 from auras_ros.nodes.agent_prompt import Tokenising
-from auras_ros.nodes.agent_settings import Settings
-from auras_ros.nodes.agent_voice import Voice
+from auras_ros.nodes.agent_settings import AgentSettings
+from auras_ros.nodes.agent_voice import AgentPublishers
 from auras_ros.nodes.diagnostics import QosWatch
-from auras_ros.nodes.overload import Overload, Step
+from auras_ros.nodes.overload import Overload, OverloadLevel
 from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.request import Emission
 from auras_ros.ros import Node
 from auras_ros.ros.msg import String
 
 
-class Configured:
+class ConfiguredPolicy:
     """Subscribes at once; frames are made anew for each activation."""
 
-    def __init__(self, node: Node, settings: Settings, pipelines: tuple[Pipeline, ...], qos: QosWatch) -> None:
+    def __init__(self, node: Node, settings: AgentSettings, pipelines: tuple[Pipeline, ...], qos: QosWatch) -> None:
         self._node, self.settings, self.pipelines = node, settings, pipelines
         checkpoint = pipelines[0].checkpoint
         self._contract = checkpoint.contract
-        self.inputs = Inputs(node, checkpoint.spec, settings, qos)
+        self.inputs = ObservationInputs(node, checkpoint.spec, settings, qos)
         self.actuator = ActuatorWatch(node, settings.actuator, settings.actuator_timeout_ms, qos)
         language = checkpoint.language
         stored, trouble = (None, "") if language is None else (language.prompt.text, language.prepare())
-        self.prompt = Prompt(node, settings.prompt_limit_bytes, stored, trouble)
-        self._frames: Frames | None = None
+        self.prompt = PromptGate(node, settings.prompt_limit_bytes, stored, trouble)
+        self._frames: FrameRunner | None = None
         self._setting = threading.Lock()  # a prompt is set either before frames are made, or in them
         self._tokenising = (
             None if language is None else Tokenising(language.ids, self._use_prompt, self.prompt.unusable)
@@ -42,7 +42,7 @@ class Configured:
             String, PROMPT, self._on_prompt, LATCHED, event_callbacks=qos.subscription(PROMPT)
         )
 
-    def frames(self, voice: Voice, on_step: Callable[[Step], None]) -> Frames:
+    def frames(self, voice: AgentPublishers, on_step: Callable[[OverloadLevel], None]) -> FrameRunner:
         """Frames that are ready to start, with the first plan and the newest prompt."""
 
         def publish(chunk: Chunk, emission: Emission) -> None:
@@ -51,7 +51,7 @@ class Configured:
         settings = self.settings
         overload = Overload(round(settings.max_age_ms * 1e6), len(self.pipelines) > 1)
         with self._setting:
-            self._frames = frames = Frames(
+            self._frames = frames = FrameRunner(
                 self.pipelines, self.inputs, self.actuator, overload, publish, on_step, settings.core_numbers(),
                 settings.threads, self.prompt.text, self.prompt.in_force, settings.phase_lock,
             )  # fmt: skip

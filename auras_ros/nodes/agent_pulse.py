@@ -11,10 +11,10 @@ import os
 import threading
 from typing import Any
 
-from auras_ros.nodes.agent_heart import HangWatch, Heart
-from auras_ros.nodes.agent_status import Status
-from auras_ros.nodes.agent_voice import Voice
-from auras_ros.nodes.guard import Guard
+from auras_ros.nodes.agent_heart import HangDetector, Heart
+from auras_ros.nodes.agent_status import AgentStatus
+from auras_ros.nodes.agent_voice import AgentPublishers
+from auras_ros.nodes.guard import Watchdog
 from auras_ros.ros.callbacks import Failures
 
 LAST_RESORT_S = 3.0  # a process whose frame hangs is ended by force after this
@@ -24,11 +24,11 @@ GUARD_S = 5.0  # and one of which no thread runs after this: no frame that gives
 class Pulse:
     """`expect` and `relax` say when frames may run; executor thread. `hung`: a frame was found that does not end."""
 
-    def __init__(self, status: Status, voice: Voice, logger: Any) -> None:
+    def __init__(self, status: AgentStatus, voice: AgentPublishers, logger: Any) -> None:
         self._status, self._voice, self._logger = status, voice, logger
         self._heart = Heart(self._beat_in_time, self._why_stop, self._ended)
-        self._guard, self._guarded = Guard(GUARD_S, self._on_no_guard), False
-        self._hangs, self._limit_ns = HangWatch(), 0
+        self._guard, self._guarded = Watchdog(GUARD_S, self._on_no_guard), False
+        self._hangs, self._limit_ns = HangDetector(), 0
         self._late, self._failures = "", Failures()
         self.hung = False
 

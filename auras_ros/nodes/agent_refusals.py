@@ -11,7 +11,7 @@ STATE = "joint_states"
 STATE_SLOT = "state"  # its name in faults
 
 
-class Refusals:
+class InputCounters:
     """Of the executor's thread; `cause` of any."""
 
     def __init__(self, sources: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # who checks a config needs no torch
 
 
 @dataclass(frozen=True)
-class Settings:
+class AgentSettings:
     """Parameters of the agent. All but `autostart` are taken at the next configure and refused while it is active."""
 
     autostart: bool = parameter(False, "configure and activate at start; without it somebody else does")

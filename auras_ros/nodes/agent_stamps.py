@@ -13,7 +13,7 @@ LEAP_S = 10  # of simulated time: no simulation takes such a step on its way
 LATE_NS = 2_000_000_000  # how long after a jump messages of before may still come
 
 
-class Stamps:
+class StampReader:
     """`anew()` is called when the clock has jumped. Of the executor's thread."""
 
     def __init__(self, node: Node, anew: Callable[[], None]) -> None:

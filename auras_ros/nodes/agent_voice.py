@@ -15,7 +15,7 @@ RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
-class Voice:
+class AgentPublishers:
     """The agent's publishers. `chunk` and `beat` may be called from any thread."""
 
     def __init__(self, node: Node, qos: QosWatch) -> None:

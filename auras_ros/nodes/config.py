@@ -27,8 +27,8 @@ EXECUTABLES = {
     "pusht_bridge": "auras_ros.sim.pusht_bridge",
 }
 SETTINGS = {  # node -> the dataclass whose fields are its parameters
-    "actuator": "auras_ros.nodes.actuator_settings:Settings",
-    "agent": "auras_ros.nodes.agent_settings:Settings",
+    "actuator": "auras_ros.nodes.actuator_settings:ActuatorSettings",
+    "agent": "auras_ros.nodes.agent_settings:AgentSettings",
     "pusht": "auras_ros.sim.pusht_game:Settings",
 }
 SUPERVISOR = "supervisor"
@@ -56,7 +56,7 @@ class Supervision:
 
 
 @dataclass(frozen=True)
-class Config:
+class NodeConfig:
     """A file that was found good. sections: node -> its parameters, those for all nodes among them. placed: of these,
     the paths that were found beside the file and not in the working directory, made absolute."""
 
@@ -82,7 +82,7 @@ def settings_of(node: str) -> type[Any]:
     return found
 
 
-def read_config(path: Path, executables: Mapping[str, str] = EXECUTABLES) -> Config:
+def read_config(path: Path, executables: Mapping[str, str] = EXECUTABLES) -> NodeConfig:
     """A config that says what to start. Raises ConfigError or OSError."""
     config = read_parameters_file(path, executables)
     if not config.supervision.processes:
@@ -90,14 +90,14 @@ def read_config(path: Path, executables: Mapping[str, str] = EXECUTABLES) -> Con
     return config
 
 
-def read_parameters_file(path: Path, executables: Mapping[str, str] = EXECUTABLES) -> Config:
+def read_parameters_file(path: Path, executables: Mapping[str, str] = EXECUTABLES) -> NodeConfig:
     """Any parameter file for our nodes, with a supervisor's section or without. Raises ConfigError or OSError."""
     reading = _read(path, executables)
     reading.together()
     reading.end()
     sections = reading.root_sections()
     supervision = Supervision(**{name: _frozen(value) for name, value in sections.pop(SUPERVISOR, {}).items()})
-    return Config(path, supervision, sections, _placed(path, sections), tuple(reading.warnings))
+    return NodeConfig(path, supervision, sections, _placed(path, sections), tuple(reading.warnings))
 
 
 def check_given(arguments: Sequence[str]) -> None:

@@ -42,7 +42,7 @@ _ON_WIRE = (DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR, 
 
 
 @dataclass(frozen=True)
-class Report:
+class DiagnosticReport:
     """What one task found: a level, one line for people, and values by key."""
 
     level: Level
@@ -61,13 +61,13 @@ class Diagnostics:
         self._node, self._hardware_id = node, hardware_id
         self._name = node.get_fully_qualified_name().lstrip("/")
         self._failures = [failures_of(node)]
-        self._tasks: dict[str, Callable[[], Report]] = {"callbacks": self._check_callbacks}
+        self._tasks: dict[str, Callable[[], DiagnosticReport]] = {"callbacks": self._check_callbacks}
         self.qos = QosWatch(node, self.changed)
         events = self.qos.publisher(TOPIC)
         self._publisher = node.create_publisher(DiagnosticArray, TOPIC, RELIABLE, event_callbacks=events)
         node.create_timer(period_s, self.changed, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
-    def add(self, task: str, check: Callable[[], Report]) -> None:
+    def add(self, task: str, check: Callable[[], DiagnosticReport]) -> None:
         """Ask `check` from now on. ValueError for a task that is there already."""
         if task in self._tasks:
             raise ValueError(f"diagnostics: task {task!r} is there already")
@@ -83,20 +83,21 @@ class Diagnostics:
         array.header.stamp = self._node.get_clock().now().to_msg()
         self._publisher.publish(array)
 
-    def _look(self, task: str, check: Callable[[], Report]) -> DiagnosticStatus:
-        status = self._status(task, Report(Level.ERROR, "cannot be told: the log says why"))
+    def _look(self, task: str, check: Callable[[], DiagnosticReport]) -> DiagnosticStatus:
+        status = self._status(task, DiagnosticReport(Level.ERROR, "cannot be told: the log says why"))
         with self._failures[0].guarded(f"the diagnostic task '{task}'", self._node.get_logger().error):
             status = self._status(task, check())
         return status  # noqa: RET504  (not reached where the block raised)
 
-    def _check_callbacks(self) -> Report:
+    def _check_callbacks(self) -> DiagnosticReport:
         failed = [each for each in self._failures if each.count]
         if not failed:
-            return Report(Level.OK, "no callback has failed")
+            return DiagnosticReport(Level.OK, "no callback has failed")
         last = "; ".join(each.last for each in failed)
-        return Report(Level.WARN, f"callbacks failed, last: {last}", {"failed": sum(each.count for each in failed)})
+        values = {"failed": sum(each.count for each in failed)}
+        return DiagnosticReport(Level.WARN, f"callbacks failed, last: {last}", values)
 
-    def _status(self, task: str, report: Report) -> DiagnosticStatus:
+    def _status(self, task: str, report: DiagnosticReport) -> DiagnosticStatus:
         return DiagnosticStatus(
             level=_ON_WIRE[report.level],
             name=f"{self._name}: {task}",
@@ -141,7 +142,7 @@ class QosWatch:
             incompatible_qos=lambda info: self._incompatible(topic, info),
         )
 
-    def check(self) -> Report:
+    def check(self) -> DiagnosticReport:
         now_s = time.monotonic()
         values = {f"{topic} {what}": count.total for (topic, what), count in sorted(self._counts.items())}
         wrong = [
@@ -150,8 +151,8 @@ class QosWatch:
             if what.startswith("incompatible") or (what != "messages lost" and now_s - count.last_s < RECENT_S)
         ]
         if wrong:
-            return Report(Level.WARN, "; ".join(wrong), values)
-        return Report(Level.OK, "every topic is met by compatible ones", values)
+            return DiagnosticReport(Level.WARN, "; ".join(wrong), values)
+        return DiagnosticReport(Level.OK, "every topic is met by compatible ones", values)
 
     def _incompatible(self, topic: str, info: object) -> None:
         # rclpy's C part has an enumeration of its own for the kind: its `name` is not ROS's name

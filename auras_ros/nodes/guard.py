@@ -15,7 +15,7 @@ from collections.abc import Callable
 from auras_ros.nodes import guard_process
 
 
-class Guard:
+class Watchdog:
     """`beat` and `close` are of any thread. `lost(why)` is called once where there is no guard any more."""
 
     def __init__(self, limit_s: float, lost: Callable[[str], None]) -> None:

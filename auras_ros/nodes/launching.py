@@ -31,7 +31,7 @@ from lifecycle_msgs.msg import Transition
 
 from auras_ros import resources
 from auras_ros.nodes import reach
-from auras_ros.nodes.config import Config, read_config
+from auras_ros.nodes.config import NodeConfig, read_config
 from auras_ros.nodes.exit_status import BAD_SETTINGS
 
 BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in the place of a robot
@@ -107,7 +107,7 @@ def _actions(context: Any, bridges: bool) -> list[Any]:
     ]
 
 
-def _range_not_taken(config: Config) -> list[Any]:
+def _range_not_taken(config: NodeConfig) -> list[Any]:
     """A word where the configuration and the environment name different ranges: `ros2 launch` and its own node are on
     the environment's, and could not lead nodes that are on another."""
     word, followed = config.supervision.discovery_range, reach.followed()
@@ -185,7 +185,7 @@ def _flag(arguments: dict[str, str], name: str) -> bool | None:
     return known[text]
 
 
-def _own(config: Config, executable: str, sim_time: bool | None) -> list[dict[str, Any]]:
+def _own(config: NodeConfig, executable: str, sim_time: bool | None) -> list[dict[str, Any]]:
     """The node's parameters once more, and those of the deployment: in a file, a plain name means a node of the root
     namespace alone."""
     node = executable.removesuffix(BRIDGE)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from auras_ros.action import ActionStream, ChannelKind, Command, Contract
 from auras_ros.action.contract import FloatArray
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.actuator_settings import Settings
+from auras_ros.nodes.actuator_settings import ActuatorSettings
 from auras_ros.nodes.diagnostics import QosWatch
 from auras_ros.nodes.messages import action_message
-from auras_ros.nodes.trajectories import Trajectories, misfit
+from auras_ros.nodes.trajectories import TrajectoryPublisher, misfit
 from auras_ros.ros import Duration, LivelinessPolicy, Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import Float64MultiArray, Header, JointTrajectory, TimeMsg, Twist, TwistStamped, Vector3
 
@@ -32,10 +32,10 @@ def command_qos(period_ns: int) -> QoSProfile:
     )
 
 
-class Outputs:
+class CommandPublishers:
     """The command publishers of one actuator. Raises ContractError where the contract does not fit the form."""
 
-    def __init__(self, node: Node, settings: Settings, contract: Contract, qos: QosWatch) -> None:
+    def __init__(self, node: Node, settings: ActuatorSettings, contract: Contract, qos: QosWatch) -> None:
         self._clock, self._settings, self._contract = node.get_clock(), settings, contract
         self._names = ",".join(contract.names)
         self._twist = settings.command == "twist"
@@ -80,12 +80,12 @@ class Outputs:
             self._trajectories.close()
 
 
-def _trajectories(node: Node, settings: Settings, contract: Contract, qos: QosWatch) -> Trajectories:
+def _trajectories(node: Node, settings: ActuatorSettings, contract: Contract, qos: QosWatch) -> TrajectoryPublisher:
     topic, clock = settings.trajectory_topic, node.get_clock()
     reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
     publisher = node.create_publisher(JointTrajectory, topic, reliable, event_callbacks=qos.publisher(topic))
     max_age_ns = round(settings.max_chunk_age_ms * 1e6)
-    return Trajectories(
+    return TrajectoryPublisher(
         publisher.publish,
         lambda: clock.now().to_msg(),
         contract,

@@ -15,7 +15,7 @@ from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
 STRIKES, WINDOW = 3, 10  # so many late chunks among so many are an overload
 
 
-class Step(str, Enum):
+class OverloadLevel(str, Enum):
     """What the agent runs."""
 
     FIRST = "first"
@@ -52,25 +52,25 @@ class Overload:
 
     def reset(self) -> None:
         """Back to the first plan."""
-        self.step, self.late, self.overruns, self.oldest_ns = Step.FIRST, 0, 0, 0
+        self.step, self.late, self.overruns, self.oldest_ns = OverloadLevel.FIRST, 0, 0, 0
         self._window: deque[bool] = deque(maxlen=WINDOW)
 
     def finished(self, plan: Plan, age_ns: int, duration_ns: int) -> bool:
         """A chunk is there; its observation is age_ns old, its frame took duration_ns. Whether `step` changed."""
         self.oldest_ns = age_ns + plan.interval_ns(duration_ns)
         late = 0 < self._max_age_ns < self.oldest_ns
-        if self.step is Step.HALTED:
+        if self.step is OverloadLevel.HALTED:
             self._window.append(late)
             if self._in_time():
-                self.step = Step.FALLBACK if self._has_fallback else Step.FIRST
+                self.step = OverloadLevel.FALLBACK if self._has_fallback else OverloadLevel.FIRST
                 self._window.clear()
-            return self.step is not Step.HALTED
+            return self.step is not OverloadLevel.HALTED
         overrun = plan.mode != "par" and 0 < plan.frame_period_ms * 1e6 < duration_ns
         self.late, self.overruns = self.late + late, self.overruns + overrun
-        may_fall_back = self.step is Step.FIRST and self._has_fallback
+        may_fall_back = self.step is OverloadLevel.FIRST and self._has_fallback
         self._window.append(late or (overrun and may_fall_back))
         if sum(self._window) < STRIKES:
             return False
-        self.step = Step.FALLBACK if may_fall_back else Step.HALTED
+        self.step = OverloadLevel.FALLBACK if may_fall_back else OverloadLevel.HALTED
         self._window.clear()
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, MutableMapping
 
-from auras_ros.nodes.config import Config
+from auras_ros.nodes.config import NodeConfig
 
 VARIABLE, OLD_VARIABLE = "ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_LOCALHOST_ONLY"
 KEY, DEFAULT = "discovery_range", "LOCALHOST"
@@ -27,7 +27,7 @@ def said(environment: Mapping[str, str] = os.environ) -> bool:
     return any(environment.get(name, "") for name in (OLD_VARIABLE, VARIABLE))
 
 
-def settle(config: Config, environment: MutableMapping[str, str] = os.environ) -> str:
+def settle(config: NodeConfig, environment: MutableMapping[str, str] = os.environ) -> str:
     """Set the range for this process and its children where the environment says nothing. Returns who said which."""
     word = config.supervision.discovery_range
     if said(environment):

@@ -28,7 +28,7 @@ PROCESS_STATUS = Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
-class Settled:
+class RealtimeGranted:
     """What the process asked for and got, a text for people each. One that begins with "not" was not granted."""
 
     scheduling: str
@@ -36,14 +36,14 @@ class Settled:
     collector: str
 
 
-def settle(priority: int, *, lock: bool = True) -> Settled:
+def settle(priority: int, *, lock: bool = True) -> RealtimeGranted:
     """Everything of this module that concerns the whole process, once, when its nodes are built and before it ticks.
 
     `priority` as for `enter_realtime`, which each fixed-rate thread calls for itself besides. 0 asks for no scheduling
     class, and `lock=False` for no locked memory: the garbage collector is taken out of the ticks' way regardless.
     """
     memory = lock_memory() if lock else "not asked for"
-    return Settled(enter_realtime(priority, all_threads=True), memory, freeze_collector())
+    return RealtimeGranted(enter_realtime(priority, all_threads=True), memory, freeze_collector())
 
 
 def enter_realtime(priority: int, *, all_threads: bool = False) -> str:

@@ -33,7 +33,7 @@ END_S = 1.0  # given to the thread to come to its end
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
+class _PendingHorizon:
     """A horizon to be checked, as it was at the tick that said so: after its command `values` [channels], at `now_ns`,
     which is `stamp` for the controller. A message that is late is then late for the controller too. `boot_ns` and
     `ends`: when it was said, and how often `end` had been called by then."""
@@ -46,7 +46,7 @@ class _Plan:
     ends: int
 
 
-class Trajectories:
+class TrajectoryPublisher:
     """A controller goes on with a trajectory that nobody ended: every hold, stop and disarm therefore sends the point
     to stay at. No point is sent that would be reached when its observation is older than `max_age_ns`, and no horizon
     once `lease_ns` have passed since it was due: whoever stood still for so long may not be the one who drives.
@@ -72,7 +72,7 @@ class Trajectories:
         self._held: FloatArray | None = None
         self._news = threading.Condition()  # held to look and to note, never to compute or to publish
         self._point: JointTrajectory | None = None  # to stay at: sent before `_plan`, and never left out for it
-        self._plan: _Plan | None = None
+        self._plan: _PendingHorizon | None = None
         self._ends = 0  # how often `end` was called
         self._gave_way = self._ended = False
         self._thread = threading.Thread(target=self._run, name="trajectories", daemon=True)
@@ -97,7 +97,7 @@ class Trajectories:
         self._chunk, self._held = command.provenance, None
         with self._news:
             self.superseded += self._plan is not None
-            self._plan = _Plan(ahead, command.values, now_ns, self._stamp(), self._clock.boot_ns(), ends)
+            self._plan = _PendingHorizon(ahead, command.values, now_ns, self._stamp(), self._clock.boot_ns(), ends)
             self._news.notify()
 
     def _stay(self, values: FloatArray) -> None:
@@ -142,14 +142,14 @@ class Trajectories:
 
     def _run(self) -> None:
         while (due := self._wait()) is not None:
-            if isinstance(due, _Plan):
+            if isinstance(due, _PendingHorizon):
                 message = self._message(due)
                 if message is not None and not self._gives_way(due):
                     self._publish(message)
             else:
                 self._publish(due)
 
-    def _wait(self) -> JointTrajectory | _Plan | None:
+    def _wait(self) -> JointTrajectory | _PendingHorizon | None:
         """What is to be sent next, once there is something; None at the end."""
         with self._news:
             self._news.wait_for(lambda: self._ended or self._point is not None or self._plan is not None)
@@ -161,7 +161,7 @@ class Trajectories:
             plan, self._plan = self._plan, None
             return plan
 
-    def _gives_way(self, plan: _Plan) -> bool:
+    def _gives_way(self, plan: _PendingHorizon) -> bool:
         """Whether a checked horizon came too late: after a hold, an end, a stall, or after a newer chunk. But never two
         in a row for newer chunks: where they come faster than they are checked, the controller must still get some."""
         with self._news:
@@ -172,7 +172,7 @@ class Trajectories:
             self.superseded += ended or newer
             return ended or newer
 
-    def _message(self, plan: _Plan) -> JointTrajectory | None:
+    def _message(self, plan: _PendingHorizon) -> JointTrajectory | None:
         horizon = plan.ahead.checked()
         if horizon is None:
             return None

@@ -19,7 +19,7 @@ SHOWN_CHARS = 300
 
 
 @dataclass(frozen=True)
-class Bounds:
+class PayloadLimits:
     """What a payload may have: bytes, and elements of the sequence that it begins with (None: it begins with none)."""
 
     max_bytes: int
@@ -34,7 +34,7 @@ class Bounds:
         return ""
 
 
-class Refused:
+class RefusedMessages:
     """What was refused on the topics of a node: how much, and the newest in words. Of the executor's thread."""
 
     def __init__(self, node: Node) -> None:
@@ -57,8 +57,8 @@ def subscribe(
     topic: str,
     callback: Callable[[Any], object],
     profile: QoSProfile,
-    bounds: Bounds,
-    refused: Refused,
+    bounds: PayloadLimits,
+    refused: RefusedMessages,
     events: SubscriptionEventCallbacks,
 ) -> Any:
     """Call `callback(message)` for messages within the bounds."""

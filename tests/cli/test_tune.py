@@ -24,7 +24,7 @@ from auras_ros.cli import tune
 from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.durations import Duration, measure_durations
 from auras_ros.evaluate.tuner import search, trials
-from auras_ros.nodes.agent_settings import Settings
+from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.nodes.config import read_parameters_file
 from auras_ros.pipeline import load
 from auras_ros.pipeline.plan import Plan
@@ -86,7 +86,7 @@ def test_a_tiny_search_writes_a_plan_that_the_agent_takes(
     assert made["summary"]["plans"] in (2, 3)
     assert (tmp_path / "tune.png").stat().st_size > 5000
     agent = yaml.safe_load((tmp_path / "tuned.yaml").read_text())["agent"]["ros__parameters"]
-    assert Settings(**agent).plans()[0] == chosen
+    assert AgentSettings(**agent).plans()[0] == chosen
     assert agent["device"] == "cpu"  # where it was timed
     kept = work.read_text()
     assert tune.run(arguments) == 0

@@ -60,9 +60,9 @@ for kind in (WholeStrand, AurasStrand):
 )
 TAKES = """
 import time
-from auras_ros.nodes.agent_peers import Prompt
+from auras_ros.nodes.agent_peers import PromptGate
 from auras_ros.ros.dds.pubsub import Subscription
-execute, offer = Subscription.execute, Prompt.offer
+execute, offer = Subscription.execute, PromptGate.offer
 def timed(self):
     began_ns = time.monotonic_ns()
     execute(self)
@@ -73,7 +73,7 @@ def refusing(self, text):
     taken = offer(self, text)
     print('refused', time.monotonic_ns() - began_ns, flush=True)
     return taken
-Subscription.execute, Prompt.offer = timed, refusing
+Subscription.execute, PromptGate.offer = timed, refusing
 """
 AGE = {"max_age_ms": 800.0, "fallback_plan": "quick,mode=auras"}
 Times = dict[str, list[float]]

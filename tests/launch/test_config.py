@@ -13,7 +13,7 @@ from auras_ros.nodes import actuator, agent
 from auras_ros.sim import pusht_game
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "config").glob("pusht*.yaml"))
-SETTINGS = {"pusht": pusht_game.Settings, "actuator": actuator.Settings, "agent": agent.Settings}
+SETTINGS = {"pusht": pusht_game.Settings, "actuator": actuator.ActuatorSettings, "agent": agent.AgentSettings}
 
 
 def sections(path: Path) -> dict[str, dict[str, Any]]:

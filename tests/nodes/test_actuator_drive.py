@@ -15,9 +15,9 @@ from auras_ros.action import Chunk, Command, Contract, Provenance, SafetyState
 from auras_ros.action.contract import FloatArray
 from auras_ros.clock import VirtualClock
 from auras_ros.nodes.actuator_agent import AgentWatch
-from auras_ros.nodes.actuator_drive import Drive
+from auras_ros.nodes.actuator_drive import CommandLoop
 from auras_ros.nodes.actuator_place import PositionMonitor
-from auras_ros.nodes.actuator_settings import Settings
+from auras_ros.nodes.actuator_settings import ActuatorSettings
 from auras_ros.nodes.messages import host_id
 from tests.nodes.controllers import channel
 
@@ -36,8 +36,8 @@ class Stage:
         self.contract = Contract.from_dict({"dt_ms": 100.0, "channels": list(channels)})
         agent, outputs = AgentWatch(1e9), SimpleNamespace(send=self._send, end=self.ended.append)
         agent.heard({"session": "s", "lifecycle": "active"}, None, self.clock.now_ns())
-        settings, place = Settings(blend_ms=0.0), PositionMonitor(self.contract, 0.0)
-        self.drive = Drive(settings, self.contract, outputs, agent, place, self.clock)  # type: ignore[arg-type]
+        settings, place = ActuatorSettings(blend_ms=0.0), PositionMonitor(self.contract, 0.0)
+        self.drive = CommandLoop(settings, self.contract, outputs, agent, place, self.clock)  # type: ignore[arg-type]
         self._period_ns = settings.period_ns
 
     def _send(self, command: Command, *_: Any) -> None:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_arming import RULES, Situation, refusal
-from auras_ros.nodes.actuator_settings import Settings
+from auras_ros.nodes.actuator_settings import ActuatorSettings
 from auras_ros.nodes.messages import MessageError
 
 MS = 1_000_000
-STRICT = Settings(require_emergency_stop=True, require_robot_description=True)
+STRICT = ActuatorSettings(require_emergency_stop=True, require_robot_description=True)
 GOOD = Situation(
     agent_age_ns=20 * MS,
     lifecycle="active",
@@ -71,17 +71,17 @@ def test_of_several_faults_the_first_rule_speaks(which: set[int]) -> None:
 @pytest.mark.parametrize(
     ("fault", "relaxed"),
     [
-        ({"stop_present": False}, Settings()),
-        ({"stop_deaf": "/button"}, Settings()),
-        ({"described": False}, Settings()),
-        ({"unlimited": "elbow"}, Settings()),
-        ({"joints_age_ns": None}, Settings(measured_start=False)),
-        ({"ros_time_ns": None}, Settings()),
-        ({"agent_age_ns": 101 * MS}, Settings(agent_timeout_ms=200.0)),
+        ({"stop_present": False}, ActuatorSettings()),
+        ({"stop_deaf": "/button"}, ActuatorSettings()),
+        ({"described": False}, ActuatorSettings()),
+        ({"unlimited": "elbow"}, ActuatorSettings()),
+        ({"joints_age_ns": None}, ActuatorSettings(measured_start=False)),
+        ({"ros_time_ns": None}, ActuatorSettings()),
+        ({"agent_age_ns": 101 * MS}, ActuatorSettings(agent_timeout_ms=200.0)),
     ],
     ids=str,
 )
-def test_what_is_not_required_does_not_refuse(fault: dict[str, object], relaxed: Settings) -> None:
+def test_what_is_not_required_does_not_refuse(fault: dict[str, object], relaxed: ActuatorSettings) -> None:
     assert refusal(replace(GOOD, **fault), relaxed) == ""  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from auras_ros.nodes.diagnostics import Diagnostics, Level, Report
+from auras_ros.nodes.diagnostics import DiagnosticReport, Diagnostics, Level
 from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, String
 from tests.nodes.agent_child import running
@@ -56,7 +56,7 @@ def pair(domain: int) -> Iterator[Pair]:
 
 def test_each_task_is_a_status_named_after_its_node(pair: Pair) -> None:
     diagnostics = Diagnostics(pair.node, "arm 7", period_s=0.05)
-    reports = {level: Report(level, f"it is {level.name}", {"count": 3, "text": "x"}) for level in Level}
+    reports = {level: DiagnosticReport(level, f"it is {level.name}", {"count": 3, "text": "x"}) for level in Level}
     for level, report in reports.items():
         diagnostics.add(level.name, lambda report=report: report)
     pair.until(lambda: pair.heard)
@@ -81,8 +81,8 @@ class Hostile:
 def test_what_cannot_be_told_keeps_no_other_task_from_being_told(pair: Pair) -> None:
     """Guards against texts from outside that end what passes them on: lone surrogates, values without a text."""
     diagnostics = Diagnostics(pair.node, "", period_s=0.05)
-    diagnostics.add("odd", lambda: Report(Level.OK, "a \ud800", {"k\ud800": "v\ud800\0"}))
-    diagnostics.add("hostile", lambda: Report(Level.OK, "", {"value": Hostile()}))
+    diagnostics.add("odd", lambda: DiagnosticReport(Level.OK, "a \ud800", {"k\ud800": "v\ud800\0"}))
+    diagnostics.add("hostile", lambda: DiagnosticReport(Level.OK, "", {"value": Hostile()}))
     diagnostics.add("broken", [].pop)
     pair.until(lambda: len(pair.heard) >= 3)
     statuses = {name.partition(": ")[2]: status for name, status in pair.newest().items()}
@@ -99,10 +99,10 @@ def test_what_cannot_be_told_keeps_no_other_task_from_being_told(pair: Pair) -> 
 
 def test_it_comes_by_itself_and_at_once_when_something_changed(pair: Pair) -> None:
     state = ["before"]
-    Diagnostics(pair.other, "", period_s=0.05).add("beat", lambda: Report(Level.OK, ""))
+    Diagnostics(pair.other, "", period_s=0.05).add("beat", lambda: DiagnosticReport(Level.OK, ""))
     pair.until(lambda: len(pair.heard) >= 3)  # discovery is over
     rare = Diagnostics(pair.node, "", period_s=3600.0)
-    rare.add("state", lambda: Report(Level.OK, state[0]))
+    rare.add("state", lambda: DiagnosticReport(Level.OK, state[0]))
     name = "robot/left_arm: state"
 
     def said(message: str) -> bool:

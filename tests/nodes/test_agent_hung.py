@@ -14,7 +14,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.nodes.agent_heart import BEAT_NS, HUNG_NS, HangWatch, Late, frame_limit_ns
+from auras_ros.nodes.agent_heart import BEAT_NS, HUNG_NS, HangDetector, Late, frame_limit_ns
 from auras_ros.nodes.guard_process import AT_LAST, STEP_S, UNWATCHED, WATCHED, OwnTime, Silence, stopped
 from tests.nodes.stand_ins import Robot
 from tests.nodes.wire import MS, Child, Children, Watch, undisturbed
@@ -325,7 +325,7 @@ class NoneOwn(OwnTime):
 
 def watched(beats: list[tuple[int, int | None]], limit_ns: int, own: type[OwnTime] = AllOwn) -> Late | None:
     """The word after these beats: (time passed since the one before, when the frame under way began), ns."""
-    watch, now_ns, found = HangWatch(lambda: own(0)), 0, None
+    watch, now_ns, found = HangDetector(lambda: own(0)), 0, None
     for passed_ns, began_ns in beats:
         now_ns += passed_ns
         found = watch.look({} if began_ns is None else {"frame": began_ns}, limit_ns, now_ns)

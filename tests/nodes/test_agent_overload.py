@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.nodes.overload import STRIKES, WINDOW, Overload, Step, check_age
+from auras_ros.nodes.overload import STRIKES, WINDOW, Overload, OverloadLevel, check_age
 from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
 from tests.nodes.agent_child import published_ns, running
 
@@ -80,44 +80,45 @@ def test_a_machine_that_may_have_been_busy_is_told_from_a_plan_that_never_can() 
     assert not isinstance(never.value, TooSlowError)
 
 
-def naive(chunks: list[tuple[int, int]], max_age_ms: int, fallback: bool) -> list[Step]:
+def naive(chunks: list[tuple[int, int]], max_age_ms: int, fallback: bool) -> list[OverloadLevel]:
     """The step after each chunk, from the rule's words: three of the newest ten are late, counted anew after each step;
     once halted ten of ten are in time."""
-    step, since, steps = Step.FIRST, list[bool](), list[Step]()
+    step, since, steps = OverloadLevel.FIRST, list[bool](), list[OverloadLevel]()
     for age_ms, duration_ms in chunks:
         late = max_age_ms > 0 and age_ms + max(duration_ms, 100) > max_age_ms
-        strike = late or (duration_ms > 100 and step is Step.FIRST and fallback)
+        strike = late or (duration_ms > 100 and step is OverloadLevel.FIRST and fallback)
         since.append(strike)
-        if step is Step.HALTED:
+        if step is OverloadLevel.HALTED:
             if len(since) >= WINDOW and not any(since[-WINDOW:]):
-                step, since = (Step.FALLBACK if fallback else Step.FIRST), []
+                step, since = (OverloadLevel.FALLBACK if fallback else OverloadLevel.FIRST), []
         elif sum(since[-WINDOW:]) >= STRIKES:
-            step, since = (Step.FALLBACK if step is Step.FIRST and fallback else Step.HALTED), []
+            may_fall_back = step is OverloadLevel.FIRST and fallback
+            step, since = (OverloadLevel.FALLBACK if may_fall_back else OverloadLevel.HALTED), []
         steps.append(step)
     return steps
 
 
 @given(chunks=CHUNKS, max_age_ms=st.sampled_from([0, 150, 300, 1000]), fallback=st.booleans())
 def test_it_goes_as_the_rule_says(chunks: list[tuple[int, int]], max_age_ms: int, fallback: bool) -> None:
-    overload, steps = Overload(max_age_ms * MS, fallback), list[Step]()
+    overload, steps = Overload(max_age_ms * MS, fallback), list[OverloadLevel]()
     for age_ms, duration_ms in chunks:
         before = overload.step
         assert overload.finished(GRID, age_ms * MS, duration_ms * MS) == (overload.step is not before)
         steps.append(overload.step)
     assert steps == naive(chunks, max_age_ms, fallback)
     if not fallback:
-        assert Step.FALLBACK not in steps
-        assert max_age_ms > 0 or Step.HALTED not in steps
+        assert OverloadLevel.FALLBACK not in steps
+        assert max_age_ms > 0 or OverloadLevel.HALTED not in steps
     overload.reset()
-    assert (overload.step, overload.late, overload.overruns) == (Step.FIRST, 0, 0)
+    assert (overload.step, overload.late, overload.overruns) == (OverloadLevel.FIRST, 0, 0)
 
 
-@pytest.mark.parametrize(("fallback", "after"), [(True, Step.FALLBACK), (False, Step.FIRST)])
-def test_a_machine_that_was_busy_for_a_while_needs_no_person(fallback: bool, after: Step) -> None:
+@pytest.mark.parametrize(("fallback", "after"), [(True, OverloadLevel.FALLBACK), (False, OverloadLevel.FIRST)])
+def test_a_machine_that_was_busy_for_a_while_needs_no_person(fallback: bool, after: OverloadLevel) -> None:
     overload = Overload(200 * MS, fallback)
     for _ in range(2 * STRIKES):
         overload.finished(FREE, 300 * MS, 10 * MS)
-    assert overload.step is Step.HALTED
+    assert overload.step is OverloadLevel.HALTED
     for late in (*[False] * (WINDOW - 1), True, *[False] * (WINDOW - 1)):
         assert not overload.finished(FREE, (300 if late else 100) * MS, 10 * MS), "one late one, and all begins anew"
     assert overload.finished(FREE, 100 * MS, 10 * MS)
@@ -131,7 +132,7 @@ def test_fewer_late_chunks_than_that_change_nothing(late: list[bool]) -> None:
         rare = late[i] and not any(late[max(0, i - WINDOW // 2) : i])  # at most two of any ten
         late[i] = rare
         assert not overload.finished(FREE, (300 if rare else 100) * MS, 10 * MS)
-    assert overload.step is Step.FIRST
+    assert overload.step is OverloadLevel.FIRST
 
 
 def test_an_overloaded_agent_goes_on_with_the_fallback_and_back_after_reset(checkpoint: str, tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ import torch
 from auras_ros.action import Chunk
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes import agent_policy
-from auras_ros.nodes.agent_frames import Frames
-from auras_ros.nodes.agent_peers import Prompt
-from auras_ros.nodes.agent_policy import Configured
+from auras_ros.nodes.agent_frames import FrameRunner
+from auras_ros.nodes.agent_peers import PromptGate
+from auras_ros.nodes.agent_policy import ConfiguredPolicy
 from auras_ros.nodes.agent_prompt import Tokenising
-from auras_ros.nodes.agent_settings import Settings
+from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.nodes.diagnostics import Level
 from auras_ros.observation import Observation
 from auras_ros.pipeline.load import Pipeline, load
@@ -124,12 +124,12 @@ class Robot:
             pipeline.warm_up()
         self.node, self.chunks = Node(), list[Chunk]()
         qos: Any = SimpleNamespace(subscription=lambda topic: None)
-        self.configured = Configured(self.node, Settings(), tuple(made), qos)  # type: ignore[arg-type]
+        self.configured = ConfiguredPolicy(self.node, AgentSettings(), tuple(made), qos)  # type: ignore[arg-type]
         self.prompt = self.configured.prompt
-        self.frames: Frames | None = None
+        self.frames: FrameRunner | None = None
         self.looks = 0  # of strands, for something to do
 
-    def activate(self) -> Frames:
+    def activate(self) -> FrameRunner:
         voice: Any = SimpleNamespace(chunk=lambda chunk, emission, contract: self.chunks.append(chunk))
         self.frames = frames = self.configured.frames(voice, lambda step: None)
         latch = frames._latch
@@ -164,7 +164,7 @@ class Robot:
 
 @pytest.fixture
 def start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Robot]]:
-    monkeypatch.setattr(agent_policy, "Inputs", lambda node, spec, settings, qos: Inputs(folder))
+    monkeypatch.setattr(agent_policy, "ObservationInputs", lambda node, spec, settings, qos: Inputs(folder))
     quiet = SimpleNamespace(silent=lambda: False, executes=lambda session: True, close=lambda: None)
     monkeypatch.setattr(agent_policy, "ActuatorWatch", lambda node, name, timeout_ms, qos: quiet)
     made: list[Robot] = []
@@ -389,7 +389,7 @@ def test_without_a_tokenizer_another_prompt_holds(
 
 
 def test_a_policy_without_language_takes_every_text_as_it_was() -> None:
-    prompt = Prompt(Node(), 4096)  # type: ignore[arg-type]
+    prompt = PromptGate(Node(), 4096)  # type: ignore[arg-type]
     assert prompt.offer("anything")
     assert prompt.holds == ""
     assert prompt.check().message == "prompt in force"

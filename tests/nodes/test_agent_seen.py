@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from auras_ros.nodes import agent_inputs, agent_pictures, agent_stamps
-from auras_ros.nodes.agent_inputs import STATE, Inputs
-from auras_ros.nodes.agent_settings import Settings
+from auras_ros.nodes.agent_inputs import STATE, ObservationInputs
+from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.observation import Observation, ObservationSpec, Preprocessor, StateSpec
 from auras_ros.ros.image import image_message, to_time_msg
 from auras_ros.ros.msg import Header, Image, JointState
@@ -56,7 +56,7 @@ class Bench:
             destroy_subscription=lambda topic: None,
         )
         qos: Any = SimpleNamespace(subscription=lambda topic: None)
-        self.inputs = Inputs(node, spec, Settings(**settings), qos)
+        self.inputs = ObservationInputs(node, spec, AgentSettings(**settings), qos)
         self.inputs.open(self.news.release, self._anew, lambda: self.next_frame_ms * MS)
 
     def now_ns(self) -> int:

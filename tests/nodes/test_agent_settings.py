@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from auras_ros.nodes.agent_settings import Settings
+from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.pipeline.plan import Plan, PlanError
 
 WHOLE = "quick,mode=auras,pp_generation=4,alpha=0.5"
@@ -23,9 +23,9 @@ WHOLE = "quick,mode=auras,pp_generation=4,alpha=0.5"
     ids=str,
 )
 def test_the_text_of_every_command_line_is_taken_and_so_are_single_parameters(given: dict[str, Any]) -> None:
-    assert Settings(**given).plans() == (Plan.parse(WHOLE),)
+    assert AgentSettings(**given).plans() == (Plan.parse(WHOLE),)
 
 
 def test_where_both_say_something_else_it_is_refused_by_name() -> None:
     with pytest.raises(PlanError, match="plan: mode: auras in plan, and par as a parameter of its own"):
-        Settings(plan=WHOLE, mode="par").plans()
+        AgentSettings(plan=WHOLE, mode="par").plans()

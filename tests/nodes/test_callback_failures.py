@@ -27,7 +27,7 @@ def test_the_actuator_arms_and_drives_beside_messages_that_a_callback_cannot_tak
     actuator: Callable[..., Child], watch: Watch, robot: Robot, fake: FakeAgent
 ) -> None:
     said = Diagnosed(watch)
-    child = actuator(code=PLANTED.format(module="actuator_inputs", owner="Inputs", callback="_on_joint_states"))
+    child = actuator(code=PLANTED.format(module="actuator_inputs", owner="ActuatorInputs", callback="_on_joint_states"))
     fake.live()
     watch.arm()
     fake.drive([[200.0 + step, 200.0] for step in range(16)])
@@ -68,7 +68,7 @@ def test_the_agent_publishes_chunks_beside_messages_that_a_callback_cannot_take(
     robot.play_actuator()
     watch.hear_agent()
     said = Diagnosed(watch)
-    code = PLANTED.format(module="agent_inputs", owner="Inputs", callback="_on_joint_states")
+    code = PLANTED.format(module="agent_inputs", owner="ObservationInputs", callback="_on_joint_states")
     child = children.node("agent", {"checkpoint": checkpoint, "state_age_limit_ms": 5000.0}, code=code)
     said.until("agent: callbacks", "WARN", "a new fault")
     watch.until(lambda: watch.chunks, "chunks")

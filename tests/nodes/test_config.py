@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from auras_ros.nodes import config, reference
-from auras_ros.nodes.config import Config, ConfigError, read_config, read_parameters_file
+from auras_ros.nodes.config import ConfigError, NodeConfig, read_config, read_parameters_file
 
 ROOT = Path(__file__).resolve().parents[2]
 START = "supervisor: {ros__parameters: {processes: [actuator, agent]}}\n"
 
-Read = Callable[[str], Config]
+Read = Callable[[str], NodeConfig]
 Refused = Callable[[str], list[str]]
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def given(text: str) -> Config:
+    def given(text: str) -> NodeConfig:
         (tmp_path / "mine.yaml").write_text(text)
         return read_parameters_file(tmp_path / "mine.yaml")
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from auras_ros.nodes import actuator, agent
+from auras_ros.nodes.actuator_settings import ActuatorSettings
+from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.nodes.config import read_config
 from tests.nodes.controllers import channel, contract_folder
 from tests.nodes.wire import Children, Watch
@@ -31,10 +32,10 @@ def section(name: str, node: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("node", [actuator, agent], ids=["actuator", "agent"])
-def test_every_parameter_is_one_of_its_node_and_of_its_type(name: str, node: Any) -> None:
-    known = {each.name: each.default for each in fields(node.Settings)}
-    for key, value in section(name, node.__name__.rpartition(".")[2]).items():
+@pytest.mark.parametrize(("node", "settings"), [("actuator", ActuatorSettings), ("agent", AgentSettings)])
+def test_every_parameter_is_one_of_its_node_and_of_its_type(name: str, node: str, settings: Any) -> None:
+    known = {each.name: each.default for each in fields(settings)}
+    for key, value in section(name, node).items():
         assert key in known, f"{name}: {key}"
         assert type(value) is type(known[key]), f"{name}: {key}"
 

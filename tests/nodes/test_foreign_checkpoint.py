@@ -10,7 +10,7 @@ import pytest
 
 from auras_ros.action import ContractError
 from auras_ros.nodes.actuator_settings import load_contract
-from auras_ros.nodes.agent_status import Status
+from auras_ros.nodes.agent_status import AgentStatus
 from auras_ros.nodes.diagnostics import Level
 from auras_ros.policies.checkpoint import read_manifest
 from auras_ros.policies.loaders.robot import Robot
@@ -46,7 +46,7 @@ def test_the_actuator_refuses_a_key_that_the_agent_refuses(file: str, tmp_path: 
 
 @pytest.mark.parametrize(("verified", "level", "said"), [(True, Level.OK, "replayed"), (False, Level.WARN, "none")])
 def test_the_agent_says_whether_a_golden_sample_was_replayed(verified: bool, level: Level, said: str) -> None:
-    status = Status("life")
+    status = AgentStatus("life")
     check = status.tasks()["lifecycle"]
     status.now("inactive")
     assert "golden_sample" not in check().values

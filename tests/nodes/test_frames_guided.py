@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from auras_ros.action import Channel, ChannelKind, Chunk, Contract, HoldPolicy, Provenance
-from auras_ros.nodes.agent_frames import Frames
-from auras_ros.nodes.overload import WINDOW, Overload, Step
+from auras_ros.nodes.agent_frames import FrameRunner
+from auras_ros.nodes.overload import WINDOW, Overload, OverloadLevel
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Ledger, ObservationOrigin
@@ -23,7 +23,7 @@ CONTRACT = Contract((Channel("x", "m", ChannelKind.ABSOLUTE, -10.0, 10.0, hold=H
 class Scene:
     def __init__(self) -> None:
         self.continuity, self.ledger = Continuity("inpaint", CONTRACT), Ledger()
-        self.silent, self.session, self.seen, self.step = False, "ours", True, Step.FIRST
+        self.silent, self.session, self.seen, self.step = False, "ours", True, OverloadLevel.FIRST
         self.published: list[Chunk] = []
         plan = Plan(guide="inpaint")
         executor = SimpleNamespace(ledger=self.ledger, strands=(), plan=plan, continuity=self.continuity)
@@ -40,10 +40,10 @@ class Scene:
             silent=lambda: self.silent, executes=lambda session: not self.silent and session == self.session
         )
         inputs: Any = SimpleNamespace(latch=lambda now_ns: "seen" if self.seen else None)
-        overload: Any = SimpleNamespace(step=Step.FIRST, finished=lambda *_: False)
+        overload: Any = SimpleNamespace(step=OverloadLevel.FIRST, finished=lambda *_: False)
         self.overload = overload
         publish = lambda chunk, emission: self.published.append(chunk)  # noqa: E731
-        self.frames = Frames(
+        self.frames = FrameRunner(
             [pipeline], inputs, actuator, overload, publish, lambda step: None, None, 1, "", None, False
         )
 
@@ -82,7 +82,7 @@ def other_session(scene: Scene, on: bool) -> None:
 
 
 def overloaded(scene: Scene, on: bool) -> None:
-    scene.overload.step = Step.HALTED if on else Step.FIRST
+    scene.overload.step = OverloadLevel.HALTED if on else OverloadLevel.FIRST
 
 
 def other_prompt(scene: Scene, on: bool) -> None:
@@ -119,6 +119,6 @@ def test_a_chunk_that_was_not_published_is_not_gone_on_from(trouble: Callable[[S
 def test_frames_go_on_beside_an_overload_unpublished_until_they_are_in_time_again() -> None:
     scene = Scene()
     scene.frames.overload = Overload(0, has_fallback=False)
-    scene.frames.overload.step = Step.HALTED
+    scene.frames.overload.step = OverloadLevel.HALTED
     published = [scene.frame(number * 100) for number in range(WINDOW + 2)]
     assert published == [False] * WINDOW + [True] * 2

@@ -9,7 +9,7 @@ import yaml
 
 from auras_ros.nodes import config as configs
 from auras_ros.nodes import reach
-from auras_ros.nodes.config import Config, ConfigError, read_config, read_parameters_file
+from auras_ros.nodes.config import ConfigError, NodeConfig, read_config, read_parameters_file
 from auras_ros.ros.dds import discovery
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
@@ -17,7 +17,7 @@ RANGE, ONLY = reach.VARIABLE, reach.OLD_VARIABLE
 URI = {"CYCLONEDDS_URI": "<CycloneDDS/>"}
 
 
-def config(folder: Path, **settings: object) -> Config:
+def config(folder: Path, **settings: object) -> NodeConfig:
     path = folder / "robot.yaml"
     sections = {"supervisor": {"ros__parameters": {"processes": ["actuator"], **settings}}}
     path.write_text(yaml.safe_dump(sections), encoding="utf-8")

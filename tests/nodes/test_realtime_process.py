@@ -153,6 +153,7 @@ def test_the_whole_process_is_raised_and_locked(library: SimpleNamespace, monkey
 
     monkeypatch.setattr(realtime, "enter_realtime", enter)
     monkeypatch.setattr(realtime, "freeze_collector", lambda: "off, 7 objects frozen")
-    expected = realtime.Settled("fifo 42", f"locked, {realtime.TOUCH_MIB} MiB of heap present", "off, 7 objects frozen")
+    memory = f"locked, {realtime.TOUCH_MIB} MiB of heap present"
+    expected = realtime.RealtimeGranted("fifo 42", memory, "off, 7 objects frozen")
     assert realtime.settle(42) == expected
     assert asked == [(42, True)]

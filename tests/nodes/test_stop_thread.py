@@ -15,7 +15,7 @@ from auras_ros.nodes import actuator_drive, actuator_stop, realtime
 from auras_ros.nodes.actuator import Actuator
 from auras_ros.nodes.actuator_stop import BACKLOG, FLOOD, REQUESTED, UNKNOWN, EmergencyStop
 from auras_ros.nodes.diagnostics import QosWatch
-from auras_ros.nodes.untrusted import Refused
+from auras_ros.nodes.untrusted import RefusedMessages
 from auras_ros.ros import BACKEND, Context, Node, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.msg import Bool, String
 from auras_ros.ros.srv import Trigger
@@ -51,7 +51,7 @@ def latched() -> list[str]:
 @pytest.fixture
 def stop(owner: Node, latched: list[str]) -> Iterator[EmergencyStop]:
     """One that does not listen yet: what is said to it waits, as for a process that is stopped."""
-    made = EmergencyStop(owner, latched.append, Refused(owner), QosWatch(owner, lambda: None))
+    made = EmergencyStop(owner, latched.append, RefusedMessages(owner), QosWatch(owner, lambda: None))
     yield made
     made.close()
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from auras_ros.action import Command, Contract, Horizon, Provenance, SafetyState
 from auras_ros.clock import VirtualClock
-from auras_ros.nodes.trajectories import Trajectories, reach_ns, trajectory_message
+from auras_ros.nodes.trajectories import TrajectoryPublisher, reach_ns, trajectory_message
 from auras_ros.ros.msg import TimeMsg
 from tests.nodes.controllers import channel, stamp
 from tests.nodes.stand_ins import FakeAgent, Robot, ramp
@@ -89,7 +89,7 @@ class Ticks:
         self._changed = threading.Condition()
         stamps = itertools.count(1)
         self.clock = VirtualClock()
-        self.trajectories = Trajectories(
+        self.trajectories = TrajectoryPublisher(
             self._publish, lambda: TimeMsg(sec=next(stamps), nanosec=0), RATED, 10**12, LEASE_MS * MS, self.clock
         )
 
@@ -274,7 +274,7 @@ def test_the_point_to_stay_at_is_the_last_word_though_a_check_never_ends(monkeyp
 
 
 def test_a_thread_that_broke_is_told(ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process ends then (`Drive.working`): its controller would get no trajectory any more."""
+    """The process ends then (`CommandLoop.working`): its controller would get no trajectory any more."""
     said: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", said.append)
     assert ticks.trajectories.working()

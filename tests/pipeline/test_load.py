@@ -15,7 +15,7 @@ import torch
 
 from auras_ros.action import Chunk
 from auras_ros.clock import VirtualClock
-from auras_ros.nodes.agent_settings import Settings
+from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.observation import Observation
 from auras_ros.pipeline.load import MEASURES, CheckpointError, Pipeline, PlanError, at_best, load_pipeline
 from auras_ros.pipeline.plan import Plan, TooSlowError
@@ -259,7 +259,7 @@ def test_a_plan_that_is_not_named_is_the_checkpoints_first_and_provenance_names_
     """A converted checkpoint calls its plans as it likes: the agent's default must run it (and the four robot configs,
     which name no plan)."""
     plans = {"euler8": {"sampler": "ddim", "steps": 8}, "quick": {"sampler": "ddim", "steps": 4}}
-    made = Pipeline(tiny.checkpoint(plans=plans), Settings().plans()[0], 5, Ticking(START_NS))
+    made = Pipeline(tiny.checkpoint(plans=plans), AgentSettings().plans()[0], 5, Ticking(START_NS))
     named = Pipeline(tiny.checkpoint(plans=plans), Plan("euler8"), 5, Ticking(START_NS))
     (one, said), (other, _) = run(made, observation()), run(named, observation())
     assert said.provenance.plan == str(made.plan) == "euler8"

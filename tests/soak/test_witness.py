@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.nodes.diagnostics import Diagnostics, Level, Report
+from auras_ros.nodes.diagnostics import DiagnosticReport, Diagnostics, Level
 from auras_ros.ros import Node, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.msg import String
 from auras_ros.soak.judge import Judge, ReceivedAction
@@ -69,7 +69,8 @@ def test_the_last_command_of_a_dead_actuator_drives_nothing(pair: Pair) -> None:
 def test_logs_and_diagnostics_are_found_by_node_and_task(pair: Pair) -> None:
     said, begin_ns = pair.witness.said, time.monotonic_ns()
     diagnostics = Diagnostics(pair.other, "", period_s=0.05)
-    diagnostics.add("prompt", lambda: Report(Level.WARN, "the newest was refused", {"refused": 7, "prompt": "x"}))
+    report = DiagnosticReport(Level.WARN, "the newest was refused", {"refused": 7, "prompt": "x"})
+    diagnostics.add("prompt", lambda: report)
 
     def told() -> bool:
         pair.other.get_logger().warning("refused: prompt: too long")
