@@ -33,7 +33,7 @@ LEROBOT_PYTHON = "LEROBOT_PYTHON"  # a variable: the interpreter of LeRobot's ow
 
 
 @dataclass(frozen=True)
-class Part:
+class GpuPart:
     """text: what it does. run(json): does it within LIMIT_S and leaves the JSON there, raises PartError, or
     PartSkippedError where something that it needs is not there. shown: which keys of the summary stand in the table, as
     patterns. command: what `auras` is given, for the parts that are benches. least, below: what the project wants of a
@@ -70,7 +70,7 @@ def bench(
     needs: str = "",
     more: Callable[[], list[str]] = list,
     speedup: float | None = None,
-) -> Part:
+) -> GpuPart:
     """`auras bench COMMAND`. shown: patterns with blanks between them. needs: a package without which it is skipped;
     more: further options, which may raise PartSkippedError. speedup: of auras over seq, wanted at least, with intervals
     that spread by less than SPREAD_PERCENT."""
@@ -84,7 +84,7 @@ def bench(
         if code != 0:
             raise PartError(f"auras bench {command[0]} ended with status {code}")
 
-    return Part(text, run, seconds, tuple(shown.split()), command, least, below)
+    return GpuPart(text, run, seconds, tuple(shown.split()), command, least, below)
 
 
 def gpu_tests(path: Path) -> None:
@@ -178,9 +178,9 @@ _MODES = (
 _FIG11 = "auras_over_seq best_par_over_seq batched_over_seq auras_over_best_par best_par_workers spread_percent_auras"
 _STARTUP = "first_chunk_ms_* worker_reserved_kib_*"
 
-PARTS: dict[str, Part] = {
+PARTS: dict[str, GpuPart] = {
     # a dozen files, of which each begins with some eight seconds of imports
-    "tests": Part("the tests marked gpu", gpu_tests, 240, ("passed", "failed", "skipped")),
+    "tests": GpuPart("the tests marked gpu", gpu_tests, 240, ("passed", "failed", "skipped")),
     # DP: 13,000 kernels a chunk of 100 steps, of some 40 ms; trial forms, then 10 rounds within 2.5 min; memory
     "pipeline-dp": bench("four modes, DP, 100 steps", 330, _MODES, "pipeline", "--policy", "dp", *_SIZES),
     "pipeline-dp-plus": bench(

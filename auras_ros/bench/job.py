@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from auras_ros.bench.cores import add_cores, check_cores, words
-from auras_ros.bench.kept import Ends, Part, run_parts
+from auras_ros.bench.kept import Ends, MeasureStep, run_parts
 from auras_ros.bench.options import Options, add_device, add_windows, check_least, kind_of
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.evaluate.report import Report
@@ -43,15 +43,17 @@ class Job:
 Subjects = Mapping[str, Callable[[Job], None]]
 
 
-def run_jobs(subjects: Subjects, options: argparse.Namespace, report: Report, say: Progress, **others: Part) -> None:
+def run_jobs(
+    subjects: Subjects, options: argparse.Namespace, report: Report, say: Progress, **others: MeasureStep
+) -> None:
     """Every subject on the fair number of cores first, in case the minutes are short; then on the next one; then
     `others`."""
     torch.set_num_threads(1)
 
-    def part(measure: Callable[[Job], None], what: str, cores: int) -> Part:
+    def part(measure: Callable[[Job], None], what: str, cores: int) -> MeasureStep:
         return lambda ends: measure(Job(what, cores, options, report, say, ends))
 
-    parts: dict[str, Part] = {}
+    parts: dict[str, MeasureStep] = {}
     for cores in options.cores:
         for name, measure in subjects.items():
             what = f"{name} on {words(cores)}"

@@ -19,7 +19,7 @@ FAILURES = (RuntimeError, PlanError, MemoryError, ValueError, OSError)
 OVER = "not begun: the bench's minutes were over (--minutes)"
 CUT = "not finished: the bench's minutes were over (--minutes)"
 
-Part = Callable[["Ends"], None]
+MeasureStep = Callable[["Ends"], None]
 Turn = Callable[[Sequence[int]], None]
 
 
@@ -76,7 +76,7 @@ def attempt(report: Report, name: str) -> Iterator[None]:
         fail(report, name, error)
 
 
-def run_parts(report: Report, minutes: float, parts: Mapping[str, Part]) -> None:
+def run_parts(report: Report, minutes: float, parts: Mapping[str, MeasureStep]) -> None:
     """Each in turn with its share of the minutes. Ctrl-C ends all of them with what there is."""
     budget = Budget(minutes, len(parts))
     for name, measure in parts.items():

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from auras_ros import resources
-from auras_ros.bench.kept import Ends, Part, run_parts
+from auras_ros.bench.kept import Ends, MeasureStep, run_parts
 from auras_ros.bench.options import add_minutes, amount, check_least, listed
 from auras_ros.bench.processes import listening, running, wait_until_armed
 from auras_ros.evaluate.cores import available
@@ -48,7 +48,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     configs = [resources.find("config", each) if "/" not in each else Path(each) for each in options.config]
     report = Report("phase")
 
-    def part(config: Path, seed: int, lock: bool, what: str) -> Part:
+    def part(config: Path, seed: int, lock: bool, what: str) -> MeasureStep:
         def play(ends: Ends) -> None:
             progress(f"{what} ...")
             played = {"config": config.name, "seed": seed, "phase_lock": lock, "cores": available()}
@@ -56,7 +56,7 @@ def run(argv: list[str], progress: Progress) -> Report:
 
         return play
 
-    parts: dict[str, Part] = {}
+    parts: dict[str, MeasureStep] = {}
     for seed, config, second in product(range(options.seeds), configs, LOCK):
         lock = second ^ (seed % 2 == 1)  # in turn, which of the two comes first
         what = f"{config.name}, seed {seed}, phase_lock {'on' if lock else 'off'}"

@@ -24,7 +24,7 @@ from functools import partial
 from auras_ros.bench.cores import suffix
 from auras_ros.bench.feed import random_feed
 from auras_ros.bench.job import Job, Progress, run_jobs
-from auras_ros.bench.kept import Ends, OverError, Part, disturb
+from auras_ros.bench.kept import Ends, MeasureStep, OverError, disturb
 from auras_ros.bench.pipeline_checks import batched_difference, check_equal, equal_fields
 from auras_ros.bench.pipeline_options import parse
 from auras_ros.bench.pipeline_picture import draw
@@ -48,7 +48,9 @@ def run(argv: list[str], progress: Progress) -> Report:
     options = parse(argv, __doc__ or "")
     sys.setswitchinterval(SWITCH_S)
     report = Report("pipeline")
-    memory: dict[str, Part] = {"memory": partial(_steady, options, report, progress)} if options.steady > 0 else {}
+    memory: dict[str, MeasureStep] = {}
+    if options.steady > 0:
+        memory["memory"] = partial(_steady, options, report, progress)
     run_jobs({name: partial(_compare, name) for name in options.policy}, options, report, progress, **memory)
     return report
 

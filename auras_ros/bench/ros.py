@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from auras_ros import resources
-from auras_ros.bench.kept import Ends, Part, run_parts
+from auras_ros.bench.kept import Ends, MeasureStep, run_parts
 from auras_ros.bench.options import add_minutes, amount, check_least
 from auras_ros.bench.processes import listening, running, wait_until_armed
 from auras_ros.bench.ros_image import RATE_HZ, measure_image_latency
@@ -50,7 +50,7 @@ def run(argv: list[str], progress: Progress) -> Report:
         options.plan = options.plan or _chosen(report, progress)
         _intervals(priority, options, report, progress, ends)
 
-    parts: dict[str, Part] = {
+    parts: dict[str, MeasureStep] = {
         "interval error with FIFO": partial(intervals, 50),
         "interval error without FIFO": partial(intervals, 0),
         "image latency": lambda ends: _images(options, report, progress, ends),

@@ -23,7 +23,7 @@ from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ContractError
 from auras_ros.bench.figures.played import Progress, add_play_options
 from auras_ros.bench.figures.show import key
 from auras_ros.bench.options import listed
-from auras_ros.bench.seams_game import Game
+from auras_ros.bench.seams_game import SeamCampaign
 from auras_ros.bench.seams_show import draw, table
 from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.settings import SettingsError
@@ -44,7 +44,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
     try:
-        game = Game(options, progress)
+        game = SeamCampaign(options, progress)
     except (CheckpointError, ContractError, PlanError, SettingsError) as error:
         parser.error(str(error))
     report = Report("seams", more={"title": game.named()})

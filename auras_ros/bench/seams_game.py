@@ -26,7 +26,7 @@ from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.seats import Seats
 from auras_ros.evaluate.settings import SIMS, SettingsError, parse_plan
 from auras_ros.evaluate.statistics import paired_by_seed, wilson
-from auras_ros.evaluate.tuner.record import Played, Record
+from auras_ros.evaluate.tuner.record import EpisodeStore, Played
 from auras_ros.pipeline.load import check_plan, load
 from auras_ros.pipeline.plan import Plan, PlanError
 
@@ -46,7 +46,7 @@ class Join:
 
 
 @dataclass(frozen=True)
-class Case:
+class SeamCase:
     """One row: a plan under a latency, its chunks joined in one way."""
 
     base: Plan
@@ -85,7 +85,7 @@ def joins(options: argparse.Namespace) -> list[Join]:
     return [known[name] for name in dict.fromkeys(options.join or known)]
 
 
-class Game:
+class SeamCampaign:
     """All cases, played on the same seeds. Raises what `run` turns into an error of one line."""
 
     def __init__(self, options: argparse.Namespace, say: Progress) -> None:
@@ -99,7 +99,7 @@ class Game:
         for case in self.cases:
             check_plan(self._checkpoint.policy(case.plan.generation), case.plan)
             self._task(case.join).stream(self._checkpoint.contract, self._horizon_ms)  # refused now, by name
-        self._record = Record.open(self._key(), options.work)
+        self._record = EpisodeStore.open(self._key(), options.work)
 
     def run(self, report: Report) -> None:
         """Some seeds at a time, all cases with each. What fails or was not finished is named; what is there stays."""
@@ -108,7 +108,7 @@ class Game:
         with interruptible(report):
             run_turns(report, groups, {case.name: partial(self._play, case) for case in self.cases})
 
-    def _play(self, case: Case, group: Sequence[int]) -> None:
+    def _play(self, case: SeamCase, group: Sequence[int]) -> None:
         seeds = self._record.missing(case.name, group)
         if not seeds:
             return
@@ -138,7 +138,7 @@ class Game:
             f"actuator at {options.rate_hz:g} Hz{jitter}"
         )
 
-    def _row(self, case: Case) -> dict[str, Any]:
+    def _row(self, case: SeamCase) -> dict[str, Any]:
         played = self._record.played[case.name]
         beside = self._record.played.get(replace(case, join=Join(SWITCH)).name)
         wins, episodes, seams = sum(played.success.values()), len(played.success), played.seams
@@ -167,15 +167,15 @@ class Game:
             "refused": self._refused(case),
         }
 
-    def _cases(self) -> Iterator[Case]:
+    def _cases(self) -> Iterator[SeamCase]:
         for mode in dict.fromkeys(self._options.mode):
             plan = self._base.as_mode(mode)
             plan = replace(plan, frame_period_ms=0.0) if mode == "auras" else plan
             for latency_ms in dict.fromkeys(self._options.latency_ms):
                 for join in joins(self._options):
-                    yield Case(plan, latency_ms, join)
+                    yield SeamCase(plan, latency_ms, join)
 
-    def _refused(self, case: Case) -> str:
+    def _refused(self, case: SeamCase) -> str:
         """Why the agent would refuse such a plan where its frames take so long; empty where it would not."""
         try:
             case.plan.check_horizon(case.plan.interval_ns(case.frame_ns), round(self._horizon_ms * 1e6))

@@ -15,9 +15,9 @@ from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, w
 from auras_ros.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from auras_ros.evaluate.durations import Duration
-    from auras_ros.evaluate.parts import Part
-    from auras_ros.evaluate.settings import Settings
+    from auras_ros.evaluate.durations import FrameDuration
+    from auras_ros.evaluate.parts import EvaluationPart
+    from auras_ros.evaluate.settings import EvaluationSettings
     from auras_ros.evaluate.work import Work
     from auras_ros.pipeline.load import Checkpoint
 
@@ -109,19 +109,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _merged(options: argparse.Namespace) -> Part:
-    from auras_ros.evaluate.parts import Part, merge
+def _merged(options: argparse.Namespace) -> EvaluationPart:
+    from auras_ros.evaluate.parts import EvaluationPart, merge
 
-    return merge([Part.load(path) for path in options.merge])
+    return merge([EvaluationPart.load(path) for path in options.merge])
 
 
-def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[Part | None, bool]:
+def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[EvaluationPart | None, bool]:
     """What was played, None if no group was done; and whether it is all that was asked for."""
     batch = min(64, -(-options.episodes // 4)) if options.batch is None else options.batch
     if options.episodes < 1 or options.seed < 0 or batch < 1:
         parser.error("--episodes and --batch must be at least 1 and --seed must not be negative")
     from auras_ros.evaluate.campaign import Campaign
-    from auras_ros.evaluate.parts import Part
+    from auras_ros.evaluate.parts import EvaluationPart
     from auras_ros.evaluate.settings import SettingsError, check_seeds, plan_named
     from auras_ros.evaluate.shortened import shortened
     from auras_ros.evaluate.work import Work
@@ -160,15 +160,15 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tup
     finally:
         progress.done()
     kept = {key: durations[key] for key in settings.durations_s}
-    return (Part(settings, campaign.outcomes, kept, partial=not whole) if campaign.seeds else None), whole
+    return (EvaluationPart(settings, campaign.outcomes, kept, partial=not whole) if campaign.seeds else None), whole
 
 
-def _settings(options: argparse.Namespace) -> Settings:
+def _settings(options: argparse.Namespace) -> EvaluationSettings:
     """Raises SettingsError or PlanError, naming what is wrong."""
-    from auras_ros.evaluate.settings import SIMS, Settings, cores_for
+    from auras_ros.evaluate.settings import SIMS, EvaluationSettings, cores_for
 
     plan = options.plan if options.pp_generation is None else f"{options.plan},pp_generation={options.pp_generation}"
-    return Settings(
+    return EvaluationSettings(
         checkpoint="",
         plan=plan,
         sim=options.sim,
@@ -187,8 +187,8 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _agreed(
-    given: Mapping[str, Duration] | None, work: Work, options: argparse.Namespace
-) -> dict[str, Duration] | None:
+    given: Mapping[str, FrameDuration] | None, work: Work, options: argparse.Namespace
+) -> dict[str, FrameDuration] | None:
     """What is charged: what the work file's episodes were charged, so that all of them go together. Raises
     SettingsError where other durations are given."""
     from auras_ros.evaluate.settings import SettingsError
@@ -203,7 +203,9 @@ def _agreed(
     return {**known, **(given or {})} or None
 
 
-def _measured(checkpoint: Checkpoint, settings: Settings, say: Callable[[str], None]) -> dict[str, Duration]:
+def _measured(
+    checkpoint: Checkpoint, settings: EvaluationSettings, say: Callable[[str], None]
+) -> dict[str, FrameDuration]:
     """Of the modes that are compared, with observations as often as the simulator gives them."""
     from auras_ros.evaluate.durations import measure_durations
 
@@ -216,17 +218,17 @@ def _measured(checkpoint: Checkpoint, settings: Settings, say: Callable[[str], N
     )  # fmt: skip
 
 
-def _given(text: str | None, settings: Settings) -> dict[str, Duration] | None:
+def _given(text: str | None, settings: EvaluationSettings) -> dict[str, FrameDuration] | None:
     """Durations from a list or a file; None if none are given. Raises OSError, or SettingsError where the file cannot
     be read or was measured with another plan, number of workers or checkpoint (once that is known).
     """
-    from auras_ros.evaluate.durations import Duration
+    from auras_ros.evaluate.durations import FrameDuration
     from auras_ros.evaluate.settings import SettingsError, parse_durations
 
     if text is None:
         return None
     if "=" in text:
-        return {key: Duration(seconds) for key, seconds in parse_durations(text).items()}
+        return {key: FrameDuration(seconds) for key, seconds in parse_durations(text).items()}
     if not Path(text).is_file():
         raise SettingsError(f"durations: no file {text}")
     try:
@@ -237,18 +239,18 @@ def _given(text: str | None, settings: Settings) -> dict[str, Duration] | None:
             if mine != its and mine != "" and its != 0:
                 hint = f"measure again, or give --cores {its}" if name == "cores" else "measure again"
                 raise SettingsError(f"durations: {text}: measured with {name} {its}, not {mine}; {hint}")
-        return {key: Duration(**each) for key, each in report["durations"].items()}
+        return {key: FrameDuration(**each) for key, each in report["durations"].items()}
     except SettingsError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(f"durations: {text}: not a report of `auras eval`: {error!r}") from error
 
 
-def _seconds(durations: Mapping[str, Duration]) -> dict[str, float]:
+def _seconds(durations: Mapping[str, FrameDuration]) -> dict[str, float]:
     return {key: duration.seconds for key, duration in durations.items()}
 
 
-def _show(part: Part, options: argparse.Namespace) -> None:
+def _show(part: EvaluationPart, options: argparse.Namespace) -> None:
     from auras_ros.evaluate.picture import draw
     from auras_ros.evaluate.table import table
 

@@ -19,7 +19,7 @@ from auras_ros.cli.run import config_path
 from auras_ros.nodes.config import ConfigError, NodeConfig, read_parameters_file
 
 if TYPE_CHECKING:
-    from auras_ros.evaluate.tuner.search import Explore, Result, Search
+    from auras_ros.evaluate.tuner.search import Explore, Search, SearchResult
     from auras_ros.pipeline.load import Checkpoint
     from auras_ros.pipeline.plan import Plan
 
@@ -145,7 +145,7 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     from auras_ros.evaluate.seat import Task
     from auras_ros.evaluate.settings import SIMS, SettingsError, check_max_steps, check_seeds, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
-    from auras_ros.evaluate.tuner.record import Record
+    from auras_ros.evaluate.tuner.record import EpisodeStore
     from auras_ros.evaluate.tuner.requirements import Requirements
     from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving
     from auras_ros.evaluate.tuner.space import Space
@@ -174,11 +174,11 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
         "cores": cores_for(options.cores, options.device),
     }  # fmt: skip
     before = {"cores": available()}  # every plan had all
-    record = Record.open(key, options.work, before)
+    record = EpisodeStore.open(key, options.work, before)
     again = options.work.with_suffix(".fresh.json") if options.work else None
-    fresh = Record.open({**key, "fresh": True}, again, before)
+    fresh = EpisodeStore.open({**key, "fresh": True}, again, before)
 
-    def trials(kept: Record) -> Trials:
+    def trials(kept: EpisodeStore) -> Trials:
         return Trials(
             checkpoint, base, task, wanted, kept, options.frame_steps, options.batch, progress.say,
             device=options.device, cores=key["cores"],
@@ -203,7 +203,11 @@ def _listed(name: str, text: str, kind: type[Any]) -> tuple[Any, ...]:
 
 
 def _show(
-    result: Result, search: Search, checkpoint: Checkpoint, options: argparse.Namespace, template: _Template | None
+    result: SearchResult,
+    search: Search,
+    checkpoint: Checkpoint,
+    options: argparse.Namespace,
+    template: _Template | None,
 ) -> None:
     from auras_ros.evaluate.report import Report
     from auras_ros.evaluate.tuner.show import draw, rows, table

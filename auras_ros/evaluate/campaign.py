@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from auras_ros.evaluate.lockstep import BATCH, grouped, play
-from auras_ros.evaluate.outcome import Outcome
+from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.seats import Seats
-from auras_ros.evaluate.settings import Contender, Settings
+from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
 from auras_ros.evaluate.work import Work
 from auras_ros.pipeline.load import Checkpoint
 
@@ -26,11 +26,11 @@ class Campaign:
     """`run` fills `outcomes` and `seeds`; both hold whole groups only, whenever they are looked at."""
 
     checkpoint: Checkpoint
-    settings: Settings
+    settings: EvaluationSettings
     batch: int = BATCH
     say: Say = lambda text: None
     work: Work = field(default_factory=Work)
-    outcomes: dict[tuple[str, str], Outcome] = field(default_factory=dict)
+    outcomes: dict[tuple[str, str], ModeResult] = field(default_factory=dict)
     seeds: list[int] = field(default_factory=list)
 
     def run(self, seeds: Sequence[int]) -> bool:
@@ -41,13 +41,15 @@ class Campaign:
         try:
             for group in groups:
                 played = {(clock, one.name): self._play(clock, one, group, pace) for clock, one in runs}
-                joined = {run: Outcome.join([self.outcomes.get(run, Outcome()), new]) for run, new in played.items()}
+                joined = {
+                    run: ModeResult.join([self.outcomes.get(run, ModeResult()), new]) for run, new in played.items()
+                }
                 self.outcomes, self.seeds = joined, [*self.seeds, *group]
         except KeyboardInterrupt:
             return False
         return True
 
-    def _play(self, clock: str, contender: Contender, group: list[int], pace: _Pace) -> Outcome:
+    def _play(self, clock: str, contender: EvaluatedMode, group: list[int], pace: _Pace) -> ModeResult:
         pace.next(clock, contender.name)
         known = self.work.find((clock, contender.name), group)
         if known is not None:

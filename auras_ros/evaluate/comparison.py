@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from auras_ros.evaluate.outcome import Episode, Outcome
-from auras_ros.evaluate.settings import Contender, Settings
+from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
+from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
 from auras_ros.evaluate.statistics import mean, paired_difference, quantile, wilson
 from auras_ros.sim.pusht import CONTROL_DT_MS
 
-Outcomes = Mapping[tuple[str, str], Outcome]  # (clock, name of the contender)
+Outcomes = Mapping[tuple[str, str], ModeResult]  # (clock, name of the contender)
 BASELINE = "seq"
 _NOTHING = {"diff": 0.0, "diff_low": 0.0, "diff_high": 0.0}  # of seq to itself
 
 
-def rows(settings: Settings, outcomes: Outcomes) -> list[dict[str, Any]]:
+def rows(settings: EvaluationSettings, outcomes: Outcomes) -> list[dict[str, Any]]:
     """One flat row for each mode and clock; None stands where there is nothing to say."""
     return [
         _row(settings, clock, contender, outcomes[clock, contender.name], outcomes.get((clock, BASELINE)))
@@ -25,7 +25,9 @@ def rows(settings: Settings, outcomes: Outcomes) -> list[dict[str, Any]]:
     ]
 
 
-def _row(settings: Settings, clock: str, contender: Contender, outcome: Outcome, seq: Outcome | None) -> dict[str, Any]:
+def _row(
+    settings: EvaluationSettings, clock: str, contender: EvaluatedMode, outcome: ModeResult, seq: ModeResult | None
+) -> dict[str, Any]:
     trials = len(outcome.episodes)
     low, high = wilson(outcome.successes, trials)
     frame_ms = settings.frame_steps * CONTROL_DT_MS
@@ -55,7 +57,7 @@ def _row(settings: Settings, clock: str, contender: Contender, outcome: Outcome,
     }
 
 
-def _difference(outcome: Outcome, seq: Outcome | None) -> dict[str, float | None]:
+def _difference(outcome: ModeResult, seq: ModeResult | None) -> dict[str, float | None]:
     """Success less that of seq, paired by seed, with its 95 % interval."""
     if seq is None:
         return {"diff": None, "diff_low": None, "diff_high": None}
@@ -66,7 +68,7 @@ def _difference(outcome: Outcome, seq: Outcome | None) -> dict[str, float | None
     return dict(zip(("diff", "diff_low", "diff_high"), paired_difference(*counts), strict=True))
 
 
-def _until_success(episodes: Sequence[Episode], seq: Sequence[Episode]) -> dict[str, float | None]:
+def _until_success(episodes: Sequence[EpisodeRecord], seq: Sequence[EpisodeRecord]) -> dict[str, float | None]:
     """Steps to success of all that succeed (median), and of those that succeed in seq too, beside seq's (means):
     control steps, and frames of the executor (Auras 4.2.4).
     """
@@ -82,7 +84,7 @@ def _until_success(episodes: Sequence[Episode], seq: Sequence[Episode]) -> dict[
     }
 
 
-def _pairs(some: Sequence[Episode], others: Sequence[Episode]) -> list[tuple[Episode, Episode]]:
+def _pairs(some: Sequence[EpisodeRecord], others: Sequence[EpisodeRecord]) -> list[tuple[EpisodeRecord, EpisodeRecord]]:
     """By seed. Raises ValueError where a seed has no partner."""
     by_seed = {episode.seed: episode for episode in others}
     if len(some) != len(others) or any(episode.seed not in by_seed for episode in some):

@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Duration:
+class FrameDuration:
     """Median of n frames, with the 10th and 90th percentile; seconds. n is 0 where it was given, not measured."""
 
     seconds: float
@@ -49,7 +49,7 @@ def measure_durations(
     say: Say = lambda text: None,
     device: str = "cpu",
     cores: int | None = None,
-) -> dict[str, Duration]:
+) -> dict[str, FrameDuration]:
     """Duration key (the plan's label; for dec label/strand) -> how long a frame takes, from latching to its chunk.
 
     frames: of each strand, each round. observation_ms: how often there is a new observation; 0: always. For par a
@@ -72,7 +72,7 @@ def _measured(
     observation_ms: float,
     say: Say,
     device: str,
-) -> dict[str, Duration]:
+) -> dict[str, FrameDuration]:
     runs = {label: _Run(checkpoint, plan, _every_ns(plan, observation_ms), device) for label, plan in plans.items()}
     try:
         for number in range(rounds):
@@ -160,7 +160,7 @@ class _Run:
             newest = self._newest = replace(newest, origin=replace(newest.origin, stamp_ns=stamp_ns, mono_ns=stamp_ns))
         return newest
 
-    def result(self, label: str) -> dict[str, Duration]:
+    def result(self, label: str) -> dict[str, FrameDuration]:
         named: dict[str, list[int]] = {}
         for timed in self._timed:
             name = timed.name if self.executor.plan.mode == "dec" else ""
@@ -168,7 +168,7 @@ class _Run:
         found = {}
         for key, kept_ns in named.items():
             p10, median, p90 = (float(q) / 1e9 for q in np.percentile(kept_ns, [10, 50, 90]))
-            found[key] = Duration(median, len(kept_ns), p10, p90)
+            found[key] = FrameDuration(median, len(kept_ns), p10, p90)
         return found
 
 

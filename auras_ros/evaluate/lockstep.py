@@ -13,7 +13,7 @@ import torch
 
 from auras_ros.clock import VirtualClock
 from auras_ros.evaluate.charged import Charged
-from auras_ros.evaluate.outcome import Episode, Outcome
+from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.seat import Task
@@ -35,7 +35,7 @@ def play(
     plain: bool = False,
     watch: Watch = lambda seats: None,
     seams: Seams | None = None,
-) -> Outcome:
+) -> ModeResult:
     """All seeds as one batch, to the end of the last. plain: chunks run from index 0 whenever they come. seams: where
     the seams of all commands are counted.
 
@@ -67,16 +67,16 @@ def run_episodes(
     execute_steps: int,
     drift_px: float = 0.0,
     max_steps: int = 300,
-    report: Callable[[list[Episode]], None] = lambda episodes: None,
+    report: Callable[[list[EpisodeRecord]], None] = lambda episodes: None,
     batch: int = BATCH,
-) -> list[Episode]:
+) -> list[EpisodeRecord]:
     """Plan `plan` in seq on the paused clock, a new chunk every `execute_steps` control steps; episodes by seed.
 
     `report` is called after each control step with all episodes that are over.
     """
     if not 1 <= execute_steps <= checkpoint.horizon:
         raise ValueError(f"execute_steps must be in [1, {checkpoint.horizon}], got {execute_steps}")
-    done: list[Episode] = []
+    done: list[EpisodeRecord] = []
 
     def watch(seats: Seats) -> None:
         report([*done, *seats.finished])

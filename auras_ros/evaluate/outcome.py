@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 
 @dataclass(frozen=True)
-class Episode:
+class EpisodeRecord:
     """How one seeded episode went.
 
     steps: control steps to success or to the limit. frames: of the executor, until then. chunks: finished requests.
@@ -29,7 +29,7 @@ class Episode:
 
 
 @dataclass
-class Outcome:
+class ModeResult:
     """Episodes of one mode on one clock, in the order of their seeds.
 
     staleness: staleness[v] actions were executed v control steps after the observation behind them. age_ns: for each
@@ -37,7 +37,7 @@ class Outcome:
     frame did.
     """
 
-    episodes: list[Episode] = field(default_factory=list)
+    episodes: list[EpisodeRecord] = field(default_factory=list)
     staleness: list[int] = field(default_factory=list)
     age_ns: list[int] = field(default_factory=list)
 
@@ -67,7 +67,7 @@ class Outcome:
         self.age_ns = _added(self.age_ns, ages_ns)
 
     @classmethod
-    def join(cls, parts: Iterable[Outcome]) -> Outcome:
+    def join(cls, parts: Iterable[ModeResult]) -> ModeResult:
         """All episodes by seed, all counts added. Raises ValueError, naming it, where a seed comes twice."""
         whole = cls()
         for part in parts:

@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.evaluate.comparison import rows, summary
-from auras_ros.evaluate.durations import Duration
-from auras_ros.evaluate.outcome import Episode, Outcome
+from auras_ros.evaluate.durations import FrameDuration
+from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.report import Report
-from auras_ros.evaluate.settings import Settings, SettingsError
+from auras_ros.evaluate.settings import EvaluationSettings, SettingsError
 
 NAME = "eval"
 
 
 @dataclass(frozen=True)
-class Part:
+class EvaluationPart:
     """Some seeds of an evaluation, in every mode on every clock. partial: it was cut short, or seeds are missing."""
 
-    settings: Settings
-    outcomes: Mapping[tuple[str, str], Outcome]
-    durations: Mapping[str, Duration] = field(default_factory=dict)
+    settings: EvaluationSettings
+    outcomes: Mapping[tuple[str, str], ModeResult]
+    durations: Mapping[str, FrameDuration] = field(default_factory=dict)
     partial: bool = False
 
     @property
@@ -46,7 +46,7 @@ class Part:
         return Report(NAME, made, summary(made), more)
 
     @classmethod
-    def load(cls, path: Path) -> Part:
+    def load(cls, path: Path) -> EvaluationPart:
         """Raises OSError, and SettingsError naming the file."""
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
@@ -55,8 +55,8 @@ class Part:
             raise SettingsError(f"{path}: not a report of `auras eval`: {error}") from error
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Part:
-        settings = Settings.from_dict(raw["settings"])
+    def from_dict(cls, raw: Mapping[str, Any]) -> EvaluationPart:
+        settings = EvaluationSettings.from_dict(raw["settings"])
         seeds = _numbers(raw["seeds"])
         expected = {(clock, one.name) for clock in settings.clocks for one in settings.contenders()}
         outcomes = {}
@@ -65,21 +65,21 @@ class Part:
             outcomes[clock, name] = unpacked(seeds, columns)
         if outcomes.keys() != expected:
             raise SettingsError(f"episodes: expected {sorted(expected)}, got {sorted(outcomes)}")
-        durations = {key: Duration(**duration) for key, duration in raw["durations"].items()}
+        durations = {key: FrameDuration(**duration) for key, duration in raw["durations"].items()}
         return cls(settings, outcomes, durations, raw.get("partial", False))
 
 
-def merge(parts: Sequence[Part]) -> Part:
+def merge(parts: Sequence[EvaluationPart]) -> EvaluationPart:
     """One evaluation of all their seeds. Raises SettingsError where settings differ, ValueError for a repeated seed."""
     first = parts[0]
     for part in parts[1:]:
         first.settings.require_same(part.settings)
-    outcomes = {key: Outcome.join([part.outcomes[key] for part in parts]) for key in first.outcomes}
+    outcomes = {key: ModeResult.join([part.outcomes[key] for part in parts]) for key in first.outcomes}
     seeds = next(iter(outcomes.values())).seeds
-    return Part(first.settings, outcomes, first.durations, partial=len(seeds) <= seeds[-1] - seeds[0])
+    return EvaluationPart(first.settings, outcomes, first.durations, partial=len(seeds) <= seeds[-1] - seeds[0])
 
 
-def packed(outcome: Outcome) -> dict[str, str]:
+def packed(outcome: ModeResult) -> dict[str, str]:
     """Columns as words, in the order of the seeds: a line each, where lists would take a line a number."""
     episodes = outcome.episodes
     return {
@@ -95,15 +95,15 @@ def packed(outcome: Outcome) -> dict[str, str]:
 _COUNTS = ("frames", "chunks", "holds", "refused")
 
 
-def unpacked(seeds: Sequence[int], raw: Mapping[str, str]) -> Outcome:
+def unpacked(seeds: Sequence[int], raw: Mapping[str, str]) -> ModeResult:
     counts = [_numbers(raw[name]) for name in ("steps", *_COUNTS)]
     coverage = [float(word) for word in raw["best_coverage"].split()]
     columns = zip(seeds, raw["success"], coverage, *counts, strict=True)
     episodes = [
-        Episode(seed, success == "1", steps, best, frames, chunks, holds, refused)
+        EpisodeRecord(seed, success == "1", steps, best, frames, chunks, holds, refused)
         for seed, success, best, steps, frames, chunks, holds, refused in columns
     ]
-    return Outcome(episodes, _numbers(raw["staleness_steps"]), _numbers(raw["context_age_ns"]))
+    return ModeResult(episodes, _numbers(raw["staleness_steps"]), _numbers(raw["context_age_ns"]))
 
 
 def _words(numbers: Any) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ActionStream, Chunk, Command, Contract
 from auras_ros.action.verdict import ChunkRefusal, Rejected
-from auras_ros.evaluate.outcome import Episode
+from auras_ros.evaluate.outcome import EpisodeRecord
 from auras_ros.evaluate.seams import Seams, SeamWatch
 from auras_ros.observation import Assembler, Fault, Observation
 from auras_ros.pipeline.load import Checkpoint
@@ -84,7 +84,7 @@ class Seat:
         self._next_tick_ns = now_ns
         world.reset(seed)
         require(self._stream.arm(now_ns, world.agent).ok, "arming refused")
-        self.episode = Episode(seed, False, 0, 0.0)
+        self.episode = EpisodeRecord(seed, False, 0, 0.0)
         self._started = not task.waits
 
     @property

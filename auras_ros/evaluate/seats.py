@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from auras_ros.evaluate.outcome import Episode, Outcome
+from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.seat import LockstepError, Seat, Task
 from auras_ros.pipeline.load import Checkpoint, noise_tape, to_latched
@@ -45,8 +45,8 @@ class Seats:
         self._reach_ns = checkpoint.spec.history * max(self.dt_ns, checkpoint.spec.dt_ns)
         self._live = [Seat(checkpoint, task, seed, plain, task.world(), start_ns, seams) for seed in seeds]
         self._count = len(self._live)
-        self._finished: list[Episode] = []
-        self._outcome = Outcome()
+        self._finished: list[EpisodeRecord] = []
+        self._outcome = ModeResult()
         self._latched: Latched | None = None
         self._observed_ns = -1
         self.frames = 0
@@ -55,7 +55,7 @@ class Seats:
         return len(self._live)
 
     @property
-    def finished(self) -> list[Episode]:
+    def finished(self) -> list[EpisodeRecord]:
         """Episodes that are over, in the order in which they ended."""
         return self._finished
 
@@ -65,9 +65,9 @@ class Seats:
         played = sum(seat.episode.steps for seat in self._live) / self.task.max_steps
         return (len(self._finished) + played) / self._count
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ModeResult:
         """What came of all episodes, once none is left."""
-        return Outcome.join([Outcome(list(self._finished), self._outcome.staleness, self._outcome.age_ns)])
+        return ModeResult.join([ModeResult(list(self._finished), self._outcome.staleness, self._outcome.age_ns)])
 
     def noise(self, shape: tuple[int, ...], request: int) -> Tensor:
         """The tape of every live episode for its request of this number, [E, *shape] (design rule 7)."""

@@ -26,7 +26,7 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True)
-class Contender:
+class EvaluatedMode:
     """One mode as it appears in a row. plain: a chunk runs from its index 0 whenever it comes (par, as published)."""
 
     name: str
@@ -35,7 +35,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Settings:
+class EvaluationSettings:
     """Raises SettingsError, naming the field.
 
     checkpoint: its name and digest. plan: of auras; the other modes take what they share of it. frame_steps: control
@@ -80,7 +80,7 @@ class Settings:
             if not 0 <= seconds < MAX_DURATION_S:
                 raise SettingsError(f"durations: {key}: must be seconds in [0, {MAX_DURATION_S:g}), got {seconds}")
 
-    def charging(self, durations_s: Mapping[str, float]) -> Settings:
+    def charging(self, durations_s: Mapping[str, float]) -> EvaluationSettings:
         """With the durations that the charged clock needs, and no others. Raises SettingsError where one is missing."""
         needed = [key for mode in self.modes for key in DURATIONS[mode]] if "charged" in self.clocks else []
         for key in needed:
@@ -92,13 +92,13 @@ class Settings:
     def task(self) -> Task:
         return Task(self.drift_px, self.max_steps, waits=self.waits)
 
-    def contenders(self) -> Iterator[Contender]:
+    def contenders(self) -> Iterator[EvaluatedMode]:
         """One for each row of a clock; par appears plain and aligned."""
         for mode in self.modes:
             plan = parse_plan(self.plan).as_mode(mode, self.workers)
-            yield Contender(mode, plan, plain=mode == PLAIN or self.actions == 1)
+            yield EvaluatedMode(mode, plan, plain=mode == PLAIN or self.actions == 1)
             if mode == "par" and self.actions != 1:
-                yield Contender(ALIGNED, plan)
+                yield EvaluatedMode(ALIGNED, plan)
 
     def timing(self, clock: str) -> Timing:
         if clock == "paused":
@@ -112,14 +112,14 @@ class Settings:
         return {**raw, "modes": list(self.modes), "clocks": list(self.clocks), "durations_s": dict(self.durations_s)}
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Settings:
+    def from_dict(cls, raw: Mapping[str, Any]) -> EvaluationSettings:
         values = {key: value for key, value in raw.items() if key != "success_coverage"}
         try:
             return cls(**{**values, "modes": tuple(values["modes"]), "clocks": tuple(values["clocks"])})
         except (TypeError, KeyError) as error:
             raise SettingsError(f"settings: {error}") from error
 
-    def require_same(self, other: Settings) -> None:
+    def require_same(self, other: EvaluationSettings) -> None:
         """Raise SettingsError, naming the first difference."""
         mine, theirs = _flat(self.to_dict()), _flat(other.to_dict())
         if "charged" not in self.clocks:  # nothing is timed on the paused clock

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from auras_ros.evaluate.durations import Duration
-from auras_ros.evaluate.outcome import Outcome
+from auras_ros.evaluate.durations import FrameDuration
+from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.parts import packed, unpacked
 from auras_ros.evaluate.report import write_whole
-from auras_ros.evaluate.settings import Settings, SettingsError
+from auras_ros.evaluate.settings import EvaluationSettings, SettingsError
 from auras_ros.evaluate.tuner.record import require_key
 
 FORMAT = "auras-eval-work/1"
@@ -29,14 +29,14 @@ class Work:
     by run, then by group of seeds."""
 
     path: Path | None = None
-    durations: Mapping[str, Duration] | None = None
+    durations: Mapping[str, FrameDuration] | None = None
     key: Mapping[str, Any] = field(default_factory=dict)
-    played: dict[Run, dict[tuple[int, ...], Outcome]] = field(default_factory=dict)
+    played: dict[Run, dict[tuple[int, ...], ModeResult]] = field(default_factory=dict)
 
-    def find(self, run: Run, group: Sequence[int]) -> Outcome | None:
+    def find(self, run: Run, group: Sequence[int]) -> ModeResult | None:
         return self.played.get(run, {}).get(tuple(group))
 
-    def add(self, run: Run, outcome: Outcome) -> None:
+    def add(self, run: Run, outcome: ModeResult) -> None:
         self.played.setdefault(run, {})[tuple(outcome.seeds)] = outcome
         self.save()
 
@@ -56,7 +56,7 @@ class Work:
         write_whole(self.path, json.dumps(raw, indent=1) + "\n")
 
     @classmethod
-    def open(cls, settings: Settings, path: Path | None) -> Work:
+    def open(cls, settings: EvaluationSettings, path: Path | None) -> Work:
         """A new one, or what the file holds. settings: without durations. Raises OSError, and SettingsError where the
         file is another's or of other settings."""
         key = {name: value for name, value in settings.to_dict().items() if name not in NOT_ITS_KEY}
@@ -67,7 +67,7 @@ class Work:
             if raw["format"] != FORMAT:
                 raise SettingsError(f"format is {raw['format']!r}")
             its, known = dict(raw["key"]), raw["durations"]
-            durations = None if known is None else {name: Duration(**each) for name, each in known.items()}
+            durations = None if known is None else {name: FrameDuration(**each) for name, each in known.items()}
             made = cls(path, durations, key)
             for each in raw["played"]:
                 seeds = [int(seed) for seed in each["seeds"]]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from auras_ros.evaluate.lockstep import run_episodes
-from auras_ros.evaluate.outcome import Episode
+from auras_ros.evaluate.outcome import EpisodeRecord
 from auras_ros.evaluate.report import versions
 from auras_ros.evaluate.statistics import wilson
 from auras_ros.models.keypoint_encoder import KeypointEncoder
@@ -125,7 +125,7 @@ def make_policy(
 def evaluate(folder: Path, plan: str, episodes: int, progress: Progress) -> dict[str, Any]:
     """Success of a checkpoint in seq, paused lockstep, on the seeds 0 to `episodes` - 1, with its 95 % interval."""
 
-    def report(done: list[Episode]) -> None:
+    def report(done: list[EpisodeRecord]) -> None:
         progress(f"{plan}: episode {len(done)}/{episodes}, {sum(e.success for e in done)} succeed")
 
     results = run_episodes(load(folder), plan, range(episodes), EXECUTE_STEPS, report=report)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from auras_ros.bench import gpu, gpu_parts, gpu_process
-from auras_ros.bench.gpu_parts import Part
+from auras_ros.bench.gpu_parts import GpuPart
 from auras_ros.bench.gpu_process import PartError, PartSkippedError
 from auras_ros.evaluate.report import Report
 
@@ -62,7 +62,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Parts that write a JSON, or end otherwise; the list says which ran."""
     names: list[str] = []
 
-    def part(name: str) -> Part:
+    def part(name: str) -> GpuPart:
         def run(path: Path) -> None:
             names.append(name)
             if name == "bad" or (name == "tests" and "broken" in names):
@@ -72,7 +72,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             if name != "silent":
                 Report(name, summary={"auras_over_seq": 2.5, "n": 7, "passed": 1}).write(path)
 
-        return Part(f"the {name} part", run, shown=("*_over_*",))
+        return GpuPart(f"the {name} part", run, shown=("*_over_*",))
 
     every = ("good", "bad", "absent", "silent", "tests", "other")
     monkeypatch.setattr(gpu, "PARTS", {name: part(name) for name in every})
@@ -126,7 +126,7 @@ def test_an_interrupted_run_shows_what_is_there(
     def interrupted(path: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(gpu.PARTS, "other", Part("ends early", interrupted))
+    monkeypatch.setitem(gpu.PARTS, "other", GpuPart("ends early", interrupted))
     assert gpu.main(["both", "--out", str(tmp_path)]) == gpu.INTERRUPTED
     said = capsys.readouterr()
     assert "good              auras_over_seq 2.5" in said.out

@@ -21,7 +21,7 @@ import torch
 
 from auras_ros.bench import fig15, fig16, gpu_parts, options, pipeline_options, seams
 from auras_ros.bench.figures import fig3, fig11, fig12, fig13, fig14, startup
-from auras_ros.bench.gpu_parts import GROUPS, PARTS, Part
+from auras_ros.bench.gpu_parts import GROUPS, PARTS, GpuPart
 from auras_ros.bench.gpu_process import LIMIT_S, PartError, PartSkippedError
 from auras_ros.cli import bench as cli_bench
 from auras_ros.evaluate.report import Report
@@ -117,7 +117,7 @@ def test_the_figures_in_the_table_are_figures_of_its_bench(name: str) -> None:
     for pattern in part.shown:
         if pattern in SINCE:
             continue
-        assert Part("", part.run, shown=(pattern,)).figures(summary), pattern
+        assert GpuPart("", part.run, shown=(pattern,)).figures(summary), pattern
     assert "n" not in part.figures({**summary, "n": 7.0})
 
 
@@ -175,7 +175,7 @@ def test_lerobots_python_is_handed_on(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_patterns_say_what_is_shown() -> None:
-    part = Part("x", lambda path: Report("x").write(path), shown=("a_*", "b"))
+    part = GpuPart("x", lambda path: Report("x").write(path), shown=("a_*", "b"))
     assert part.figures({"a_1": 1.0, "b": 2.0, "b_2": 3.0}) == {"a_1": 1.0, "b": 2.0}
 
 

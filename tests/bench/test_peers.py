@@ -20,7 +20,7 @@ import torch
 
 from auras_ros.bench.kept import CUT, OVER, Ends, OverError
 from auras_ros.bench.peers import command, contest, environment
-from auras_ros.bench.peers.contest import Contender, rounds, rows, summary
+from auras_ros.bench.peers.contest import RateSource, rounds, rows, summary
 from auras_ros.bench.peers.environment import DONE, SetupError, commands, setup
 from auras_ros.bench.peers.lerobot_shapes import SHAPES, robot_of
 from auras_ros.bench.pipeline_rate import Length
@@ -32,7 +32,7 @@ OPTIONS = argparse.Namespace(seed=0, chunks=1, seconds=0.0, rounds=6, minutes=1.
 NEVER = Ends(math.inf, math.inf)
 
 
-def contenders(ran: list[str]) -> list[Contender]:
+def contenders(ran: list[str]) -> list[RateSource]:
     """The second is three times as quick as the first, whatever the round; every round is another machine."""
     speed = [1.0, 2.0, 8.0, 1.0, 0.5, 4.0]
 
@@ -43,8 +43,8 @@ def contenders(ran: list[str]) -> list[Contender]:
 
         return window
 
-    why = Contender("third", None, {"max_difference": 0.0}, why="no compiler")
-    return [Contender("first", rate("first", 1)), why, Contender("second", rate("second", 3), {"plan": "quick"})]
+    why = RateSource("third", None, {"max_difference": 0.0}, why="no compiler")
+    return [RateSource("first", rate("first", 1)), why, RateSource("second", rate("second", 3), {"plan": "quick"})]
 
 
 def test_ratios_are_of_one_round() -> None:
@@ -75,7 +75,7 @@ def test_rounds_end_with_the_minutes() -> None:
 
 
 def test_a_window_without_a_rate_is_named_and_the_others_go_on() -> None:
-    slow, quick = Contender("slow", lambda length: 0.0), Contender("quick", lambda length: 2.0)
+    slow, quick = RateSource("slow", lambda length: 0.0), RateSource("quick", lambda length: 2.0)
     failed: dict[str, str] = {}
     (*_, rates) = rounds("part", [slow, quick], OPTIONS, NEVER, failed, lambda text: None)
     assert failed == {"slow": "no two chunks in 600 s"}
@@ -101,7 +101,7 @@ def test_a_window_of_the_first_round_ends_with_the_minutes(monkeypatch: pytest.M
     monkeypatch.setattr(contest, "time", SimpleNamespace(monotonic=lambda: now[0]))
     order = random.Random(0).sample(["ours", "theirs", "late"], 3)
     rates = dict(zip(order, (rate, cut, rate), strict=True))
-    given = [Contender(name, rates[name]) for name in ("ours", "theirs", "late")]
+    given = [RateSource(name, rates[name]) for name in ("ours", "theirs", "late")]
     found = list(rounds("part", given, OPTIONS, Ends(30.0, 60.0), failed, lambda text: None))
     assert found == [{order[0]: [2.0]}]
     assert limits == [60.0]

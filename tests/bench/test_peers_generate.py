@@ -16,7 +16,14 @@ from torch import nn
 from auras_ros.bench.figures.policies import build
 from auras_ros.bench.peers import command, generate
 from auras_ros.bench.peers.contest import UnequalError
-from auras_ros.bench.peers.generate import Sides, check_prefix, check_tokens, our_chunks, their_rate, their_tokens
+from auras_ros.bench.peers.generate import (
+    TransformersPair,
+    check_prefix,
+    check_tokens,
+    our_chunks,
+    their_rate,
+    their_tokens,
+)
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.models.presets import OPENVLAS
 from auras_ros.pipeline.plan import Plan
@@ -40,7 +47,7 @@ def sides() -> Any:
 
 
 @pytest.fixture(scope="module")
-def tokens(sides: Sides) -> torch.Tensor:
+def tokens(sides: TransformersPair) -> torch.Tensor:
     return torch.cat([their_tokens(sides.theirs, images) for images, _ in sides.examples[: generate.CHECKED]])
 
 
@@ -57,7 +64,7 @@ def test_rows_and_ratios() -> None:
     assert "transformers, tiny shape, 7 tokens, random weights, cpu, 1 core" in command.table(report)
 
 
-def test_every_tensor_is_where_it_belongs(sides: Sides, tokens: torch.Tensor) -> None:
+def test_every_tensor_is_where_it_belongs(sides: TransformersPair, tokens: torch.Tensor) -> None:
     assert check_prefix(sides) < 1e-4
     policy, (images, state) = sides.policy, sides.examples[0]
     written = policy.complete(policy.perceive(images, state), policy.workspace(1, sum(policy.segments)))
@@ -66,7 +73,7 @@ def test_every_tensor_is_where_it_belongs(sides: Sides, tokens: torch.Tensor) ->
 
 
 @pytest.mark.parametrize("plan", [Plan(), Plan(mode="auras", pp_generation=generate.TOKENS)], ids=["seq", "auras"])
-def test_each_mode_writes_generates_tokens(sides: Sides, tokens: torch.Tensor, plan: Plan) -> None:
+def test_each_mode_writes_generates_tokens(sides: TransformersPair, tokens: torch.Tensor, plan: Plan) -> None:
     chunks = our_chunks(sides.bench, sides.examples[: generate.CHECKED], plan)
     assert check_tokens(plan.mode, sides, chunks, tokens) == 0
     for at in range(generate.TOKENS):  # each of them is looked at
@@ -77,7 +84,7 @@ def test_each_mode_writes_generates_tokens(sides: Sides, tokens: torch.Tensor, p
 
 
 def test_a_token_that_hardly_wins_may_be_another(
-    sides: Sides, tokens: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+    sides: TransformersPair, tokens: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And so may those that follow it; one before it may not."""
     chunks, other = our_chunks(sides.bench, sides.examples[: generate.CHECKED], Plan()), tokens.clone()
@@ -92,7 +99,7 @@ def test_a_token_that_hardly_wins_may_be_another(
 
 
 @pytest.mark.parametrize("part", ["_dinov2", "_siglip", "_project", "_embed"])
-def test_another_network_is_not_timed(sides: Sides, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_network_is_not_timed(sides: TransformersPair, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its outputs a little larger than they were."""
     inner = getattr(sides.theirs, part)
 
@@ -109,7 +116,7 @@ def test_another_network_is_not_timed(sides: Sides, part: str, monkeypatch: pyte
         check_prefix(sides)
 
 
-def test_the_first_request_of_a_window_is_not_counted(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_request_of_a_window_is_not_counted(sides: TransformersPair, monkeypatch: pytest.MonkeyPatch) -> None:
     took, now, ends = [100.0, 1.0, 2.0, 3.0], [0.0], iter([False, True] * 10)
 
     def perf_counter() -> float:
@@ -124,7 +131,7 @@ def test_the_first_request_of_a_window_is_not_counted(sides: Sides, monkeypatch:
     assert [each is images for each, (images, _) in zip(seen, sides.examples, strict=False)] == [True] * 4
 
 
-def test_no_token_ends_a_chunk(sides: Sides, tokens: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_token_ends_a_chunk(sides: TransformersPair, tokens: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is written may be what ends a sentence elsewhere: with it as the end there would be fewer."""
     images, _ = sides.examples[0]
     settings = sides.theirs._llama.generation_config
@@ -133,7 +140,7 @@ def test_no_token_ends_a_chunk(sides: Sides, tokens: torch.Tensor, monkeypatch: 
     assert their_tokens(sides.theirs, images).shape[1] < generate.TOKENS
 
 
-def test_weights_are_not_copied(sides: Sides) -> None:
+def test_weights_are_not_copied(sides: TransformersPair) -> None:
     """Both fit where one does."""
     assert sides.theirs._llama.lm_head.weight.data_ptr() == sides.policy.decoder.lm_head.weight.data_ptr()
     vision = sides.policy.prefix.model.vision.featurizer
@@ -141,14 +148,14 @@ def test_weights_are_not_copied(sides: Sides) -> None:
     assert first.q_proj.weight.data_ptr() == vision.layers[0].attn.qkv.weight.data_ptr()
 
 
-def test_networks_of_another_transformers_are_refused(sides: Sides) -> None:
+def test_networks_of_another_transformers_are_refused(sides: TransformersPair) -> None:
     from auras_ros.bench.peers.published import filled
 
     with pytest.raises(ValueError, match=r"transformers \S+ has other networks than 5\.23"):
         filled(nn.Linear(2, 2), {"weights": torch.zeros(2, 2)})
 
 
-def test_a_prefix_of_another_length(sides: Sides) -> None:
+def test_a_prefix_of_another_length(sides: TransformersPair) -> None:
     other = replace(sides, examples=sides.examples)
     before = other.theirs._after
     other.theirs._after = before[:, 1:]

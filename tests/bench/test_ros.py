@@ -12,7 +12,7 @@ import pytest
 from auras_ros.bench import processes, ros
 from auras_ros.bench.kept import CUT, OverError
 from auras_ros.cli import main as cli
-from auras_ros.evaluate.durations import Duration
+from auras_ros.evaluate.durations import FrameDuration
 from auras_ros.evaluate.report import Report
 from auras_ros.nodes import reach
 
@@ -73,8 +73,8 @@ def test_the_plan_is_one_that_the_machine_can_run(
 ) -> None:
     """On a machine where 100 steps take 623 ms the bench refused to start."""
 
-    def measured(checkpoint: object, plans: dict[str, object], **rest: object) -> dict[str, Duration]:
-        return {name: Duration(seconds[name], 3) for name in plans}
+    def measured(checkpoint: object, plans: dict[str, object], **rest: object) -> dict[str, FrameDuration]:
+        return {name: FrameDuration(seconds[name], 3) for name in plans}
 
     monkeypatch.setattr(ros, "measure_durations", measured)
     report = Report("ros")

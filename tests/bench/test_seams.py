@@ -19,7 +19,7 @@ from auras_ros.bench import seams_game
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.lockstep import play as really_play
-from auras_ros.evaluate.outcome import Episode, Outcome
+from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.statistics import paired_difference
@@ -54,17 +54,17 @@ class World:
 
     def play(
         self, checkpoint: Checkpoint, plan: Plan, seeds: Iterable[int], task: Task, timing: Charged, **rest: Any
-    ) -> Outcome:
+    ) -> ModeResult:
         assert (task.drift_px, task.max_steps, task.ticks_per_step) == (0.5, 300, 10)
         frame_ms = timing.durations_ns[plan.mode] / MS
         case = (str(plan), frame_ms, task.seam, task.blend_ms)
         self.drawn.setdefault(case, set()).add((timing.jitter, timing.seed))
-        outcome, seams = Outcome(), rest["seams"]
+        outcome, seams = ModeResult(), rest["seams"]
         for seed in seeds:
             self.played[(*case, seed)] += 1
             if self.interrupt_at is not None and self.played.total() > self.interrupt_at:
                 raise KeyboardInterrupt
-            outcome.episodes.append(Episode(seed, self.won(seed, frame_ms, task), 10, 0.5, holds=1))
+            outcome.episodes.append(EpisodeRecord(seed, self.won(seed, frame_ms, task), 10, 0.5, holds=1))
             outcome.acted(2)
             seams.jumps[self.jump(seed, frame_ms, task)] += 1
             seams.disagreements[500] += 1
@@ -170,7 +170,7 @@ def test_a_case_that_fails_is_named_and_the_others_are_played(
 
     def broken(
         checkpoint: Checkpoint, plan: Plan, seeds: Iterable[int], task: Task, *rest: Any, **more: Any
-    ) -> Outcome:
+    ) -> ModeResult:
         if task.seam == "ensemble":
             raise RuntimeError("the simulator ended")
         return right(checkpoint, plan, seeds, task, *rest, **more)
@@ -237,7 +237,7 @@ def test_what_is_reported_is_what_lockstep_plays(monkeypatch: pytest.MonkeyPatch
         for group in ([0, 1], [2]):
             timing = Charged({"seq": 150 * MS}, 0.3, group[0])
             outcomes.append(really_play(checkpoint, Plan.parse(row["plan"]), group, task, timing, seams=found))
-        outcome = Outcome.join(outcomes)
+        outcome = ModeResult.join(outcomes)
         assert row["success"] == outcome.successes / 3
         assert row["seams"] == found.count > 5
         assert {name: row[f"{name}_px"] for name in found.figures()} == found.figures()

@@ -16,7 +16,7 @@ import pytest
 from auras_ros.cli import main as cli
 from auras_ros.evaluate import campaign, durations
 from auras_ros.evaluate.cores import available
-from auras_ros.evaluate.durations import Duration
+from auras_ros.evaluate.durations import FrameDuration
 from tests.policies import tiny
 
 SMALL = ["--modes", "seq,auras", "--plan", "quick,pp_generation=2", "--max-steps", "4", "--batch", "2"]
@@ -61,10 +61,10 @@ def test_durations_are_measured_where_none_are_given(
 ) -> None:
     asked: list[dict[str, str]] = []
 
-    def measure(checkpoint: Any, plans: Mapping[str, Any], **options: Any) -> dict[str, Duration]:
+    def measure(checkpoint: Any, plans: Mapping[str, Any], **options: Any) -> dict[str, FrameDuration]:
         asked.append({label: str(plan) for label, plan in plans.items()})
         assert (options["observation_ms"], options["device"], options["cores"]) == (100, "cpu", 1)
-        return {"seq": Duration(0.21, 9, 0.2, 0.3), "auras": Duration(0.11, 9, 0.1, 0.2)}
+        return {"seq": FrameDuration(0.21, 9, 0.2, 0.3), "auras": FrameDuration(0.11, 9, 0.1, 0.2)}
 
     monkeypatch.setattr(durations, "measure_durations", measure)
     assert run(folder, "--episodes", 1, "--json", tmp_path / "a.json") == 0

@@ -22,7 +22,7 @@ import yaml
 from auras_ros import resources
 from auras_ros.cli import tune
 from auras_ros.evaluate.cores import available
-from auras_ros.evaluate.durations import Duration, measure_durations
+from auras_ros.evaluate.durations import FrameDuration, measure_durations
 from auras_ros.evaluate.tuner import search, trials
 from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.nodes.config import read_parameters_file
@@ -52,9 +52,9 @@ def timed_on(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The devices on which frames were timed, which is not done."""
     asked: set[str] = set()
 
-    def measure(checkpoint: object, plans: Mapping[str, Plan], **rest: Any) -> dict[str, Duration]:
+    def measure(checkpoint: object, plans: Mapping[str, Plan], **rest: Any) -> dict[str, FrameDuration]:
         asked.add(rest["device"])
-        return dict.fromkeys(plans, Duration(0.02, 3))
+        return dict.fromkeys(plans, FrameDuration(0.02, 3))
 
     monkeypatch.setattr(trials, "measure_durations", measure)
     return asked
@@ -194,7 +194,7 @@ def test_the_search_is_for_what_the_configs_agent_can_run(
 ) -> None:
     found = []
 
-    def stop(self: search.Search, explore: object) -> search.Result:
+    def stop(self: search.Search, explore: object) -> search.SearchResult:
         found.append(self)
         raise InterruptedError
 

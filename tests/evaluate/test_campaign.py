@@ -11,17 +11,17 @@ import pytest
 
 from auras_ros.evaluate import campaign as module
 from auras_ros.evaluate.campaign import Campaign
-from auras_ros.evaluate.outcome import Episode, Outcome
-from auras_ros.evaluate.parts import Part, merge
-from auras_ros.evaluate.settings import Settings
+from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
+from auras_ros.evaluate.parts import EvaluationPart, merge
+from auras_ros.evaluate.settings import EvaluationSettings
 from tests.evaluate.tables import tiny_checkpoint
 
 DURATIONS = {"seq": 0.23, "auras": 0.13}
 
 
-def settings(**changes: Any) -> Settings:
+def settings(**changes: Any) -> EvaluationSettings:
     given: dict[str, Any] = {"modes": ("seq", "auras"), "drift_px": 0.5, "max_steps": 6, "frame_steps": 2}
-    return Settings("tiny@0", "quick,pp_generation=2", **(given | changes)).charging(DURATIONS)
+    return EvaluationSettings("tiny@0", "quick,pp_generation=2", **(given | changes)).charging(DURATIONS)
 
 
 def test_parts_played_apart_are_the_whole() -> None:
@@ -32,7 +32,7 @@ def test_parts_played_apart_are_the_whole() -> None:
         played = Campaign(checkpoint, settings(), batch=1)
         assert played.run(seeds)
         assert played.seeds == list(seeds)
-        parts.append(Part(settings(), played.outcomes))
+        parts.append(EvaluationPart(settings(), played.outcomes))
     whole, *rest = parts
     assert merge(rest) == whole
     assert merge(rest).report().rows == whole.report().rows
@@ -48,11 +48,11 @@ class Interrupted:
 
     def __call__(
         self, checkpoint: Any, plan: Any, seeds: Any, task: Any, timing: Any, plain: bool, watch: Any
-    ) -> Outcome:
+    ) -> ModeResult:
         self.calls.append((timing.name, plan.mode, plain, list(seeds)))
         if len(self.calls) == self._call:
             raise KeyboardInterrupt
-        return Outcome([Episode(seed, True, 3, 1.0) for seed in seeds])
+        return ModeResult([EpisodeRecord(seed, True, 3, 1.0) for seed in seeds])
 
 
 def test_each_group_is_played_in_every_mode_on_every_clock_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from auras_ros.evaluate.charged import Charged, duration_key
 from auras_ros.evaluate.lockstep import play
-from auras_ros.evaluate.outcome import Outcome
+from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.turn import Timing
@@ -28,7 +28,7 @@ START = DT  # the first tick
 
 def run(
     monkeypatch: pytest.MonkeyPatch, plan: Plan, timing: Timing, max_steps: int, plain: bool = False
-) -> tuple[Outcome, Script, Recorder]:
+) -> tuple[ModeResult, Script, Recorder]:
     tables, script = Tables(monkeypatch), Script().install(monkeypatch, 1)
     checkpoint = cast(Checkpoint, scripted_checkpoint())
     outcome = play(checkpoint, plan, [3], Task(max_steps=max_steps), timing, plain)

@@ -16,16 +16,20 @@ import pytest
 from matplotlib.image import imread
 
 from auras_ros.evaluate.comparison import rows, summary
-from auras_ros.evaluate.durations import Duration
-from auras_ros.evaluate.outcome import Episode, Outcome
-from auras_ros.evaluate.parts import Part, merge
+from auras_ros.evaluate.durations import FrameDuration
+from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
+from auras_ros.evaluate.parts import EvaluationPart, merge
 from auras_ros.evaluate.picture import draw
-from auras_ros.evaluate.settings import Settings, SettingsError
+from auras_ros.evaluate.settings import EvaluationSettings, SettingsError
 from auras_ros.evaluate.statistics import paired_difference, wilson
 from auras_ros.evaluate.table import table
 
-MEASURED = {"seq": Duration(0.36, 24, 0.35, 0.4), "par": Duration(0.5, 40, 0.4, 0.7), "auras": Duration(0.08)}
-SETTINGS = Settings(
+MEASURED = {
+    "seq": FrameDuration(0.36, 24, 0.35, 0.4),
+    "par": FrameDuration(0.5, 40, 0.4, 0.7),
+    "auras": FrameDuration(0.08),
+}
+SETTINGS = EvaluationSettings(
     "pusht@0123",
     "ddpm100,pp_generation=2",
     sim="pusht-drift",
@@ -35,15 +39,15 @@ SETTINGS = Settings(
 ).charging({key: duration.seconds for key, duration in MEASURED.items()})
 
 
-def outcome(successes: str, steps: list[int], frames: int = 10, first_seed: int = 0, **more: Any) -> Outcome:
+def outcome(successes: str, steps: list[int], frames: int = 10, first_seed: int = 0, **more: Any) -> ModeResult:
     episodes = [
-        Episode(first_seed + i, success == "1", n, 0.5 + i / 100, frames + i, chunks=5, holds=4, refused=1)
+        EpisodeRecord(first_seed + i, success == "1", n, 0.5 + i / 100, frames + i, chunks=5, holds=4, refused=1)
         for i, (success, n) in enumerate(zip(successes, steps, strict=True))
     ]
-    return Outcome(episodes, **({"staleness": [0, 2, 6, 2], "age_ns": [100_000_000]} | more))
+    return ModeResult(episodes, **({"staleness": [0, 2, 6, 2], "age_ns": [100_000_000]} | more))
 
 
-def outcomes(first_seed: int = 0) -> dict[tuple[str, str], Outcome]:
+def outcomes(first_seed: int = 0) -> dict[tuple[str, str], ModeResult]:
     seq = outcome("1100", [100, 120, 300, 300], first_seed=first_seed)
     auras = outcome("1011", [80, 300, 90, 110], 40, first_seed, staleness=[5, 5], age_ns=[2_000_000_000, 0])
     late = outcome("0000", [300] * 4, first_seed=first_seed)
@@ -51,7 +55,7 @@ def outcomes(first_seed: int = 0) -> dict[tuple[str, str], Outcome]:
     return {(clock, name): made for clock in SETTINGS.clocks for name, made in each.items()}
 
 
-def row(mode: str, clock: str = "charged", settings: Settings = SETTINGS) -> dict[str, Any]:
+def row(mode: str, clock: str = "charged", settings: EvaluationSettings = SETTINGS) -> dict[str, Any]:
     return next(r for r in rows(settings, outcomes()) if (r["mode"], r["clock"]) == (mode, clock))
 
 
@@ -151,13 +155,13 @@ def test_the_picture_shows_every_row(tmp_path: Path) -> None:
 # -- JSON and parts ---------------------------------------------------------------------------------------
 
 
-def written(tmp_path: Path, part: Part, name: str) -> Path:
+def written(tmp_path: Path, part: EvaluationPart, name: str) -> Path:
     part.report().write(tmp_path / name)
     return tmp_path / name
 
 
-def part(first_seed: int = 0, **changes: Any) -> Part:
-    return replace(Part(SETTINGS, outcomes(first_seed), MEASURED), **changes)
+def part(first_seed: int = 0, **changes: Any) -> EvaluationPart:
+    return replace(EvaluationPart(SETTINGS, outcomes(first_seed), MEASURED), **changes)
 
 
 def test_the_report_has_rows_and_beside_them_what_can_be_joined(tmp_path: Path) -> None:
@@ -176,15 +180,15 @@ def test_the_report_has_rows_and_beside_them_what_can_be_joined(tmp_path: Path) 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     given = part()
-    assert Part.load(written(tmp_path, given, "a.json")) == given
+    assert EvaluationPart.load(written(tmp_path, given, "a.json")) == given
 
 
 def test_parts_joined_are_the_whole(tmp_path: Path) -> None:
     """Whatever their order; the report is the same to the last digit."""
-    whole = {key: Outcome.join([made, outcomes(4)[key]]) for key, made in outcomes().items()}
+    whole = {key: ModeResult.join([made, outcomes(4)[key]]) for key, made in outcomes().items()}
     files = [written(tmp_path, part(first), f"{first}.json") for first in (4, 0)]
-    joined = merge([Part.load(path) for path in files])
-    assert joined == Part(SETTINGS, whole, MEASURED)
+    joined = merge([EvaluationPart.load(path) for path in files])
+    assert joined == EvaluationPart(SETTINGS, whole, MEASURED)
     assert joined.report().rows == rows(SETTINGS, whole)
     assert joined.seeds == list(range(8))
     assert whole["charged", "auras"].staleness == [10, 10]
@@ -192,7 +196,7 @@ def test_parts_joined_are_the_whole(tmp_path: Path) -> None:
 
 
 def test_a_partial_result_says_so_until_its_seeds_are_played(tmp_path: Path) -> None:
-    cut = Part.load(written(tmp_path, part(partial=True), "a.json"))
+    cut = EvaluationPart.load(written(tmp_path, part(partial=True), "a.json"))
     assert json.loads((tmp_path / "a.json").read_text())["partial"] is True
     assert cut.partial
     assert not merge([cut, part(4)]).partial
@@ -238,10 +242,10 @@ def test_a_report_that_is_not_whole_is_refused_with_its_name(tmp_path: Path, spo
     spoil(raw)
     path.write_text(json.dumps(raw))
     with pytest.raises(SettingsError, match=r"a\.json: not a report of `auras eval`: "):
-        Part.load(path)
+        EvaluationPart.load(path)
 
 
 def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("rows: 3")
     with pytest.raises(SettingsError, match=r"a\.json: not a report"):
-        Part.load(tmp_path / "a.json")
+        EvaluationPart.load(tmp_path / "a.json")

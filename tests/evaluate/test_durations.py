@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from auras_ros.evaluate import durations
-from auras_ros.evaluate.durations import Duration, measure_durations
+from auras_ros.evaluate.durations import FrameDuration, measure_durations
 from auras_ros.pipeline import load
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.diffusion import DiffusionPolicy
@@ -138,13 +138,13 @@ def test_the_first_frame_of_each_round_is_discarded() -> None:
         timed.newest_ns = list(frames)
         timed.settle()
     assert timed.kept_ns == [1, 2, 3]
-    assert measured.result("seq")["seq"] == Duration(
+    assert measured.result("seq")["seq"] == FrameDuration(
         pytest.approx(2e-9), 3, pytest.approx(1.2e-9), pytest.approx(2.8e-9)
     )
 
 
 def test_a_given_duration_says_that_it_was_not_measured() -> None:
-    assert Duration(0.3).n == 0
+    assert FrameDuration(0.3).n == 0
 
 
 def test_a_guided_plan_is_timed_too() -> None:

@@ -16,7 +16,7 @@ import torch
 from auras_ros.action import Contract
 from auras_ros.evaluate import lockstep, seats
 from auras_ros.evaluate.lockstep import grouped, play, run_episodes
-from auras_ros.evaluate.outcome import Outcome
+from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seat import LockstepError, Task
 from auras_ros.evaluate.seats import NOISE_SEED, REQUESTS_PER_EPISODE
@@ -38,7 +38,7 @@ def run(
     wins: dict[int, int] | None = None,
     script: Script | None = None,
     **changes: Any,
-) -> tuple[Outcome, Script, dict[int, Recorder]]:
+) -> tuple[ModeResult, Script, dict[int, Recorder]]:
     tables = Tables(monkeypatch, wins)
     script = (script or Script()).install(monkeypatch, len(seeds))
     checkpoint = cast(Checkpoint, scripted_checkpoint(**changes))

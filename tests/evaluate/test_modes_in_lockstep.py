@@ -14,7 +14,7 @@ import pytest
 from auras_ros.evaluate import seats
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.lockstep import play
-from auras_ros.evaluate.outcome import Outcome
+from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.turn import Timing
@@ -48,7 +48,7 @@ class Players:
         seeds: tuple[int, ...] = SEEDS,
         plain: bool = False,
         wins: dict[int, int] | None = None,
-    ) -> tuple[dict[int, Recorder], Outcome]:
+    ) -> tuple[dict[int, Recorder], ModeResult]:
         tables = Tables(self._monkeypatch, wins)
         outcome = play(self._checkpoint, Plan.parse(plan), seeds, Task(0.5, steps), timing, plain)
         return tables.take(), outcome
@@ -84,7 +84,7 @@ def test_a_batch_gives_what_each_episode_gives_alone(players: Players, plan: str
         alone |= worlds
         parts.append(part)
     same(together, alone, TOLERANCE_PX)
-    joined = Outcome.join(parts)
+    joined = ModeResult.join(parts)
     assert [len(world.actions) for world in together.values()] == [8, 5, 8]
     assert (outcome.staleness, outcome.age_ns) == (joined.staleness, joined.age_ns)
     for one, other in zip(outcome.episodes, joined.episodes, strict=True):

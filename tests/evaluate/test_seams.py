@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from auras_ros.action import ActionStream, Channel, Chunk, Contract, ContractError
 from auras_ros.evaluate.seams import Seams, SeamWatch
-from auras_ros.evaluate.tuner.record import Played, Record
+from auras_ros.evaluate.tuner.record import EpisodeStore, Played
 from tests.action.conftest import channel, chunk
 from tests.evaluate.tables import DT, MS
 
@@ -204,11 +204,11 @@ def test_parts_joined_are_the_whole() -> None:
 
 
 def test_they_are_kept_beside_the_episodes_and_a_record_without_them_is_read(tmp_path: Any) -> None:
-    record = Record({"bench": "seams"}, tmp_path / "work.json")
+    record = EpisodeStore({"bench": "seams"}, tmp_path / "work.json")
     record.played = {
         "one": Played(0.2, {3: True}, seams=seams([1, 14, 14], [3], 1, 5)),
         "other": Played(0.2, {3: False}),
     }
     record.save()
     assert '"seams"' not in (tmp_path / "work.json").read_text().split('"other"')[1]
-    assert Record.open(record.key, record.path).played == record.played
+    assert EpisodeStore.open(record.key, record.path).played == record.played

@@ -8,14 +8,14 @@ import pytest
 
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.settings import Settings, SettingsError, parse_durations, parse_plan, plan_named
+from auras_ros.evaluate.settings import EvaluationSettings, SettingsError, parse_durations, parse_plan, plan_named
 from auras_ros.pipeline.plan import Plan, PlanError
 
 DURATIONS = {"seq": 0.3, "dec/perceive": 0.01, "dec/generate": 0.29, "par": 0.5, "auras": 0.08, "spare": 1.0}
 
 
 def test_each_mode_takes_what_it_shares_of_the_plan_and_par_comes_twice() -> None:
-    settings = Settings("c", "ddpm100,pp_generation=8,alpha=0.5", workers=3)
+    settings = EvaluationSettings("c", "ddpm100,pp_generation=8,alpha=0.5", workers=3)
     found = {one.name: (str(one.plan), one.plain) for one in settings.contenders()}
     assert found == {
         "seq": ("ddpm100", False),
@@ -81,16 +81,16 @@ def test_a_plan_that_is_not_one_of_auras_is_refused(text: str, said: str) -> Non
 )
 def test_what_cannot_be_used_is_refused_by_name(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        Settings("c", "quick", **changes)
+        EvaluationSettings("c", "quick", **changes)
 
 
 def test_a_plan_that_cannot_work_is_refused_at_once() -> None:
     with pytest.raises(PlanError, match="alpha"):
-        Settings("c", "quick,alpha=-1")
+        EvaluationSettings("c", "quick,alpha=-1")
 
 
 def test_the_charged_clock_needs_the_durations_of_its_modes_and_keeps_no_others() -> None:
-    settings = Settings("c", "quick", modes=("seq", "dec"))
+    settings = EvaluationSettings("c", "quick", modes=("seq", "dec"))
     assert dict(settings.charging(DURATIONS).durations_s) == {
         "seq": 0.3,
         "dec/perceive": 0.01,
@@ -98,12 +98,12 @@ def test_the_charged_clock_needs_the_durations_of_its_modes_and_keeps_no_others(
     }
     with pytest.raises(SettingsError, match="durations: dec/generate is missing; needed are seq, dec/perceive"):
         settings.charging({"seq": 0.3, "dec/perceive": 0.01})
-    paused = Settings("c", "quick", clocks=("paused",))
+    paused = EvaluationSettings("c", "quick", clocks=("paused",))
     assert dict(paused.charging({}).durations_s) == {}
 
 
 def test_timings() -> None:
-    settings = Settings("c", "quick", frame_steps=6).charging(DURATIONS)
+    settings = EvaluationSettings("c", "quick", frame_steps=6).charging(DURATIONS)
     assert settings.timing("paused") == Paused(6)
     timing = settings.timing("charged")
     assert isinstance(timing, Charged)
@@ -111,8 +111,8 @@ def test_timings() -> None:
 
 
 def test_settings_survive_json() -> None:
-    settings = Settings("c", "quick", drift_px=0.5, waits=True).charging(DURATIONS)
-    assert Settings.from_dict(settings.to_dict()) == settings
+    settings = EvaluationSettings("c", "quick", drift_px=0.5, waits=True).charging(DURATIONS)
+    assert EvaluationSettings.from_dict(settings.to_dict()) == settings
     assert settings.task.drift_px == 0.5
     assert settings.task.waits
 

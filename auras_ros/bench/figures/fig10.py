@@ -21,7 +21,7 @@ from typing import Any
 from auras_ros.bench import pipeline
 from auras_ros.bench.cores import unnamed, words
 from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, legend_below, picture, with_paper
-from auras_ros.evaluate.parts import Part
+from auras_ros.evaluate.parts import EvaluationPart
 from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.settings import SettingsError
 
@@ -40,7 +40,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     if not {"-h", "--help"}.isdisjoint(rest):
         print(f"{parser.format_help()}\nand those of `auras bench pipeline`:\n")
     try:
-        parts = [(Part.load(Path(path)), _cores_of(Path(path))) for path in options.eval.split(",") if path]
+        parts = [(EvaluationPart.load(Path(path)), _cores_of(Path(path))) for path in options.eval.split(",") if path]
     except (OSError, SettingsError) as error:
         parser.error(f"--eval: {error}")
     if options.rates is not None and rest:
@@ -77,7 +77,7 @@ def _cores_of(path: Path) -> int:
     return int(json.loads(path.read_text(encoding="utf-8")).get("hardware", {}).get("cores", 0))
 
 
-def success_rows(part: Part, cores: int = 0) -> list[dict[str, Any]]:
+def success_rows(part: EvaluationPart, cores: int = 0) -> list[dict[str, Any]]:
     """A row for each mode and clock; `policy` is the checkpoint."""
     settings, rows = part.settings, part.report().rows
     kept = ("mode", "clock", "success", "low", "high", "episodes", "diff", "diff_low", "diff_high")

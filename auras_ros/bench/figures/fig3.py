@@ -25,7 +25,7 @@ from auras_ros.bench.feed import random_feed
 from auras_ros.bench.figures.policies import add_choice, build, chosen, generation_of
 from auras_ros.bench.figures.rounds import room_as_run
 from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, legend_below, picture, with_paper
-from auras_ros.bench.kept import Ends, Part, run_parts
+from auras_ros.bench.kept import Ends, MeasureStep, run_parts
 from auras_ros.bench.options import add_device, add_minutes, check_least, kind_of
 from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.device.precision import full_float32
@@ -51,7 +51,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     torch.set_num_threads(1)
     report = Report("fig3", more={"note": NOTE})
     peaks: dict[torch.dtype, float] = {}
-    parts: dict[str, Part] = {
+    parts: dict[str, MeasureStep] = {
         name: partial(_measure, name, peaks, options, report, progress) for name in options.policy
     }
     with full_float32():  # or convolutions would not be of the type of the product that they are held against

@@ -15,7 +15,7 @@ Value = float | tuple[float, float] | str
 
 
 @dataclass(frozen=True)
-class Said:
+class PaperFigure:
     """value: a number, the least and the most, or words where the text has none. ours: the key of our summary that
     stands beside it; empty where we have nothing of the kind."""
 
@@ -32,76 +32,84 @@ class Said:
         return {**named, "ours": summary.get(self.ours), "ours_is": self.ours}
 
 
-SAID: Mapping[str, tuple[Said, ...]] = {
+SAID: Mapping[str, tuple[PaperFigure, ...]] = {
     "fig3": (
-        Said("DP, a whole request, warp occupancy", 34.9, "%", "3.2", "utilisation_dp_request"),
-        Said("OpenVLA, a whole request, warp occupancy", 79.2, "%", "3.2", "utilisation_openvla_7b_request"),
-        Said("OpenVLA, decoding, warp occupancy, less than", 75.0, "%", "3.2", "utilisation_openvla_7b_generation"),
-        Said("TinyVLA, perception, warp occupancy", 74.3, "%", "3.2", "utilisation_tinyvla_1_3b_perception"),
-        Said("TinyVLA, generation, warp occupancy", 36.3, "%", "3.2", "utilisation_tinyvla_1_3b_generation"),
+        PaperFigure("DP, a whole request, warp occupancy", 34.9, "%", "3.2", "utilisation_dp_request"),
+        PaperFigure("OpenVLA, a whole request, warp occupancy", 79.2, "%", "3.2", "utilisation_openvla_7b_request"),
+        PaperFigure(
+            "OpenVLA, decoding, warp occupancy, less than", 75.0, "%", "3.2", "utilisation_openvla_7b_generation"
+        ),
+        PaperFigure("TinyVLA, perception, warp occupancy", 74.3, "%", "3.2", "utilisation_tinyvla_1_3b_perception"),
+        PaperFigure("TinyVLA, generation, warp occupancy", 36.3, "%", "3.2", "utilisation_tinyvla_1_3b_generation"),
     ),
     "fig5": (
-        Said("accuracy over the pipeline degree, chunks from stale observations", "drops drastically", "", "3.3"),
-        Said("each degree's accuracy", FIGURE_ONLY, "", "figure 5"),
-        Said("parallel mode, loss of success on average", 80.22, "%", "6.2", "loss_par_percent"),
-        Said("all generations on the newest context", "comparable with sequential", "", "3.3"),
+        PaperFigure(
+            "accuracy over the pipeline degree, chunks from stale observations", "drops drastically", "", "3.3"
+        ),
+        PaperFigure("each degree's accuracy", FIGURE_ONLY, "", "figure 5"),
+        PaperFigure("parallel mode, loss of success on average", 80.22, "%", "6.2", "loss_par_percent"),
+        PaperFigure("all generations on the newest context", "comparable with sequential", "", "3.3"),
     ),
     "fig10": (
-        Said("auras over seq, mean of models and GPUs", 2.29, "x", "6.2", "mean_auras_over_seq"),
-        Said("auras over dec, mean of models and GPUs", 3.01, "x", "6.2", "mean_auras_over_dec"),
-        Said("auras over par, mean of models and GPUs", 1.49, "x", "6.2", "mean_auras_over_par"),
-        Said("auras over seq, RTX 4090", (1.32, 3.48), "x", "6.2"),
-        Said("auras over seq, RTX 3090", (1.18, 3.08), "x", "6.2"),
-        Said("dec over seq, mean (22.5 % less)", 0.775, "x", "6.2", "mean_dec_over_seq"),
-        Said("par over seq, all models", (1.06, 2.93), "x", "6.2", "mean_par_over_seq"),
-        Said("par over seq, autoregressive models", (1.06, 1.29), "x", "6.2"),
-        Said("OpenVLA, seq, then auras", (6.0, 17.0), "Hz", "6.2"),
-        Said("success of auras, of seq's, mean of six models", 102.7, "%", "6.2", "auras_success_of_seq_percent"),
-        Said("success of par, less than seq's, mean", 80.22, "%", "6.2", "par_success_loss_percent"),
-        Said("success at 40, 100 and 160 steps", FIGURE_ONLY, "", "figure 10a"),
+        PaperFigure("auras over seq, mean of models and GPUs", 2.29, "x", "6.2", "mean_auras_over_seq"),
+        PaperFigure("auras over dec, mean of models and GPUs", 3.01, "x", "6.2", "mean_auras_over_dec"),
+        PaperFigure("auras over par, mean of models and GPUs", 1.49, "x", "6.2", "mean_auras_over_par"),
+        PaperFigure("auras over seq, RTX 4090", (1.32, 3.48), "x", "6.2"),
+        PaperFigure("auras over seq, RTX 3090", (1.18, 3.08), "x", "6.2"),
+        PaperFigure("dec over seq, mean (22.5 % less)", 0.775, "x", "6.2", "mean_dec_over_seq"),
+        PaperFigure("par over seq, all models", (1.06, 2.93), "x", "6.2", "mean_par_over_seq"),
+        PaperFigure("par over seq, autoregressive models", (1.06, 1.29), "x", "6.2"),
+        PaperFigure("OpenVLA, seq, then auras", (6.0, 17.0), "Hz", "6.2"),
+        PaperFigure(
+            "success of auras, of seq's, mean of six models", 102.7, "%", "6.2", "auras_success_of_seq_percent"
+        ),
+        PaperFigure("success of par, less than seq's, mean", 80.22, "%", "6.2", "par_success_loss_percent"),
+        PaperFigure("success at 40, 100 and 160 steps", FIGURE_ONLY, "", "figure 10a"),
     ),
     "fig11": (
-        Said("par over seq, OpenVLA and RT2", 1.11, "x", "6.3"),
-        Said("auras over seq, OpenVLA and RT2", (2.20, 3.29), "x", "6.3"),
-        Said("auras over the best par, diffusion", (1.07, 1.19), "x", "6.3", "auras_over_best_par"),
-        Said("uncontrolled parallelism over seq, at most", 2.93, "x", "3.3", "best_par_over_seq"),
-        Said("pipeline parallelism over seq, at most", 3.47, "x", "3.3", "auras_over_seq"),
-        Said("completion time, OpenVLA, seq", 153.0, "ms", "6.3", "jct_ms_seq_openvla_7b"),
-        Said("completion time, OpenVLA, par of 2, just fit", 303.0, "ms", "6.3", "jct_ms_par_just_fit_openvla_7b"),
-        Said("that over seq's (our division)", 1.98, "x", "6.3", "jct_par_just_fit_over_seq"),
-        Said("completion time, par, aligned input", "increases drastically", "", "6.3", "jct_ms_par_aligned"),
-        Said("output interval, fluctuation of uncontrolled parallelism", 89.8, "%", "1", "spread_percent_par"),
-        Said("workers that 24 GiB hold, OpenVLA and RT2", 3.0, "", "6.3"),
+        PaperFigure("par over seq, OpenVLA and RT2", 1.11, "x", "6.3"),
+        PaperFigure("auras over seq, OpenVLA and RT2", (2.20, 3.29), "x", "6.3"),
+        PaperFigure("auras over the best par, diffusion", (1.07, 1.19), "x", "6.3", "auras_over_best_par"),
+        PaperFigure("uncontrolled parallelism over seq, at most", 2.93, "x", "3.3", "best_par_over_seq"),
+        PaperFigure("pipeline parallelism over seq, at most", 3.47, "x", "3.3", "auras_over_seq"),
+        PaperFigure("completion time, OpenVLA, seq", 153.0, "ms", "6.3", "jct_ms_seq_openvla_7b"),
+        PaperFigure(
+            "completion time, OpenVLA, par of 2, just fit", 303.0, "ms", "6.3", "jct_ms_par_just_fit_openvla_7b"
+        ),
+        PaperFigure("that over seq's (our division)", 1.98, "x", "6.3", "jct_par_just_fit_over_seq"),
+        PaperFigure("completion time, par, aligned input", "increases drastically", "", "6.3", "jct_ms_par_aligned"),
+        PaperFigure("output interval, fluctuation of uncontrolled parallelism", 89.8, "%", "1", "spread_percent_par"),
+        PaperFigure("workers that 24 GiB hold, OpenVLA and RT2", 3.0, "", "6.3"),
     ),
     "fig12": (
-        Said("diffusion, over pp_generation", "throughput rises, accuracy falls", "", "6.4"),
-        Said("diffusion, over pp_perception", "accuracy falls severely", "", "6.4"),
-        Said("autoregressive", "throughput stays; accuracy depends on L, better at L = 3", "", "6.4"),
-        Said("each point", FIGURE_ONLY, "", "figure 12"),
+        PaperFigure("diffusion, over pp_generation", "throughput rises, accuracy falls", "", "6.4"),
+        PaperFigure("diffusion, over pp_perception", "accuracy falls severely", "", "6.4"),
+        PaperFigure("autoregressive", "throughput stays; accuracy depends on L, better at L = 3", "", "6.4"),
+        PaperFigure("each point", FIGURE_ONLY, "", "figure 12"),
     ),
     "fig13": (
-        Said("throughput, alpha 0", 11.84, "chunks/s", "6.4", "rate_alpha_0"),
-        Said("throughput, alpha 1", 10.25, "chunks/s", "6.4", "rate_alpha_1"),
-        Said("that over alpha 0 (our division)", 0.866, "x", "6.4", "rate_alpha_1_over_0"),
-        Said("accuracy gained by alpha 1", 23.98, "%", "6.4", "gain_percent_alpha_1"),
-        Said("steps of 100 on the newest context, alpha 0", 20.0, "", "6.4", "last_steps_percent_alpha_0"),
-        Said("steps of 100 on the newest context, alpha 1", 64.0, "", "6.4", "last_steps_percent_alpha_1"),
-        Said("each other point", FIGURE_ONLY, "", "figure 13"),
+        PaperFigure("throughput, alpha 0", 11.84, "chunks/s", "6.4", "rate_alpha_0"),
+        PaperFigure("throughput, alpha 1", 10.25, "chunks/s", "6.4", "rate_alpha_1"),
+        PaperFigure("that over alpha 0 (our division)", 0.866, "x", "6.4", "rate_alpha_1_over_0"),
+        PaperFigure("accuracy gained by alpha 1", 23.98, "%", "6.4", "gain_percent_alpha_1"),
+        PaperFigure("steps of 100 on the newest context, alpha 0", 20.0, "", "6.4", "last_steps_percent_alpha_0"),
+        PaperFigure("steps of 100 on the newest context, alpha 1", 64.0, "", "6.4", "last_steps_percent_alpha_1"),
+        PaperFigure("each other point", FIGURE_ONLY, "", "figure 13"),
     ),
     "fig14": (
-        Said("OpenVLA, speedup, least", 1.53, "x", "6.5", "least_openvla_7b"),
-        Said("OpenVLA, speedup, most", 2.63, "x", "6.5", "most_openvla_7b"),
-        Said("DP-plus, speedup, least", 1.93, "x", "6.5", "least_dp_plus"),
-        Said("DP-plus, speedup, most", 3.93, "x", "6.5", "most_dp_plus"),
-        Said("with a larger generation module", "rises", "", "6.5"),
-        Said("with a larger perception module", "falls", "", "6.5"),
-        Said("each size", FIGURE_ONLY, "", "figure 14"),
+        PaperFigure("OpenVLA, speedup, least", 1.53, "x", "6.5", "least_openvla_7b"),
+        PaperFigure("OpenVLA, speedup, most", 2.63, "x", "6.5", "most_openvla_7b"),
+        PaperFigure("DP-plus, speedup, least", 1.93, "x", "6.5", "least_dp_plus"),
+        PaperFigure("DP-plus, speedup, most", 3.93, "x", "6.5", "most_dp_plus"),
+        PaperFigure("with a larger generation module", "rises", "", "6.5"),
+        PaperFigure("with a larger perception module", "falls", "", "6.5"),
+        PaperFigure("each size", FIGURE_ONLY, "", "figure 14"),
     ),
     "startup": (
-        Said("OpenVLA, the first whole request", 154.0, "ms", "6.7", "first_chunk_ms_openvla_7b"),
-        Said("RT2, the first whole request", 218.0, "ms", "6.7", "first_chunk_ms_llava_1_5_7b"),
-        Said("DP, filling the pipeline", 40.0, "ms", "6.7", "first_chunk_ms_dp"),
-        Said("DP-plus, filling the pipeline", 67.0, "ms", "6.7", "first_chunk_ms_dp_plus"),
+        PaperFigure("OpenVLA, the first whole request", 154.0, "ms", "6.7", "first_chunk_ms_openvla_7b"),
+        PaperFigure("RT2, the first whole request", 218.0, "ms", "6.7", "first_chunk_ms_llava_1_5_7b"),
+        PaperFigure("DP, filling the pipeline", 40.0, "ms", "6.7", "first_chunk_ms_dp"),
+        PaperFigure("DP-plus, filling the pipeline", 67.0, "ms", "6.7", "first_chunk_ms_dp_plus"),
     ),
 }
 

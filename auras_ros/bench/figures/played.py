@@ -27,7 +27,7 @@ from auras_ros.evaluate.report import Report, unwritable
 from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, check_max_steps, check_seeds, parse_plan
 from auras_ros.evaluate.statistics import wilson
-from auras_ros.evaluate.tuner.record import Record
+from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.tuner.trials import SEQ, Trials
 from auras_ros.pipeline.load import Checkpoint, CheckpointError, PlanError, check_plan, load
@@ -71,7 +71,7 @@ def add_play_options(parser: argparse.ArgumentParser, plan: str, sim: str = "pus
     add_minutes(parser, MINUTES)
 
 
-class Game:
+class FigureCampaign:
     """The points of one figure, timed and played. Raises SettingsError, PlanError or CheckpointError by name."""
 
     def __init__(
@@ -150,11 +150,11 @@ class Game:
         """Trials of each clock. All share the durations of the first, so that what is charged is what is shown."""
         options = self._options
         found: dict[Kind, Trials] = {}
-        records: list[Record] = []
+        records: list[EpisodeStore] = []
         for clock in dict.fromkeys((*self.clocks, "charged")):
             for plain in sorted({point.plain for point in self.points}):
                 steps = options.frame_steps if clock == "paused" else 0
-                record = Record.open(self._key(clock, plain), self._path(clock, plain))
+                record = EpisodeStore.open(self._key(clock, plain), self._path(clock, plain))
                 record.timed = records[0].timed if records else record.timed
                 records.append(record)
                 task = Task(SIMS[options.sim], options.max_steps)
@@ -213,10 +213,10 @@ def play(
     points: Callable[[Checkpoint, Plan], Sequence[Point]],
     report: Report,
     progress: Progress,
-) -> Game:
+) -> FigureCampaign:
     """Play a figure's points into the report. Settings that cannot be used end the process with status 2."""
     try:
-        game = Game(options, points, progress)
+        game = FigureCampaign(options, points, progress)
     except (CheckpointError, PlanError, SettingsError) as error:
         parser.error(str(error))
     began_s = time.monotonic()

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from auras_ros.bench.cores import available, on_cores
-from auras_ros.bench.kept import Ends, Part, run_parts
+from auras_ros.bench.kept import Ends, MeasureStep, run_parts
 from auras_ros.bench.options import add_device, add_windows, amount, check_least, kind_of
 from auras_ros.bench.peers import environment, generate, lerobot
 from auras_ros.bench.peers.contest import Progress
@@ -66,7 +66,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     def second(ends: Ends) -> None:
         generate.measure(options, ends, report, progress)
 
-    parts: dict[str, Part] = {lerobot.PART: first, generate.PART: second}
+    parts: dict[str, MeasureStep] = {lerobot.PART: first, generate.PART: second}
     with on_cores(options.cores):
         wanted = {name: part for name, part in parts.items() if name in options.only and name not in refused}
         run_parts(report, options.minutes, wanted)

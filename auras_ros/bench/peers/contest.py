@@ -38,7 +38,7 @@ class UnequalError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Contender:
+class RateSource:
     """rate: chunks per second in one window with an observation always at hand, warm-up left out; None where this
     contender cannot run here, and `why` says so. fields: what its row says beside the figures, the largest difference
     of its outputs among them."""
@@ -49,9 +49,9 @@ class Contender:
     why: str | None = None
 
 
-def ours(bench: Bench, plan: Plan, fields: Mapping[str, Any]) -> Contender:
+def ours(bench: Bench, plan: Plan, fields: Mapping[str, Any]) -> RateSource:
     """seq or auras of a policy of ours, on one thread."""
-    return Contender(plan.mode, lambda length: bench.rate(Variant(plan), length), {"plan": str(plan), **fields})
+    return RateSource(plan.mode, lambda length: bench.rate(Variant(plan), length), {"plan": str(plan), **fields})
 
 
 def chunk_of(executor: Executor, seen: Latched) -> Tensor:
@@ -80,7 +80,7 @@ def our_chunks(bench: Bench, examples: Sequence[tuple[Tensor, Tensor]], plan: Pl
 
 def rounds(
     part: str,
-    contenders: Sequence[Contender],
+    contenders: Sequence[RateSource],
     options: argparse.Namespace,
     ends: Ends,
     failed: dict[str, str],
@@ -133,7 +133,7 @@ def tell(part: str, failed: Mapping[str, str], report: Report) -> None:
 
 
 def rows(
-    contenders: Sequence[Contender], rates: Rates, failed: Mapping[str, str], base: str, common: Mapping[str, Any]
+    contenders: Sequence[RateSource], rates: Rates, failed: Mapping[str, str], base: str, common: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """One a contender. chunks_per_s, p10, p90: over its windows, n of them; ratio: over `base` in the same rounds.
     None where it was not measured."""

@@ -25,8 +25,8 @@ from auras_ros.bench.figures.rounds import CLEAR, room
 from auras_ros.bench.kept import Ends
 from auras_ros.bench.options import kind_of
 from auras_ros.bench.peers.contest import (
-    Contender,
     Progress,
+    RateSource,
     UnequalError,
     our_chunks,
     ours,
@@ -54,7 +54,7 @@ TOLERANCE = 1e-3  # of the prefix, in its standard deviations
 
 
 @dataclass(frozen=True)
-class Sides:
+class TransformersPair:
     """Theirs and ours: the same weights, the same observations."""
 
     theirs: PublishedOpenVla
@@ -95,7 +95,7 @@ def measure(options: argparse.Namespace, ends: Ends, report: Report, progress: P
         bench.close()
 
 
-def _sides(built: Built, bench: Bench, options: argparse.Namespace) -> Sides:
+def _sides(built: Built, bench: Bench, options: argparse.Namespace) -> TransformersPair:
     """Every id is made an action of its own, so that equal chunks are equal tokens."""
     policy = built.policy
     assert isinstance(policy, AutoregressivePolicy)
@@ -107,17 +107,17 @@ def _sides(built: Built, bench: Bench, options: argparse.Namespace) -> Sides:
     random = torch.Generator().manual_seed(options.seed)
     examples = [policy.example(1, random) for _ in range(DIFFERENT)]
     bench.feed = Feed(examples)
-    return Sides(PublishedOpenVla(policy.prefix, TOKENS), bench, policy, examples)
+    return TransformersPair(PublishedOpenVla(policy.prefix, TOKENS), bench, policy, examples)
 
 
-def _contenders(sides: Sides, progress: Progress) -> list[Contender]:
+def _contenders(sides: TransformersPair, progress: Progress) -> list[RateSource]:
     """All three, after their tokens were compared."""
     progress(f"{PART}: checking that all compute the same")
     prefix = check_prefix(sides)
     expected = torch.cat([their_tokens(sides.theirs, images) for images, _ in sides.examples[:CHECKED]])
     theirs = {"torch": torch.__version__, "transformers": metadata.version(PART), "max_difference": 0.0}
     here = {"torch": torch.__version__, "auras_ros": __version__, "max_difference": prefix}
-    contenders = [Contender(GENERATE, their_rate(sides), theirs)]
+    contenders = [RateSource(GENERATE, their_rate(sides), theirs)]
     for plan in (Plan(), Plan(mode="auras", pp_generation=TOKENS)):
         unlike = check_tokens(plan.mode, sides, our_chunks(sides.bench, sides.examples[:CHECKED], plan), expected)
         contenders.append(ours(sides.bench, plan, {**here, "tokens_unlike": unlike}))
@@ -130,7 +130,7 @@ def their_tokens(theirs: PublishedOpenVla, images: Tensor) -> Tensor:
     return theirs.generate(images[:, -1, 0].to(theirs.device)).cpu()
 
 
-def their_rate(sides: Sides) -> Callable[[Length], float]:
+def their_rate(sides: TransformersPair) -> Callable[[Length], float]:
     """Chunks per second of requests one after another; the first of a window is not counted. 0 for none but that."""
 
     def rate(length: Length) -> float:
@@ -149,7 +149,7 @@ def their_rate(sides: Sides) -> Callable[[Length], float]:
 # -- the same? ----------------------------------------------------------------------------------------
 
 
-def check_prefix(sides: Sides) -> float:
+def check_prefix(sides: TransformersPair) -> float:
     """The largest difference of the prefix, in its standard deviations. Raises UnequalError above TOLERANCE."""
     worst = 0.0
     for example in sides.examples[:CHECKED]:
@@ -166,7 +166,7 @@ def check_prefix(sides: Sides) -> float:
     return worst
 
 
-def check_tokens(name: str, sides: Sides, chunks: Tensor, ids: Tensor) -> int:
+def check_tokens(name: str, sides: TransformersPair, chunks: Tensor, ids: Tensor) -> int:
     """How many tokens are not theirs, int64 ids [CHECKED, TOKENS]: none, but for those from one on that hardly wins
     over the second. Raises UnequalError for others."""
     policy = sides.policy

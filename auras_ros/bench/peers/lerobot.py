@@ -27,8 +27,8 @@ from auras_ros.bench.feed import DIFFERENT, Feed
 from auras_ros.bench.kept import Ends
 from auras_ros.bench.options import kind_of
 from auras_ros.bench.peers.contest import (
-    Contender,
     Progress,
+    RateSource,
     UnequalError,
     our_chunks,
     ours,
@@ -58,7 +58,7 @@ class PeerUnusableError(PeerError):
 
 
 @dataclass(frozen=True)
-class Sides:
+class LeRobotPair:
     """Theirs and ours: the same policy. where: the folder in which tensors travel."""
 
     peer: PeerProcess
@@ -112,7 +112,7 @@ def _make(
     return made
 
 
-def _sides(peer: PeerProcess, folder: Path, options: argparse.Namespace) -> Sides:
+def _sides(peer: PeerProcess, folder: Path, options: argparse.Namespace) -> LeRobotPair:
     """Our policy from the folder that the peer has written; both see the same random observations."""
     checkpoint = load(folder)
     (generation,) = checkpoint.plans
@@ -123,7 +123,7 @@ def _sides(peer: PeerProcess, folder: Path, options: argparse.Namespace) -> Side
     bench.feed = Feed(examples)
     save_file(_joined(examples), folder / "observations.safetensors")
     peer.ask("observe", inputs=str(folder / "observations.safetensors"))
-    return Sides(peer, bench, checkpoint, examples, folder)
+    return LeRobotPair(peer, bench, checkpoint, examples, folder)
 
 
 def _plans(checkpoint: Checkpoint, options: argparse.Namespace) -> tuple[Plan, Plan]:
@@ -137,14 +137,14 @@ def _joined(examples: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
 
 
 def _contenders(
-    sides: Sides, versions: Mapping[str, str], options: argparse.Namespace, progress: Progress
-) -> list[Contender]:
+    sides: LeRobotPair, versions: Mapping[str, str], options: argparse.Namespace, progress: Progress
+) -> list[RateSource]:
     """All four (or three), after their chunks were compared."""
     progress(f"{PART}: checking that all compute the same")
     here = {"torch": torch.__version__, "auras_ros": __version__}
     expected = their_chunks(sides, compiled=False)
     check_apart(expected, _span(sides))
-    theirs = [Contender(EAGER, their_rate(sides.peer, compiled=False), {**versions, "max_difference": 0.0})]
+    theirs = [RateSource(EAGER, their_rate(sides.peer, compiled=False), {**versions, "max_difference": 0.0})]
     ones = []
     for plan in _plans(sides.checkpoint, options):
         differ = difference(plan.mode, our_chunks(sides.bench, sides.examples[:CHECKED], plan), expected, _span(sides))
@@ -155,20 +155,20 @@ def _contenders(
     return [*theirs, *ones]
 
 
-def _compiled(sides: Sides, expected: Tensor, versions: Mapping[str, str], progress: Progress) -> Contender:
+def _compiled(sides: LeRobotPair, expected: Tensor, versions: Mapping[str, str], progress: Progress) -> RateSource:
     """Not measured where torch.compile does not run there; the row then says why."""
     progress(f"{PART}: torch.compile of the U-Net (a minute or more; not counted)")
     try:
         told = sides.peer.ask("compile", "seconds", "mode")
     except PeerRefusedError as error:
-        return Contender(COMPILED, None, versions, why=f"not measured: torch.compile does not run there: {error}")
+        return RateSource(COMPILED, None, versions, why=f"not measured: torch.compile does not run there: {error}")
     differ = difference(COMPILED, their_chunks(sides, compiled=True), expected, _span(sides))
     fields = {**versions, "max_difference": differ, "compile_s": told["seconds"], "compile_mode": told["mode"]}
-    return Contender(COMPILED, their_rate(sides.peer, compiled=True), fields)
+    return RateSource(COMPILED, their_rate(sides.peer, compiled=True), fields)
 
 
 def _compare(
-    contenders: Sequence[Contender],
+    contenders: Sequence[RateSource],
     common: Mapping[str, Any],
     options: argparse.Namespace,
     ends: Ends,
@@ -190,7 +190,7 @@ def _compare(
 # -- chunks -------------------------------------------------------------------------------------------
 
 
-def their_chunks(sides: Sides, compiled: bool) -> Tensor:
+def their_chunks(sides: LeRobotPair, compiled: bool) -> Tensor:
     """Of the first observations, all with the noise of request 0, in units of the robot: [CHECKED, chunk, channels]."""
     inputs, outputs = (str(sides.where / f"{name}.safetensors") for name in ("inputs", "outputs"))
     noise = sides.bench.noise(0).expand(CHECKED, -1, -1, -1).contiguous()
@@ -202,7 +202,7 @@ def their_chunks(sides: Sides, compiled: bool) -> Tensor:
         raise PeerError(f"{PART}: outputs: no tensor 'actions' in {outputs}: {error}") from error
 
 
-def _span(sides: Sides) -> Tensor:
+def _span(sides: LeRobotPair) -> Tensor:
     """What the range of each channel is worth, [channels]."""
     return 2 * sides.checkpoint.trained.scale
 

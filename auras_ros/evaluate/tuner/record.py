@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from auras_ros.evaluate.durations import Duration
-from auras_ros.evaluate.outcome import Outcome
+from auras_ros.evaluate.durations import FrameDuration
+from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.report import write_whole
 from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.settings import SettingsError
@@ -25,8 +25,8 @@ FORMAT = "auras-tune/1"
 class Timed:
     """Frames of a plan, and of seq in the same interleaved rounds."""
 
-    plan: Duration
-    seq: Duration
+    plan: FrameDuration
+    seq: FrameDuration
 
     @property
     def speedup(self) -> float:
@@ -47,7 +47,7 @@ class Played:
     staleness_steps: int = 0
     seams: Seams = field(default_factory=Seams)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: ModeResult) -> None:
         self.success |= {episode.seed: episode.success for episode in outcome.episodes}
         self.steps += outcome.steps
         self.holds += sum(episode.holds for episode in outcome.episodes)
@@ -56,7 +56,7 @@ class Played:
 
 
 @dataclass
-class Record:
+class EpisodeStore:
     """key: what everything here was measured for. path: None keeps it in memory alone."""
 
     key: Mapping[str, Any]
@@ -81,7 +81,7 @@ class Record:
         write_whole(self.path, json.dumps(raw, indent=1) + "\n")
 
     @classmethod
-    def open(cls, key: Mapping[str, Any], path: Path | None, before: Mapping[str, Any] | None = None) -> Record:
+    def open(cls, key: Mapping[str, Any], path: Path | None, before: Mapping[str, Any] | None = None) -> EpisodeStore:
         """A new one, or what the file holds. before: what holds of a file whose key does not say so, because it was
         written when there was no choice. Raises OSError, and SettingsError where it is of other settings."""
         if path is None or not path.exists():
@@ -92,7 +92,8 @@ class Record:
                 raise SettingsError(f"format is {raw['format']!r}")
             theirs = {**(before or {}), **raw["key"]}
             timed = {
-                plan: Timed(Duration(**each["plan"]), Duration(**each["seq"])) for plan, each in raw["timed"].items()
+                plan: Timed(FrameDuration(**each["plan"]), FrameDuration(**each["seq"]))
+                for plan, each in raw["timed"].items()
             }
             played = {plan: _unpacked(each) for plan, each in raw["played"].items()}
         except (SettingsError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -49,7 +49,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Result:
+class SearchResult:
     """candidates: all that was timed. chosen: None where nothing is good enough. confirmed: the chosen one on fresh
     seeds; unconfirmed: why it is not good enough there, or that nobody knows. partial: interrupted."""
 
@@ -104,7 +104,7 @@ class Search:
     def requirements(self) -> Requirements:
         return self.trials.requirements
 
-    def run(self, explore: Explore) -> Result:
+    def run(self, explore: Explore) -> SearchResult:
         """Ctrl-C ends it with what there is."""
         chosen = confirmed = None
         partial, unconfirmed = False, ""
@@ -118,7 +118,7 @@ class Search:
             partial, chosen = True, self.choose()
             if chosen is not None and self.effort.confirm:
                 unconfirmed = INTERRUPTED
-        return Result(self.candidates(), chosen, confirmed, partial, unconfirmed, self.trials.seq())
+        return SearchResult(self.candidates(), chosen, confirmed, partial, unconfirmed, self.trials.seq())
 
     def time(self, plans: Sequence[Plan]) -> list[Plan]:
         """Time them; those that are worth playing."""

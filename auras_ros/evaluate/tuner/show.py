@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from auras_ros.evaluate.tuner.search import Result, pareto
+from auras_ros.evaluate.tuner.search import SearchResult, pareto
 from auras_ros.evaluate.tuner.trials import Candidate
 
 COLUMNS = ("plan", "chunks/s", "x seq", "oldest ms", "episodes", "success", "95 %", "- seq", "95 %", "stale ms", "")
 GREY, BLUE, ORANGE = "#9aa0aa", "#1f77b4", "#d9822b"
 
 
-def table(result: Result) -> str:
+def table(result: SearchResult) -> str:
     """One line a plan, the best first; a star marks those that no other beats in rate and success."""
     front = pareto(result.candidates)
     lines = [COLUMNS, *(_cells(one, one in front, _is(one, result.chosen)) for one in result.candidates)]
@@ -49,7 +49,7 @@ def _cells(one: Candidate, front: bool, chosen: bool) -> tuple[str, ...]:
     )
 
 
-def draw(result: Result, title: str, path: Path) -> None:
+def draw(result: SearchResult, title: str, path: Path) -> None:
     """Success over rate of what was played and of seq, with 95 % intervals; the front, and a ring round the chosen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -95,7 +95,7 @@ def _point(axes: Any, one: Candidate, colour: str, label: str, marker: str = "o"
         axes.annotate(text, (one.rate_hz, success), fontsize=7, xytext=(7, 5), textcoords="offset points")
 
 
-def rows(result: Result) -> Sequence[dict[str, Any]]:
+def rows(result: SearchResult) -> Sequence[dict[str, Any]]:
     """Flat rows for the report: every candidate, then the confirmation."""
     front = pareto(result.candidates)
     made = [{**one.row(), "pareto": one in front, "chosen": _is(one, result.chosen)} for one in result.candidates]

@@ -13,13 +13,13 @@ from typing import Any
 
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.cores import available
-from auras_ros.evaluate.durations import Duration, measure_durations
+from auras_ros.evaluate.durations import FrameDuration, measure_durations
 from auras_ros.evaluate.lockstep import grouped, play
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.seats import Seats
 from auras_ros.evaluate.statistics import paired_by_seed, wilson
-from auras_ros.evaluate.tuner.record import Played, Record, Timed
+from auras_ros.evaluate.tuner.record import EpisodeStore, Played, Timed
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.turn import Timing
 from auras_ros.pipeline.load import Checkpoint
@@ -68,7 +68,7 @@ class Trials:
         base: Plan,
         task: Task,
         requirements: Requirements,
-        record: Record,
+        record: EpisodeStore,
         frame_steps: int = 0,
         batch: int = 32,
         say: Say = lambda text: None,
@@ -103,7 +103,7 @@ class Trials:
 
     def time_as(self, other: Trials, plan: Plan) -> None:
         """Take over another's durations, so that both charge the same."""
-        self._record.timed = {str(plan): Timed(Duration(other.charged_s(plan)), Duration(other.seq_s))}
+        self._record.timed = {str(plan): Timed(FrameDuration(other.charged_s(plan)), FrameDuration(other.seq_s))}
         self._record.save()
 
     @property

@@ -15,10 +15,10 @@ from auras_ros.bench import pipeline
 from auras_ros.bench.figures import fig10
 from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.cli import main as cli
-from auras_ros.evaluate.outcome import Episode, Outcome
-from auras_ros.evaluate.parts import Part
+from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
+from auras_ros.evaluate.parts import EvaluationPart
 from auras_ros.evaluate.report import Report
-from auras_ros.evaluate.settings import Settings
+from auras_ros.evaluate.settings import EvaluationSettings
 
 RATES = {"seq": 4.0, "dec": 3.0, "par": 6.0, "auras": 12.0}
 QUICK = [
@@ -29,13 +29,13 @@ QUICK = [
 
 def evaluated(path: Path, plan: str, wins: dict[str, int], clocks: tuple[str, ...] = ("paused",)) -> str:
     """A report of `auras eval` in which each mode solves so many of ten seeds."""
-    settings = Settings("planted@0", plan, clocks=clocks, durations_s={})
+    settings = EvaluationSettings("planted@0", plan, clocks=clocks, durations_s={})
     outcomes = {
-        (clock, one.name): Outcome([Episode(seed, seed < wins[one.plan.mode], 5, 0.5) for seed in range(10)])
+        (clock, one.name): ModeResult([EpisodeRecord(seed, seed < wins[one.plan.mode], 5, 0.5) for seed in range(10)])
         for clock in clocks
         for one in settings.contenders()
     }
-    Part(settings, outcomes).report().write(path)
+    EvaluationPart(settings, outcomes).report().write(path)
     return str(path)
 
 
@@ -100,11 +100,11 @@ def test_modes_may_have_been_played_apart_and_the_longer_play_counts(
     monkeypatch.setattr(pipeline, "run", lambda argv, progress: planted())
     files = []
     for name, modes, episodes, wins in (("few", ("seq", "par"), 4, 1), ("most", ("seq", "auras"), 8, 6)):
-        settings = Settings("planted@0", "ddpm40", modes=modes, clocks=("paused",))
-        played = Outcome([Episode(seed, seed < wins, 5, 0.5) for seed in range(episodes)])
+        settings = EvaluationSettings("planted@0", "ddpm40", modes=modes, clocks=("paused",))
+        played = ModeResult([EpisodeRecord(seed, seed < wins, 5, 0.5) for seed in range(episodes)])
         files.append(str(tmp_path / f"{name}.json"))
         outcomes = {("paused", one.name): played for one in settings.contenders()}
-        Part(settings, outcomes).report().write(Path(files[-1]))
+        EvaluationPart(settings, outcomes).report().write(Path(files[-1]))
     for order in (files, files[::-1]):
         report = fig10.run(["--eval", ",".join(order)], print)
         found = {row["mode"]: (row["success"], row["episodes"]) for row in report.rows if row["measure"] == "success"}
@@ -114,12 +114,14 @@ def test_modes_may_have_been_played_apart_and_the_longer_play_counts(
 
 def test_the_paused_clock_is_the_papers(tmp_path: Path) -> None:
     path = tmp_path / "it.json"
-    settings = Settings("planted@0", "ddpm100", modes=("seq", "auras"))
+    settings = EvaluationSettings("planted@0", "ddpm100", modes=("seq", "auras"))
     settings = settings.charging({"seq": 0.1, "auras": 0.1})
     wins = {("paused", "seq"): 8, ("paused", "auras"): 4, ("charged", "seq"): 2, ("charged", "auras"): 6}
-    outcomes = {run: Outcome([Episode(s, s < count, 5, 0.5) for s in range(10)]) for run, count in wins.items()}
-    Part(settings, outcomes).report().write(path)
-    report = Report("fig10", fig10.success_rows(Part.load(path)))
+    outcomes = {
+        run: ModeResult([EpisodeRecord(s, s < count, 5, 0.5) for s in range(10)]) for run, count in wins.items()
+    }
+    EvaluationPart(settings, outcomes).report().write(path)
+    report = Report("fig10", fig10.success_rows(EvaluationPart.load(path)))
     fig10._sum_success(report)
     assert report.summary["auras_success_of_seq_percent"] == 50
     assert report.summary["auras_success_of_seq_percent_charged"] == 300

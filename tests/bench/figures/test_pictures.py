@@ -18,7 +18,7 @@ from auras_ros.clock import VirtualClock
 from auras_ros.device import Span
 from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.tuner import show as tuner_show
-from auras_ros.evaluate.tuner.search import Result
+from auras_ros.evaluate.tuner.search import SearchResult
 from auras_ros.evaluate.tuner.trials import Candidate
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.trace import Recording
@@ -142,7 +142,7 @@ def test_the_tuners_picture_has_seq_and_a_ring_round_the_chosen_plan(figures: li
 
     seq, chosen = one(2.0, 0.5, "ddpm100"), one(6.0, 0.75, "ddpm100,mode=auras,pp_generation=4,alpha=0.5")
     left = one(9.0, 0.25, "ddpm100,mode=auras,pp_generation=8", "too bad")
-    tuner_show.draw(Result([chosen, left], chosen, None, False, seq=seq), "a search", Path("it.png"))
+    tuner_show.draw(SearchResult([chosen, left], chosen, None, False, seq=seq), "a search", Path("it.png"))
     entries = legend_apart(figures[0])
     assert {"seq", "left behind", "played to the end", f"chosen: {chosen.plan}"} <= set(entries)
     (axes,) = figures[0].axes

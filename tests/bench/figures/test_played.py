@@ -20,9 +20,9 @@ from auras_ros.bench import kept
 from auras_ros.bench.figures import fig5, fig12, fig13, played
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.charged import Charged
-from auras_ros.evaluate.durations import Duration
+from auras_ros.evaluate.durations import FrameDuration
 from auras_ros.evaluate.lockstep import play as really_play
-from auras_ros.evaluate.outcome import Episode, Outcome
+from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.tuner import trials as trials_module
@@ -49,9 +49,9 @@ class World:
         monkeypatch.setattr(trials_module, "measure_durations", self.measure)
         monkeypatch.setattr(trials_module, "play", self.play)
 
-    def measure(self, checkpoint: Checkpoint, plans: Mapping[str, Plan], **rest: Any) -> dict[str, Duration]:
+    def measure(self, checkpoint: Checkpoint, plans: Mapping[str, Plan], **rest: Any) -> dict[str, FrameDuration]:
         self.timed += [name for name in plans if name != "seq"]
-        return {name: Duration(self.seconds(plan), 8) for name, plan in plans.items()}
+        return {name: FrameDuration(self.seconds(plan), 8) for name, plan in plans.items()}
 
     def seconds(self, plan: Plan) -> float:
         return self.frame_s / plan.pp_generation * (1 + plan.alpha)
@@ -72,14 +72,14 @@ class World:
         timing: Charged | Paused,
         plain: bool,
         watch: object,
-    ) -> Outcome:
-        outcome = Outcome()
+    ) -> ModeResult:
+        outcome = ModeResult()
         for seed in seeds:
             self.played[str(plan), timing.name, plain, seed] += 1
             if self.interrupt_at is not None and self.played.total() > self.interrupt_at:
                 raise KeyboardInterrupt
             won = 7 * seed % SEEDS < self.wins(plan, timing.name, plain)
-            outcome.episodes.append(Episode(seed, won, 10, 0.5))
+            outcome.episodes.append(EpisodeRecord(seed, won, 10, 0.5))
             outcome.acted(1)
         return outcome
 
@@ -190,7 +190,7 @@ def test_a_point_that_fails_is_named_and_the_others_are_played(
     """It ended the bench, with nothing written."""
     right = world.play
 
-    def broken(checkpoint: Checkpoint, plan: Plan, *given: Any) -> Outcome:
+    def broken(checkpoint: Checkpoint, plan: Plan, *given: Any) -> ModeResult:
         if plan.workers == 3:
             raise RuntimeError("the simulator ended")
         return right(checkpoint, plan, *given)
@@ -206,7 +206,7 @@ def test_a_point_that_fails_is_named_and_the_others_are_played(
 def test_the_minutes_end_it_with_what_there_is(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right, now_s = world.play, [0.0]
 
-    def slow(*given: Any) -> Outcome:
+    def slow(*given: Any) -> ModeResult:
         now_s[0] += 60.0
         return right(*given)
 
@@ -235,7 +235,7 @@ def test_what_is_reported_is_what_lockstep_plays(monkeypatch: pytest.MonkeyPatch
     checkpoint = tiny_checkpoint()
     monkeypatch.setattr(played, "load", lambda folder: checkpoint)
     monkeypatch.setattr(
-        trials_module, "measure_durations", lambda made, plans, **rest: dict.fromkeys(plans, Duration(0.15, 1))
+        trials_module, "measure_durations", lambda made, plans, **rest: dict.fromkeys(plans, FrameDuration(0.15, 1))
     )
     Tables(monkeypatch, {0: 3, 2: 9, 3: 14})
     argv = ["--plan=quick", "--episodes=4", "--max-steps=12", "--pp-generation=2", "--pp-perception=1"]

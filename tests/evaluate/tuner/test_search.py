@@ -16,13 +16,13 @@ import pytest
 
 from auras_ros import resources
 from auras_ros.evaluate.charged import Charged
-from auras_ros.evaluate.durations import Duration
-from auras_ros.evaluate.outcome import Episode, Outcome
+from auras_ros.evaluate.durations import FrameDuration
+from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.evaluate.tuner import trials as trials_module
 from auras_ros.evaluate.tuner.bayes import bayes
-from auras_ros.evaluate.tuner.record import Record
+from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving, pareto
 from auras_ros.evaluate.tuner.show import rows, table
@@ -55,10 +55,10 @@ class World:
         monkeypatch.setattr(trials_module, "measure_durations", self.measure)
         monkeypatch.setattr(trials_module, "play", self.play)
 
-    def measure(self, checkpoint: Checkpoint, plans: Mapping[str, Plan], **rest: Any) -> dict[str, Duration]:
+    def measure(self, checkpoint: Checkpoint, plans: Mapping[str, Plan], **rest: Any) -> dict[str, FrameDuration]:
         assert "seq" in plans  # beside every plan
         self.timed += [name for name in plans if name != "seq"]
-        return {name: Duration(self.slow * self.seconds(plan), 8) for name, plan in plans.items()}
+        return {name: FrameDuration(self.slow * self.seconds(plan), 8) for name, plan in plans.items()}
 
     @staticmethod
     def seconds(plan: Plan) -> float:
@@ -75,9 +75,9 @@ class World:
         timing: Charged,
         plain: bool,
         watch: object,
-    ) -> Outcome:
+    ) -> ModeResult:
         assert not plain
-        outcome, name = Outcome(), str(plan)
+        outcome, name = ModeResult(), str(plan)
         self.charged_s[name] = timing.durations_ns[plan.mode] / 1e9
         for seed in seeds:
             self.played[name, seed] += 1
@@ -85,7 +85,7 @@ class World:
                 raise KeyboardInterrupt
             share = 0.8 if plan.mode == "seq" else SKILL[plan.pp_generation] + (0.1 if plan.alpha else 0.0)
             share -= self.luck if plan.mode != "seq" and seed >= FRESH else 0.0
-            outcome.episodes.append(Episode(seed, 3 * seed % 10 < round(10 * share), 10, 0.5))
+            outcome.episodes.append(EpisodeRecord(seed, 3 * seed % 10 < round(10 * share), 10, 0.5))
             outcome.acted(plan.pp_perception)
         return outcome
 
@@ -113,7 +113,7 @@ def make(checkpoint: Checkpoint) -> Make:
     ) -> Search:
         key = {"sim": "planted"}
         both = [
-            Trials(checkpoint, BASE, Task(), wanted, Record.open(key, path), batch=7)
+            Trials(checkpoint, BASE, Task(), wanted, EpisodeStore.open(key, path), batch=7)
             for path in (work, None if work is None else work.with_suffix(".fresh"))
         ]
         return Search(both[0], both[1], space, Effort(10, episodes, confirm=confirm), seed=0)
@@ -297,14 +297,14 @@ def test_a_confirmation_that_was_charged_otherwise_is_played_again(world: World,
 
 def test_a_record_of_other_settings_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "tune.json"
-    Record.open({"sim": "pusht", "max_steps": 300}, path).save()
-    assert Record.open({"sim": "pusht", "max_steps": 300}, path).played == {}
+    EpisodeStore.open({"sim": "pusht", "max_steps": 300}, path).save()
+    assert EpisodeStore.open({"sim": "pusht", "max_steps": 300}, path).played == {}
     with pytest.raises(SettingsError, match="was made with max_steps 300, not 60; take another --work file"):
-        Record.open({"sim": "pusht", "max_steps": 60}, path)
+        EpisodeStore.open({"sim": "pusht", "max_steps": 60}, path)
     for text in ("[]", '{"format": "auras-tune/1", "key": [1], "timed": {}, "played": {}}'):
         path.write_text(text)
         with pytest.raises(SettingsError, match="not a record of `auras tune`"):
-            Record.open({"sim": "pusht"}, path)
+            EpisodeStore.open({"sim": "pusht"}, path)
 
 
 def test_the_front_is_what_no_other_beats_in_both(world: World, make: Make) -> None:
