@@ -9,7 +9,7 @@ import time
 from typing import Protocol
 
 
-class Clock(Protocol):
+class SchedulerClock(Protocol):
     """now_ns never goes back; sleep_until_ns returns at or after the given time, at once if it has passed.
 
     boot_ns is a scale of its own, which never goes back either and also counts the time of a suspended machine.

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from auras_ros import resources
-from auras_ros.observation import Assembler, Fault
+from auras_ros.observation import Assembler, ObservationFault
 from auras_ros.pipeline.load import Checkpoint, executor_on, noise_tape, to_latched
 from auras_ros.pipeline.load import load as open_checkpoint
 from auras_ros.pipeline.plan import Plan
@@ -64,7 +64,7 @@ class DirectPolicy:
         tokens = self._tokens(prompt)
         self.observe(images, state)
         seen = self._assembler.latch(self._now_ns)
-        if isinstance(seen, Fault):
+        if isinstance(seen, ObservationFault):
             raise ValueError(f"act: {seen}")
         if tokens is not None:  # only now: a call that is refused changes no prompt
             self._tell(tokens, str(prompt))

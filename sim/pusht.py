@@ -24,7 +24,7 @@ DRIFT_SUCCESS_COVERAGE = 0.90
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepResult:
     """What one control step led to. `reward` is coverage over the success threshold, clipped to [0, 1]."""
 
     reward: float
@@ -69,7 +69,7 @@ class PushTWorld:
         self._velocity = direction * (self.drift_px / np.linalg.norm(direction))
         self.steps = 0
 
-    def step(self, action: NDArray[np.float64]) -> Outcome:
+    def step(self, action: NDArray[np.float64]) -> StepResult:
         """Move the tee by its drift, then hold `action` (target position [x, y], px) for one control step."""
         target = np.asarray(action, dtype=np.float64)
         if target.shape != (2,) or not np.isfinite(target).all():
@@ -80,7 +80,7 @@ class PushTWorld:
         self.steps += 1
         coverage = float(info["coverage"])
         reward = float(np.clip(coverage / self.success_coverage, 0.0, 1.0))
-        return Outcome(reward, coverage, coverage > self.success_coverage)
+        return StepResult(reward, coverage, coverage > self.success_coverage)
 
     def _drift(self) -> None:
         block = self._env.block

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.clock import Clock, MonotonicClock
+from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.descriptors import ensure_descriptors
 from auras_ros.heap import bound_heap
 from auras_ros.nodes.exit_status import of_refusal
 from auras_ros.output import never_in_the_way
-from auras_ros.ros import Clock as RosClock
 from auras_ros.ros import (
+    Clock,
     ClockType,
     ExternalShutdownException,
     InvalidParameterTypeException,
@@ -57,7 +57,7 @@ from auras_ros.ros.msg import (
 from auras_ros.ros.refusals import SETTINGS_ERRORS
 from auras_ros.ros.srv import Trigger
 from auras_ros.sim.pusht import IMAGE_PX
-from auras_ros.sim.pusht_game import DT_NS, NAMES, PushTGame, SettingError, Settings
+from auras_ros.sim.pusht_game import DT_NS, NAMES, PushTGame, SettingError, TableSettings
 from auras_ros.spelling import ALIKE, nearest
 
 # SettingError among them, and ROS arguments, a file, an environment that cannot be used
@@ -73,7 +73,7 @@ ACTIONS = QoSProfile(depth=10)
 class PushTBridge(Node):
     """Actions and resets arrive in the executor's thread, `run` ticks in its own; a lock guards the game."""
 
-    def __init__(self, clock: Clock | None = None, **node_options: Any) -> None:
+    def __init__(self, clock: SchedulerClock | None = None, **node_options: Any) -> None:
         """Raises SettingError for a parameter that cannot be used."""
         super().__init__("pusht", **node_options)
         self.settings = _read_settings(self)
@@ -98,7 +98,7 @@ class PushTBridge(Node):
             self._time = self.create_publisher(ClockMsg, "/clock", LATEST)
         self.create_subscription(Float64MultiArray, "action", self._on_action, ACTIONS)
         self.create_service(Trigger, "~/reset", self._on_reset)
-        self.create_timer(COLLECT_PERIOD_S, self._collect, clock=RosClock(clock_type=ClockType.STEADY_TIME))
+        self.create_timer(COLLECT_PERIOD_S, self._collect, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     def _collect(self) -> None:
         gc.collect()
@@ -122,7 +122,7 @@ class PushTBridge(Node):
     def _on_parameters(self, parameters: list[Parameter]) -> Any:
         """`seed` is the seed of the next reset; nothing else changes while the table runs."""
         try:
-            seeds = [Settings(seed=each.value).seed for each in parameters if each.name == "seed"]
+            seeds = [TableSettings(seed=each.value).seed for each in parameters if each.name == "seed"]
         except SettingError as error:
             return SetParametersResult(successful=False, reason=str(error))
         with self._lock:
@@ -176,15 +176,15 @@ class PushTBridge(Node):
         self.destroy_node()
 
 
-def _read_settings(node: Node) -> Settings:
-    """Declare every field of Settings on the node; SettingError names node and parameter."""
+def _read_settings(node: Node) -> TableSettings:
+    """Declare every field of TableSettings on the node; SettingError names node and parameter."""
     try:
         given = {
             each.name: node.declare_parameter(each.name, each.default, _describe(each)).value
-            for each in fields(Settings)
+            for each in fields(TableSettings)
         }
         _look_for_unknown(node)
-        return Settings(**given)
+        return TableSettings(**given)
     except (SettingError, InvalidParameterTypeException, InvalidParameterValueException) as error:
         raise SettingError(f"{node.get_name()}: {error}") from error
 
@@ -195,13 +195,13 @@ def _look_for_unknown(node: Node) -> None:
     for name in getattr(node, "_parameter_overrides", {}):
         if node.has_parameter(name):
             continue
-        if meant := nearest(name, [each.name for each in fields(Settings)], ALIKE):
+        if meant := nearest(name, [each.name for each in fields(TableSettings)], ALIKE):
             raise SettingError(f"no parameter '{name}'; did you mean {meant}?")
         node.get_logger().warning(f"no parameter '{name}' here: left out")
 
 
 def _describe(each: Field[Any]) -> Any:
-    """What `ros2 param describe` shows. dynamic_typing: Settings itself checks the type, and takes 1 for 1.0."""
+    """What `ros2 param describe` shows. dynamic_typing: TableSettings itself checks the type, and takes 1 for 1.0."""
     low, high = each.metadata["low"], each.metadata["high"]
     descriptor = ParameterDescriptor(
         name=each.name,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.sim.pusht import CONTROL_DT_MS, SIZE_PX, SUCCESS_COVERAGE, Outcome, PushTWorld
+from auras_ros.sim.pusht import CONTROL_DT_MS, SIZE_PX, SUCCESS_COVERAGE, PushTWorld, StepResult
 
 NAMES = ("agent_x", "agent_y")
 DT_NS = CONTROL_DT_MS * 1_000_000
@@ -30,12 +30,12 @@ class SettingError(ValueError):
 
 
 def setting(default: Any, description: str, low: float | None = None, high: float | None = None) -> Any:
-    """A field of `Settings`; low and high are inclusive bounds."""
+    """A field of `TableSettings`; low and high are inclusive bounds."""
     return field(default=default, metadata={"description": description, "low": low, "high": high})
 
 
 @dataclass(frozen=True)
-class Settings:
+class TableSettings:
     """What a table can be told; every field is a node parameter of the bridge. Raises SettingError."""
 
     seed: int = setting(0, "seed of the first episode; each next one counts up by one", 0, 2**31 - 1)
@@ -69,7 +69,7 @@ def _checked(name: str, value: Any, each: Field[Any]) -> Any:
     return value
 
 
-class Phase(str, Enum):
+class GamePhase(str, Enum):
     """`waiting`: shown, standing still until the first action. `running`: a step a tick. `done`: at rest."""
 
     WAITING = "waiting"
@@ -88,7 +88,7 @@ class ActionRefusal(str, Enum):
 
 
 @dataclass(frozen=True)
-class Status:
+class GameStatus:
     """Where the table stands. `timeouts` and `refused` count since the start, the rest is this episode's."""
 
     episode: int
@@ -114,7 +114,7 @@ class PushTGame:
     and `status` give afterwards is the observation of that time.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: TableSettings) -> None:
         self.settings = settings
         self.next_seed = settings.seed
         self._world = PushTWorld(settings.drift_px, settings.success_coverage)
@@ -127,8 +127,8 @@ class PushTGame:
         self._seed, self.next_seed = self.next_seed, self.next_seed + 1
         self._world.reset(self._seed)
         self._episode += 1
-        self._phase = Phase.WAITING
-        self._outcome = Outcome(0.0, 0.0, False)
+        self._phase = GamePhase.WAITING
+        self._outcome = StepResult(0.0, 0.0, False)
         self._action: NDArray[np.float64] | None = None
         self._action_ns = self._done_ns = 0
         self._shown_ns: int | None = None
@@ -141,14 +141,14 @@ class PushTGame:
         """
         target = np.asarray(values, dtype=np.float64).reshape(-1)
         refusal = _judge(target, names)
-        if refusal is None and self._phase is Phase.WAITING and not self._meant_for_this(label):
+        if refusal is None and self._phase is GamePhase.WAITING and not self._meant_for_this(label):
             refusal = ActionRefusal.STALE
         if refusal is not None:
             self._refused[refusal.value] += 1
             return refusal
         self._action, self._action_ns = target, now_ns
-        if self._phase is Phase.WAITING:
-            self._phase = Phase.RUNNING
+        if self._phase is GamePhase.WAITING:
+            self._phase = GamePhase.RUNNING
         return None
 
     def _meant_for_this(self, label: str) -> bool:
@@ -169,9 +169,9 @@ class PushTGame:
 
     def tick(self, grid_ns: int) -> None:
         """One control step that ends at `grid_ns`."""
-        if self._phase is Phase.RUNNING:
+        if self._phase is GamePhase.RUNNING:
             self._step(grid_ns)
-        elif self._phase is Phase.DONE and self.settings.auto_reset and grid_ns - self._done_ns >= SHOW_NS:
+        elif self._phase is GamePhase.DONE and self.settings.auto_reset and grid_ns - self._done_ns >= SHOW_NS:
             self.reset()
         if self._shown_ns is None:
             self._shown_ns = grid_ns
@@ -183,7 +183,7 @@ class PushTGame:
             self._timeouts += 1
         self._outcome = self._world.step(self._action)
         if self._outcome.success or self._world.steps >= self.settings.max_steps:
-            self._phase, self._done_ns = Phase.DONE, grid_ns
+            self._phase, self._done_ns = GamePhase.DONE, grid_ns
 
     def image(self, size_px: int) -> NDArray[np.uint8]:
         """The table from above, uint8 RGB [size_px, size_px, 3]."""
@@ -195,17 +195,17 @@ class PushTGame:
         return self._world.agent
 
     @property
-    def status(self) -> Status:
+    def status(self) -> GameStatus:
         action = None if self._action is None else (float(self._action[0]), float(self._action[1]))
-        return Status(
+        return GameStatus(
             episode=self._episode,
             seed=self._seed,
             step=self._world.steps,
             reward=self._outcome.reward,
             coverage=self._outcome.coverage,
             success=self._outcome.success,
-            done=self._phase is Phase.DONE,
-            waiting=self._phase is Phase.WAITING,
+            done=self._phase is GamePhase.DONE,
+            waiting=self._phase is GamePhase.WAITING,
             action=action,
             refused=dict(self._refused),
             timeouts=self._timeouts,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.clock import Clock, MonotonicClock, VirtualClock
+from auras_ros.clock import MonotonicClock, SchedulerClock, VirtualClock
 
 
 def test_virtual_time_stands_still_until_somebody_moves_it() -> None:
@@ -43,7 +43,7 @@ def test_time_of_a_suspended_machine_is_seen_by_one_scale_alone() -> None:
 
 
 def test_the_hosts_time_since_boot_counts_what_it_was_suspended() -> None:
-    clock: Clock = MonotonicClock()
+    clock: SchedulerClock = MonotonicClock()
     before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     now = clock.boot_ns()
     assert before <= now <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -63,7 +63,7 @@ def test_virtual_time_never_goes_back(moves: list[tuple[bool, int]]) -> None:
 
 
 def test_monotonic_time_is_the_hosts() -> None:
-    clock: Clock = MonotonicClock()
+    clock: SchedulerClock = MonotonicClock()
     before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     now = clock.now_ns()
     assert before <= now <= time.clock_gettime_ns(time.CLOCK_MONOTONIC)

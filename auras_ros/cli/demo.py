@@ -23,7 +23,7 @@ from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 from auras_ros.pipeline.plan import Plan
 from auras_ros.referee.film import RATE_HZ, Film
 from auras_ros.referee.pictures import HEIGHT_PX, WIDTH_PX
-from auras_ros.referee.referee import Phase, Referee
+from auras_ros.referee.referee import Referee, RefereePhase
 from auras_ros.referee.summary import figures, table
 from auras_ros.referee.video import VideoFile
 
@@ -170,7 +170,7 @@ class _Demo:
     def _referee(self, node: Any, turn: Callable[[], bool]) -> None:
         referee = node.begin(self._options.rules)
         node.step()
-        while referee.phase is not Phase.FINISHED and turn():
+        while referee.phase is not RefereePhase.FINISHED and turn():
             node.step()
             self._progress.say(progress_line(referee, MonotonicClock().now_ns()))
 

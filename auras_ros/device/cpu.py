@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from auras_ros.device.cores import checked
-from auras_ros.device.failure import Failure, Failures
+from auras_ros.device.failure import Failure, StageFailures
 from auras_ros.device.lane import DeviceError, Lane, Mark, Stage, own_lane, refuse_if_closed
 from auras_ros.device.plain import PlainStage, plain
 from auras_ros.device.spans import Spans
@@ -23,7 +23,7 @@ class OverMark:
 
     __slots__ = ("_failure", "_failures")
 
-    def __init__(self, failures: Failures, failure: Failure | None = None) -> None:
+    def __init__(self, failures: StageFailures, failure: Failure | None = None) -> None:
         self._failures, self._failure = failures, failure
 
     def wait(self) -> None:
@@ -37,7 +37,7 @@ class OverMark:
 class InlineLane:
     """Runs a stage in the thread that launches it, before `launch` returns; what fails, fails at the mark."""
 
-    def __init__(self, name: str, failures: Failures, spans: Spans | None) -> None:
+    def __init__(self, name: str, failures: StageFailures, spans: Spans | None) -> None:
         self.name = name
         self._failures, self._spans = failures, spans
         self._well = OverMark(failures)  # of every launch that ended well: there is nothing to tell them apart by
@@ -79,7 +79,7 @@ class CpuDevice:
         import torch
 
         self._tensors = torch.device("cpu")
-        self._spans, self._failures = spans, Failures()
+        self._spans, self._failures = spans, StageFailures()
         self._lanes: list[InlineLane | WorkerLane] = []
         self.uncaptured: dict[str, Reasons] = {}
         self._closed = False

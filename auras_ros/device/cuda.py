@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from auras_ros.clock import MonotonicClock
 from auras_ros.device.cuda_lane import CudaLane, CudaStage
 from auras_ros.device.cuda_time import HostScale
-from auras_ros.device.failure import Failures
+from auras_ros.device.failure import StageFailures
 from auras_ros.device.lane import DeviceError, Lane, Stage, own_lane, refuse_if_closed
 from auras_ros.device.spans import Spans
 from auras_ros.device.uncaptured import Reasons, listening
@@ -55,7 +55,7 @@ class CudaDevice:
         self._spans = spans
         self._scale = None if spans is None else HostScale(self._tensors, MonotonicClock())
         self._lanes: list[CudaLane] = []
-        self._failures = Failures()
+        self._failures = StageFailures()
         self.uncaptured: dict[str, Reasons] = {}
         self._closed = False
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from auras_ros.device.cuda_time import Anchor, HostScale
-from auras_ros.device.failure import Failure, Failures
+from auras_ros.device.failure import Failure, StageFailures
 from auras_ros.device.lane import DeviceError, Lane, Mark, Stage
 from auras_ros.device.spans import Spans
 
@@ -55,7 +55,7 @@ class CudaMark:
 
     __slots__ = ("_failures", "failure", "number", "slot")
 
-    def __init__(self, slot: Slot, failures: Failures, failure: Failure | None) -> None:
+    def __init__(self, slot: Slot, failures: StageFailures, failure: Failure | None) -> None:
         self.slot, self.number = slot, slot.number
         self._failures, self.failure = failures, failure
 
@@ -73,7 +73,12 @@ class CudaLane:
     """See the module. `scale` is there when spans are wanted."""
 
     def __init__(
-        self, name: str, stream: torch.cuda.Stream, failures: Failures, spans: Spans | None, scale: HostScale | None
+        self,
+        name: str,
+        stream: torch.cuda.Stream,
+        failures: StageFailures,
+        spans: Spans | None,
+        scale: HostScale | None,
     ) -> None:
         import torch
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from auras_ros.clock import Clock
+from auras_ros.clock import SchedulerClock
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ class Anchor(NamedTuple):
 class HostScale:
     """Reads both clocks, on a stream that carries nothing else."""
 
-    def __init__(self, device: torch.device, clock: Clock) -> None:
+    def __init__(self, device: torch.device, clock: SchedulerClock) -> None:
         import torch
 
         self._cuda = torch.cuda

@@ -22,7 +22,7 @@ class Failure(NamedTuple):
     traceback: TracebackType | None  # as the stage left it; every raise adds to the exception's own
 
 
-class Failures:
+class StageFailures:
     """The failures of one device that nobody has seen yet, oldest first; beyond `KEPT` they are only counted."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from auras_ros.clock import VirtualClock
-from auras_ros.device.failure import Failure, Failures
+from auras_ros.device.failure import Failure, StageFailures
 from auras_ros.device.lane import DeviceError, Lane, Mark, Stage, own_lane, refuse_if_closed
 from auras_ros.device.plain import PlainStage, plain
 from auras_ros.device.spans import Spans
@@ -25,7 +25,7 @@ class NullMark:
 
     __slots__ = ("_clock", "_failures", "ends_ns", "failure")
 
-    def __init__(self, clock: VirtualClock, failures: Failures, ends_ns: int, failure: Failure | None) -> None:
+    def __init__(self, clock: VirtualClock, failures: StageFailures, ends_ns: int, failure: Failure | None) -> None:
         self._clock, self._failures = clock, failures
         self.ends_ns, self.failure = ends_ns, failure
 
@@ -77,7 +77,7 @@ class NullDevice:
         import torch
 
         self._tensors = torch.device("cpu")
-        self.clock, self.spans, self.failures = clock, spans, Failures()
+        self.clock, self.spans, self.failures = clock, spans, StageFailures()
         self.lanes: list[NullLane] = []
         self.uncaptured: dict[str, Reasons] = {}
         self._durations_ns = durations_ns

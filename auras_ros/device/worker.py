@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 
 from auras_ros.device.cores import occupy
-from auras_ros.device.failure import Failure, Failures
+from auras_ros.device.failure import Failure, StageFailures
 from auras_ros.device.lane import DeviceError, Mark, Stage
 from auras_ros.device.plain import PlainStage, plain
 from auras_ros.device.spans import Spans
@@ -55,7 +55,7 @@ class WorkerLane:
     """See the module. `threads` are intra-op threads; `cores` None leaves those of the thread that makes the lane."""
 
     def __init__(
-        self, name: str, cores: frozenset[int] | None, threads: int, failures: Failures, spans: Spans | None
+        self, name: str, cores: frozenset[int] | None, threads: int, failures: StageFailures, spans: Spans | None
     ) -> None:
         self.name = name
         self.failures = failures

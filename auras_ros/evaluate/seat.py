@@ -11,7 +11,7 @@ from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ActionStream, Chunk, Comman
 from auras_ros.action.verdict import ChunkRefusal, Rejected
 from auras_ros.evaluate.outcome import EpisodeRecord
 from auras_ros.evaluate.seams import Seams, SeamWatch
-from auras_ros.observation import Assembler, Fault, Observation
+from auras_ros.observation import Assembler, Observation, ObservationFault
 from auras_ros.pipeline.load import Checkpoint
 from auras_ros.sim.pusht import CONTROL_DT_MS, PushTWorld
 from auras_ros.sim.pusht_game import NAMES
@@ -103,7 +103,7 @@ class Seat:
     def latch(self, now_ns: int) -> Observation:
         """The newest observation as of now."""
         observation = self._assembler.latch(now_ns)
-        if isinstance(observation, Fault):
+        if isinstance(observation, ObservationFault):
             raise LockstepError(str(observation))
         return observation
 

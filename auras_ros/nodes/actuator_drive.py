@@ -12,7 +12,7 @@ from collections import deque
 from auras_ros.action import Accepted, ActionStream, Contract, Event, Rejected, SafetyState
 from auras_ros.action.contract import FloatArray
 from auras_ros.action.limits import MAX_BRAKING_S
-from auras_ros.clock import Clock
+from auras_ros.clock import SchedulerClock
 from auras_ros.nodes.actuator_agent import AgentWatch
 from auras_ros.nodes.actuator_place import PositionMonitor
 from auras_ros.nodes.actuator_settings import ActuatorSettings
@@ -32,7 +32,7 @@ class CommandLoop:
         outputs: CommandPublishers,
         agent: AgentWatch,
         place: PositionMonitor,
-        clock: Clock,
+        clock: SchedulerClock,
     ) -> None:
         self._settings, self._outputs, self._agent, self._clock = settings, outputs, agent, clock
         self._place = place

@@ -22,10 +22,10 @@ from auras_ros.nodes.diagnostics import DiagnosticReport, Level, QosWatch
 from auras_ros.observation import (
     Arrivals,
     Assembler,
-    Fault,
     FaultName,
     Observation,
     ObservationError,
+    ObservationFault,
     ObservationSpec,
     Picture,
     decode_compressed,
@@ -63,7 +63,7 @@ class ObservationInputs:
         self._next_frame_ns: Callable[[], int] = lambda: 0
         self._refusals = InputCounters([*self._cameras, STATE])
         self._of_others = 0  # joint states with none of the policy's joints
-        self._fault: Fault | None = None
+        self._fault: ObservationFault | None = None
         self._skewed_since_ns: int | None = None
         self._awaited_origin_ns = self._awaited_since_ns = -1
         self._latching = threading.Lock()
@@ -151,7 +151,7 @@ class ObservationInputs:
             return
         self._put_image(name, frame, message.header)
 
-    def _undecoded(self, name: str, fault: Fault) -> None:
+    def _undecoded(self, name: str, fault: ObservationFault) -> None:
         """An image that was refused for one of its fields: of which camera, the message itself does not know."""
         self._refuse(name, self._assembler.count(replace(fault, source=f"{name}: {fault.source}")))
 
@@ -195,7 +195,7 @@ class ObservationInputs:
         self._put(STATE, lambda: self._assembler.put_state(names, positions, stamp, now_ns, latency_ns), now_ns)
         self._tell()
 
-    def _put(self, source: str, put: Callable[[], Fault | None], now_ns: int) -> bool:
+    def _put(self, source: str, put: Callable[[], ObservationFault | None], now_ns: int) -> bool:
         """Whether it was taken."""
         fault = put()
         if fault is not None and fault.name in (FaultName.BACKWARDS, FaultName.CLOCK_BACK):
@@ -215,7 +215,7 @@ class ObservationInputs:
         if (news := self._news) is not None:
             news()
 
-    def _refuse(self, source: str, fault: Fault) -> None:
+    def _refuse(self, source: str, fault: ObservationFault) -> None:
         self._refusals.refused(source, fault)
         self._node.get_logger().warning(str(fault), throttle_duration_sec=1.0)
 
@@ -229,7 +229,7 @@ class ObservationInputs:
         """The newest observation; None where there is none to use yet."""
         with self._latching:
             observation = self._assembler.latch(now_ns)
-            if isinstance(observation, Fault):
+            if isinstance(observation, ObservationFault):
                 if not self._passes(observation, now_ns):
                     self._note(observation)
                 return None
@@ -237,7 +237,7 @@ class ObservationInputs:
             self._note(None)
             return None if self._state_is_due(observation, now_ns) else observation
 
-    def _passes(self, fault: Fault, now_ns: int) -> bool:
+    def _passes(self, fault: ObservationFault, now_ns: int) -> bool:
         """Whether it is a skew that the next images may end: no frame runs on it, and nothing is said of it yet."""
         if fault.name is not FaultName.SKEW:
             self._skewed_since_ns = None
@@ -261,7 +261,7 @@ class ObservationInputs:
             self._awaited_origin_ns, self._awaited_since_ns = observation.origin_mono_ns, now_ns
         return now_ns - self._awaited_since_ns < STATE_WAIT_NS
 
-    def _note(self, fault: Fault | None) -> None:
+    def _note(self, fault: ObservationFault | None) -> None:
         """Say so when observations fail, and when they are back."""
         known, self._fault = self.fault, fault
         if fault and self.fault != known:

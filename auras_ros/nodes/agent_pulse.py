@@ -15,7 +15,7 @@ from auras_ros.nodes.agent_heart import HangDetector, Heart
 from auras_ros.nodes.agent_status import AgentStatus
 from auras_ros.nodes.agent_voice import AgentPublishers
 from auras_ros.nodes.guard import Watchdog
-from auras_ros.ros.callbacks import Failures
+from auras_ros.ros.callbacks import CallbackFailures
 
 LAST_RESORT_S = 3.0  # a process whose frame hangs is ended by force after this
 GUARD_S = 5.0  # and one of which no thread runs after this: no frame that gives way is taken for it
@@ -29,7 +29,7 @@ class Pulse:
         self._heart = Heart(self._beat_in_time, self._why_stop, self._ended)
         self._guard, self._guarded = Watchdog(GUARD_S, self._on_no_guard), False
         self._hangs, self._limit_ns = HangDetector(), 0
-        self._late, self._failures = "", Failures()
+        self._late, self._failures = "", CallbackFailures()
         self.hung = False
 
     def start(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from auras_ros.observation import Fault
+from auras_ros.observation import ObservationFault
 
 STATE = "joint_states"
 STATE_SLOT = "state"  # its name in faults
@@ -24,11 +24,11 @@ class InputCounters:
         self._taken_ns[source] = now_ns
         self._reasons.pop(source, None)
 
-    def refused(self, source: str, fault: Fault) -> None:
+    def refused(self, source: str, fault: ObservationFault) -> None:
         self._refused[source] += 1
         self._reasons[source] = f"{fault.name.value}: {fault.detail}"
 
-    def cause(self, fault: Fault) -> str:
+    def cause(self, fault: ObservationFault) -> str:
         """Why a stream has nothing new, where messages come and are refused; else empty."""
         reason = self._reasons.get(STATE if fault.source == STATE_SLOT else fault.source)
         return f"; its newest message was refused: {reason}" if reason else ""

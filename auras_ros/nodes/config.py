@@ -29,7 +29,7 @@ EXECUTABLES = {
 SETTINGS = {  # node -> the dataclass whose fields are its parameters
     "actuator": "auras_ros.nodes.actuator_settings:ActuatorSettings",
     "agent": "auras_ros.nodes.agent_settings:AgentSettings",
-    "pusht": "auras_ros.sim.pusht_game:Settings",
+    "pusht": "auras_ros.sim.pusht_game:TableSettings",
 }
 SUPERVISOR = "supervisor"
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")  # of discovery, as ROS 2 names them

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from auras_ros.clock import Clock
+from auras_ros.clock import SchedulerClock
 
 SWITCH_INTERVAL_S = 0.0005  # another thread of the process gives the interpreter up after this long, not 5 ms
 TOUCH_MIB = 16  # of heap made present beforehand; the actuator's ticks and messages need far less
@@ -145,7 +145,7 @@ def collect() -> int:
 class TickGrid:
     """An absolute grid of ticks. A tick that was missed is skipped and counted, never made up."""
 
-    def __init__(self, clock: Clock, period_ns: int) -> None:
+    def __init__(self, clock: SchedulerClock, period_ns: int) -> None:
         if period_ns < 1:
             raise ValueError(f"period_ns must be positive, got {period_ns}")
         self._clock, self.period_ns = clock, period_ns

@@ -25,7 +25,7 @@ from auras_ros.action import (
     SafetyState,
 )
 from auras_ros.action.contract import SET_POINTS, FloatArray
-from auras_ros.clock import Clock
+from auras_ros.clock import SchedulerClock
 from auras_ros.ros import Duration
 from auras_ros.ros.msg import Header, JointTrajectory, JointTrajectoryPoint, TimeMsg
 
@@ -62,7 +62,7 @@ class TrajectoryPublisher:
         contract: Contract,
         max_age_ns: int,
         lease_ns: int,
-        clock: Clock,
+        clock: SchedulerClock,
     ) -> None:
         check_trajectory(contract)
         self._publish, self._stamp, self._contract, self._max_age_ns = publish, stamp, contract, max_age_ns

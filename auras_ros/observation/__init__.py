@@ -10,7 +10,7 @@ from .arrivals import Arrivals
 from .assemble import Assembler, Observation
 from .camera import CameraSpec, Crop, ImageNormalization, Pad, Resize
 from .checks import SpecError
-from .fault import Fault, FaultName, ObservationError
+from .fault import FaultName, ObservationError, ObservationFault
 from .history import History
 from .images import MAX_PIXELS, compressed_size, decode_compressed, decode_raw
 from .picture import Picture
@@ -26,7 +26,7 @@ __all__ = [
     "Assembler",
     "CameraSpec",
     "Crop",
-    "Fault",
+    "ObservationFault",
     "FaultName",
     "History",
     "JointMap",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .fault import Fault, ObservationError
+from .fault import ObservationError, ObservationFault
 from .history import History
 from .images import ImageArray
 from .picture import Picture
@@ -79,7 +79,7 @@ class Assembler:
 
     def put_image(
         self, name: str, frame: ImageArray, stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0
-    ) -> Fault | None:
+    ) -> ObservationFault | None:
         """Take a decoded frame, uint8 RGB of the size that the spec says. Returns the fault, or None.
 
         The frame is kept, not copied: it must not change any more. A latch prepares it, unless somebody has done so
@@ -99,7 +99,7 @@ class Assembler:
         stamp_ns: int,
         receipt_mono_ns: int,
         latency_ns: int = 0,
-    ) -> Fault | None:
+    ) -> ObservationFault | None:
         """Take joint positions by name, any order, more than needed or a part of them: they are joined, each joint with
         its own stamp and age. Of a message with none of them nothing is taken. Returns the fault, or None."""
         if self._state is None or not self.wants(names):
@@ -110,7 +110,7 @@ class Assembler:
             return self.count(error.fault)
         with self._lock:
             entry = self._state.put_part(part, stamp_ns, receipt_mono_ns, latency_ns)
-            if isinstance(entry, Fault):
+            if isinstance(entry, ObservationFault):
                 return self._count(entry)
             if entry is not None:
                 self._past[STATE].push(entry)
@@ -124,15 +124,15 @@ class Assembler:
         """The newest picture of a camera, however old; the same one again where a frame was repeated."""
         return self._cameras[name].item()
 
-    def latch(self, now_mono_ns: int) -> Observation | Fault:
+    def latch(self, now_mono_ns: int) -> Observation | ObservationFault:
         """The observation as of now, or the first fault (cameras in the spec's order, state, then skew)."""
         with self._lock:
             newest = self._newest(now_mono_ns)
-            if isinstance(newest, Fault):
+            if isinstance(newest, ObservationFault):
                 return self._count(newest)
             cameras = {name: newest[name] for name in self._cameras} or newest
             synced = synchronize(cameras, self._tolerance_ns)
-            if isinstance(synced, Fault):
+            if isinstance(synced, ObservationFault):
                 return self._count(synced)
             instants = [self._instant(newest, synced, back) for back in reversed(range(self.spec.history))]
         return self._build(instants, synced)
@@ -155,33 +155,33 @@ class Assembler:
             streams[STATE] = self._state.counters()
         return {"faults": faults, "streams": streams}
 
-    def count(self, fault: Fault) -> Fault:
+    def count(self, fault: ObservationFault) -> ObservationFault:
         """Count a fault that was found outside (a frame that could not be decoded); returns it."""
         with self._lock:
             return self._count(fault)
 
-    def _count(self, fault: Fault) -> Fault:
+    def _count(self, fault: ObservationFault) -> ObservationFault:
         self._faults[fault.name.value] = self._faults.get(fault.name.value, 0) + 1
         return fault
 
     def _put(
         self, slot: LatestSlot[Any], item: Any, stamp_ns: int, receipt_mono_ns: int, latency_ns: int
-    ) -> Fault | None:
+    ) -> ObservationFault | None:
         with self._lock:
             entry = slot.put(item, stamp_ns, receipt_mono_ns, latency_ns)
-            if isinstance(entry, Fault):
+            if isinstance(entry, ObservationFault):
                 return self._count(entry)
             if entry.item is item and self.spec.history > 1:
                 self._past[slot.name].push(entry)
             return None
 
-    def _newest(self, now_mono_ns: int) -> dict[str, Stamped[Any]] | Fault:
+    def _newest(self, now_mono_ns: int) -> dict[str, Stamped[Any]] | ObservationFault:
         newest: dict[str, Stamped[Any]] = {}
         for slot in (*self._cameras.values(), self._state):
             if slot is None:
                 continue
             entry = slot.latest(now_mono_ns)
-            if isinstance(entry, Fault):
+            if isinstance(entry, ObservationFault):
                 return entry
             newest[slot.name] = entry
         return newest

@@ -30,7 +30,7 @@ class FaultName(str, Enum):
 
 
 @dataclass(frozen=True)
-class Fault:
+class ObservationFault:
     """`source` is the camera, joint or field, `detail` says in words what was wrong."""
 
     name: FaultName
@@ -45,5 +45,5 @@ class ObservationError(ValueError):
     """A message that is refused; carries the fault."""
 
     def __init__(self, name: FaultName, source: str, detail: str) -> None:
-        self.fault = Fault(name, source, detail)
+        self.fault = ObservationFault(name, source, detail)
         super().__init__(str(self.fault))

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from .fault import Fault, FaultName
+from .fault import FaultName, ObservationFault
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class LatestSlot(Generic[T]):
         self._entry: Stamped[T] | None = None
         self._counts = {"received": 0, "repeated": 0, "backwards": 0, "future": 0}
 
-    def put(self, item: T, stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0) -> Stamped[T] | Fault:
+    def put(self, item: T, stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0) -> Stamped[T] | ObservationFault:
         """Take an item that was received at `receipt_mono_ns`, `latency_ns` after its stamp (as far as the node can
         tell). A negative latency, a stamp from the future, counts as zero within the limit and is refused beyond.
         Returns the entry that the slot holds, or the fault. `clock_back`: what is held was good when it came and is
@@ -60,33 +60,33 @@ class LatestSlot(Generic[T]):
             self._entry = Stamped(item, stamp_ns, receipt_mono_ns - max(0, latency_ns))
             return self._entry
 
-    def _judged(self, held_ns: int | None, stamp_ns: int, latency_ns: int) -> Fault | None:
+    def _judged(self, held_ns: int | None, stamp_ns: int, latency_ns: int) -> ObservationFault | None:
         """Count what was received; why its stamp cannot be, after the newest one before it. Under the lock."""
         self._counts["received"] += 1
         limit_ns = self._ahead_limit_ns
         if limit_ns is not None and -latency_ns > limit_ns:
             self._counts["future"] += 1
-            return Fault(FaultName.FUTURE, self.name, _ahead(-latency_ns, limit_ns))
+            return ObservationFault(FaultName.FUTURE, self.name, _ahead(-latency_ns, limit_ns))
         if held_ns is None or stamp_ns >= held_ns:
             return None
         self._counts["backwards"] += 1
         ahead_ns = held_ns - (stamp_ns + latency_ns)
         if limit_ns is not None and ahead_ns > limit_ns:
             detail = f"the newest before it is {ahead_ns / 1e6:.0f} ms in the future: the clock was set back"
-            return Fault(FaultName.CLOCK_BACK, self.name, detail)
+            return ObservationFault(FaultName.CLOCK_BACK, self.name, detail)
         back_ms = (held_ns - stamp_ns) / 1e6
-        return Fault(FaultName.BACKWARDS, self.name, f"stamp went back by {back_ms:.3f} ms")
+        return ObservationFault(FaultName.BACKWARDS, self.name, f"stamp went back by {back_ms:.3f} ms")
 
-    def latest(self, now_ns: int) -> Stamped[T] | Fault:
+    def latest(self, now_ns: int) -> Stamped[T] | ObservationFault:
         """The newest entry, or the fault `missing` or `stale`. `now_ns` is on the monotonic clock."""
         with self._lock:
             held = self._entry
         if held is None:
-            return Fault(FaultName.MISSING, self.name, "nothing received yet")
+            return ObservationFault(FaultName.MISSING, self.name, "nothing received yet")
         age_ns = now_ns - held.mono_ns
         if age_ns > self._age_limit_ns:
             limit_ms = self._age_limit_ns / 1e6
-            return Fault(FaultName.STALE, self.name, f"{age_ns / 1e6:.1f} ms old, limit {limit_ms:g} ms")
+            return ObservationFault(FaultName.STALE, self.name, f"{age_ns / 1e6:.1f} ms old, limit {limit_ms:g} ms")
         return held
 
     def item(self) -> T | None:

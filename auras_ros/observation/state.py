@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from .fault import Fault, FaultName, ObservationError
+from .fault import FaultName, ObservationError, ObservationFault
 from .slot import LatestSlot, Stamped
 
 StateArray = npt.NDArray[np.float64]
@@ -75,7 +75,7 @@ class JointSlot(LatestSlot[StateArray]):
 
     def put_part(
         self, part: Mapping[str, float], stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0
-    ) -> Stamped[StateArray] | Fault | None:
+    ) -> Stamped[StateArray] | ObservationFault | None:
         """`put` for some of the joints; None as long as others are missing."""
         with self._lock:
             held_ns = [self._held[joint].stamp_ns for joint in part if joint in self._held]
@@ -93,16 +93,16 @@ class JointSlot(LatestSlot[StateArray]):
                 self._entry = Stamped(state, min(e.stamp_ns for e in held), min(e.mono_ns for e in held))
             return self._entry
 
-    def latest(self, now_ns: int) -> Stamped[StateArray] | Fault:
+    def latest(self, now_ns: int) -> Stamped[StateArray] | ObservationFault:
         """As of any slot; a fault names the joint."""
         found = super().latest(now_ns)
         with self._lock:
             held = dict(self._held)
-        if not isinstance(found, Fault) or not held:
+        if not isinstance(found, ObservationFault) or not held:
             return found
         for joint in self._joints:
             if joint not in held:
-                return Fault(FaultName.MISSING_JOINT, self.name, f"nothing received yet of {joint!r}")
+                return ObservationFault(FaultName.MISSING_JOINT, self.name, f"nothing received yet of {joint!r}")
         oldest = min(self._joints, key=lambda joint: held[joint].mono_ns)
         return replace(found, detail=f"{oldest!r} is {found.detail}")
 

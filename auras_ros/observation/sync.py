@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .fault import Fault, FaultName
+from .fault import FaultName, ObservationFault
 from .slot import Stamped
 
 
@@ -21,12 +21,12 @@ class Synced:
     skew_ns: int
 
 
-def synchronize(entries: Mapping[str, Stamped[Any]], tolerance_ns: int) -> Synced | Fault:
+def synchronize(entries: Mapping[str, Stamped[Any]], tolerance_ns: int) -> Synced | ObservationFault:
     """Check that all stamps lie within `tolerance_ns`. `entries` by stream name, not empty."""
     oldest = min(entries, key=lambda name: entries[name].stamp_ns)
     newest = max(entries, key=lambda name: entries[name].stamp_ns)
     skew_ns = entries[newest].stamp_ns - entries[oldest].stamp_ns
     if skew_ns > tolerance_ns:
         detail = f"{skew_ns / 1e6:.1f} ms behind {newest!r}, tolerance {tolerance_ns / 1e6:g} ms"
-        return Fault(FaultName.SKEW, oldest, detail)
+        return ObservationFault(FaultName.SKEW, oldest, detail)
     return Synced(entries[oldest], skew_ns)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from auras_ros.clock import Clock
+from auras_ros.clock import SchedulerClock
 from auras_ros.device import Device, Mark
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.frame_stages import FrameStages, Lanes
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise, ObservationOrigin
+from auras_ros.pipeline.request import Emission, Latched, Ledger, NoiseTape, ObservationOrigin
 from auras_ros.policies.policy import Policy
 
 
@@ -43,9 +43,9 @@ class AurasStrand:
         self,
         policy: Policy,
         plan: Plan,
-        noise: Noise,
+        noise: NoiseTape,
         ledger: Ledger,
-        clock: Clock,
+        clock: SchedulerClock,
         device: Device,
         continuity: Continuity,
         cores: Sequence[int] | None = None,

@@ -11,12 +11,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from auras_ros.clock import Clock
+from auras_ros.clock import SchedulerClock
 from auras_ros.device import Device, Mark, Upload
 from auras_ros.pipeline.context import PublicContext, store
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.generation import Admitted, WholeGeneration
-from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise, ObservationOrigin
+from auras_ros.pipeline.request import Emission, Latched, Ledger, NoiseTape, ObservationOrigin
 from auras_ros.policies.policy import Policy
 
 
@@ -111,9 +111,9 @@ class GenerateStrand:
         self,
         policy: Policy,
         shared: Shared,
-        noise: Noise,
+        noise: NoiseTape,
         ledger: Ledger,
-        clock: Clock,
+        clock: SchedulerClock,
         device: Device,
         continuity: Continuity,
     ) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from auras_ros.clock import Clock
+from auras_ros.clock import SchedulerClock
 from auras_ros.device import Device, Download, Lane, Mark, Stage
 from auras_ros.pipeline.context import store
 from auras_ros.pipeline.continuity import Aim
@@ -77,7 +77,7 @@ class WholeGeneration:
         self._generated = self._lane.launch(self._stage, (*after, *self._begun))
         self._left = self._leaving.launch((self._generated,))
 
-    def wait(self, clock: Clock) -> int:
+    def wait(self, clock: SchedulerClock) -> int:
         """Until the actions are on the host. When the last step ended, ns."""
         self._generated.wait()
         ended_ns = clock.now_ns()

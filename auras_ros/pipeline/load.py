@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from auras_ros.action import Chunk
-from auras_ros.clock import Clock, MonotonicClock
+from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.device import MB, Device, Reasons, in_words, make_device
 from auras_ros.device.memory import device_bytes
 from auras_ros.observation import Observation
 from auras_ros.pipeline.modes import Executor, check_plan, make_executor
 from auras_ros.pipeline.offloaded import Offload, PlacedWeights, place_policy
 from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
-from auras_ros.pipeline.request import Emission, Identity, Latched, Noise, ObservationOrigin, to_chunk
+from auras_ros.pipeline.request import Emission, Identity, Latched, NoiseTape, ObservationOrigin, to_chunk
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
@@ -57,7 +57,7 @@ class Pipeline:
         checkpoint: Checkpoint,
         plan: Plan,
         seed: int,
-        clock: Clock,
+        clock: SchedulerClock,
         host: str = "",
         session: str = "",
         device: Device | None = None,
@@ -158,7 +158,7 @@ def load_pipeline(
     folder: Path,
     plan: Plan,
     seed: int,
-    clock: Clock,
+    clock: SchedulerClock,
     host: str = "",
     session: str = "",
     threads: int = 1,
@@ -183,7 +183,7 @@ def load_pipeline(
     return pipeline
 
 
-def executor_on(device: str, checkpoint: Checkpoint, policy: LoadedPolicy, plan: Plan, noise: Noise) -> Executor:
+def executor_on(device: str, checkpoint: Checkpoint, policy: LoadedPolicy, plan: Plan, noise: NoiseTape) -> Executor:
     """The executor of one of a checkpoint's policies, which is moved to `device` (cpu, cuda or auto), its weights in
     the type that an agent would run them in there. Raises DeviceError."""
     where = make_device(device)

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from auras_ros.action import Contract
-from auras_ros.clock import Clock
+from auras_ros.clock import SchedulerClock
 from auras_ros.device import Device, make_device, occupy
 from auras_ros.pipeline.auras import AurasStrand
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.decoupled import GenerateStrand, PerceiveStrand, Shared
 from auras_ros.pipeline.perception import check_stages
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
-from auras_ros.pipeline.request import Latched, Ledger, Noise, ObservationOrigin, Strand
+from auras_ros.pipeline.request import Latched, Ledger, NoiseTape, ObservationOrigin, Strand
 from auras_ros.pipeline.whole import WholeStrand
 from auras_ros.policies.guidance import GuidablePolicy
 from auras_ros.policies.policy import CausalPolicy
@@ -49,7 +49,7 @@ class Executor:
         plan: Plan,
         strands: Sequence[_Keeping],
         ledger: Ledger,
-        clock: Clock,
+        clock: SchedulerClock,
         device: Device,
         continuity: Continuity,
     ) -> None:
@@ -153,8 +153,8 @@ def check_plan(policy: Policy, plan: Plan) -> None:
 def make_executor(
     policy: Policy,
     plan: Plan,
-    noise: Noise,
-    clock: Clock,
+    noise: NoiseTape,
+    clock: SchedulerClock,
     device: Device | None = None,
     cores: Sequence[int] | None = None,
     contract: Contract | None = None,

@@ -88,7 +88,7 @@ class Emission:
         )
 
 
-class Noise(Protocol):
+class NoiseTape(Protocol):
     """The noise tape of a request for all environments, [E, *noise_shape] (design rule 7)."""
 
     def __call__(self, request: int) -> Tensor: ...

@@ -95,9 +95,9 @@ class _Spine:
         self.cost = {node: max(1, counted.get(node, 0)) for node in self.nodes}
         self._values = watched.values
 
-    def _watch(self, inputs: Sequence[Tensor], cost: Cost) -> _Watched:
+    def _watch(self, inputs: Sequence[Tensor], cost: Cost) -> _CostInterpreter:
         """Run on copies of the example. For time once more than is counted: a first run is slower."""
-        watched = _Watched(self._traced, cost)
+        watched = _CostInterpreter(self._traced, cost)
         for run in range(1 + TIMED_RUNS if cost == "time" else 1):
             watched.counts = run > 0 or cost == "flops"
             try:
@@ -159,7 +159,7 @@ class _Spine:
         return Slice(name, fx.GraphModule(self._traced, graph), cost)
 
 
-class _Watched(fx.Interpreter):
+class _CostInterpreter(fx.Interpreter):
     """Runs a traced module and keeps what each operation gave and cost. FLOPs and time apart: the counter takes longer
     than a small operation."""
 

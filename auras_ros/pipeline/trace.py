@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from auras_ros.clock import Clock
+from auras_ros.clock import SchedulerClock
 from auras_ros.device import Span
 from auras_ros.pipeline.modes import Executor
-from auras_ros.pipeline.request import Emission, Latched, Noise, Strand
+from auras_ros.pipeline.request import Emission, Latched, NoiseTape, Strand
 
 NS_PER_US = 1000
 PROCESS = 1  # the only process of a trace
@@ -44,13 +44,13 @@ class RequestMark(NamedTuple):
 class Recording:
     """Frames and requests of one executor: `noise` and `strands` watch it, `emitted` is told by the caller."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: SchedulerClock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._frames: list[FrameMark] = []
         self._requests: dict[int, RequestMark] = {}
 
-    def noise(self, noise: Noise) -> Noise:
+    def noise(self, noise: NoiseTape) -> NoiseTape:
         """The same noise. A request asks for it exactly once, when it is admitted (design rule 7)."""
 
         def watched(request: int) -> Tensor:

@@ -12,11 +12,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from auras_ros.clock import Clock
+from auras_ros.clock import SchedulerClock
 from auras_ros.device import Device, Lane, Mark, Upload, launches_ahead
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.generation import Admitted, WholeGeneration
-from auras_ros.pipeline.request import Emission, Latched, Ledger, Noise
+from auras_ros.pipeline.request import Emission, Latched, Ledger, NoiseTape
 from auras_ros.policies.policy import Policy
 
 
@@ -62,9 +62,9 @@ class WholeStrand:
         self,
         name: str,
         policy: Policy,
-        noise: Noise,
+        noise: NoiseTape,
         ledger: Ledger,
-        clock: Clock,
+        clock: SchedulerClock,
         device: Device,
         continuity: Continuity,
         count: int = 1,

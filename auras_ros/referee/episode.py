@@ -31,7 +31,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Status:
+class TableStatus:
     """One control step of the table, as `pusht/status` tells it."""
 
     episode: int
@@ -46,7 +46,7 @@ class Status:
     action: tuple[float, float] | None
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Status:
+    def from_dict(cls, raw: Mapping[str, Any]) -> TableStatus:
         """Raises ValueError naming the field that is missing or of another type."""
         values: dict[str, Any] = {}
         for name, kind in _STATUS.items():
@@ -69,7 +69,7 @@ _STATUS: dict[str, type[int] | type[float] | type[bool]] = {
 
 
 @dataclass
-class Episode:
+class LiveEpisode:
     """One episode's result. Coverages are shares of the goal, 0 to 1; `notes` says what went wrong on the way."""
 
     seed: int

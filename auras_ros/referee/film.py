@@ -12,15 +12,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.referee.episode import Status
-from auras_ros.referee.pictures import Scene, draw
+from auras_ros.referee.episode import TableStatus
+from auras_ros.referee.pictures import FilmFrame, draw
 
 RATE_HZ = 10.0
 LAST_FRAME_COPIES = 10  # a finished table is shown for a second
 KEPT_CHUNKS = 8
 
 
-class Frames(Protocol):
+class FrameSink(Protocol):
     """Where frames go, uint8 RGB [height, width, 3]."""
 
     def write(self, frame: NDArray[np.uint8]) -> None: ...
@@ -29,7 +29,7 @@ class Frames(Protocol):
 class Film:
     """`chunk`, `action`, `actuator` as they come; `table` and `status` for each control step, in either order."""
 
-    def __init__(self, frames: Frames, threshold: float, plan: str) -> None:
+    def __init__(self, frames: FrameSink, threshold: float, plan: str) -> None:
         """threshold: the coverage beyond which a table is a success. plan: as it is shown, may change."""
         self.lost = 0
         self._frames, self._threshold, self.plan = frames, threshold, plan
@@ -39,7 +39,7 @@ class Film:
         self._request: int | None = None
         self._age_ns: int | None = None
         self._table: tuple[int, NDArray[np.uint8]] | None = None
-        self._waiting: tuple[Status, int, int] | None = None
+        self._waiting: tuple[TableStatus, int, int] | None = None
         self._frame: NDArray[np.uint8] | None = None
 
     def chunk(self, request: int, actions: NDArray[np.float64]) -> None:
@@ -64,7 +64,7 @@ class Film:
         self._table = (stamp_ns, image.copy())
         self._shoot()
 
-    def status(self, status: Status, played: int, successes: int) -> None:
+    def status(self, status: TableStatus, played: int, successes: int) -> None:
         """A control step to be filmed; `played` and `successes` include the episode if it is done."""
         if self._waiting is not None:
             self._repeat()
@@ -93,10 +93,10 @@ class Film:
         for _ in range(LAST_FRAME_COPIES if status.done else 1):
             self._frames.write(self._frame)
 
-    def _scene(self, status: Status, played: int, successes: int, table: NDArray[np.uint8]) -> Scene:
+    def _scene(self, status: TableStatus, played: int, successes: int, table: NDArray[np.uint8]) -> FilmFrame:
         chunk = None if self._request is None else self._chunks.get(self._request)
         verdict = ("success" if status.success else f"no success in {status.step} steps") if status.done else ""
-        return Scene(
+        return FilmFrame(
             table=table,
             episode=status.episode,
             seed=status.seed,

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.clock import Clock
+from auras_ros.clock import SchedulerClock
 from auras_ros.nodes.actuator import DEADLINE_TICKS, LATCHED
 from auras_ros.nodes.messages import MessageError, read_action, read_chunk, read_json
-from auras_ros.referee.episode import Rules, Status
+from auras_ros.referee.episode import Rules, TableStatus
 from auras_ros.referee.film import Film
 from auras_ros.referee.measures import ChunkTimes, Measures
 from auras_ros.referee.referee import Call, Referee
@@ -30,7 +30,9 @@ class RefereeNode(Node):
     contract: the checkpoint's action contract. rate_hz: the actuator's rate, which gives the deadline asked for.
     """
 
-    def __init__(self, contract: Any, rate_hz: float, film: Film | None, clock: Clock, **node_options: Any) -> None:
+    def __init__(
+        self, contract: Any, rate_hz: float, film: Film | None, clock: SchedulerClock, **node_options: Any
+    ) -> None:
         super().__init__("referee", **node_options)
         self.measures = Measures()
         self.referee: Referee | None = None
@@ -39,7 +41,7 @@ class RefereeNode(Node):
         self.deadline_ms = DEADLINE_TICKS * 1000.0 / rate_hz
         self._contract, self._film, self._mono = contract, film, clock
         self._was_playing = False
-        self._status: Status | None = None
+        self._status: TableStatus | None = None
         self._calls = {call: self.create_client(Trigger, call.value) for call in Call}
         self._pending: tuple[Call, Future] | None = None
         self._listen()
@@ -167,7 +169,7 @@ class RefereeNode(Node):
     def _on_status(self, message: String) -> None:
         try:
             fields = read_json(message.data, STATUS)
-            status = self._status = Status.from_dict(fields)
+            status = self._status = TableStatus.from_dict(fields)
             if self._playing:
                 self.measures.world(fields)
         except (ValueError, TypeError, AttributeError, OverflowError) as error:

@@ -28,7 +28,7 @@ STATE_COLOURS = {"armed": GOOD, "holding": WARN}
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class FilmFrame:
     """What a frame shows. Absent values are None.
 
     table: uint8 RGB, square, of any size. rest: [n, 2] the actions still to come of the chunk in force, in order.
@@ -54,7 +54,7 @@ class Scene:
     verdict: str = ""
 
 
-def draw(scene: Scene) -> NDArray[np.uint8]:
+def draw(scene: FilmFrame) -> NDArray[np.uint8]:
     """The frame, uint8 RGB [HEIGHT_PX, WIDTH_PX, 3]."""
     canvas = np.zeros((HEIGHT_PX, WIDTH_PX, 3), dtype=np.uint8)
     cv2.rectangle(canvas, (TABLE_PX, 0), (WIDTH_PX, HEIGHT_PX), PAPER, -1)
@@ -64,7 +64,7 @@ def draw(scene: Scene) -> NDArray[np.uint8]:
     return canvas
 
 
-def _table(scene: Scene) -> NDArray[np.uint8]:
+def _table(scene: FilmFrame) -> NDArray[np.uint8]:
     """The camera's picture with the actions drawn in, [TABLE_PX, TABLE_PX, 3]."""
     table = np.zeros((TABLE_PX, TABLE_PX, 3), dtype=np.uint8)
     cv2.resize(scene.table, (TABLE_PX, TABLE_PX), dst=table, interpolation=cv2.INTER_LINEAR)
@@ -107,7 +107,7 @@ def _draw_cross(table: NDArray[np.uint8], at: tuple[int, int]) -> None:
         cv2.line(table, (x - 11, y + 11), (x + 11, y - 11), colour, thickness, cv2.LINE_AA)
 
 
-def _panel(canvas: NDArray[np.uint8], scene: Scene) -> None:
+def _panel(canvas: NDArray[np.uint8], scene: FilmFrame) -> None:
     left, right = TABLE_PX + 20, WIDTH_PX - 20
     _text(canvas, f"episode {scene.episode}", (left, 40), 0.8, INK, 2)
     _text(canvas, f"seed {scene.seed}, step {scene.step}", (left, 66), 0.5, FAINT)
@@ -129,7 +129,7 @@ def _panel(canvas: NDArray[np.uint8], scene: Scene) -> None:
     _legend(canvas, left)
 
 
-def _bar(canvas: NDArray[np.uint8], scene: Scene, low: tuple[int, int], high: tuple[int, int]) -> None:
+def _bar(canvas: NDArray[np.uint8], scene: FilmFrame, low: tuple[int, int], high: tuple[int, int]) -> None:
     """Coverage as a bar, with a mark where success begins."""
     span = high[0] - low[0]
     cv2.rectangle(canvas, low, high, LINE, -1)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from auras_ros.referee.episode import Episode, Rules, Status
+from auras_ros.referee.episode import LiveEpisode, Rules, TableStatus
 
 NS_PER_S = 1_000_000_000
 CALL_TIMEOUT_NS = 3 * NS_PER_S
@@ -29,7 +29,7 @@ class Call(str, Enum):
     ARM = "actuator/arm"
 
 
-class Phase(str, Enum):
+class RefereePhase(str, Enum):
     """Where the referee stands. Each but the last three waits for a service's answer."""
 
     DISARMING = "disarming"
@@ -42,10 +42,10 @@ class Phase(str, Enum):
 
 
 _CALLS = {
-    Phase.DISARMING: Call.DISARM,
-    Phase.RESETTING: Call.RESET_WORLD,
-    Phase.FORGETTING: Call.RESET_AGENT,
-    Phase.ARMING: Call.ARM,
+    RefereePhase.DISARMING: Call.DISARM,
+    RefereePhase.RESETTING: Call.RESET_WORLD,
+    RefereePhase.FORGETTING: Call.RESET_AGENT,
+    RefereePhase.ARMING: Call.ARM,
 }
 
 
@@ -56,18 +56,18 @@ class Referee:
     episode that was running at the end, or None. `fault`: why no further episode could be started, or "".
     """
 
-    def __init__(self, rules: Rules, now_ns: int, status: Status | None = None) -> None:
+    def __init__(self, rules: Rules, now_ns: int, status: TableStatus | None = None) -> None:
         """status: the table's newest one, if any was heard: an untouched table is played without a reset."""
         self._rules = rules
-        self.episodes: list[Episode] = []
+        self.episodes: list[LiveEpisode] = []
         self.void: list[str] = []
-        self.unfinished: Episode | None = None
+        self.unfinished: LiveEpisode | None = None
         self.fault = ""
         self.began_ns: int | None = None
         self.status = status
         self.actuator = "unknown"
         self._played: set[int] = set()
-        self._attempt = Episode(-1)
+        self._attempt = LiveEpisode(-1)
         self._number = -1
         self._shown_after_ns = self._armed_ns = 0
         self._was_armed = False
@@ -82,7 +82,7 @@ class Referee:
 
     @property
     def playing(self) -> bool:
-        return self.phase is Phase.PLAYING
+        return self.phase is RefereePhase.PLAYING
 
     # -- calls --------------------------------------------------------------------------------------------
 
@@ -102,15 +102,15 @@ class Referee:
             self._refusal = f"{call.value} answered: {message}"
             self._next_call_ns = now_ns + RETRY_NS
         elif call is Call.DISARM:
-            self._enter(Phase.SHOWING if self._table_is_new() else Phase.RESETTING)
+            self._enter(RefereePhase.SHOWING if self._table_is_new() else RefereePhase.RESETTING)
             self._shown_after_ns = now_ns
         elif call is Call.RESET_WORLD:
-            self._enter(Phase.SHOWING)
+            self._enter(RefereePhase.SHOWING)
             self._shown_after_ns = now_ns  # a step of the old table may still be on its way
         elif call is Call.RESET_AGENT:
-            self._enter(Phase.ARMING)
+            self._enter(RefereePhase.ARMING)
         else:
-            self._enter(Phase.PLAYING)
+            self._enter(RefereePhase.PLAYING)
             self._armed_ns, self._was_armed = now_ns, False
             self.began_ns = now_ns if self.began_ns is None else self.began_ns
 
@@ -120,23 +120,23 @@ class Referee:
 
     # -- what is heard ------------------------------------------------------------------------------------
 
-    def on_status(self, status: Status, now_ns: int) -> None:
+    def on_status(self, status: TableStatus, now_ns: int) -> None:
         """A control step of the table."""
         before, self.status = self.status, status
-        if self.phase is Phase.SHOWING and status.waiting and status.mono_ns > self._shown_after_ns:
+        if self.phase is RefereePhase.SHOWING and status.waiting and status.mono_ns > self._shown_after_ns:
             if status.seed in self._played:
-                self._enter(Phase.RESETTING)
+                self._enter(RefereePhase.RESETTING)
             else:
-                self._attempt, self._number = Episode(status.seed), status.episode
-                self._enter(Phase.FORGETTING)
-        elif self.phase is Phase.PLAYING:
+                self._attempt, self._number = LiveEpisode(status.seed), status.episode
+                self._enter(RefereePhase.FORGETTING)
+        elif self.phase is RefereePhase.PLAYING:
             went_back = before is not None and status.step < before.step
             if (status.episode, status.seed) != (self._number, self._attempt.seed) or went_back:
                 self._spoil("the table was reset by somebody else", now_ns)
             else:
                 self._watch(status, now_ns)
 
-    def _watch(self, status: Status, now_ns: int) -> None:
+    def _watch(self, status: TableStatus, now_ns: int) -> None:
         attempt = self._attempt
         if status.waiting:
             if now_ns - self._armed_ns > self._rules.move_s * NS_PER_S:
@@ -153,7 +153,7 @@ class Referee:
     def on_actuator(self, state: str, reason: str, sent_ns: int, now_ns: int) -> None:
         """The actuator's state. Only what was sent after our arming was answered says anything about it."""
         self.actuator = state
-        if self.phase is not Phase.PLAYING or sent_ns <= self._armed_ns:
+        if self.phase is not RefereePhase.PLAYING or sent_ns <= self._armed_ns:
             return
         if state == "armed":
             self._was_armed = True
@@ -167,21 +167,21 @@ class Referee:
 
     def on_time(self, now_ns: int) -> None:
         """Call often: the time limits."""
-        if self.phase is Phase.PLAYING:
+        if self.phase is RefereePhase.PLAYING:
             if self._over(now_ns, self._rules.grace_s):
                 self.interrupt()
-        elif self.phase is not Phase.FINISHED:
+        elif self.phase is not RefereePhase.FINISHED:
             if self._over(now_ns, 0.0):
-                self._enter(Phase.FINISHED)
+                self._enter(RefereePhase.FINISHED)
             elif now_ns - self._begun_ns > self._rules.patience_s * NS_PER_S:
                 what = self._refusal or f"no answer while {self.phase.value}"
                 self._fail(f"no episode could be started for {self._rules.patience_s:g} s: {what}")
 
     def interrupt(self) -> None:
         """End now. The running episode counts as unfinished and is left out."""
-        if self.phase is Phase.PLAYING:
+        if self.phase is RefereePhase.PLAYING:
             self.unfinished = self._attempt
-        self._enter(Phase.FINISHED)
+        self._enter(RefereePhase.FINISHED)
 
     # -- transitions --------------------------------------------------------------------------------------
 
@@ -189,12 +189,12 @@ class Referee:
         """The next episode, if there is to be one."""
         wanted = self._rules.episodes
         if self._over(now_ns, 0.0) or (wanted is not None and len(self.episodes) >= wanted):
-            self._enter(Phase.FINISHED)
+            self._enter(RefereePhase.FINISHED)
             return
         self._begun_ns, self._refusal = now_ns, ""
-        self._enter(Phase.DISARMING)
+        self._enter(RefereePhase.DISARMING)
 
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: RefereePhase) -> None:
         self.phase, self._next_call_ns = phase, 0
 
     def _spoil(self, reason: str, now_ns: int) -> None:
@@ -208,7 +208,7 @@ class Referee:
 
     def _fail(self, reason: str) -> None:
         self.fault = reason
-        self._enter(Phase.FINISHED)
+        self._enter(RefereePhase.FINISHED)
 
     def _over(self, now_ns: int, grace_s: float) -> bool:
         limit = self._rules.seconds

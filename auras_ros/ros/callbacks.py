@@ -22,7 +22,7 @@ BROKEN_S = 2.0  # an executor that has done nothing but fail for this long is br
 LOOK_S, DEAF_S, DEAF_TURNS = 0.5, 5.0, 50
 
 
-class Failures:
+class CallbackFailures:
     """What was raised and left: how often, and the last of it."""
 
     def __init__(self) -> None:
@@ -64,12 +64,12 @@ class Failures:
         return self._since_s is not None and time.monotonic() - self._since_s > BROKEN_S
 
 
-_of_nodes: weakref.WeakKeyDictionary[Node, Failures] = weakref.WeakKeyDictionary()
+_of_nodes: weakref.WeakKeyDictionary[Node, CallbackFailures] = weakref.WeakKeyDictionary()
 
 
-def failures_of(node: Node) -> Failures:
+def failures_of(node: Node) -> CallbackFailures:
     """The node's, made when first asked for."""
-    return _of_nodes.setdefault(node, Failures())
+    return _of_nodes.setdefault(node, CallbackFailures())
 
 
 class Callbacks:

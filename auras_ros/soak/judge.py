@@ -32,7 +32,7 @@ class ReceivedAction:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class CommandLimits:
     """Per channel [C]: lowest and highest value, largest step of one tick (inf: none). max_age_ns: of an action."""
 
     lower: NDArray[np.float64]
@@ -41,7 +41,9 @@ class Bounds:
     max_age_ns: int
 
     @classmethod
-    def of(cls, channels: Sequence[tuple[float, float, float | None]], rate_hz: float, max_age_ms: float) -> Bounds:
+    def of(
+        cls, channels: Sequence[tuple[float, float, float | None]], rate_hz: float, max_age_ms: float
+    ) -> CommandLimits:
         """channels: (lower, upper, largest rate a second or None) each."""
         lower, upper = (np.array([channel[side] for channel in channels]) for side in (0, 1))
         step = np.array([np.inf if rate is None else rate / rate_hz for _, _, rate in channels])
@@ -51,7 +53,7 @@ class Bounds:
 class Judge:
     """Tell it of every action, and of every arming before and after asking for it."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: CommandLimits) -> None:
         self._bounds = bounds
         self.sent: deque[ReceivedAction] = deque(maxlen=KEPT)
         self.count = self.lost = 0

@@ -45,7 +45,7 @@ def payload(rng: random.Random) -> bytes:
     return HEADER + RUIN + rng.randbytes(size - len(RUIN))
 
 
-class Noise:
+class GarbledPublisher:
     """A publisher of such payloads on one topic while it lives."""
 
     def __init__(self, node: Node, at: Input, rng: random.Random) -> None:

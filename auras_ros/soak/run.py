@@ -20,12 +20,12 @@ from auras_ros.nodes.config import read_config
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 from auras_ros.ros import LoggingSeverity, SignalHandlerOptions, init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
-from auras_ros.soak.faults import Fault, Times, faults
+from auras_ros.soak.faults import InjectedFault, Times, faults
 from auras_ros.soak.faults.loaded import STALLED, busy
 from auras_ros.soak.faults.presses import cases, press
-from auras_ros.soak.judge import Bounds, Judge
+from auras_ros.soak.judge import CommandLimits, Judge
 from auras_ros.soak.logs import LogPipe
-from auras_ros.soak.scene import MS, Interrupted, Scene
+from auras_ros.soak.scene import MS, Interrupted, SoakHarness
 from auras_ros.soak.usage import BIN_S, Usage
 from auras_ros.soak.witness import ACTION, Witness
 
@@ -50,7 +50,7 @@ class SoakError(RuntimeError):
 
 
 @dataclass
-class Outcome:
+class FaultResult:
     """One fault. ms: from breaking to what was promised, None where it never came. case: which of a kind's."""
 
     at_s: float
@@ -73,12 +73,12 @@ class Ended:
 
 
 @dataclass
-class Result:
+class SoakResult:
     """What a soak found, complete or not."""
 
     judge: Judge
-    kinds: dict[str, Fault]
-    outcomes: list[Outcome] = field(default_factory=list)
+    kinds: dict[str, InjectedFault]
+    outcomes: list[FaultResult] = field(default_factory=list)
     usage: dict[str, Usage] = field(default_factory=dict)
     seconds: float = 0.0
     state: dict[str, Any] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Wanted:
     load: int = 0
 
 
-def soak(wanted: Wanted, log: Path, stopping: Callable[[], bool], say: Callable[[str], None]) -> Result:
+def soak(wanted: Wanted, log: Path, stopping: Callable[[], bool], say: Callable[[str], None]) -> SoakResult:
     """Break the loop again and again.
 
     Returns what was found, earlier when `stopping`. Raises SoakError, or SupervisorError where the nodes cannot start.
@@ -120,7 +120,7 @@ def soak(wanted: Wanted, log: Path, stopping: Callable[[], bool], say: Callable[
     rate_hz, max_age_ms = float(settings["rate_hz"]), float(settings["max_chunk_age_ms"])
     channels = [(each.lower, each.upper, each.max_rate) for each in load_contract(settings["checkpoint"]).channels]
     kinds = {name: fault for name, fault in faults(max_age_ms, rate_hz).items() if name in (wanted.only or (name,))}
-    result = Result(Judge(Bounds.of(channels, rate_hz, max_age_ms)), kinds)
+    result = SoakResult(Judge(CommandLimits.of(channels, rate_hz, max_age_ms)), kinds)
     on_this_host_alone()
     init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
@@ -130,7 +130,7 @@ def soak(wanted: Wanted, log: Path, stopping: Callable[[], bool], say: Callable[
         try:
             _alone(witness, callbacks)
             with LogPipe(log) as out, Supervisor(config, log=out.writer, parameters=OVERRIDES) as supervisor:
-                scene = Scene(witness, callbacks, supervisor, random.Random(wanted.seed), stopping)
+                scene = SoakHarness(witness, callbacks, supervisor, random.Random(wanted.seed), stopping)
                 scene.unread_logs, scene.closed_logs = out.unread, out.closed
                 _break(scene, result, wanted, say)
         finally:
@@ -149,7 +149,7 @@ def _alone(witness: Witness, callbacks: Callbacks) -> None:
         raise SoakError("somebody publishes actions here already: set ROS_DOMAIN_ID to a number of your own")
 
 
-def _break(scene: Scene, result: Result, wanted: Wanted, say: Callable[[str], None]) -> None:
+def _break(scene: SoakHarness, result: SoakResult, wanted: Wanted, say: Callable[[str], None]) -> None:
     """From the start to the verdicts, whatever ends it in between."""
     result.usage, began_s = scene.usage, time.monotonic()
     try:
@@ -178,7 +178,7 @@ def _break(scene: Scene, result: Result, wanted: Wanted, say: Callable[[str], No
         judge_growth(result)
 
 
-def _rounds(scene: Scene, result: Result, began_s: float, seconds: float, say: Callable[[str], None]) -> None:
+def _rounds(scene: SoakHarness, result: SoakResult, began_s: float, seconds: float, say: Callable[[str], None]) -> None:
     """Fault after fault, round after round, each in random order. A process that cannot be started again ends it."""
     bag, rounds = list[str](), itertools.count()
     while time.monotonic() - began_s < seconds and scene.steady():
@@ -193,7 +193,9 @@ def _rounds(scene: Scene, result: Result, began_s: float, seconds: float, say: C
         result.load.append(os.getloadavg()[0])
 
 
-def _beside_load(scene: Scene, result: Result, began_s: float, wanted: Wanted, say: Callable[[str], None]) -> None:
+def _beside_load(
+    scene: SoakHarness, result: SoakResult, began_s: float, wanted: Wanted, say: Callable[[str], None]
+) -> None:
     """Busy loops and no other fault: what ends, and what somebody has to arm again, is counted."""
     ended = result.ended = Ended()
     with busy(wanted.load):
@@ -213,7 +215,7 @@ def _beside_load(scene: Scene, result: Result, began_s: float, wanted: Wanted, s
         scene.judge.violate("not driven", "no command of a chunk went out beside the load")
 
 
-def _rearm(scene: Scene, ended: Ended, reason: str, *, unasked: bool) -> None:
+def _rearm(scene: SoakHarness, ended: Ended, reason: str, *, unasked: bool) -> None:
     ended.reasons.append(reason)
     if unasked:
         ended.rearmed += 1
@@ -221,7 +223,7 @@ def _rearm(scene: Scene, ended: Ended, reason: str, *, unasked: bool) -> None:
     scene.drive()
 
 
-def _presses(scene: Scene, result: Result, began_s: float, count: int, say: Callable[[str], None]) -> None:
+def _presses(scene: SoakHarness, result: SoakResult, began_s: float, count: int, say: Callable[[str], None]) -> None:
     """Each case of the emergency stop so many times."""
     result.presses_wanted = count * len(cases())
     for case in cases():
@@ -237,14 +239,19 @@ def _presses(scene: Scene, result: Result, began_s: float, count: int, say: Call
             scene.judge.violate("stop_pressed: slow", f"{case.name}: p99 {p99:.1f} ms, promised {STOP_P99_MS:g}")
 
 
-def one_round(kinds: dict[str, Fault], number: int, rng: random.Random) -> list[str]:
+def one_round(kinds: dict[str, InjectedFault], number: int, rng: random.Random) -> list[str]:
     """The kinds whose turn it is, in random order; all of them in the first round, and where it is nobody's turn."""
     due = [name for name, fault in sorted(kinds.items()) if number % fault.every == 0] or sorted(kinds)
     return rng.sample(due, len(due))
 
 
 def _one(
-    scene: Scene, result: Result, kind: str, began_s: float, play: Callable[[Scene], Times], case: str = ""
+    scene: SoakHarness,
+    result: SoakResult,
+    kind: str,
+    began_s: float,
+    play: Callable[[SoakHarness], Times],
+    case: str = "",
 ) -> None:
     """Break once, judge the time, drive again."""
     at_s = time.monotonic() - began_s
@@ -253,10 +260,10 @@ def _one(
     judge_time(result, kind, ms)
     if not scene.witness.driving:
         scene.drive()
-    result.outcomes.append(Outcome(at_s, kind, ms, time.monotonic() - began_s - at_s, case))
+    result.outcomes.append(FaultResult(at_s, kind, ms, time.monotonic() - began_s - at_s, case))
 
 
-def judge_time(result: Result, kind: str, ms: float | None) -> None:
+def judge_time(result: SoakResult, kind: str, ms: float | None) -> None:
     """Whether a fault's promise was kept in time."""
     fault, judge = result.kinds[kind], result.judge
     if ms is None:
@@ -265,7 +272,7 @@ def judge_time(result: Result, kind: str, ms: float | None) -> None:
         judge.violate(f"{kind}: late", f"{fault.promise} after {ms:.1f} ms, promised within {fault.limit_ms:g}")
 
 
-def judge_growth(result: Result) -> None:
+def judge_growth(result: SoakResult) -> None:
     """Memory, descriptors or threads that rise are violations too."""
     for name, usage in result.usage.items():
         found = usage.slope()

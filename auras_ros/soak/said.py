@@ -27,7 +27,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Status:
+class DiagnosticEntry:
     """One diagnostic: when it was heard (monotonic ns), what it says, and its values by key."""
 
     heard_ns: int
@@ -35,13 +35,13 @@ class Status:
     values: dict[str, str]
 
 
-class Said:
+class LogListener:
     """Subscribes on `node`. Times are those of hearing: a late listener makes them later, never earlier."""
 
     def __init__(self, node: Node) -> None:
         self._clock = MonotonicClock()
         self._lines: deque[Line] = deque(maxlen=KEPT_LINES)
-        self._statuses: dict[str, Status] = {}
+        self._statuses: dict[str, DiagnosticEntry] = {}
         node.create_subscription(Log, "/rosout", self._on_line, EVERY)
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, EVERY)
 
@@ -52,9 +52,9 @@ class Said:
                 return each.heard_ns
         return None
 
-    def status(self, task: str) -> Status:
+    def status(self, task: str) -> DiagnosticEntry:
         """The newest word on a task ("agent: frames"); empty where there is none."""
-        return self._statuses.get(task, Status(0, "", {}))
+        return self._statuses.get(task, DiagnosticEntry(0, "", {}))
 
     def count(self, task: str, key: str) -> int:
         """A number among a task's values; 0 where it is not there."""
@@ -68,4 +68,4 @@ class Said:
         now_ns = self._clock.now_ns()
         for status in message.status:
             values = {pair.key: pair.value for pair in status.values}
-            self._statuses[status.name] = Status(now_ns, status.message, values)
+            self._statuses[status.name] = DiagnosticEntry(now_ns, status.message, values)

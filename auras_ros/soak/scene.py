@@ -37,7 +37,7 @@ class Interrupted(Exception):  # noqa: N818  (nothing went wrong)
     """Asked to stop."""
 
 
-class Scene:
+class SoakHarness:
     """One thread: every callback comes in `turn`, which raises Interrupted once `stopping` says so."""
 
     def __init__(

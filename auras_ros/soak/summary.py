@@ -9,7 +9,7 @@ import numpy as np
 
 from auras_ros.evaluate.report import Report
 from auras_ros.soak.faults.presses import cases
-from auras_ros.soak.run import Result
+from auras_ros.soak.run import SoakResult
 from auras_ros.soak.usage import Usage
 
 
@@ -21,7 +21,7 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"p50": float(p50), "p99": float(p99), "max": float(max(values)), "n": len(values)}
 
 
-def report(result: Result, *, interrupted: bool) -> Report:
+def report(result: SoakResult, *, interrupted: bool) -> Report:
     """rows: one a fault; summary: figures by name; more: violations and what each process used."""
     judge, skipped = result.judge, result.skips
     made = Report("soak", [vars(each) for each in result.outcomes])
@@ -53,7 +53,7 @@ def report(result: Result, *, interrupted: bool) -> Report:
     return made
 
 
-def _pressed(result: Result) -> dict[str, float]:
+def _pressed(result: SoakResult) -> dict[str, float]:
     """Of a run that presses the emergency stop case by case: how often, how often that was wanted, how many were lost,
     how many could not be timed and were pressed again, and how soon it held where the process ran. Empty for another
     run."""
@@ -67,7 +67,7 @@ def _pressed(result: Result) -> dict[str, float]:
     return made | {"presses_again": result.presses_again, **{f"press_ms_{name}": found[name] for name in found}}
 
 
-def _times(result: Result, kind: str) -> list[float]:
+def _times(result: SoakResult, kind: str) -> list[float]:
     return [each.ms for each in result.outcomes if each.kind == kind and each.ms is not None]
 
 

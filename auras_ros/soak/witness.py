@@ -25,7 +25,7 @@ from auras_ros.ros.msg import (
 from auras_ros.ros.srv import ChangeState, SetParameters, Trigger
 from auras_ros.soak.judge import Judge, ReceivedAction
 from auras_ros.soak.qos import EVERY, LATCHED
-from auras_ros.soak.said import Said
+from auras_ros.soak.said import LogListener
 
 ACTION = "action"
 NEWEST = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
@@ -34,7 +34,7 @@ SERVICES = ("pusht/reset", "actuator/arm", "actuator/disarm", "actuator/stop", "
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeChunk:
     """One chunk, as the agent tells of it: when its observation was made, latched, and the chunk published (monotonic
     ns), and the prompt that it answers."""
 
@@ -54,10 +54,10 @@ class Witness(Node):
         self._monotonic = MonotonicClock()
         self.state: dict[str, Any] = {}
         self.beat: dict[str, Any] = {}
-        self.chunks: deque[Made] = deque(maxlen=100)
+        self.chunks: deque[MadeChunk] = deque(maxlen=100)
         self.unreadable = 0
         self._skipped_before = 0  # ticks missed by actuators that are dead
-        self.said = Said(self)
+        self.said = LogListener(self)
         self.create_subscription(Float64MultiArray, ACTION, self._on_action, EVERY)
         self.create_subscription(String, "actuator/state", self._on_state, LATCHED)
         self.create_subscription(String, "agent/heartbeat", self._on_beat, NEWEST)
@@ -142,4 +142,4 @@ class Witness(Node):
         for status in message.status:
             values = {pair.key: pair.value for pair in status.values}
             origin, latched, published = (int(values[f"{name}_ns"]) for name in ("origin_mono", "latched", "published"))
-            self.chunks.append(Made(origin, latched, published, values["prompt"]))
+            self.chunks.append(MadeChunk(origin, latched, published, values["prompt"]))

@@ -25,7 +25,7 @@ ARRIVED_PX = 3.0
 
 
 @dataclass
-class _Plan:
+class _PushPlan:
     start: Array
     heading: Array
     steps: int
@@ -38,7 +38,7 @@ class PushExpert:
 
     def __init__(self, table: PushTable) -> None:
         self._table = table
-        self._plan: _Plan | None = None
+        self._plan: _PushPlan | None = None
 
     def reset(self) -> None:
         self._plan = None
@@ -67,7 +67,7 @@ class PushExpert:
         dy = sine * CORNERS[:, 0] + cosine * CORNERS[:, 1] + position[..., 1:2] - target[:, 1]
         return np.sqrt(dx**2 + dy**2).mean(-1), position, angle
 
-    def _choose(self, pusher: Array, tee: Array, goal: Array) -> _Plan:
+    def _choose(self, pusher: Array, tee: Array, goal: Array) -> _PushPlan:
         """The best push by two-step lookahead; by one step when the tee is nearly there."""
         turn = rotation(float(tee[2]))
         starts, headings = tee[:2] + self._table.starts @ turn.T, self._table.headings @ turn.T
@@ -87,7 +87,7 @@ class PushExpert:
                 value = 0.5 * cost[i, k] + then.min() + travel[i]
                 if value < best:
                     best, push, step = value, i, k
-        return _Plan(starts[push], headings[push], int(step) + 1, tee.copy())
+        return _PushPlan(starts[push], headings[push], int(step) + 1, tee.copy())
 
 
 def _moved(a: Array, b: Array) -> bool:

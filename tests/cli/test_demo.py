@@ -24,8 +24,8 @@ from auras_ros.cli.demo import DemoError, progress_line
 from auras_ros.cli.demo_options import overrides, parse
 from auras_ros.nodes.config import read_config
 from auras_ros.pipeline.plan import Plan
-from auras_ros.referee.episode import Rules, Status
-from auras_ros.referee.referee import Call, Phase, Referee
+from auras_ros.referee.episode import Rules, TableStatus
+from auras_ros.referee.referee import Call, Referee, RefereePhase
 from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
 from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE
 
@@ -126,7 +126,7 @@ def test_a_callback_that_raises_does_not_end_the_demo(
 
     node.create_timer(0.01, fail, clock=Clock(clock_type=ClockType.STEADY_TIME))
     node.missing = lambda: [] if len(calls) > 2 else ["a topic"]
-    node.begin = lambda rules: SimpleNamespace(phase=Phase.FINISHED)
+    node.begin = lambda rules: SimpleNamespace(phase=RefereePhase.FINISHED)
     node.step = lambda: None
     try:
         running._play(node)
@@ -149,11 +149,11 @@ def test_the_progress_line_says_what_the_referee_does() -> None:
     assert progress_line(referee, 0) == "   0 s  0 of 0 succeeded  disarming"
     for call in (Call.DISARM, Call.RESET_WORLD):
         referee.on_answer(call, True, "", 0)
-    referee.on_status(Status(2, 5, 0, 0.0, False, False, True, 1, 1, None), 1)
+    referee.on_status(TableStatus(2, 5, 0, 0.0, False, False, True, 1, 1, None), 1)
     for call in (Call.RESET_AGENT, Call.ARM):
         referee.on_answer(call, True, "", 2)
     referee.on_actuator("armed", "valid chunk", 3, 3)
-    referee.on_status(Status(2, 5, 31, 0.625, False, False, False, 4, 4, None), 4)
+    referee.on_status(TableStatus(2, 5, 31, 0.625, False, False, False, 4, 4, None), 4)
     where = "episode 2  seed 5  step 31  coverage 0.62  armed"
     assert progress_line(referee, 12_000_000_002) == f"  12 s  0 of 0 succeeded  {where}"
 

@@ -19,9 +19,18 @@ from auras_ros import resources
 from auras_ros.cli import soak as cli
 from auras_ros.soak import run
 from auras_ros.soak.faults import HOLD_MS, faults
-from auras_ros.soak.judge import Bounds, Judge
+from auras_ros.soak.judge import CommandLimits, Judge
 from auras_ros.soak.not_drawn import NOT_DRAWN
-from auras_ros.soak.run import GROWTH_S, Ended, Outcome, Result, judge_growth, judge_time, on_this_host_alone, one_round
+from auras_ros.soak.run import (
+    GROWTH_S,
+    Ended,
+    FaultResult,
+    SoakResult,
+    judge_growth,
+    judge_time,
+    on_this_host_alone,
+    one_round,
+)
 from auras_ros.soak.summary import report, table
 from auras_ros.soak.usage import Reading, Usage
 
@@ -65,13 +74,13 @@ def test_it_never_leaves_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def result() -> Result:
-    judge = Judge(Bounds.of([(0.0, 1.0, None)], 100.0, 1600.0))
-    return Result(judge, faults(1600.0, 100.0))
+def result() -> SoakResult:
+    judge = Judge(CommandLimits.of([(0.0, 1.0, None)], 100.0, 1600.0))
+    return SoakResult(judge, faults(1600.0, 100.0))
 
 
 @pytest.mark.parametrize(("ms", "kind"), [(HOLD_MS + 0.1, "agent_killed: late"), (None, "agent_killed: no hold")])
-def test_a_hold_that_is_late_or_missing_is_a_violation(result: Result, ms: float | None, kind: str) -> None:
+def test_a_hold_that_is_late_or_missing_is_a_violation(result: SoakResult, ms: float | None, kind: str) -> None:
     judge_time(result, "agent_killed", HOLD_MS)
     assert not result.judge.kinds
     judge_time(result, "agent_killed", ms)
@@ -83,7 +92,7 @@ def test_a_hold_that_is_late_or_missing_is_a_violation(result: Result, ms: float
     [(0.0, 0.0, {}), (1.0, 0.0, {}), (2.0, 0.0, {"memory grows": 1}), (0.0, 2.0, {"descriptors grow": 1})],
 )
 def test_what_grows_is_a_violation(
-    result: Result, kib_per_s: float, descriptors_per_min: float, kinds: dict[str, int]
+    result: SoakResult, kib_per_s: float, descriptors_per_min: float, kinds: dict[str, int]
 ) -> None:
     """A KiB a second is less than is looked for."""
     readings = [
@@ -92,12 +101,12 @@ def test_what_grows_is_a_violation(
     result.usage, result.seconds = {"agent": Usage({7: readings})}, GROWTH_S
     judge_growth(result)
     assert dict(result.judge.kinds) == kinds
-    short = Result(Judge(Bounds.of([(0.0, 1.0, None)], 100.0, 1600.0)), {}, usage=result.usage, seconds=60.0)
+    short = SoakResult(Judge(CommandLimits.of([(0.0, 1.0, None)], 100.0, 1600.0)), {}, usage=result.usage, seconds=60.0)
     judge_growth(short)
     assert "memory grows" not in short.judge.kinds
 
 
-def test_many_short_lives_have_no_verdict_on_memory(result: Result) -> None:
+def test_many_short_lives_have_no_verdict_on_memory(result: SoakResult) -> None:
     """Each of them takes its largest message once: a step, and no slope."""
     lives = {pid: [Reading(200.0 * pid + s, 1e5 + 100.0 * s, 9, 9) for s in range(150)] for pid in range(1, 4)}
     result.usage, result.seconds = {"agent": Usage(lives)}, GROWTH_S
@@ -105,7 +114,7 @@ def test_many_short_lives_have_no_verdict_on_memory(result: Result) -> None:
     assert not result.judge.kinds
 
 
-def test_every_kind_comes_first_and_the_slow_ones_are_rarer_then(result: Result) -> None:
+def test_every_kind_comes_first_and_the_slow_ones_are_rarer_then(result: SoakResult) -> None:
     rng, rounds = random.Random(0), [one_round(result.kinds, number, random.Random(0)) for number in range(8)]
     assert sorted(rounds[0]) == sorted(result.kinds)
     assert [number for number, kinds in enumerate(rounds) if "agent_killed" in kinds] == [0, 4]
@@ -115,9 +124,9 @@ def test_every_kind_comes_first_and_the_slow_ones_are_rarer_then(result: Result)
     assert [one_round(only, number, rng) for number in range(3)] == [["agent_killed"]] * 3
 
 
-def test_the_table_says_what_was_measured_and_what_was_broken(result: Result) -> None:
+def test_the_table_says_what_was_measured_and_what_was_broken(result: SoakResult) -> None:
     for number in range(4):
-        result.outcomes.append(Outcome(float(number), "agent_killed", 100.0 + number, 2.0))
+        result.outcomes.append(FaultResult(float(number), "agent_killed", 100.0 + number, 2.0))
     result.state = {
         "scheduling": "fifo 51",
         "interval_error_ms": {"p99": 0.3, "p50": 0.1, "max": 1.0, "n": 9},
@@ -136,7 +145,7 @@ def test_the_table_says_what_was_measured_and_what_was_broken(result: Result) ->
     json.dumps(report(result, interrupted=True).to_dict(), allow_nan=False)
 
 
-def test_beside_a_load_the_summary_says_what_needed_a_person(result: Result) -> None:
+def test_beside_a_load_the_summary_says_what_needed_a_person(result: SoakResult) -> None:
     """ended_unasked, rearmed and disarmed_by_stall are three things; without a load nobody asks for them."""
     names = ("ended_unasked", "rearmed", "disarmed_by_stall")
     assert not set(names) & report(result, interrupted=False).summary.keys()
@@ -157,7 +166,7 @@ def test_what_is_not_drawn_is_named_in_the_help(capsys: pytest.CaptureFixture[st
     assert not NOT_DRAWN.keys() & faults(1600.0, 100.0).keys()
 
 
-def test_nothing_measured_makes_a_table_too(result: Result) -> None:
+def test_nothing_measured_makes_a_table_too(result: SoakResult) -> None:
     text = table(report(result, interrupted=True))
     assert "0 faults in 0 s" in text
 

@@ -18,7 +18,7 @@ from auras_ros.device import DeviceError, Lane, Mark
 from auras_ros.device import worker as worker_module
 from auras_ros.device.cores import checked
 from auras_ros.device.cpu import CpuDevice
-from auras_ros.device.failure import Failures
+from auras_ros.device.failure import StageFailures
 from auras_ros.device.plain import PlainStage
 from auras_ros.device.worker import WorkerLane
 
@@ -241,7 +241,7 @@ def threaded() -> Iterator[Callable[[int], WorkerLane]]:
     made: list[WorkerLane] = []
 
     def make(threads: int) -> WorkerLane:
-        made.append(WorkerLane(f"lane{threads}", None, threads, Failures(), None))
+        made.append(WorkerLane(f"lane{threads}", None, threads, StageFailures(), None))
         return made[-1]
 
     yield make

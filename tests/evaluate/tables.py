@@ -12,13 +12,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from auras_ros.clock import Clock
+from auras_ros.clock import SchedulerClock
 from auras_ros.evaluate import lockstep
 from auras_ros.evaluate.seat import Task
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, Ledger
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.sim.pusht import Outcome, PushTWorld
+from auras_ros.sim.pusht import PushTWorld, StepResult
 from auras_ros.train import export
 from tests.policies import tiny
 
@@ -41,7 +41,7 @@ class Recorder(PushTWorld):
         super().reset(seed)
         self.seed = seed
 
-    def step(self, action: NDArray[np.float64]) -> Outcome:
+    def step(self, action: NDArray[np.float64]) -> StepResult:
         self.agents.append(self.agent)
         self.actions.append(np.array(action))
         outcome = super().step(action)
@@ -151,7 +151,7 @@ class ScriptedStrand:
 class Scripted:
     """Stands where an executor does."""
 
-    def __init__(self, script: Script, plan: Plan, noise: Any, clock: Clock, batch: int) -> None:
+    def __init__(self, script: Script, plan: Plan, noise: Any, clock: SchedulerClock, batch: int) -> None:
         self.script, self.plan, self.noise, self.clock, self.batch = script, plan, noise, clock, batch
         self.ledger = Ledger(round(plan.frame_period_ms * 1e6) if plan.mode == "par" else 0)
         names = [f"worker{i}" for i in range(plan.workers)] if plan.mode == "par" else ["frame"]
@@ -177,7 +177,7 @@ class Script:
     bad_row: tuple[int, int, float] | None = None  # step, channel, value
 
     def install(self, monkeypatch: pytest.MonkeyPatch, batch: int) -> Script:
-        def make(policy: Any, plan: Plan, noise: Any, clock: Clock, contract: Any) -> Scripted:
+        def make(policy: Any, plan: Plan, noise: Any, clock: SchedulerClock, contract: Any) -> Scripted:
             self.frames.clear()
             self.executors.append(Scripted(self, plan, noise, clock, batch))
             return self.executors[-1]

@@ -15,8 +15,8 @@ from auras_ros.nodes.supervisor import Supervisor
 from auras_ros.ros import init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
 from auras_ros.soak.faults.loaded import STALLED
-from auras_ros.soak.judge import Bounds, Judge
-from auras_ros.soak.scene import Scene
+from auras_ros.soak.judge import CommandLimits, Judge
+from auras_ros.soak.scene import SoakHarness
 from auras_ros.soak.witness import Witness
 from tests.nodes.conftest import actuator, checkpoint, children, contract, domain, fake, robot, watch
 from tests.nodes.wire import PATIENCE_S
@@ -25,27 +25,27 @@ __all__ = ["actuator", "checkpoint", "children", "contract", "domain", "fake", "
 RATE_HZ, MAX_AGE_MS = 100.0, 1600.0
 
 
-def stood_still(scene: Scene) -> bool:
+def stood_still(scene: SoakHarness) -> bool:
     """An actuator that did not get its turn for long has disarmed, as promised, and waits for somebody to arm it."""
     state = scene.witness.state
     return state.get("state") == "disarmed" and STALLED in state["reason"]
 
 
-def arm_after_a_stall(scene: Scene) -> None:
+def arm_after_a_stall(scene: SoakHarness) -> None:
     if stood_still(scene):
         assert scene.drive(), scene.judge.violations
         assert scene.until(lambda: not stood_still(scene), PATIENCE_S)
 
 
 @pytest.fixture
-def loop(domain: int, checkpoint: str, tmp_path: Path) -> Iterator[Callable[[], Scene]]:
+def loop(domain: int, checkpoint: str, tmp_path: Path) -> Iterator[Callable[[], SoakHarness]]:
     """loop() starts simulator, actuator and agent under supervision, judged on the wire, and drives."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(_running(checkpoint, tmp_path))
 
 
 @contextmanager
-def _running(checkpoint: str, folder: Path) -> Iterator[Scene]:
+def _running(checkpoint: str, folder: Path) -> Iterator[SoakHarness]:
     channels = [(each.lower, each.upper, each.max_rate) for each in load_contract(checkpoint).channels]
     parameters = {
         "pusht": {"viewer_px": 0, "auto_reset": False, "max_steps": 1_000_000},  # a new table moves the robot: disarmed
@@ -53,12 +53,12 @@ def _running(checkpoint: str, folder: Path) -> Iterator[Scene]:
         "agent": {"checkpoint": checkpoint},
     }
     init(args=[])
-    witness = Witness(Judge(Bounds.of(channels, RATE_HZ, MAX_AGE_MS)))
+    witness = Witness(Judge(CommandLimits.of(channels, RATE_HZ, MAX_AGE_MS)))
     callbacks = Callbacks(witness)
     config = resources.find("config", "demo.yaml")
     try:
         with (folder / "log.txt").open("w") as log, Supervisor(config, log=log, parameters=parameters) as supervisor:
-            scene = Scene(witness, callbacks, supervisor, random.Random(0), lambda: False)
+            scene = SoakHarness(witness, callbacks, supervisor, random.Random(0), lambda: False)
             witness.press(False)
             assert scene.until(lambda: witness.beat.get("lifecycle") == "active", PATIENCE_S)
             assert scene.drive()

@@ -21,7 +21,7 @@ import numpy as np
 from auras_ros.ros.image import compressed_message
 from auras_ros.ros.msg import CompressedImage, String
 from auras_ros.soak.garbage import HUGE_PROMPT
-from auras_ros.soak.said import Said
+from auras_ros.soak.said import LogListener
 from tests.nodes.agent_child import Running, published_ns, running
 from tests.nodes.stand_ins import Loop, Robot
 from tests.nodes.wire import BEST_EFFORT, LATCHED, MS, Child, Children, Watch, own_domain
@@ -148,7 +148,7 @@ def max_age(checkpoint: str, folder: Path, n: int) -> Times:
     A reset leads back each time."""
     times: Times = defaultdict(list)
     with _agent(checkpoint, folder, code=SLOW, **AGE) as agent:
-        watch, said = agent.watch, Said(agent.watch.node)
+        watch, said = agent.watch, LogListener(agent.watch.node)
 
         def plan_says(words: str) -> int:
             watch.until(lambda: words in said.status("agent: plan").message, words)
@@ -178,7 +178,7 @@ def image_compressed(checkpoint: str, folder: Path, n: int) -> Times:
     bad = [(good[:-20], "bad_data"), (b"", "bad_data"), (huge_png(), "too_large"), (b"GIF89a", "bad_encoding")]
     times: Times = defaultdict(list)
     with _agent(checkpoint, folder, compressed=True) as agent:
-        watch, said = agent.watch, Said(agent.watch.node)
+        watch, said = agent.watch, LogListener(agent.watch.node)
         topic = watch.node.create_publisher(CompressedImage, "camera/top/image_raw/compressed", BEST_EFFORT)
 
         def send(data: bytes) -> None:
@@ -218,7 +218,7 @@ def prompt_huge(checkpoint: str, folder: Path, n: int) -> Times:
     it, with 10 MB on their way between."""
     times: Times = defaultdict(list)
     with _agent(checkpoint, folder, code=TAKES) as agent:
-        watch, said = agent.watch, Said(agent.watch.node)
+        watch, said = agent.watch, LogListener(agent.watch.node)
         topic = watch.node.create_publisher(String, "prompt", LATCHED)
         agent.chunk("chunks")
         for number in range(n):
@@ -245,7 +245,9 @@ def overrun(checkpoint: str, folder: Path, n: int) -> Times:
         return {"waited": [(int(each["latched_ns"]) - int(each["origin_mono_ns"])) / MS for each in told]}
 
 
-def _refused_ms(agent: Running, said: Said, publish: Callable[[], None], words: str, *, again: bool = False) -> float:
+def _refused_ms(
+    agent: Running, said: LogListener, publish: Callable[[], None], words: str, *, again: bool = False
+) -> float:
     """From just before publishing to the agent's line that says so. again: each 50 ms until then, since depth 1 and
     best effort keep the newest message alone."""
     began_ns = last_ns = time.monotonic_ns()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from auras_ros.soak.faults import Fault, faults
-from auras_ros.soak.scene import MS, RECOVERY_S, Scene
+from auras_ros.soak.faults import InjectedFault, faults
+from auras_ros.soak.scene import MS, RECOVERY_S, SoakHarness
 from tests.faults.conftest import MAX_AGE_MS, RATE_HZ, arm_after_a_stall, stood_still
 
 BUSY = 3.0  # room for a machine that has other work, in the limits of what is only named
@@ -17,13 +17,15 @@ KINDS = ("overrun", "clock_set_back", "qos_mismatch", "image_corrupt", "image_wr
          "noise", "actuator_killed")  # fmt: skip
 TRIES = 3
 PACE = {"disturbed", "did not go on", "not steady", "good ones not used", "actuator_killed: not said"}
-waited = Scene.until
+waited = SoakHarness.until
 
 
 @pytest.mark.slow
-def test_the_loop_keeps_its_promises_under_each(loop: Callable[[], Scene], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_keeps_its_promises_under_each(
+    loop: Callable[[], SoakHarness], monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene, known = loop(), faults(MAX_AGE_MS, RATE_HZ)
-    monkeypatch.setattr(Scene, "until", until)
+    monkeypatch.setattr(SoakHarness, "until", until)
     for kind in (each for each in KINDS if each in known):
         bags, state = {name: [*items] for name, items in scene._bags.items()}, scene.rng.getstate()
         for _ in range(TRIES):
@@ -35,7 +37,7 @@ def test_the_loop_keeps_its_promises_under_each(loop: Callable[[], Scene], monke
             pytest.fail(f"{kind}: {TRIES} times too late, for '{known[kind].promise}' or in {scene.judge.violations}")
 
 
-def in_time(scene: Scene, kind: str, fault: Fault) -> bool:
+def in_time(scene: SoakHarness, kind: str, fault: InjectedFault) -> bool:
     """Play it. What was only late may be the machine's doing; any other violation fails."""
     before = Counter(scene.judge.kinds)
     arm_after_a_stall(scene)
@@ -48,7 +50,7 @@ def in_time(scene: Scene, kind: str, fault: Fault) -> bool:
     return not violated and end_ns is not None and within
 
 
-def until(scene: Scene, condition: Callable[[], Any], patience_s: float) -> bool:
+def until(scene: SoakHarness, condition: Callable[[], Any], patience_s: float) -> bool:
     """As the scene's; but one that stood still does not go on by itself, and is not waited for."""
 
     def over() -> bool:

@@ -14,7 +14,7 @@ import pytest
 from auras_ros import ros
 from auras_ros.ros import BACKEND, msg
 from auras_ros.soak.noise import NOISY, inputs
-from auras_ros.soak.scene import Scene
+from auras_ros.soak.scene import SoakHarness
 from tests.faults.conftest import arm_after_a_stall
 from tests.ros.test_fuzz import HEADER, filled, noise
 
@@ -29,7 +29,9 @@ PATIENCE_S = 20.0
 
 @pytest.mark.slow
 @pytest.mark.skipif(BACKEND != "dds", reason="rclpy has no writer for raw bytes")
-def test_the_loop_lives_through_noise_on_every_input(loop: Callable[[], Scene], domain: int, tmp_path: Path) -> None:
+def test_the_loop_lives_through_noise_on_every_input(
+    loop: Callable[[], SoakHarness], domain: int, tmp_path: Path
+) -> None:
     scene, rng = loop(), random.Random(9)
     assert scene.until(lambda: {each.topic for each in inputs(scene.witness)} >= KNOWN, PATIENCE_S)
     log = tmp_path / "log.txt"
@@ -73,7 +75,7 @@ def serialized(ros_type: str) -> bytes:
 
 @contextmanager
 def outlets(
-    scene: Scene, domain: int, topic: str, ros_type: str, listeners: int
+    scene: SoakHarness, domain: int, topic: str, ros_type: str, listeners: int
 ) -> Iterator[tuple[Any, list[Callable[[], None]]]]:
     """A raw writer matched with its listeners, and one that publishes another type on the same name."""
     from auras_ros.ros.dds.endpoint import Writer

@@ -13,7 +13,7 @@ from auras_ros.nodes import actuator, agent
 from auras_ros.sim import pusht_game
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "config").glob("pusht*.yaml"))
-SETTINGS = {"pusht": pusht_game.Settings, "actuator": actuator.ActuatorSettings, "agent": agent.AgentSettings}
+SETTINGS = {"pusht": pusht_game.TableSettings, "actuator": actuator.ActuatorSettings, "agent": agent.AgentSettings}
 
 
 def sections(path: Path) -> dict[str, dict[str, Any]]:
@@ -33,7 +33,7 @@ def test_every_parameter_is_one_of_its_node_and_of_its_type(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_the_bridge_takes_its_section(path: Path) -> None:
-    pusht_game.Settings(**sections(path)["pusht"])
+    pusht_game.TableSettings(**sections(path)["pusht"])
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)

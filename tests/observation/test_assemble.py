@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.observation import Assembler, Fault, FaultName, Observation, ObservationSpec, Stamped
+from auras_ros.observation import Assembler, FaultName, Observation, ObservationFault, ObservationSpec, Stamped
 from auras_ros.observation.state import JointSlot
 
 MS = 1_000_000
@@ -29,7 +29,7 @@ def latched(source: Assembler, now_ms: float) -> Observation:
 
 def fault(source: Assembler, now_ms: float) -> tuple[FaultName, str]:
     result = source.latch(int(now_ms * MS))
-    assert isinstance(result, Fault)
+    assert isinstance(result, ObservationFault)
     return result.name, result.source
 
 
@@ -91,7 +91,7 @@ def test_what_is_refused_is_counted_and_changes_nothing(make: SimpleNamespace) -
     source = assembler(make.spec(scale=1.0))
     put(source, make, 100, 7)
 
-    def refused(result: Fault | None) -> tuple[FaultName, str]:
+    def refused(result: ObservationFault | None) -> tuple[FaultName, str]:
         assert result is not None
         return result.name, result.source
 
@@ -104,7 +104,7 @@ def test_what_is_refused_is_counted_and_changes_nothing(make: SimpleNamespace) -
     nan = [np.nan, 0.0]
     assert refused(source.put_state(["j1", "j2"], nan, now, now)) == (FaultName.NON_FINITE, "j1")
     assert refused(source.put_state(["j1", "j2"], [0, 0], late, now)) == (FaultName.BACKWARDS, "state")
-    decoding = Fault(FaultName.TOO_LARGE, "data", "60000 x 60000")
+    decoding = ObservationFault(FaultName.TOO_LARGE, "data", "60000 x 60000")
     assert source.count(decoding) is decoding
     result = latched(source, 111)
     assert result.images[0, 0, 0, 0, 0] == 7.0
@@ -261,7 +261,7 @@ def test_no_joint_is_older_than_its_state_says(parts: list[tuple[set[str], int]]
         assert found.item.tolist() == [expected["j1"], expected["j2"]]
         assert found.stamp_ns == found.mono_ns == min(expected.values())
     else:
-        assert isinstance(found, Fault)
+        assert isinstance(found, ObservationFault)
 
 
 def test_only_state_or_only_cameras(make: SimpleNamespace) -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from auras_ros.observation import Fault, FaultName, LatestSlot, Stamped
+from auras_ros.observation import FaultName, LatestSlot, ObservationFault, Stamped
 
 MS = 1_000_000
 
@@ -22,14 +22,14 @@ def held(slot: LatestSlot[str], now_ns: int) -> str:
     return entry.item
 
 
-def fault(slot: LatestSlot[str], now_ns: int) -> Fault:
+def fault(slot: LatestSlot[str], now_ns: int) -> ObservationFault:
     entry = slot.latest(now_ns)
-    assert isinstance(entry, Fault)
+    assert isinstance(entry, ObservationFault)
     return entry
 
 
 def test_an_empty_slot_is_missing(slot: LatestSlot[str]) -> None:
-    assert fault(slot, 0) == Fault(FaultName.MISSING, "top", "nothing received yet")
+    assert fault(slot, 0) == ObservationFault(FaultName.MISSING, "top", "nothing received yet")
 
 
 def test_the_newest_wins_and_nothing_queues(slot: LatestSlot[str]) -> None:
@@ -70,7 +70,7 @@ def test_a_repeated_stamp_does_not_make_it_younger(slot: LatestSlot[str]) -> Non
 def test_a_stamp_that_goes_back_is_refused_until_reset(slot: LatestSlot[str]) -> None:
     slot.put("new", 20 * MS, 0)
     refused = slot.put("old", 10 * MS, 1)
-    assert isinstance(refused, Fault)
+    assert isinstance(refused, ObservationFault)
     assert (refused.name, refused.detail) == (FaultName.BACKWARDS, "stamp went back by 10.000 ms")
     assert held(slot, 2) == "new"
     assert slot.counters()["backwards"] == 1
@@ -124,7 +124,7 @@ def test_a_stamp_from_the_future_is_refused_and_blinds_nobody() -> None:
     slot = believing()
     slot.put("a", 1000 * MS, 0, latency_ns=5 * MS)
     ahead = slot.put("b", 1100 * MS + HOUR, 100 * MS, latency_ns=-HOUR)
-    assert isinstance(ahead, Fault)
+    assert isinstance(ahead, ObservationFault)
     assert (ahead.name, ahead.source) == (FaultName.FUTURE, "top")
     assert "3600000 ms ahead" in ahead.detail
     assert "chrony" in ahead.detail
@@ -141,7 +141,7 @@ def test_a_camera_that_runs_ahead_within_the_limit_is_taken_and_blinds_for_no_lo
     refused = [
         at_ms
         for at_ms in range(1000, 1500, 50)  # then it is set right
-        if isinstance(slot.put("right", at_ms * MS, at_ms * MS), Fault)
+        if isinstance(slot.put("right", at_ms * MS, at_ms * MS), ObservationFault)
     ]
     assert refused == [1000]
     assert held(slot, 1500 * MS) == "right"
@@ -151,10 +151,10 @@ def test_a_clock_that_was_set_back_is_told_from_a_message_that_comes_late() -> N
     slot = believing()
     slot.put("before", HOUR + 1000 * MS, 0, latency_ns=5 * MS)
     late = slot.put("late", HOUR + 900 * MS, 50 * MS, latency_ns=155 * MS)  # by the clock of before
-    assert isinstance(late, Fault)
+    assert isinstance(late, ObservationFault)
     assert late.name is FaultName.BACKWARDS
     set_back = slot.put("after", 1100 * MS, 100 * MS, latency_ns=5 * MS)
-    assert isinstance(set_back, Fault)
+    assert isinstance(set_back, ObservationFault)
     assert set_back.name is FaultName.CLOCK_BACK
     slot.reset()
     assert isinstance(slot.put("after", 1100 * MS, 100 * MS, latency_ns=5 * MS), Stamped)
@@ -167,7 +167,7 @@ def test_after_a_step_back_images_are_taken_again_within_the_limit_and_one_perio
     for at_ms in range(0, 3000, 50):
         now_ns = wall_ns + at_ms * MS - (back_ms * MS if at_ms >= 1000 else 0)
         got = slot.put("image", now_ns - 5 * MS, at_ms * MS, latency_ns=5 * MS)
-        if isinstance(got, Fault) and got.name is FaultName.CLOCK_BACK:
+        if isinstance(got, ObservationFault) and got.name is FaultName.CLOCK_BACK:
             slot.reset()
             got = slot.put("image", now_ns - 5 * MS, at_ms * MS, latency_ns=5 * MS)
         if isinstance(got, Stamped):

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.observation import Fault, FaultName, History, JointMap, ObservationError, Stamped, Synced, synchronize
+from auras_ros.observation import (
+    FaultName,
+    History,
+    JointMap,
+    ObservationError,
+    ObservationFault,
+    Stamped,
+    Synced,
+    synchronize,
+)
 
 # -- joints ------------------------------------------------------------------------------------------------
 
@@ -70,7 +79,7 @@ def test_the_oldest_stamp_is_the_origin_and_skew_is_bounded(stamps: list[int], t
     synced = synchronize(entries, tolerance)
     skew = max(stamps) - min(stamps)
     if skew > tolerance:
-        assert isinstance(synced, Fault)
+        assert isinstance(synced, ObservationFault)
         assert synced.name is FaultName.SKEW
         assert entries[synced.source].stamp_ns == min(stamps)
     else:

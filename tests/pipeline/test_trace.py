@@ -14,7 +14,7 @@ from auras_ros.device import Spans
 from auras_ros.device.null import NullDevice
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Noise, Strand
+from auras_ros.pipeline.request import Emission, NoiseTape, Strand
 from auras_ros.pipeline.trace import Recording, chrome_trace
 from tests.pipeline.recording import COPIES_NS, RecordingNoise, RecordingPolicy, latched
 
@@ -31,7 +31,7 @@ class Run:
         self.recording = Recording(self.clock)
         self.emissions: list[Emission] = []
         device = NullDevice(self.clock, {name: ms * MS for name, ms in DURATIONS_MS.items()}, self.spans)
-        noise: Noise = RecordingNoise(4, [0])
+        noise: NoiseTape = RecordingNoise(4, [0])
         noise = self.recording.noise(noise) if watched else noise
         self.executor: Executor = make_executor(RecordingPolicy(4), Plan.parse(plan), noise, self.clock, device)
         self.watched = watched

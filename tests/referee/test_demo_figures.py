@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from auras_ros.referee.episode import Rules, Status
+from auras_ros.referee.episode import Rules, TableStatus
 from auras_ros.referee.measures import ActionMark, ChunkTimes, Measures
 from auras_ros.referee.referee import Call, Referee
 from auras_ros.referee.summary import figures, table
@@ -144,11 +144,11 @@ def played(*outcomes: bool) -> Referee:
         now_ns = i * S
         for call in (Call.DISARM, Call.RESET_WORLD):
             referee.on_answer(call, True, "", now_ns)
-        referee.on_status(Status(i, i, 0, 0.0, False, False, True, 0, now_ns + 1, None), now_ns + 1)
+        referee.on_status(TableStatus(i, i, 0, 0.0, False, False, True, 0, now_ns + 1, None), now_ns + 1)
         for call in (Call.RESET_AGENT, Call.ARM):
             referee.on_answer(call, True, "", now_ns + 2)
         done = i < len(outcomes)
-        referee.on_status(Status(i, i, 9, 0.96, success, done, False, 0, now_ns + 3, (1.0, 1.0)), now_ns + 3)
+        referee.on_status(TableStatus(i, i, 9, 0.96, success, done, False, 0, now_ns + 3, (1.0, 1.0)), now_ns + 3)
     return referee
 
 

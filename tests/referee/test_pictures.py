@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from auras_ros.referee.episode import Status
+from auras_ros.referee.episode import TableStatus
 from auras_ros.referee.film import LAST_FRAME_COPIES, Film
 from auras_ros.referee.measures import ActionMark, ChunkTimes, Measures
-from auras_ros.referee.pictures import CROSS, GOOD, HEIGHT_PX, PLAN, TABLE_PX, WIDTH_PX, Scene, draw
+from auras_ros.referee.pictures import CROSS, GOOD, HEIGHT_PX, PLAN, TABLE_PX, WIDTH_PX, FilmFrame, draw
 from auras_ros.referee.timeline import draw_timeline, first_use_ns, window
 from auras_ros.referee.video import VideoError, VideoFile
 
@@ -24,9 +24,9 @@ def plain(level: int = 255, side: int = 384) -> Image:
     return np.full((side, side, 3), level, dtype=np.uint8)
 
 
-def scene(**changes: object) -> Scene:
+def scene(**changes: object) -> FilmFrame:
     told = {"episode": 0, "seed": 3, "step": 9, "coverage": 0.5, "threshold": 0.95, "state": "armed", "source": "chunk"}
-    return Scene(**{"table": plain(), **told, **changes})  # type: ignore[arg-type]
+    return FilmFrame(**{"table": plain(), **told, **changes})  # type: ignore[arg-type]
 
 
 def near(image: Image, x: int, y: int, colour: tuple[int, int, int], reach: int = 2) -> bool:
@@ -112,8 +112,8 @@ class Frames:
         self.kept.append(frame)
 
 
-def status(stamp_ns: int, step: int = 1, done: bool = False) -> Status:
-    return Status(0, 0, step, 0.5, done, done, False, stamp_ns, stamp_ns, (100.0, 100.0))
+def status(stamp_ns: int, step: int = 1, done: bool = False) -> TableStatus:
+    return TableStatus(0, 0, step, 0.5, done, done, False, stamp_ns, stamp_ns, (100.0, 100.0))
 
 
 @pytest.fixture

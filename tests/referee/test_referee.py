@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from auras_ros.referee.episode import Rules, Status
-from auras_ros.referee.referee import CALL_TIMEOUT_NS, RETRY_NS, Call, Phase, Referee
+from auras_ros.referee.episode import Rules, TableStatus
+from auras_ros.referee.referee import CALL_TIMEOUT_NS, RETRY_NS, Call, Referee, RefereePhase
 
 S = 1_000_000_000
 STEP_NS = S // 10
@@ -16,7 +16,7 @@ STEP_NS = S // 10
 class Table:
     """The other side: a referee, a table and the time between them."""
 
-    def __init__(self, rules: Rules, status: Status | None = None) -> None:
+    def __init__(self, rules: Rules, status: TableStatus | None = None) -> None:
         self.now_ns = 10 * S
         self.referee = Referee(rules, self.now_ns, status)
         self.episode, self.seed, self.step = 0, 0, 0
@@ -27,7 +27,7 @@ class Table:
         self.now_ns += STEP_NS
         told = {"episode": self.episode, "seed": self.seed, "step": self.step, "coverage": coverage, "success": success}
         told |= {"done": done, "waiting": waiting, "stamp_ns": self.now_ns, "mono_ns": self.now_ns, "action": [1, 2]}
-        self.referee.on_status(Status.from_dict(told), self.now_ns)
+        self.referee.on_status(TableStatus.from_dict(told), self.now_ns)
 
     def answer(self, call: Call, success: bool = True, message: str = "") -> None:
         assert self.referee.due(self.now_ns) is call
@@ -41,7 +41,7 @@ class Table:
     def start(self) -> None:
         """From the first call to the armed table, whatever has to be reset on the way."""
         self.answer(Call.DISARM)
-        if self.referee.phase is Phase.RESETTING:
+        if self.referee.phase is RefereePhase.RESETTING:
             self.answer(Call.RESET_WORLD)
         self.status(waiting=True)
         self.answer(Call.RESET_AGENT)
@@ -59,8 +59,8 @@ class Table:
         self.status(coverages[-1], done=True, success=success)
 
 
-def waiting_status(seed: int = 0) -> Status:
-    return Status(0, seed, 0, 0.0, False, False, True, 0, 0, None)
+def waiting_status(seed: int = 0) -> TableStatus:
+    return TableStatus(0, seed, 0, 0.0, False, False, True, 0, 0, None)
 
 
 def test_two_episodes_in_order() -> None:
@@ -70,7 +70,7 @@ def test_two_episodes_in_order() -> None:
     table.start()
     table.play(0.2, 0.96, success=True)
     referee = table.referee
-    assert referee.phase is Phase.FINISHED
+    assert referee.phase is RefereePhase.FINISHED
     assert referee.fault == ""
     assert [e.row() for e in referee.episodes] == [
         {"seed": 0, "success": False, "steps": 4, "best_coverage": 0.97, "last_coverage": 0.4, "notes": ""},
@@ -83,13 +83,13 @@ def test_an_untouched_table_is_played_as_it_stands() -> None:
     """Else the first seed would be skipped."""
     table = Table(Rules(), waiting_status())
     table.answer(Call.DISARM)
-    assert table.referee.phase is Phase.SHOWING
+    assert table.referee.phase is RefereePhase.SHOWING
 
 
 def test_a_used_table_is_reset_first() -> None:
     table = Table(Rules())
     table.answer(Call.DISARM)
-    assert table.referee.phase is Phase.RESETTING
+    assert table.referee.phase is RefereePhase.RESETTING
 
 
 def test_the_agent_is_reset_after_the_new_table_was_shown() -> None:
@@ -108,7 +108,7 @@ def test_a_step_of_the_old_table_that_comes_late_is_not_the_new_one() -> None:
     old = waiting_status(seed=5)
     table.answer(Call.RESET_WORLD)
     table.referee.on_status(old, table.now_ns)
-    assert table.referee.phase is Phase.SHOWING
+    assert table.referee.phase is RefereePhase.SHOWING
 
 
 def test_a_seed_is_played_once_even_when_the_bridge_starts_anew() -> None:
@@ -119,10 +119,10 @@ def test_a_seed_is_played_once_even_when_the_bridge_starts_anew() -> None:
     table.answer(Call.RESET_WORLD)
     table.seed = 0  # a bridge that was restarted shows its first seed again
     table.status(waiting=True)
-    assert table.referee.phase is Phase.RESETTING
+    assert table.referee.phase is RefereePhase.RESETTING
     table.answer(Call.RESET_WORLD)
     table.status(waiting=True)
-    assert table.referee.phase is Phase.FORGETTING
+    assert table.referee.phase is RefereePhase.FORGETTING
 
 
 def test_a_refused_call_is_made_again_after_a_pause() -> None:
@@ -143,7 +143,7 @@ def test_a_call_without_answer_is_made_again() -> None:
 def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     table = Table(Rules(), waiting_status())
     table.referee.on_answer(Call.ARM, True, "", table.now_ns)
-    assert table.referee.phase is Phase.DISARMING
+    assert table.referee.phase is RefereePhase.DISARMING
 
 
 def test_patience_ends_with_the_last_refusal() -> None:
@@ -155,7 +155,7 @@ def test_patience_ends_with_the_last_refusal() -> None:
     table.referee.on_time(table.now_ns + 4 * S)
     assert table.referee.fault == ""
     table.referee.on_time(table.now_ns + 6 * S)
-    assert table.referee.phase is Phase.FINISHED
+    assert table.referee.phase is RefereePhase.FINISHED
     assert table.referee.fault.endswith("actuator/arm answered: agent 'agent' is silent")
 
 
@@ -164,7 +164,7 @@ def test_no_episode_begins_after_the_time() -> None:
     table.start()
     table.now_ns += 2 * S
     table.play(0.97, success=True)
-    assert table.referee.phase is Phase.FINISHED
+    assert table.referee.phase is RefereePhase.FINISHED
     assert len(table.referee.episodes) == 1
     assert table.referee.unfinished is None
 
@@ -179,7 +179,7 @@ def test_an_episode_far_over_time_is_left_out() -> None:
     table.referee.on_time(began_ns + 16 * S)
     assert table.referee.playing
     table.referee.on_time(began_ns + 16 * S + 1)
-    assert table.referee.phase is Phase.FINISHED
+    assert table.referee.phase is RefereePhase.FINISHED
     assert table.referee.episodes == []
     assert table.referee.unfinished is not None
     assert (table.referee.unfinished.seed, table.referee.unfinished.steps) == (0, 1)
@@ -189,10 +189,10 @@ def test_time_up_between_episodes_ends_without_an_unfinished_one() -> None:
     table = Table(Rules(seconds=5.0), waiting_status())
     table.start()
     table.play(0.97, success=True)
-    assert table.referee.phase is Phase.DISARMING
+    assert table.referee.phase is RefereePhase.DISARMING
     assert table.referee.began_ns is not None
     table.referee.on_time(table.referee.began_ns + 6 * S)
-    assert table.referee.phase is Phase.FINISHED
+    assert table.referee.phase is RefereePhase.FINISHED
     assert table.referee.unfinished is None
 
 
@@ -200,7 +200,7 @@ def test_an_interrupt_leaves_the_running_episode_out() -> None:
     table = Table(Rules(), waiting_status())
     table.start()
     table.referee.interrupt()
-    assert table.referee.phase is Phase.FINISHED
+    assert table.referee.phase is RefereePhase.FINISHED
     assert table.referee.unfinished is not None
 
 
@@ -251,7 +251,7 @@ def test_a_table_that_never_moves_is_given_up_after_three_attempts() -> None:
         table.start()
         table.now_ns += 3 * S
         table.status(waiting=True)
-    assert table.referee.phase is Phase.FINISHED
+    assert table.referee.phase is RefereePhase.FINISHED
     assert "no action moved the table for 2 s" in table.referee.fault
     assert len(table.referee.void) == 3
 
@@ -266,7 +266,7 @@ def test_a_table_reset_by_somebody_else_is_void(change: dict[str, int]) -> None:
     table.status(0.2)
     assert table.referee.void == ["seed 0: the table was reset by somebody else"]
     assert table.referee.episodes == []
-    assert table.referee.phase is Phase.DISARMING
+    assert table.referee.phase is RefereePhase.DISARMING
 
 
 def test_rules_name_the_field() -> None:
@@ -285,14 +285,14 @@ def test_status_names_the_field() -> None:
         '{"episode":1,"seed":2,"step":3,"reward":0.5,"coverage":0.4,"success":false,"done":false,"waiting":false,'
         '"stamp_ns":5,"mono_ns":6,"action":[1.5,2],"refused":{}}'
     )
-    assert Status.from_dict(told).action == (1.5, 2.0)
-    assert Status.from_dict({**told, "action": None}).action is None
+    assert TableStatus.from_dict(told).action == (1.5, 2.0)
+    assert TableStatus.from_dict({**told, "action": None}).action is None
     for field in ("episode", "coverage", "mono_ns"):
         with pytest.raises(ValueError, match=f"pusht/status: {field}"):
-            Status.from_dict({k: v for k, v in told.items() if k != field})
+            TableStatus.from_dict({k: v for k, v in told.items() if k != field})
         with pytest.raises(ValueError, match=f"pusht/status: {field}"):
-            Status.from_dict({**told, field: "x"})
+            TableStatus.from_dict({**told, field: "x"})
     with pytest.raises(ValueError, match="pusht/status: success: expected bool"):
-        Status.from_dict({**told, "success": "false"})
+        TableStatus.from_dict({**told, "success": "false"})
     with pytest.raises(ValueError, match="pusht/status: action"):
-        Status.from_dict({**told, "action": [1]})
+        TableStatus.from_dict({**told, "action": [1]})

@@ -63,7 +63,7 @@ class Unwritable:
 def test_a_line_that_cannot_be_written_is_counted_and_ends_nobody(
     monkeypatch: pytest.MonkeyPatch, stderr: object
 ) -> None:
-    before, sent = logging.unwritten, list[logging.Record]()
+    before, sent = logging.unwritten, list[logging.LogRecord]()
     sink = sent.append
     monkeypatch.setattr(logging.sys, "stderr", stderr)  # type: ignore[attr-defined]
     logging.add_sink("unwritable", sink)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.sim.pusht_game import DT_NS, ActionRefusal, PushTGame, SettingError, Settings
+from auras_ros.sim.pusht_game import DT_NS, ActionRefusal, PushTGame, SettingError, TableSettings
 
 HERE = [256.0, 256.0]
 
@@ -17,7 +17,7 @@ class Table:
     """A game and its grid: `tick` is the next control step."""
 
     def __init__(self, **settings: Any) -> None:
-        self.game = PushTGame(Settings(**settings))
+        self.game = PushTGame(TableSettings(**settings))
         self.now_ns = 1_000 * DT_NS
 
     def tick(self, times: int = 1) -> None:
@@ -236,11 +236,11 @@ def test_a_huge_label_is_not_parsed() -> None:
 )
 def test_bad_settings_are_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(SettingError, match=f"^{name}: "):
-        Settings(**{name: value})
+        TableSettings(**{name: value})
 
 
 def test_a_whole_number_serves_as_a_float() -> None:
     """YAML writes `drift_px: 0`."""
-    drift_px = Settings(drift_px=1).drift_px
+    drift_px = TableSettings(drift_px=1).drift_px
     assert drift_px == 1.0
     assert type(drift_px) is float

@@ -16,13 +16,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from auras_ros.nodes.supervisor import SupervisorError
-from auras_ros.soak.judge import Bounds, Judge, ReceivedAction
-from auras_ros.soak.said import Status
-from auras_ros.soak.scene import Scene
-from auras_ros.soak.witness import Made
+from auras_ros.soak.judge import CommandLimits, Judge, ReceivedAction
+from auras_ros.soak.said import DiagnosticEntry
+from auras_ros.soak.scene import SoakHarness
+from auras_ros.soak.witness import MadeChunk
 
 MS = 1_000_000
-BOUNDS = Bounds.of([(0.0, 1.0, None)] * 2, 100.0, 1600.0)
+BOUNDS = CommandLimits.of([(0.0, 1.0, None)] * 2, 100.0, 1600.0)
 LIVES = ("agent", "actuator", "pusht_bridge")
 TASKS = ("agent: frames", "agent: observation", "agent: prompt", "agent: qos", "actuator: qos")
 PLACE, ELSEWHERE, NEAR_THEM = 0.5, 0.0, 0.3  # of the robot, of the next one, and where that one is dragged to
@@ -38,7 +38,7 @@ class Acted:
         self.tick, self.armed, self.on = 0, True, dict.fromkeys(LIVES, True)
         self.bad, self.over = 0, False  # bad messages heard; whether they have ended
         self.conflict: list[str] = []
-        self.chunks: deque[Made] = deque(maxlen=100)
+        self.chunks: deque[MadeChunk] = deque(maxlen=100)
         self.lines: list[tuple[int, str, str]] = []
         self.counts: dict[tuple[str, str], int] = {}
         self.messages = dict.fromkeys(TASKS, "")
@@ -83,7 +83,7 @@ class Acted:
         sees = self.on["agent"] and (self.on["pusht_bridge"] or in_parts)
         if sees and not lost and not stuck:
             on_its_way_ns = 500 * MS if "queue" in self.breaks else 0
-            self.chunks.append(Made(now_ns, now_ns, now_ns + on_its_way_ns, self.prompt))
+            self.chunks.append(MadeChunk(now_ns, now_ns, now_ns + on_its_way_ns, self.prompt))
         if lost and "ghosts" in self.breaks:
             self._command(now_ns, "holding")
         if not lost:
@@ -120,9 +120,9 @@ class Acted:
     def line_ns(self, node: str, words: str, since_ns: int) -> int | None:
         return next((at for at, who, text in self.lines if at > since_ns and who == node and words in text), None)
 
-    def status(self, task: str) -> Status:
+    def status(self, task: str) -> DiagnosticEntry:
         values = {key: str(count) for (name, key), count in self.counts.items() if name == task}
-        return Status(time.monotonic_ns(), self.messages[task], values | {"p50_ms": "20.0"})
+        return DiagnosticEntry(time.monotonic_ns(), self.messages[task], values | {"p50_ms": "20.0"})
 
     def count(self, task: str, key: str) -> int:
         return self.counts.get((task, key), 0)
@@ -354,11 +354,11 @@ def _answer(**fields: Any) -> Any:
     return SimpleNamespace(done=lambda: True, result=lambda: SimpleNamespace(**fields))
 
 
-def stage(*breaks: str) -> Scene:
+def stage(*breaks: str) -> SoakHarness:
     """A scene that is driven."""
     acted: Any = Acted(set(breaks))
     processes: Any = Processes(acted)
-    scene = Scene(acted, acted, processes, random.Random(0), lambda: False)
+    scene = SoakHarness(acted, acted, processes, random.Random(0), lambda: False)
     scene.other = partial(Other, acted)  # type: ignore[assignment]
     scene.pause(0.05)
     return scene

@@ -26,7 +26,7 @@ from auras_ros.ros.srv import Trigger
 from auras_ros.soak import run as run_module
 from auras_ros.soak import scene as scene_module
 from auras_ros.soak.faults import (
-    Fault,
+    InjectedFault,
     Times,
     buttons,
     faults,
@@ -40,8 +40,8 @@ from auras_ros.soak.faults import (
 )
 from auras_ros.soak.faults.loaded import busy
 from auras_ros.soak.noise import payload
-from auras_ros.soak.run import Result, Wanted, _beside_load, _break, _presses
-from auras_ros.soak.scene import Scene
+from auras_ros.soak.run import SoakResult, Wanted, _beside_load, _break, _presses
+from auras_ros.soak.scene import SoakHarness
 from tests.soak import stage as stage_module
 from tests.soak.stage import ELSEWHERE, stage
 
@@ -195,7 +195,7 @@ def test_a_simulator_that_comes_back_where_its_robot_was_may_be_driven_on() -> N
 
 
 @pytest.mark.parametrize("case", presses.cases(), ids=lambda case: case.name)
-def test_a_press_is_latched_in_every_case_and_a_lost_one_is_said(case: presses.Case) -> None:
+def test_a_press_is_latched_in_every_case_and_a_lost_one_is_said(case: presses.StopPressCase) -> None:
     if case.around in (presses.deaf_client, presses.announcement):
         pytest.skip("writes to real topics")
     scene = stage()
@@ -248,7 +248,7 @@ def test_a_late_node_is_to_find_commands_and_services(
 )
 def test_beside_a_load_what_needs_a_person_is_counted(reason: str, rearmed: int, by_stall: int) -> None:
     scene = stage()
-    result, acted = Result(scene.judge, {}), scene.witness
+    result, acted = SoakResult(scene.judge, {}), scene.witness
     _beside_load(scene, result, time.monotonic(), Wanted(0.3, load=1), lambda _: None)
     assert result.ended is not None
     assert result.ended.driven == result.ended.looks > 0
@@ -262,7 +262,7 @@ def test_beside_a_load_what_needs_a_person_is_counted(reason: str, rearmed: int,
 
 def test_a_loop_that_is_never_driven_beside_a_load_is_said() -> None:
     scene = stage("drive")
-    result = Result(scene.judge, {})
+    result = SoakResult(scene.judge, {})
     _beside_load(scene, result, time.monotonic(), Wanted(0.1, load=1), lambda _: None)
     assert "not driven" in scene.judge.kinds
 
@@ -311,11 +311,11 @@ def test_each_case_is_pressed_so_often_and_its_slowest_percent_judged(
 ) -> None:
     """The one of the three presses of a case that takes `ms` is its slowest percent. Where the process does not run,
     fifty milliseconds are not promised."""
-    scene, each = stage(), [presses.Case("frozen", 0.02, presses.idle, frozen=True), presses.cases()[0]]
+    scene, each = stage(), [presses.StopPressCase("frozen", 0.02, presses.idle, frozen=True), presses.cases()[0]]
     kinds = {"stop_pressed": faults(1600.0, 100.0)["stop_pressed"]}
-    result, played = Result(scene.judge, kinds), list[str]()
+    result, played = SoakResult(scene.judge, kinds), list[str]()
 
-    def press(_: Scene, case: presses.Case) -> Times:
+    def press(_: SoakHarness, case: presses.StopPressCase) -> Times:
         played.append(case.name)
         taken = 60.0 if case.frozen else ms if len(played) == 5 else 10.0
         return 0, None if taken is None else int(taken * 1e6)
@@ -332,7 +332,7 @@ def test_each_case_is_pressed_so_often_and_its_slowest_percent_judged(
 
 def test_presses_that_can_never_be_timed_are_said() -> None:
     """One that lasts longer than it should, because who presses stood still, is no short press."""
-    scene, case = stage(), presses.Case("held", 0.0, presses.idle)
+    scene, case = stage(), presses.StopPressCase("held", 0.0, presses.idle)
     pause = scene.pause
     scene.pause = lambda seconds: pause(seconds + 0.02)  # type: ignore[method-assign]
     assert presses.press(scene, case)[1] is None
@@ -382,13 +382,13 @@ def test_a_process_that_cannot_be_started_again_ends_the_soak_with_what_there_is
     scene = stage()
     breaks = scene.witness.breaks  # type: ignore[attr-defined]
 
-    def last(scene: Scene) -> Times:
+    def last(scene: SoakHarness) -> Times:
         breaks.add("settings")
         now_ns = scene.now_ns()
         scene.pause(5.0)
         return now_ns, None
 
-    result = Result(scene.judge, {"last": Fault(last, "nothing", None)})
+    result = SoakResult(scene.judge, {"last": InjectedFault(last, "nothing", None)})
     _break(scene, result, Wanted(60.0), lambda _: None)
     assert scene.judge.violations == ["process ended: agent cannot start with these settings"]
     assert 0 < result.seconds < 30.0

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from auras_ros.soak.judge import NAMED, Bounds, Judge, ReceivedAction
+from auras_ros.soak.judge import NAMED, CommandLimits, Judge, ReceivedAction
 
 MS = 1_000_000
 TICK_NS = 10 * MS
-BOUNDS = Bounds.of([(0.0, 512.0, 4000.0), (-1.0, 1.0, None)], rate_hz=100.0, max_age_ms=1600.0)
+BOUNDS = CommandLimits.of([(0.0, 512.0, 4000.0), (-1.0, 1.0, None)], rate_hz=100.0, max_age_ms=1600.0)
 
 
 class Told:

@@ -16,7 +16,7 @@ from auras_ros.nodes.diagnostics import DiagnosticReport, Diagnostics, Level
 from auras_ros.ros import Node, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.msg import String
 from auras_ros.soak.judge import Judge, ReceivedAction
-from auras_ros.soak.noise import NOISY, Input, Noise, inputs
+from auras_ros.soak.noise import NOISY, GarbledPublisher, Input, inputs
 from auras_ros.soak.witness import JUST_NOW_NS, Witness
 from tests.nodes.wire import PATIENCE_S, own_domain
 from tests.soak.stage import BOUNDS
@@ -95,7 +95,7 @@ def test_noise_is_published_as_it_is_and_its_topics_are_found_by_the_graph(pair:
     pair.until(lambda: [each.topic for each in inputs(pair.witness)] == ["/prompt"])
     [found] = inputs(pair.witness)
     assert found == Input("/prompt", "std_msgs/msg/String", ("agent",))
-    noise = Noise(pair.witness, found, random.Random(0))
+    noise = GarbledPublisher(pair.witness, found, random.Random(0))
     pair.until(noise.matched)
     noise.say()
     pair.until(lambda: pair.witness.said.line_ns("agent", "bytes on /prompt: ", begin_ns))

@@ -27,7 +27,7 @@ class LoggingSeverity(IntEnum):
 
 
 @dataclass(frozen=True)
-class Record:
+class LogRecord:
     """One line that was logged, with the place in the code."""
 
     stamp_ns: int
@@ -39,7 +39,7 @@ class Record:
     line: int
 
 
-Sink = Callable[[Record], object]
+Sink = Callable[[LogRecord], object]
 _sinks: dict[str, Sink] = {}
 _diverted: dict[str, Sink] = {}
 _stderr_enabled = True
@@ -98,7 +98,7 @@ def parse_level(text: str) -> LoggingSeverity:
     return LoggingSeverity[upper]
 
 
-def _print(record: Record) -> None:
+def _print(record: LogRecord) -> None:
     stamp = f"{record.stamp_ns // 10**9}.{record.stamp_ns % 10**9:09d}"
     line = f"[{record.severity.name}] [{stamp}] [{record.name}]: {record.text}"
     global unwritten
@@ -113,7 +113,7 @@ def _print(record: Record) -> None:
         unwritten += 1
 
 
-def say(record: Record) -> None:
+def say(record: LogRecord) -> None:
     """Print a line and hand it to its sink."""
     if _stderr_enabled:
         _print(record)
@@ -137,7 +137,7 @@ class RcutilsLogger:
     def get_effective_level(self) -> LoggingSeverity:
         return effective_level(self.name)
 
-    def divert(self, take: Callable[[Sink, Record], object] | None) -> None:
+    def divert(self, take: Callable[[Sink, LogRecord], object] | None) -> None:
         """Call `take(say, record)` in place of saying a line of this name: whoever takes it calls say(record), in a
         thread that may wait. None ends it."""
         if take is None:
@@ -163,7 +163,7 @@ class RcutilsLogger:
         ):
             return False
         kind = LoggingSeverity(severity)
-        record = Record(time.time_ns(), kind, self.name, str(message), file, frame.f_code.co_name, line)
+        record = LogRecord(time.time_ns(), kind, self.name, str(message), file, frame.f_code.co_name, line)
         (_nearest(_diverted, self.name) or say)(record)
         return True
 

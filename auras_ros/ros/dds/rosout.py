@@ -30,7 +30,7 @@ class Rosout:
         self.unsent_count = 0
         logging.add_sink(self._name, self._sink)
 
-    def _send(self, record: logging.Record) -> None:
+    def _send(self, record: logging.LogRecord) -> None:
         message = self._log(
             stamp=Time(nanoseconds=record.stamp_ns).to_msg(), level=int(record.severity), name=record.name,
             msg=_sendable(record.text), file=_sendable(record.file), function=record.function, line=record.line,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from auras_ros.ros import BACKEND
 from auras_ros.soak.faults.buttons import button_gone, second_button
-from auras_ros.soak.faults.kinds import HOLD_MS, NAMED_MS, SILENT_MS, Fault, Times
+from auras_ros.soak.faults.kinds import HOLD_MS, NAMED_MS, SILENT_MS, InjectedFault, Times
 from auras_ros.soak.faults.loaded import agent_killed_under_load, load
 from auras_ros.soak.faults.messages import (
     garbage,
@@ -49,52 +49,52 @@ from auras_ros.soak.faults.processes import (
 )
 from auras_ros.soak.faults.rivals import late_node, second_agent, second_camera
 
-__all__ = ["HOLD_MS", "NAMED_MS", "SILENT_MS", "Fault", "Times", "faults"]
+__all__ = ["HOLD_MS", "NAMED_MS", "SILENT_MS", "InjectedFault", "Times", "faults"]
 
 
-def faults(max_age_ms: float, rate_hz: float) -> dict[str, Fault]:
+def faults(max_age_ms: float, rate_hz: float) -> dict[str, InjectedFault]:
     """By name. A camera that is silent ends in a hold when the newest chunk's actions are too old."""
     two_ticks_ms = 2 * 1000.0 / rate_hz
     known = {
-        "agent_killed": Fault(agent_killed, "hold", HOLD_MS, every=4),  # memory shows in long lives alone
-        "agent_stopped": Fault(agent_stopped, "hold", HOLD_MS),
-        "agent_deactivated": Fault(agent_deactivated, "last hold", None),
-        "stop_pressed": Fault(stop_pressed, "hold", HOLD_MS),
-        "second_button": Fault(second_button, "hold", HOLD_MS),
-        "button_gone": Fault(button_gone, "hold", HOLD_MS),
-        "camera_stalled": Fault(camera_stalled, "hold", max_age_ms + two_ticks_ms),
-        "camera_repeats": Fault(camera_repeats, "hold", max_age_ms + two_ticks_ms),
-        "overrun": Fault(overrun, "new chunk after it", None),
-        "actuator_killed": Fault(actuator_killed, "last chunk", SILENT_MS, every=4),
-        "actuator_respawned": Fault(actuator_respawned, "last chunk", SILENT_MS, every=4),
-        "arm_on_start_used": Fault(arm_on_start_used, "driven if asked", None, every=2),
-        "actuator_stopped": Fault(actuator_stopped, "last chunk", SILENT_MS),
-        "second_actuator": Fault(second_actuator, "disarmed", NAMED_MS, every=2),
-        "second_agent": Fault(second_agent, "refused", None),
-        "second_camera": Fault(second_camera, "driven after it", None),
-        "second_publisher": Fault(second_publisher, "named", NAMED_MS),
-        "publishers_at_arming": Fault(publishers_at_arming, "disarmed", NAMED_MS),
-        "late_node": Fault(late_node, "found", NAMED_MS),
-        "bad_parameter": Fault(bad_parameter, "refused", None),
-        "qos_mismatch": Fault(qos_mismatch, "named", NAMED_MS),
-        "clock_set_back": Fault(clock_set_back, "disarmed", HOLD_MS),
-        "robot_moved": Fault(robot_moved, "driven last", HOLD_MS),
-        "simulator_killed": Fault(simulator_killed, "hold", SILENCE_MS + two_ticks_ms, every=4),
-        "garbage": Fault(garbage, "driven after it", None),
-        "noise": Fault(noise, "named", None),
-        "image_corrupt": Fault(image_corrupt, "named", None),
-        "image_wrong": Fault(image_wrong, "named", None),
-        "stamp_ahead": Fault(stamp_ahead, "named", None),
-        "joint_states_of_others": Fault(joint_states_of_others, "named", None),
-        "joint_states_stamped": Fault(joint_states_stamped, "named", None),
-        "joint_states_in_parts": Fault(joint_states_in_parts, "hold", SILENCE_MS + two_ticks_ms, every=2),
-        "log_unread": Fault(log_unread, "stopped if asked", HOLD_MS),
-        "log_closed": Fault(log_closed, "stopped if asked", HOLD_MS),
-        "log_full": Fault(log_full, "driven", None, every=2),
-        "load": Fault(load, "driven after it", None),
-        "agent_killed_under_load": Fault(agent_killed_under_load, "hold", None, every=4),
-        "prompt_huge": Fault(prompt_huge, "refused", None),
-        "prompt_garbage": Fault(prompt_garbage, "refused", None),
+        "agent_killed": InjectedFault(agent_killed, "hold", HOLD_MS, every=4),  # memory shows in long lives alone
+        "agent_stopped": InjectedFault(agent_stopped, "hold", HOLD_MS),
+        "agent_deactivated": InjectedFault(agent_deactivated, "last hold", None),
+        "stop_pressed": InjectedFault(stop_pressed, "hold", HOLD_MS),
+        "second_button": InjectedFault(second_button, "hold", HOLD_MS),
+        "button_gone": InjectedFault(button_gone, "hold", HOLD_MS),
+        "camera_stalled": InjectedFault(camera_stalled, "hold", max_age_ms + two_ticks_ms),
+        "camera_repeats": InjectedFault(camera_repeats, "hold", max_age_ms + two_ticks_ms),
+        "overrun": InjectedFault(overrun, "new chunk after it", None),
+        "actuator_killed": InjectedFault(actuator_killed, "last chunk", SILENT_MS, every=4),
+        "actuator_respawned": InjectedFault(actuator_respawned, "last chunk", SILENT_MS, every=4),
+        "arm_on_start_used": InjectedFault(arm_on_start_used, "driven if asked", None, every=2),
+        "actuator_stopped": InjectedFault(actuator_stopped, "last chunk", SILENT_MS),
+        "second_actuator": InjectedFault(second_actuator, "disarmed", NAMED_MS, every=2),
+        "second_agent": InjectedFault(second_agent, "refused", None),
+        "second_camera": InjectedFault(second_camera, "driven after it", None),
+        "second_publisher": InjectedFault(second_publisher, "named", NAMED_MS),
+        "publishers_at_arming": InjectedFault(publishers_at_arming, "disarmed", NAMED_MS),
+        "late_node": InjectedFault(late_node, "found", NAMED_MS),
+        "bad_parameter": InjectedFault(bad_parameter, "refused", None),
+        "qos_mismatch": InjectedFault(qos_mismatch, "named", NAMED_MS),
+        "clock_set_back": InjectedFault(clock_set_back, "disarmed", HOLD_MS),
+        "robot_moved": InjectedFault(robot_moved, "driven last", HOLD_MS),
+        "simulator_killed": InjectedFault(simulator_killed, "hold", SILENCE_MS + two_ticks_ms, every=4),
+        "garbage": InjectedFault(garbage, "driven after it", None),
+        "noise": InjectedFault(noise, "named", None),
+        "image_corrupt": InjectedFault(image_corrupt, "named", None),
+        "image_wrong": InjectedFault(image_wrong, "named", None),
+        "stamp_ahead": InjectedFault(stamp_ahead, "named", None),
+        "joint_states_of_others": InjectedFault(joint_states_of_others, "named", None),
+        "joint_states_stamped": InjectedFault(joint_states_stamped, "named", None),
+        "joint_states_in_parts": InjectedFault(joint_states_in_parts, "hold", SILENCE_MS + two_ticks_ms, every=2),
+        "log_unread": InjectedFault(log_unread, "stopped if asked", HOLD_MS),
+        "log_closed": InjectedFault(log_closed, "stopped if asked", HOLD_MS),
+        "log_full": InjectedFault(log_full, "driven", None, every=2),
+        "load": InjectedFault(load, "driven after it", None),
+        "agent_killed_under_load": InjectedFault(agent_killed_under_load, "hold", None, every=4),
+        "prompt_huge": InjectedFault(prompt_huge, "refused", None),
+        "prompt_garbage": InjectedFault(prompt_garbage, "refused", None),
     }
     if BACKEND != "dds":  # how rclpy's readers take payloads that are no message is rclpy's own
         del known["noise"]

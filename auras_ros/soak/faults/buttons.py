@@ -10,14 +10,14 @@ from auras_ros.ros import BACKEND
 from auras_ros.ros.msg import Bool
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.qos import LATCHED
-from auras_ros.soak.scene import Scene
+from auras_ros.soak.scene import SoakHarness
 
 HEARD_NS = 200_000_000  # a word is heard long before
 EACH_WORD_COUNTS = BACKEND == "dds"  # rclpy 7.1 does not say whose a word is: `release_stop` is needed each time
 
 
 @contextmanager
-def _button(scene: Scene) -> Iterator[Any]:
+def _button(scene: SoakHarness) -> Iterator[Any]:
     made = scene.witness.create_publisher(Bool, "emergency_stop", LATCHED)
     try:
         scene.until(lambda: made.get_subscription_count() > 0, PATIENCE_S)
@@ -28,7 +28,7 @@ def _button(scene: Scene) -> Iterator[Any]:
         scene.witness.destroy_publisher(made)
 
 
-def second_button(scene: Scene) -> Times:
+def second_button(scene: SoakHarness) -> Times:
     """Both are pressed and one is released, the first or the second: nobody may arm before the other one is too."""
     with _button(scene) as other:
 
@@ -49,7 +49,7 @@ def second_button(scene: Scene) -> Times:
     return at_ns, stopped_ns
 
 
-def button_gone(scene: Scene) -> Times:
+def button_gone(scene: SoakHarness) -> Times:
     """It vanishes while it is pressed: it stays so until a person releases it by service, which while it is there
     nobody can."""
     with _button(scene) as button:
@@ -64,12 +64,12 @@ def button_gone(scene: Scene) -> Times:
     return at_ns, stopped_ns
 
 
-def _released(scene: Scene) -> bool:
+def _released(scene: SoakHarness) -> bool:
     response = scene.answer(lambda: scene.witness.call("actuator/release_stop"))
     return response is not None and bool(response.success)
 
 
-def _stays(scene: Scene, why: str) -> None:
+def _stays(scene: SoakHarness, why: str) -> None:
     """Pressed, for all who ask: disarming does not take it back, and arming is refused."""
     _heard(scene)
     scene.answer(lambda: scene.witness.call("actuator/disarm"))
@@ -77,6 +77,6 @@ def _stays(scene: Scene, why: str) -> None:
         scene.judge.violate("armed while pressed", why)
 
 
-def _heard(scene: Scene) -> None:
+def _heard(scene: SoakHarness) -> None:
     since_ns = scene.now_ns() + HEARD_NS
     scene.until(lambda: scene.witness.state["mono_ns"] > since_ns, PATIENCE_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from auras_ros.soak.scene import Scene
+from auras_ros.soak.scene import SoakHarness
 
 HOLD_MS = 150.0
 SILENT_MS = 300.0  # the agent's, after the actuator's last word
@@ -16,11 +16,11 @@ Times = tuple[int, int | None]
 
 
 @dataclass(frozen=True)
-class Fault:
+class InjectedFault:
     """`promise`: what the time is measured to, within limit_ms; None: measured alone. `play` breaks and mends.
     It comes in the first round and in each `every`-th after it."""
 
-    play: Callable[[Scene], Times]
+    play: Callable[[SoakHarness], Times]
     promise: str
     limit_ms: float | None
     every: int = 1

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.faults.processes import agent_killed
-from auras_ros.soak.scene import Scene
+from auras_ros.soak.scene import SoakHarness
 
 LOOPS, LOADED_S = 8, (5.0, 10.0)
 STALLED = "stood still"  # in the reason of an actuator that did not get its turn: it may be armed again
@@ -29,7 +29,7 @@ def busy(loops: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             each.wait()
 
 
-def load(scene: Scene) -> Times:
+def load(scene: SoakHarness) -> Times:
     """From its end to the next command of a chunk."""
     with busy(LOOPS):
         scene.pause(scene.rng.uniform(*LOADED_S))
@@ -40,7 +40,7 @@ def load(scene: Scene) -> Times:
     return end_ns, scene.first_of("armed", end_ns, PATIENCE_S)
 
 
-def agent_killed_under_load(scene: Scene) -> Times:
+def agent_killed_under_load(scene: SoakHarness) -> Times:
     """The next one warms up beside the load: too slow for its plan at first, and neither it nor another may give up."""
     with busy(LOOPS):
         return agent_killed(scene)

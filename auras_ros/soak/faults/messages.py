@@ -18,10 +18,10 @@ from auras_ros.ros.image import image_message, to_time_msg
 from auras_ros.ros.msg import Header, Image, JointState, String
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.garbage import HUGE_PROMPT, Garbage
-from auras_ros.soak.noise import Noise, inputs
+from auras_ros.soak.noise import GarbledPublisher, inputs
 from auras_ros.soak.other import JOINTS
 from auras_ros.soak.qos import CAMERA, LATCHED
-from auras_ros.soak.scene import Scene
+from auras_ros.soak.scene import SoakHarness
 
 GARBAGE_HZ = 20.0
 NOISE_HZ, NOISE_S = 50.0, 1.0
@@ -60,17 +60,17 @@ class Bad:
     counted: tuple[str, str]
 
 
-def image_corrupt(scene: Scene) -> Times:
+def image_corrupt(scene: SoakHarness) -> Times:
     """Cut off, empty, or of a size that nobody has memory for."""
     return _image(scene, scene.draw("image_corrupt", CORRUPT))
 
 
-def image_wrong(scene: Scene) -> Times:
+def image_wrong(scene: SoakHarness) -> Times:
     """Another encoding, step or size than it says or than the policy was trained on: the field is named."""
     return _image(scene, scene.draw("image_wrong", WRONG))
 
 
-def _image(scene: Scene, kind: tuple[str, dict[str, Any]]) -> Times:
+def _image(scene: SoakHarness, kind: tuple[str, dict[str, Any]]) -> Times:
     words, changes = kind
 
     def make() -> Image:
@@ -85,7 +85,7 @@ def _image(scene: Scene, kind: tuple[str, dict[str, Any]]) -> Times:
     return _beside(scene, Bad(publisher, make, IMAGES_HZ, scene.rng.uniform(*IMAGES_S), words, counted))
 
 
-def stamp_ahead(scene: Scene) -> Times:
+def stamp_ahead(scene: SoakHarness) -> Times:
     """An image of a camera that is an hour ahead: it must not blind the agent to those after it."""
 
     def make() -> Image:
@@ -97,7 +97,7 @@ def stamp_ahead(scene: Scene) -> Times:
     return _beside(scene, Bad(publisher, make, IMAGES_HZ, seconds, "future", ("agent: observation", "fault future")))
 
 
-def joint_states_stamped(scene: Scene) -> Times:
+def joint_states_stamped(scene: SoakHarness) -> Times:
     """The robot's own place, stamped an hour ahead or an hour ago; so it is where a wall clock was set back between the
     two. It must not blind the agent to those after it."""
     words, offset_ns = scene.draw("joint_states_stamped", STAMPS)
@@ -112,7 +112,7 @@ def joint_states_stamped(scene: Scene) -> Times:
     return _beside(scene, Bad(publisher, make, IMAGES_HZ, seconds, words, counted))
 
 
-def joint_states_of_others(scene: Scene) -> Times:
+def joint_states_of_others(scene: SoakHarness) -> Times:
     """Another driver's joints, and a name that stands there twice: measured to the actuator's word for that."""
     publisher = scene.witness.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
     try:
@@ -131,17 +131,17 @@ def joint_states_of_others(scene: Scene) -> Times:
     return begin_ns, scene.witness.said.line_ns("actuator", "is named twice", begin_ns)
 
 
-def log_unread(scene: Scene) -> Times:
+def log_unread(scene: SoakHarness) -> Times:
     """Nobody reads what the nodes say, and the pipe is full: nothing may wait for it."""
     return _without_log(scene, scene.unread_logs, "a log that nobody reads")
 
 
-def log_closed(scene: Scene) -> Times:
+def log_closed(scene: SoakHarness) -> Times:
     """Whoever read what the nodes say is gone: writing is an error."""
     return _without_log(scene, scene.closed_logs, "a log whose pipe is closed")
 
 
-def _without_log(scene: Scene, logs: Callable[[], AbstractContextManager[None]], what: str) -> Times:
+def _without_log(scene: SoakHarness, logs: Callable[[], AbstractContextManager[None]], what: str) -> Times:
     """Agent and actuator are given something to say all the time; and the emergency stop is pressed meanwhile."""
     prompt = scene.witness.create_publisher(String, "prompt", LATCHED)
     states = scene.witness.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
@@ -165,15 +165,15 @@ def _without_log(scene: Scene, logs: Callable[[], AbstractContextManager[None]],
     return pressed_ns, stopped_ns
 
 
-def prompt_huge(scene: Scene) -> Times:
+def prompt_huge(scene: SoakHarness) -> Times:
     return _prompt(scene, HUGE_PROMPT)
 
 
-def prompt_garbage(scene: Scene) -> Times:
+def prompt_garbage(scene: SoakHarness) -> Times:
     return _prompt(scene, scene.draw("prompt_garbage", PROMPTS))
 
 
-def _prompt(scene: Scene, text: str) -> Times:
+def _prompt(scene: SoakHarness, text: str) -> Times:
     before = scene.witness.chunks[-1].prompt
     publisher = scene.witness.create_publisher(String, "prompt", LATCHED)
     counted = "agent: prompt", "refused"
@@ -183,7 +183,7 @@ def _prompt(scene: Scene, text: str) -> Times:
     return times
 
 
-def _beside(scene: Scene, bad: Bad) -> Times:
+def _beside(scene: SoakHarness, bad: Bad) -> Times:
     """Measured from just before the first bad message to the agent's word for it."""
     said = scene.witness.said
     try:
@@ -207,18 +207,18 @@ def _beside(scene: Scene, bad: Bad) -> Times:
     return begin_ns, said.line_ns("agent", bad.says, begin_ns)
 
 
-def used(scene: Scene, begin_ns: int, end_ns: int, what: str) -> None:
+def used(scene: SoakHarness, begin_ns: int, end_ns: int, what: str) -> None:
     """Good messages must be used after the bad ones, and the robot must have been driven meanwhile."""
     if not scene.until(lambda: any(each.origin_ns > end_ns for each in scene.witness.chunks), PATIENCE_S):
         scene.judge.violate("good ones not used", f"no chunk after {what}")
     scene.undisturbed(begin_ns, what)
 
 
-def noise(scene: Scene) -> Times:
+def noise(scene: SoakHarness) -> Times:
     """On one topic, each in its turn; measured until every node that hears it has said so."""
     found = {each.topic: each for each in inputs(scene.witness)}
     at = found[scene.draw("noise", sorted(found))]
-    made, said = Noise(scene.witness, at, scene.rng), scene.witness.said
+    made, said = GarbledPublisher(scene.witness, at, scene.rng), scene.witness.said
     try:
         scene.until(made.matched, PATIENCE_S)
         begin_ns = scene.now_ns()
@@ -243,7 +243,7 @@ def noise(scene: Scene) -> Times:
     return begin_ns, None if None in times else max(each for each in times if each is not None)
 
 
-def garbage(scene: Scene) -> Times:
+def garbage(scene: SoakHarness) -> Times:
     """On every input of agent and actuator, while they work; measured to the next command of a chunk."""
     made = Garbage(scene.witness, scene.rng, JOINTS)
     try:

@@ -15,7 +15,7 @@ from auras_ros.nodes.actuator_place import MAX_AGE_MS
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.faults.processes import told_instead
 from auras_ros.soak.other import JOINTS, OtherActuator
-from auras_ros.soak.scene import MS, Scene
+from auras_ros.soak.scene import MS, SoakHarness
 
 START_S = 30.0  # for a process that imports, beside a loop that works
 BY_ITSELF_S = 2.0  # in which one that arms by itself has armed: the graph is known after one
@@ -30,7 +30,7 @@ WORDS = [("disarm",), ("stop",), ("stop", "disarm")]
 
 @contextmanager
 def beside(
-    scene: Scene, name: str = "actuator", log: str = os.devnull, *, speaking: bool = True, **parameters: Any
+    scene: SoakHarness, name: str = "actuator", log: str = os.devnull, *, speaking: bool = True, **parameters: Any
 ) -> Iterator[OtherActuator]:
     """Started, and heard of. speaking: its robot is."""
     other = scene.other(name, Path(log), parameters)
@@ -44,13 +44,13 @@ def beside(
         other.close()
 
 
-def asked(scene: Scene, other: OtherActuator, word: str) -> bool:
+def asked(scene: SoakHarness, other: OtherActuator, word: str) -> bool:
     """Whether it did what it was asked for."""
     response = scene.answer(lambda: other.call(word))
     return response is not None and bool(response.success)
 
 
-def drives(scene: Scene, other: OtherActuator) -> int | None:
+def drives(scene: SoakHarness, other: OtherActuator) -> int | None:
     """Arm it. When it sent its first command of a chunk after that; None where it did not."""
     since_ns = scene.now_ns()
     if not scene.until(lambda: asked(scene, other, "arm"), START_S):
@@ -58,14 +58,14 @@ def drives(scene: Scene, other: OtherActuator) -> int | None:
     return _first(scene, other, since_ns, armed=True)
 
 
-def _first(scene: Scene, other: OtherActuator, since_ns: int, *, armed: bool) -> int | None:
+def _first(scene: SoakHarness, other: OtherActuator, since_ns: int, *, armed: bool) -> int | None:
     def found() -> list[int]:
         return [e.mono_ns for e in other.sent if e.mono_ns > since_ns and (e.state == "armed") == armed]
 
     return found()[0] if scene.until(found, PATIENCE_S) else None
 
 
-def joint_states_in_parts(scene: Scene) -> Times:
+def joint_states_in_parts(scene: SoakHarness) -> Times:
     """Two drivers tell of one joint each: the loop's agent sees by them, and another actuator can be armed. One of that
     one's falls silent: it holds, and cannot be armed any more until that one speaks again."""
     _seen_in_parts(scene)
@@ -83,7 +83,7 @@ def joint_states_in_parts(scene: Scene) -> Times:
     return at_ns, held_ns
 
 
-def _seen_in_parts(scene: Scene) -> None:
+def _seen_in_parts(scene: SoakHarness) -> None:
     """The loop's robot stands still, and two drivers and a camera tell of that in its stead: chunks must go on."""
     with told_instead(scene, [[joint] for joint in JOINTS], new_images=True) as at_ns:
         whole_ns = at_ns + WHOLE_NS
@@ -92,7 +92,7 @@ def _seen_in_parts(scene: Scene) -> None:
     scene.undisturbed(at_ns, "joint states in parts")
 
 
-def arm_on_start_used(scene: Scene) -> Times:
+def arm_on_start_used(scene: SoakHarness) -> Times:
     """A person says no before all is there that arming needs: then the parameter arms nobody. Measured from a person's
     yes, when all is there, to the first command of a chunk; before that one none is sent that may move."""
     words = scene.draw("arm_on_start_used", WORDS)
@@ -112,7 +112,7 @@ def arm_on_start_used(scene: Scene) -> Times:
     return at_ns, driven_ns
 
 
-def second_actuator(scene: Scene) -> Times:
+def second_actuator(scene: SoakHarness) -> Times:
     """One stands still for longer than the lease of its commands, a second one is started and armed, and the first one
     goes on: it must say nothing. Measured to its own word that it is disarmed."""
     with beside(scene, "first") as first:
@@ -140,7 +140,7 @@ def second_actuator(scene: Scene) -> Times:
     return at_ns, disarmed_ns
 
 
-def log_full(scene: Scene) -> Times:
+def log_full(scene: SoakHarness) -> Times:
     """The disk of its log is full from the start on: it starts, is armed and drives. Measured from the start."""
     at_ns = scene.now_ns()
     with beside(scene, log=FULL_DISK) as other:

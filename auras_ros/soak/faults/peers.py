@@ -32,7 +32,7 @@ from auras_ros.ros.msg import (
 from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.faults.processes import agent_killed
 from auras_ros.soak.other import JOINTS
-from auras_ros.soak.scene import Scene
+from auras_ros.soak.scene import SoakHarness
 from auras_ros.soak.witness import ACTION
 
 RELIABLE, BEST_EFFORT = ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT
@@ -92,7 +92,7 @@ def mismatches() -> list[Mismatch]:
     ]
 
 
-def agent_deactivated(scene: Scene) -> Times:
+def agent_deactivated(scene: SoakHarness) -> Times:
     """The hold command is the last one; the judge hears any that comes after it."""
     at_ns = scene.now_ns()
     scene.answer(lambda: scene.witness.change("deactivate"), PATIENCE_S)
@@ -104,7 +104,7 @@ def agent_deactivated(scene: Scene) -> Times:
     return at_ns, held_ns
 
 
-def robot_moved(scene: Scene) -> Times:
+def robot_moved(scene: SoakHarness) -> Times:
     """Somebody puts it at the other end of the table. Measured to the last command that drives it."""
     publisher = scene.witness.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
     try:
@@ -123,7 +123,7 @@ def robot_moved(scene: Scene) -> Times:
     return at_ns, max(driven_ns, default=at_ns)
 
 
-def second_publisher(scene: Scene) -> Times:
+def second_publisher(scene: SoakHarness) -> Times:
     """It says nothing: that it is there is the conflict."""
     at_ns = scene.now_ns()
     other = scene.witness.create_publisher(Float64MultiArray, ACTION, 1)
@@ -136,7 +136,7 @@ def second_publisher(scene: Scene) -> Times:
     return at_ns, named_ns
 
 
-def publishers_at_arming(scene: Scene) -> Times:
+def publishers_at_arming(scene: SoakHarness) -> Times:
     """Two that appear at once while somebody arms: refused, or disarmed again."""
     scene.answer(lambda: scene.witness.call("actuator/disarm"))
     others = [scene.witness.create_publisher(Float64MultiArray, ACTION, 1) for _ in range(2)]
@@ -157,7 +157,7 @@ def publishers_at_arming(scene: Scene) -> Times:
     return at_ns, disarmed_ns
 
 
-def qos_mismatch(scene: Scene) -> Times:
+def qos_mismatch(scene: SoakHarness) -> Times:
     """A node names each pair of topic and policy at once, but once in its life: one that knows them all is killed."""
     said = scene.witness.said
 
@@ -181,7 +181,7 @@ def qos_mismatch(scene: Scene) -> Times:
 
 
 @contextmanager
-def _endpoint(scene: Scene, chosen: Mismatch) -> Iterator[None]:
+def _endpoint(scene: SoakHarness, chosen: Mismatch) -> Iterator[None]:
     node = scene.witness
     if chosen.publishes:
         publisher = node.create_publisher(chosen.kind, chosen.topic, chosen.profile)
@@ -193,7 +193,7 @@ def _endpoint(scene: Scene, chosen: Mismatch) -> Iterator[None]:
         node.destroy_subscription(subscription)
 
 
-def bad_parameter(scene: Scene) -> Times:
+def bad_parameter(scene: SoakHarness) -> Times:
     """Refused, and whoever drives drives on. Measured to the refusal."""
     name, value = scene.draw("bad_parameter", BAD_PARAMETERS)
     at_ns = scene.now_ns()
@@ -206,7 +206,7 @@ def bad_parameter(scene: Scene) -> Times:
     return at_ns, answered_ns if refused else None
 
 
-def clock_set_back(scene: Scene) -> Times:
+def clock_set_back(scene: SoakHarness) -> Times:
     """The actuator follows a clock of ours. An hour forward is no reset, since ages are not on this clock; back is
     another world, and disarms."""
     now_s = [1000.0]
@@ -239,7 +239,7 @@ def clock_set_back(scene: Scene) -> Times:
     return at_ns, disarmed_ns
 
 
-def _follow(scene: Scene, on: bool) -> None:
+def _follow(scene: SoakHarness, on: bool) -> None:
     """A change of clocks disarms too."""
     response = scene.answer(lambda: scene.witness.simulated_time(on), PATIENCE_S)
     if response is None or not response.results[0].successful:

@@ -19,7 +19,7 @@ from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.garbage import Garbage
 from auras_ros.soak.other import JOINTS
 from auras_ros.soak.qos import LATCHED, RELIABLE
-from auras_ros.soak.scene import Scene
+from auras_ros.soak.scene import SoakHarness
 
 PRESSED_S = (0.02, 0.1)
 LONGEST = 2.0, 0.01  # so many times what was meant, and so many seconds more, is still that press
@@ -30,11 +30,11 @@ GARBAGE_HZ, ASKED_HZ = 20.0, 100.0
 DESCRIPTION_BYTES = 3_900_000
 MANY_JOINTS, MANY_DIMENSIONS = 300_000, 200_000
 ENTITIES = 40_000, 7_000  # refused by its size; among the largest that are kept
-Around = Callable[[Scene], AbstractContextManager[None]]
+Around = Callable[[SoakHarness], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
-class Case:
+class StopPressCase:
     """A press of so many seconds, while `around` lasts. frozen: the process does not run when it is pressed."""
 
     name: str
@@ -44,12 +44,12 @@ class Case:
 
 
 @contextmanager
-def idle(scene: Scene) -> Iterator[None]:
+def idle(scene: SoakHarness) -> Iterator[None]:
     yield
 
 
 @contextmanager
-def description(scene: Scene) -> Iterator[None]:
+def description(scene: SoakHarness) -> Iterator[None]:
     """One that nobody has read before."""
     filler = f"<!--{'x' * 390}-->"
     name = f"{scene.rng.getrandbits(64):x}"
@@ -64,13 +64,13 @@ def description(scene: Scene) -> Iterator[None]:
 
 
 @contextmanager
-def large_states(scene: Scene) -> Iterator[None]:
+def large_states(scene: SoakHarness) -> Iterator[None]:
     with _large(scene, JointState, "joint_states", JointState(name=["joint"] * MANY_JOINTS)):
         yield
 
 
 @contextmanager
-def large_chunk(scene: Scene) -> Iterator[None]:
+def large_chunk(scene: SoakHarness) -> Iterator[None]:
     message = Float64MultiArray()
     message.layout.dim = [MultiArrayDimension()] * MANY_DIMENSIONS
     with _large(scene, Float64MultiArray, "agent/chunk", message):
@@ -78,7 +78,7 @@ def large_chunk(scene: Scene) -> Iterator[None]:
 
 
 @contextmanager
-def _large(scene: Scene, kind: Any, topic: str, message: Any) -> Iterator[None]:
+def _large(scene: SoakHarness, kind: Any, topic: str, message: Any) -> Iterator[None]:
     """One message, just before the press."""
     publisher = scene.witness.create_publisher(kind, topic, RELIABLE)
     try:
@@ -116,7 +116,7 @@ class Announcer:
 
 
 @contextmanager
-def announcement(scene: Scene) -> Iterator[None]:
+def announcement(scene: SoakHarness) -> Iterator[None]:
     made = [Announcer(scene.witness, entities) for entities in ENTITIES]
     try:
         scene.until(lambda: all(each.matched() for each in made), PATIENCE_S)
@@ -129,7 +129,7 @@ def announcement(scene: Scene) -> Iterator[None]:
 
 
 @contextmanager
-def garbage(scene: Scene) -> Iterator[None]:
+def garbage(scene: SoakHarness) -> Iterator[None]:
     """On every input but the one that is pressed; before the press and while it lasts."""
     made = Garbage(scene.witness, scene.rng, JOINTS)
     timer = scene.witness.create_timer(1.0 / GARBAGE_HZ, made.say)
@@ -163,7 +163,7 @@ class DeafClient:
 
 
 @contextmanager
-def deaf_client(scene: Scene) -> Iterator[None]:
+def deaf_client(scene: SoakHarness) -> Iterator[None]:
     made = DeafClient(scene.witness, "actuator/get_parameters", "rcl_interfaces/srv/GetParameters_Request")
     timer = scene.witness.create_timer(1.0 / ASKED_HZ, made.ask)
     try:
@@ -176,7 +176,7 @@ def deaf_client(scene: Scene) -> Iterator[None]:
 
 
 @contextmanager
-def process_stopped(scene: Scene) -> Iterator[None]:
+def process_stopped(scene: SoakHarness) -> Iterator[None]:
     """The press and its release fall into the stop of the process."""
     end_s = time.monotonic() + STOPPED_S
     with scene.stopped("actuator"):
@@ -185,7 +185,7 @@ def process_stopped(scene: Scene) -> Iterator[None]:
         time.sleep(max(0.0, end_s - time.monotonic()))
 
 
-def cases() -> list[Case]:
+def cases() -> list[StopPressCase]:
     """Every pair of what is beside a press and how long it lasts; and one that is released at once."""
     beside: dict[str, Around] = {"idle": idle, "description": description, "garbage": garbage}
     beside |= {"joint states": large_states, "chunk": large_chunk}
@@ -193,18 +193,18 @@ def cases() -> list[Case]:
         beside |= {"deaf client": deaf_client, "announcement": announcement}
     beside["process stopped"] = process_stopped
     made = [
-        Case(f"{name}, {seconds * 1e3:g} ms", seconds, around, frozen=around is process_stopped)
+        StopPressCase(f"{name}, {seconds * 1e3:g} ms", seconds, around, frozen=around is process_stopped)
         for (name, around), seconds in itertools.product(beside.items(), PRESSED_S)
     ]
-    return [*made, Case("back to back", 0.0, idle)]
+    return [*made, StopPressCase("back to back", 0.0, idle)]
 
 
-def stop_pressed(scene: Scene) -> Times:
+def stop_pressed(scene: SoakHarness) -> Times:
     """One of the cases."""
     return press(scene, scene.draw("stop_pressed", cases()))
 
 
-def press(scene: Scene, case: Case) -> Times:
+def press(scene: SoakHarness, case: StopPressCase) -> Times:
     """From the press, or from when the process goes on, to the first command that is stopped.
 
     Where that cannot be timed it is pressed again, at most three times, and counted: an actuator that stood still for
@@ -220,7 +220,7 @@ def press(scene: Scene, case: Case) -> Times:
     return 0, None
 
 
-def _press(scene: Scene, case: Case) -> Times | None:
+def _press(scene: SoakHarness, case: StopPressCase) -> Times | None:
     """Once; None where it says nothing."""
     skipped, stalls = scene.witness.skipped, scene.witness.state.get("stalls")
     with case.around(scene):

@@ -15,7 +15,7 @@ from auras_ros.ros.msg import Header, Image, JointState
 from auras_ros.soak.faults.kinds import HOLD_MS, NAMED_MS, PATIENCE_S, Times
 from auras_ros.soak.other import JOINTS
 from auras_ros.soak.qos import CAMERA
-from auras_ros.soak.scene import MS, RECOVERY_S, TOLD_S, Scene
+from auras_ros.soak.scene import MS, RECOVERY_S, TOLD_S, SoakHarness
 
 TICK_NS = 10 * MS  # a command that was on its way when its process was broken
 ARMS_BY_ITSELF_S = 2.5  # in which one that arms by itself has: the graph is known after a second
@@ -29,7 +29,7 @@ SLOW_STOPS, SLOW_STOP_S = 4, 0.15  # in each frame: together longer than the gri
 SLOW_LEAST_RUN_S = 0.01  # all its threads need their turn, or frames hang
 
 
-def agent_killed(scene: Scene) -> Times:
+def agent_killed(scene: SoakHarness) -> Times:
     """The next agent must not drive before somebody armed again, though it sends chunks."""
     session, at_ns = scene.witness.beat.get("session"), scene.kill("agent")
     scene.judge.forbid(at_ns + round(HOLD_MS * MS))
@@ -45,7 +45,7 @@ def agent_killed(scene: Scene) -> Times:
     return at_ns, held_ns
 
 
-def agent_stopped(scene: Scene) -> Times:
+def agent_stopped(scene: SoakHarness) -> Times:
     with scene.stopped("agent") as at_ns:
         held_ns = scene.left_armed(at_ns, PATIENCE_S)
         scene.pause(scene.rng.uniform(0.0, 2.0))
@@ -53,7 +53,7 @@ def agent_stopped(scene: Scene) -> Times:
     return at_ns, held_ns
 
 
-def overrun(scene: Scene) -> Times:
+def overrun(scene: SoakHarness) -> Times:
     """The agent is stopped several times in each frame, for seconds. Measured from the end of that to the first chunk
     of an observation that was made after it: with a queue, what has piled up would come first.
 
@@ -74,7 +74,7 @@ def overrun(scene: Scene) -> Times:
     return times
 
 
-def _slowed(scene: Scene, frame_s: float) -> Times:
+def _slowed(scene: SoakHarness, frame_s: float) -> Times:
     begin_ns = scene.now_ns()
     while scene.now_ns() - begin_ns < SLOW_S * 1e9:
         with scene.stopped("agent"):
@@ -93,7 +93,7 @@ def _slowed(scene: Scene, frame_s: float) -> Times:
     return end_ns, fresh_ns()
 
 
-def camera_stalled(scene: Scene) -> Times:
+def camera_stalled(scene: SoakHarness) -> Times:
     """The robot's side as a whole: neither images nor joint states come."""
     with scene.stopped("pusht_bridge") as at_ns:
         held_ns = scene.left_armed(at_ns, PATIENCE_S)
@@ -102,7 +102,7 @@ def camera_stalled(scene: Scene) -> Times:
     return at_ns, held_ns
 
 
-def simulator_killed(scene: Scene) -> Times:
+def simulator_killed(scene: SoakHarness) -> Times:
     """It comes back with its robot elsewhere, and that one is left alone; where it happens to be near where it was or
     was sent last, or between the two, it goes on. Measured to the first command that holds."""
     places: list[tuple[int, NDArray[np.float64]]] = []
@@ -131,7 +131,7 @@ def simulator_killed(scene: Scene) -> Times:
     return at_ns, held_ns
 
 
-def _left_alone(scene: Scene, since_ns: int, place: NDArray[np.float64]) -> None:
+def _left_alone(scene: SoakHarness, since_ns: int, place: NDArray[np.float64]) -> None:
     if not scene.says("disarmed", PATIENCE_S):
         scene.judge.violate("simulator_killed: driven on", f"it is at {place.tolist()}")
         return
@@ -143,7 +143,7 @@ def _left_alone(scene: Scene, since_ns: int, place: NDArray[np.float64]) -> None
 
 
 @contextmanager
-def told_instead(scene: Scene, drivers: Sequence[Sequence[str]], *, new_images: bool) -> Iterator[int]:
+def told_instead(scene: SoakHarness, drivers: Sequence[Sequence[str]], *, new_images: bool) -> Iterator[int]:
     """The simulator stands still for a block, and others tell in its stead: a camera shows its last image, with new
     stamps or the old one, and a driver for each group of joints tells of a robot that stays. Gives the time before."""
     node, images = scene.witness, list[Image]()
@@ -174,7 +174,7 @@ def told_instead(scene: Scene, drivers: Sequence[Sequence[str]], *, new_images: 
             node.destroy_publisher(publisher)
 
 
-def camera_repeats(scene: Scene) -> Times:
+def camera_repeats(scene: SoakHarness) -> Times:
     """One frame over and over, with the stamp that it had, while the robot goes on telling where it is."""
     with told_instead(scene, [JOINTS], new_images=False) as at_ns:
         held_ns = scene.left_armed(at_ns, PATIENCE_S)
@@ -182,7 +182,7 @@ def camera_repeats(scene: Scene) -> Times:
     return at_ns, held_ns
 
 
-def actuator_stopped(scene: Scene) -> Times:
+def actuator_stopped(scene: SoakHarness) -> Times:
     """For longer than its commands' lease: somebody else may drive by then, so that it must be silent until it is
     armed. Measured to the agent's last chunk."""
     skipped = scene.witness.skipped
@@ -199,7 +199,7 @@ def actuator_stopped(scene: Scene) -> Times:
     return at_ns, _last_chunk_ns(scene, at_ns, until_ns)
 
 
-def actuator_respawned(scene: Scene) -> Times:
+def actuator_respawned(scene: SoakHarness) -> Times:
     """Somebody has stopped it, it is killed, and its config says `arm_on_start`: the next one must not follow that."""
     with scene.given("actuator", arm_on_start=True):
         at_ns = scene.now_ns()
@@ -209,7 +209,7 @@ def actuator_respawned(scene: Scene) -> Times:
         return actuator_killed(scene, ARMS_BY_ITSELF_S)
 
 
-def actuator_killed(scene: Scene, awake_s: float | None = None) -> Times:
+def actuator_killed(scene: SoakHarness, awake_s: float | None = None) -> Times:
     """Measured to the agent's last chunk. The agent says so; the next actuator is silent until somebody arms it.
     awake_s: how long it is listened to."""
     at_ns = scene.kill("actuator")
@@ -225,6 +225,6 @@ def actuator_killed(scene: Scene, awake_s: float | None = None) -> Times:
     return at_ns, _last_chunk_ns(scene, at_ns, back_ns)
 
 
-def _last_chunk_ns(scene: Scene, since_ns: int, until_ns: int) -> int:
+def _last_chunk_ns(scene: SoakHarness, since_ns: int, until_ns: int) -> int:
     """When the agent published the last chunk between two times; the first of them where it published none."""
     return max((each for each in scene.witness.published_ns if since_ns < each < until_ns), default=since_ns)

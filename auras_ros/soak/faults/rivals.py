@@ -16,7 +16,7 @@ from auras_ros.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.soak.faults.messages import IMAGES_HZ, IMAGES_S, SIDE, used
 from auras_ros.soak.other import JOINTS
 from auras_ros.soak.qos import CAMERA, EVERY, RELIABLE
-from auras_ros.soak.scene import Scene
+from auras_ros.soak.scene import SoakHarness
 from auras_ros.soak.witness import ACTION
 
 CHUNKS_HZ, CHUNKS_S = 20.0, (1.0, 2.0)
@@ -24,7 +24,7 @@ FIRST_REQUEST = 10**9  # of the rival's chunks: commands name the chunk that the
 HORIZON = 16
 
 
-def second_agent(scene: Scene) -> Times:
+def second_agent(scene: SoakHarness) -> Times:
     """It publishes chunks of the right form, newer than the other's, and heartbeats that say it is not active. Nobody
     follows it. Measured to the first chunk that is counted as another session's."""
     node, counted = scene.witness, _of_others(scene)
@@ -66,11 +66,11 @@ def _chunk(now_ns: int, request: int) -> Float64MultiArray:
     return Float64MultiArray(layout=MultiArrayLayout(dim=dims), data=np.zeros(HORIZON * count))
 
 
-def _of_others(scene: Scene) -> int:
+def _of_others(scene: SoakHarness) -> int:
     return int(scene.witness.state["counters"]["refused"].get("other_session", 0))
 
 
-def second_camera(scene: Scene) -> Times:
+def second_camera(scene: SoakHarness) -> Times:
     """Good images of something else, on the same topic at the same time: whose are right nobody can know, but what is
     commanded keeps all that is promised of commands. Measured to the next command of a chunk."""
     publisher = scene.witness.create_publisher(Image, "camera/top/image_raw", CAMERA)
@@ -88,7 +88,7 @@ def second_camera(scene: Scene) -> Times:
     return end_ns, scene.first_of("armed", end_ns, PATIENCE_S)
 
 
-def late_node(scene: Scene) -> Times:
+def late_node(scene: SoakHarness) -> Times:
     """A participant of its own, of this process, that comes when all others are long there. Measured from its beginning
     until it has heard a command and knows a service."""
     heard: list[int] = []
