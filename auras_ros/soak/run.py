@@ -130,9 +130,9 @@ def soak(wanted: Wanted, log: Path, stopping: Callable[[], bool], say: Callable[
         try:
             _alone(witness, callbacks)
             with LogPipe(log) as out, Supervisor(config, log=out.writer, parameters=OVERRIDES) as supervisor:
-                scene = SoakHarness(witness, callbacks, supervisor, random.Random(wanted.seed), stopping)
-                scene.unread_logs, scene.closed_logs = out.unread, out.closed
-                _break(scene, result, wanted, say)
+                harness = SoakHarness(witness, callbacks, supervisor, random.Random(wanted.seed), stopping)
+                harness.unread_logs, harness.closed_logs = out.unread, out.closed
+                _break(harness, result, wanted, say)
         finally:
             callbacks.close()
             witness.destroy_node()
@@ -149,94 +149,96 @@ def _alone(witness: Witness, callbacks: Callbacks) -> None:
         raise SoakError("somebody publishes actions here already: set ROS_DOMAIN_ID to a number of your own")
 
 
-def _break(scene: SoakHarness, result: SoakResult, wanted: Wanted, say: Callable[[str], None]) -> None:
+def _break(harness: SoakHarness, result: SoakResult, wanted: Wanted, say: Callable[[str], None]) -> None:
     """From the start to the verdicts, whatever ends it in between."""
-    result.usage, began_s = scene.usage, time.monotonic()
+    result.usage, began_s = harness.usage, time.monotonic()
     try:
         say("starting the loop")
-        scene.witness.press(False)
-        if not scene.until(lambda: scene.witness.beat.get("lifecycle") == "active", START_S) or not scene.drive():
+        harness.witness.press(False)
+        if not harness.until(lambda: harness.witness.beat.get("lifecycle") == "active", START_S) or not harness.drive():
             raise SoakError(f"the loop did not drive within {START_S:g} s of its start")
         began_s = time.monotonic()
         if wanted.presses:
-            _presses(scene, result, began_s, wanted.presses, say)
+            _presses(harness, result, began_s, wanted.presses, say)
         elif wanted.load:
-            _beside_load(scene, result, began_s, wanted, say)
+            _beside_load(harness, result, began_s, wanted, say)
         else:
-            _rounds(scene, result, began_s, wanted.seconds, say)
+            _rounds(harness, result, began_s, wanted.seconds, say)
     except SupervisorError as error:
-        scene.judge.violate("process ended", str(error))
+        harness.judge.violate("process ended", str(error))
     except Interrupted:
         pass
     finally:
         result.seconds = time.monotonic() - began_s
-        result.state = scene.witness.state
-        result.skips, result.planned_skips = scene.witness.skipped, scene.planned_skips
-        result.presses_again = scene.presses_again
+        result.state = harness.witness.state
+        result.skips, result.planned_skips = harness.witness.skipped, harness.planned_skips
+        result.presses_again = harness.presses_again
         for usage in result.usage.values():
             usage.since_s = began_s + SETTLED_SHARE * result.seconds
         judge_growth(result)
 
 
-def _rounds(scene: SoakHarness, result: SoakResult, began_s: float, seconds: float, say: Callable[[str], None]) -> None:
+def _rounds(
+    harness: SoakHarness, result: SoakResult, began_s: float, seconds: float, say: Callable[[str], None]
+) -> None:
     """Fault after fault, round after round, each in random order. A process that cannot be started again ends it."""
     bag, rounds = list[str](), itertools.count()
-    while time.monotonic() - began_s < seconds and scene.steady():
+    while time.monotonic() - began_s < seconds and harness.steady():
         if not bag:
-            scene.new_table()
-            bag = one_round(result.kinds, next(rounds), scene.rng)
-        scene.pause(scene.rng.uniform(0.0, 1.0))
+            harness.new_table()
+            bag = one_round(result.kinds, next(rounds), harness.rng)
+        harness.pause(harness.rng.uniform(0.0, 1.0))
         kind = bag.pop()
-        broken, at_s = scene.judge.kinds.total(), time.monotonic() - began_s
+        broken, at_s = harness.judge.kinds.total(), time.monotonic() - began_s
         say(f"{at_s:5.0f} s  {len(result.outcomes)} faults, {broken} violations  {kind.replace('_', ' ')}")
-        _one(scene, result, kind, began_s, result.kinds[kind].play)
+        _one(harness, result, kind, began_s, result.kinds[kind].play)
         result.load.append(os.getloadavg()[0])
 
 
 def _beside_load(
-    scene: SoakHarness, result: SoakResult, began_s: float, wanted: Wanted, say: Callable[[str], None]
+    harness: SoakHarness, result: SoakResult, began_s: float, wanted: Wanted, say: Callable[[str], None]
 ) -> None:
     """Busy loops and no other fault: what ends, and what somebody has to arm again, is counted."""
     ended = result.ended = Ended()
     with busy(wanted.load):
         while (at_s := time.monotonic() - began_s) < wanted.seconds:
-            scene.pause(LOOK_S)
+            harness.pause(LOOK_S)
             result.load.append(os.getloadavg()[0])
-            ended.looks, ended.driven = ended.looks + 1, ended.driven + scene.witness.driving
+            ended.looks, ended.driven = ended.looks + 1, ended.driven + harness.witness.driving
             say(f"{at_s:5.0f} s  load {result.load[-1]:.1f}, {ended.rearmed} armed again, {ended.by_stall} stalls")
-            state, beat = scene.witness.state, scene.witness.beat
+            state, beat = harness.witness.state, harness.witness.beat
             if state.get("state") == "disarmed":
                 stalled = STALLED in state["reason"]
                 ended.by_stall += stalled
-                _rearm(scene, ended, state["reason"], unasked=not stalled)
+                _rearm(harness, ended, state["reason"], unasked=not stalled)
             elif state.get("session") and beat.get("lifecycle") == "active" and beat["session"] != state["session"]:
-                _rearm(scene, ended, "another agent's life", unasked=True)
+                _rearm(harness, ended, "another agent's life", unasked=True)
     if not ended.driven:
-        scene.judge.violate("not driven", "no command of a chunk went out beside the load")
+        harness.judge.violate("not driven", "no command of a chunk went out beside the load")
 
 
-def _rearm(scene: SoakHarness, ended: Ended, reason: str, *, unasked: bool) -> None:
+def _rearm(harness: SoakHarness, ended: Ended, reason: str, *, unasked: bool) -> None:
     ended.reasons.append(reason)
     if unasked:
         ended.rearmed += 1
-        scene.judge.violate("arming needed", reason)
-    scene.drive()
+        harness.judge.violate("arming needed", reason)
+    harness.drive()
 
 
-def _presses(scene: SoakHarness, result: SoakResult, began_s: float, count: int, say: Callable[[str], None]) -> None:
+def _presses(harness: SoakHarness, result: SoakResult, began_s: float, count: int, say: Callable[[str], None]) -> None:
     """Each case of the emergency stop so many times."""
     result.presses_wanted = count * len(cases())
     for case in cases():
         for number in range(count):
-            if not scene.steady():
+            if not harness.steady():
                 return
             at_s = time.monotonic() - began_s
-            say(f"{at_s:5.0f} s  {case.name}: press {number + 1} of {count}, {scene.judge.kinds.total()} violations")
-            _one(scene, result, "stop_pressed", began_s, partial(press, case=case), case.name)
+            say(f"{at_s:5.0f} s  {case.name}: press {number + 1} of {count}, {harness.judge.kinds.total()} violations")
+            _one(harness, result, "stop_pressed", began_s, partial(press, case=case), case.name)
             result.load.append(os.getloadavg()[0])
         held = [each.ms for each in result.outcomes if each.case == case.name and each.ms is not None]
         if held and not case.frozen and (p99 := float(np.percentile(held, 99))) > STOP_P99_MS:
-            scene.judge.violate("stop_pressed: slow", f"{case.name}: p99 {p99:.1f} ms, promised {STOP_P99_MS:g}")
+            harness.judge.violate("stop_pressed: slow", f"{case.name}: p99 {p99:.1f} ms, promised {STOP_P99_MS:g}")
 
 
 def one_round(kinds: dict[str, InjectedFault], number: int, rng: random.Random) -> list[str]:
@@ -246,7 +248,7 @@ def one_round(kinds: dict[str, InjectedFault], number: int, rng: random.Random) 
 
 
 def _one(
-    scene: SoakHarness,
+    harness: SoakHarness,
     result: SoakResult,
     kind: str,
     began_s: float,
@@ -255,11 +257,11 @@ def _one(
 ) -> None:
     """Break once, judge the time, drive again."""
     at_s = time.monotonic() - began_s
-    begin_ns, end_ns = play(scene)
+    begin_ns, end_ns = play(harness)
     ms = None if end_ns is None else (end_ns - begin_ns) / MS
     judge_time(result, kind, ms)
-    if not scene.witness.driving:
-        scene.drive()
+    if not harness.witness.driving:
+        harness.drive()
     result.outcomes.append(FaultResult(at_s, kind, ms, time.monotonic() - began_s - at_s, case))
 
 

@@ -25,16 +25,16 @@ __all__ = ["actuator", "checkpoint", "children", "contract", "domain", "fake", "
 RATE_HZ, MAX_AGE_MS = 100.0, 1600.0
 
 
-def stood_still(scene: SoakHarness) -> bool:
+def stood_still(harness: SoakHarness) -> bool:
     """An actuator that did not get its turn for long has disarmed, as promised, and waits for somebody to arm it."""
-    state = scene.witness.state
+    state = harness.witness.state
     return state.get("state") == "disarmed" and STALLED in state["reason"]
 
 
-def arm_after_a_stall(scene: SoakHarness) -> None:
-    if stood_still(scene):
-        assert scene.drive(), scene.judge.violations
-        assert scene.until(lambda: not stood_still(scene), PATIENCE_S)
+def arm_after_a_stall(harness: SoakHarness) -> None:
+    if stood_still(harness):
+        assert harness.drive(), harness.judge.violations
+        assert harness.until(lambda: not stood_still(harness), PATIENCE_S)
 
 
 @pytest.fixture
@@ -58,11 +58,11 @@ def _running(checkpoint: str, folder: Path) -> Iterator[SoakHarness]:
     config = resources.find("config", "demo.yaml")
     try:
         with (folder / "log.txt").open("w") as log, Supervisor(config, log=log, parameters=parameters) as supervisor:
-            scene = SoakHarness(witness, callbacks, supervisor, random.Random(0), lambda: False)
+            harness = SoakHarness(witness, callbacks, supervisor, random.Random(0), lambda: False)
             witness.press(False)
-            assert scene.until(lambda: witness.beat.get("lifecycle") == "active", PATIENCE_S)
-            assert scene.drive()
-            yield scene
+            assert harness.until(lambda: witness.beat.get("lifecycle") == "active", PATIENCE_S)
+            assert harness.drive()
+            yield harness
     finally:
         callbacks.close()
         witness.destroy_node()

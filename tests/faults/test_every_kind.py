@@ -24,36 +24,36 @@ waited = SoakHarness.until
 def test_the_loop_keeps_its_promises_under_each(
     loop: Callable[[], SoakHarness], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene, known = loop(), faults(MAX_AGE_MS, RATE_HZ)
+    harness, known = loop(), faults(MAX_AGE_MS, RATE_HZ)
     monkeypatch.setattr(SoakHarness, "until", until)
     for kind in (each for each in KINDS if each in known):
-        bags, state = {name: [*items] for name, items in scene._bags.items()}, scene.rng.getstate()
+        bags, state = {name: [*items] for name, items in harness._bags.items()}, harness.rng.getstate()
         for _ in range(TRIES):
-            scene._bags = {name: [*items] for name, items in bags.items()}  # what it draws is the same again
-            scene.rng.setstate(state)
-            if in_time(scene, kind, known[kind]):
+            harness._bags = {name: [*items] for name, items in bags.items()}  # what it draws is the same again
+            harness.rng.setstate(state)
+            if in_time(harness, kind, known[kind]):
                 break
         else:
-            pytest.fail(f"{kind}: {TRIES} times too late, for '{known[kind].promise}' or in {scene.judge.violations}")
+            pytest.fail(f"{kind}: {TRIES} times too late, for '{known[kind].promise}' or in {harness.judge.violations}")
 
 
-def in_time(scene: SoakHarness, kind: str, fault: InjectedFault) -> bool:
+def in_time(harness: SoakHarness, kind: str, fault: InjectedFault) -> bool:
     """Play it. What was only late may be the machine's doing; any other violation fails."""
-    before = Counter(scene.judge.kinds)
-    arm_after_a_stall(scene)
-    begin_ns, end_ns = fault.play(scene) if scene.steady() else (0, None)
-    arm_after_a_stall(scene)
-    assert scene.witness.driving or scene.drive(), (kind, scene.judge.violations)
-    violated = scene.judge.kinds - before
-    assert violated.keys() <= PACE, (kind, scene.judge.violations)
+    before = Counter(harness.judge.kinds)
+    arm_after_a_stall(harness)
+    begin_ns, end_ns = fault.play(harness) if harness.steady() else (0, None)
+    arm_after_a_stall(harness)
+    assert harness.witness.driving or harness.drive(), (kind, harness.judge.violations)
+    violated = harness.judge.kinds - before
+    assert violated.keys() <= PACE, (kind, harness.judge.violations)
     within = fault.limit_ms is None or (end_ns or 0) - begin_ns <= fault.limit_ms * BUSY * MS
     return not violated and end_ns is not None and within
 
 
-def until(scene: SoakHarness, condition: Callable[[], Any], patience_s: float) -> bool:
-    """As the scene's; but one that stood still does not go on by itself, and is not waited for."""
+def until(harness: SoakHarness, condition: Callable[[], Any], patience_s: float) -> bool:
+    """As the harness's; but one that stood still does not go on by itself, and is not waited for."""
 
     def over() -> bool:
-        return condition() or (patience_s == RECOVERY_S and stood_still(scene))
+        return condition() or (patience_s == RECOVERY_S and stood_still(harness))
 
-    return waited(scene, over, patience_s) and bool(condition())
+    return waited(harness, over, patience_s) and bool(condition())

@@ -32,15 +32,15 @@ PATIENCE_S = 20.0
 def test_the_loop_lives_through_noise_on_every_input(
     loop: Callable[[], SoakHarness], domain: int, tmp_path: Path
 ) -> None:
-    scene, rng = loop(), random.Random(9)
-    assert scene.until(lambda: {each.topic for each in inputs(scene.witness)} >= KNOWN, PATIENCE_S)
+    harness, rng = loop(), random.Random(9)
+    assert harness.until(lambda: {each.topic for each in inputs(harness.witness)} >= KNOWN, PATIENCE_S)
     log = tmp_path / "log.txt"
-    for topic, ros_type, listeners in [(each.topic, each.ros_type, each.listeners) for each in inputs(scene.witness)]:
-        before, said = scene.judge.kinds.total(), log.stat().st_size
-        with outlets(scene, domain, topic, ros_type, len(listeners)) as (raw, foreign):
+    for topic, ros_type, listeners in [(each.topic, each.ros_type, each.listeners) for each in inputs(harness.witness)]:
+        before, said = harness.judge.kinds.total(), log.stat().st_size
+        with outlets(harness, domain, topic, ros_type, len(listeners)) as (raw, foreign):
             for payload in noise(rng, serialized(ros_type)):
                 raw.write([payload])
-                scene.pause(PACE_S)
+                harness.pause(PACE_S)
             for each in foreign:
                 each()
 
@@ -50,21 +50,21 @@ def test_the_loop_lives_through_noise_on_every_input(
                     lines.seek(said)
                     return f"on {topic}: " in lines.read()
 
-            assert scene.until(said_so, PATIENCE_S), f"it was said that {topic} had noise"
+            assert harness.until(said_so, PATIENCE_S), f"it was said that {topic} had noise"
         if topic != "/action":  # the judge heard that noise too
-            assert scene.judge.kinds.total() == before, (topic, scene.judge.violations)
-        scene.witness.press(False)
-        assert scene.until(lambda: not scene.witness.state["conflict"], PATIENCE_S), topic
-        assert scene.drive(), f"driven after noise on {topic}"
-        assert "process ended" not in scene.judge.kinds, (topic, scene.judge.violations)
-    assert scene.witness.state["unreadable"] > 0
-    sentinel_ns = scene.now_ns()
+            assert harness.judge.kinds.total() == before, (topic, harness.judge.violations)
+        harness.witness.press(False)
+        assert harness.until(lambda: not harness.witness.state["conflict"], PATIENCE_S), topic
+        assert harness.drive(), f"driven after noise on {topic}"
+        assert "process ended" not in harness.judge.kinds, (topic, harness.judge.violations)
+    assert harness.witness.state["unreadable"] > 0
+    sentinel_ns = harness.now_ns()
 
     def goes_on() -> bool:
-        arm_after_a_stall(scene)
-        return scene.judge.sent[-1].mono_ns > sentinel_ns and scene.steady()
+        arm_after_a_stall(harness)
+        return harness.judge.sent[-1].mono_ns > sentinel_ns and harness.steady()
 
-    assert scene.until(goes_on, PATIENCE_S)
+    assert harness.until(goes_on, PATIENCE_S)
 
 
 def serialized(ros_type: str) -> bytes:
@@ -75,7 +75,7 @@ def serialized(ros_type: str) -> bytes:
 
 @contextmanager
 def outlets(
-    scene: SoakHarness, domain: int, topic: str, ros_type: str, listeners: int
+    harness: SoakHarness, domain: int, topic: str, ros_type: str, listeners: int
 ) -> Iterator[tuple[Any, list[Callable[[], None]]]]:
     """A raw writer matched with its listeners, and one that publishes another type on the same name."""
     from auras_ros.ros.dds.endpoint import Writer
@@ -83,11 +83,11 @@ def outlets(
     other = ros.Context()
     ros.init(args=[], context=other, domain_id=domain)
     kind = msg.Bool if ros_type != "std_msgs/msg/Bool" else msg.String
-    publisher = scene.witness.create_publisher(kind, topic, NOISY)
+    publisher = harness.witness.create_publisher(kind, topic, NOISY)
     try:
         raw = Writer(other.participant, f"rt{topic}", ros_type, NOISY)
-        assert scene.until(lambda: raw.matched_count() >= listeners, PATIENCE_S), topic
+        assert harness.until(lambda: raw.matched_count() >= listeners, PATIENCE_S), topic
         yield raw, [lambda: publisher.publish(kind())] * 3
     finally:
-        scene.witness.destroy_publisher(publisher)
+        harness.witness.destroy_publisher(publisher)
         ros.try_shutdown(context=other)

@@ -1,4 +1,4 @@
-"""A loop that is acted: a real scene and a real judge, and around them a witness, processes and an executor that do as
+"""A loop that is acted: a real harness and judge, and around them a witness, processes and an executor that do as
 they are told. Whatever a fault does to it, it keeps its promises, but for those that are named in `breaks`."""
 
 from __future__ import annotations
@@ -355,10 +355,10 @@ def _answer(**fields: Any) -> Any:
 
 
 def stage(*breaks: str) -> SoakHarness:
-    """A scene that is driven."""
+    """A harness that is driven."""
     acted: Any = Acted(set(breaks))
     processes: Any = Processes(acted)
-    scene = SoakHarness(acted, acted, processes, random.Random(0), lambda: False)
-    scene.other = partial(Other, acted)  # type: ignore[assignment]
-    scene.pause(0.05)
-    return scene
+    harness = SoakHarness(acted, acted, processes, random.Random(0), lambda: False)
+    harness.other = partial(Other, acted)  # type: ignore[assignment]
+    harness.pause(0.05)
+    return harness

@@ -171,41 +171,41 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", ACTED)
 def test_a_loop_that_keeps_its_promises_is_not_blamed(kind: str) -> None:
-    scene = stage()
-    begin_ns, end_ns = PLAYED[kind](scene)
-    assert scene.judge.violations == []
+    harness = stage()
+    begin_ns, end_ns = PLAYED[kind](harness)
+    assert harness.judge.violations == []
     assert end_ns is not None
     assert 0 <= end_ns - begin_ns < 1e9
 
 
 @pytest.mark.parametrize(("kind", "breaks", "violation"), BROKEN)
 def test_a_promise_that_is_broken_is_said(kind: str, breaks: str, violation: str) -> None:
-    scene = stage(breaks)
-    PLAYED[kind](scene)
-    assert violation in scene.judge.kinds, scene.judge.violations
+    harness = stage(breaks)
+    PLAYED[kind](harness)
+    assert violation in harness.judge.kinds, harness.judge.violations
 
 
 def test_a_simulator_that_comes_back_where_its_robot_was_may_be_driven_on() -> None:
     """However far the newest command is: it was on its way there."""
-    scene = stage("place")
-    acted: Any = scene.witness
+    harness = stage("place")
+    acted: Any = harness.witness
     acted.place = ELSEWHERE
-    PLAYED["simulator_killed"](scene)
-    assert scene.judge.violations == []
+    PLAYED["simulator_killed"](harness)
+    assert harness.judge.violations == []
 
 
 @pytest.mark.parametrize("case", presses.cases(), ids=lambda case: case.name)
 def test_a_press_is_latched_in_every_case_and_a_lost_one_is_said(case: presses.StopPressCase) -> None:
     if case.around in (presses.deaf_client, presses.announcement):
         pytest.skip("writes to real topics")
-    scene = stage()
-    begin_ns, end_ns = presses.press(scene, case)
-    assert scene.judge.violations == []
+    harness = stage()
+    begin_ns, end_ns = presses.press(harness, case)
+    assert harness.judge.violations == []
     assert end_ns is not None
     assert 0 <= end_ns - begin_ns < 1e9
-    scene = stage("press")
-    assert presses.press(scene, case)[1] is None
-    assert "not stopped" in scene.judge.kinds
+    harness = stage("press")
+    assert presses.press(harness, case)[1] is None
+    assert "not stopped" in harness.judge.kinds
 
 
 def test_noise_is_to_be_named_by_everybody_who_hears_it() -> None:
@@ -221,7 +221,7 @@ def test_a_late_node_is_to_find_commands_and_services(
     """It is real, and so are those whom it looks for, and the time."""
     run_by(real_time, monkeypatch)
     monkeypatch.setattr(rivals, "PATIENCE_S", 20.0 if answers else 0.5)
-    context, scene = Context(), stage()
+    context, harness = Context(), stage()
     init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
     try:
         node, executor = Node("actuator", context=context), SingleThreadedExecutor(context=context)
@@ -229,8 +229,8 @@ def test_a_late_node_is_to_find_commands_and_services(
         publisher = node.create_publisher(Float64MultiArray, "action", 1)
         if answers:
             node.create_service(Trigger, "~/arm", lambda request, response: response)
-        scene.witness.timers.append(lambda: publisher.publish(Float64MultiArray()))  # type: ignore[attr-defined]
-        begin_ns, found_ns = rivals.late_node(scene)
+        harness.witness.timers.append(lambda: publisher.publish(Float64MultiArray()))  # type: ignore[attr-defined]
+        begin_ns, found_ns = rivals.late_node(harness)
         executor.shutdown()
         node.destroy_node()
     finally:
@@ -247,24 +247,24 @@ def test_a_late_node_is_to_find_commands_and_services(
     [("this process stood still for 0.4 s: somebody else may drive", 0, 1), ("agent is unconfigured", 1, 0)],
 )
 def test_beside_a_load_what_needs_a_person_is_counted(reason: str, rearmed: int, by_stall: int) -> None:
-    scene = stage()
-    result, acted = SoakResult(scene.judge, {}), scene.witness
-    _beside_load(scene, result, time.monotonic(), Wanted(0.3, load=1), lambda _: None)
+    harness = stage()
+    result, acted = SoakResult(harness.judge, {}), harness.witness
+    _beside_load(harness, result, time.monotonic(), Wanted(0.3, load=1), lambda _: None)
     assert result.ended is not None
     assert result.ended.driven == result.ended.looks > 0
     assert (result.ended.rearmed, result.ended.by_stall) == (0, 0)
     acted.armed, acted.reason = False, reason  # type: ignore[attr-defined]
-    scene.pause(0.02)
-    _beside_load(scene, result, time.monotonic(), Wanted(0.3, load=1), lambda _: None)
+    harness.pause(0.02)
+    _beside_load(harness, result, time.monotonic(), Wanted(0.3, load=1), lambda _: None)
     assert (result.ended.rearmed, result.ended.by_stall) == (rearmed, by_stall)
     assert result.ended.reasons == [reason]
 
 
 def test_a_loop_that_is_never_driven_beside_a_load_is_said() -> None:
-    scene = stage("drive")
-    result = SoakResult(scene.judge, {})
-    _beside_load(scene, result, time.monotonic(), Wanted(0.1, load=1), lambda _: None)
-    assert "not driven" in scene.judge.kinds
+    harness = stage("drive")
+    result = SoakResult(harness.judge, {})
+    _beside_load(harness, result, time.monotonic(), Wanted(0.1, load=1), lambda _: None)
+    assert "not driven" in harness.judge.kinds
 
 
 def test_each_busy_loop_has_a_session_of_its_own() -> None:
@@ -291,15 +291,15 @@ def test_each_bad_image_is_refused_for_what_it_is_named_after(words: str, change
 
 @pytest.mark.skipif(BACKEND != "dds", reason="reads payloads with our own decoder")
 def test_a_press_beside_a_stall_that_disarmed_is_latched_and_pressed_once_more() -> None:
-    scene, case = stage(), next(each for each in presses.cases() if each.frozen)
-    acted: Any = scene.witness
+    harness, case = stage(), next(each for each in presses.cases() if each.frozen)
+    acted: Any = harness.witness
     acted.long_stops = 1
-    begin_ns, end_ns = presses.press(scene, case)
-    assert scene.judge.violations == []
+    begin_ns, end_ns = presses.press(harness, case)
+    assert harness.judge.violations == []
     assert end_ns is not None
     assert begin_ns <= end_ns
     assert acted.presses == 2
-    assert scene.presses_again == 1
+    assert harness.presses_again == 1
 
 
 @pytest.mark.parametrize(
@@ -311,9 +311,9 @@ def test_each_case_is_pressed_so_often_and_its_slowest_percent_judged(
 ) -> None:
     """The one of the three presses of a case that takes `ms` is its slowest percent. Where the process does not run,
     fifty milliseconds are not promised."""
-    scene, each = stage(), [presses.StopPressCase("frozen", 0.02, presses.idle, frozen=True), presses.cases()[0]]
+    harness, each = stage(), [presses.StopPressCase("frozen", 0.02, presses.idle, frozen=True), presses.cases()[0]]
     kinds = {"stop_pressed": faults(1600.0, 100.0)["stop_pressed"]}
-    result, played = SoakResult(scene.judge, kinds), list[str]()
+    result, played = SoakResult(harness.judge, kinds), list[str]()
 
     def press(_: SoakHarness, case: presses.StopPressCase) -> Times:
         played.append(case.name)
@@ -322,22 +322,22 @@ def test_each_case_is_pressed_so_often_and_its_slowest_percent_judged(
 
     monkeypatch.setattr(run_module, "press", press)
     monkeypatch.setattr(run_module, "cases", lambda: each)
-    _presses(scene, result, time.monotonic(), 3, lambda _: None)
+    _presses(harness, result, time.monotonic(), 3, lambda _: None)
     assert played == ["frozen"] * 3 + [each[1].name] * 3
     assert [outcome.case for outcome in result.outcomes] == played
     assert result.presses_wanted == 6
-    assert len(scene.judge.kinds) == len(said), scene.judge.kinds
-    assert all(any(word in kind for kind in scene.judge.kinds) for word in said)
+    assert len(harness.judge.kinds) == len(said), harness.judge.kinds
+    assert all(any(word in kind for kind in harness.judge.kinds) for word in said)
 
 
 def test_presses_that_can_never_be_timed_are_said() -> None:
     """One that lasts longer than it should, because who presses stood still, is no short press."""
-    scene, case = stage(), presses.StopPressCase("held", 0.0, presses.idle)
-    pause = scene.pause
-    scene.pause = lambda seconds: pause(seconds + 0.02)  # type: ignore[method-assign]
-    assert presses.press(scene, case)[1] is None
-    assert scene.presses_again == 1 + presses.AGAIN
-    assert list(scene.judge.kinds) == ["not timed"]
+    harness, case = stage(), presses.StopPressCase("held", 0.0, presses.idle)
+    pause = harness.pause
+    harness.pause = lambda seconds: pause(seconds + 0.02)  # type: ignore[method-assign]
+    assert presses.press(harness, case)[1] is None
+    assert harness.presses_again == 1 + presses.AGAIN
+    assert list(harness.judge.kinds) == ["not timed"]
 
 
 @pytest.mark.parametrize("kind", ["Bool", "String", "Float64MultiArray", "Image", "CompressedImage", "JointState"])
@@ -359,43 +359,43 @@ def test_each_pair_of_topic_and_policy_is_one_of_its_own() -> None:
 
 
 def test_a_loop_that_is_not_driven_for_a_while_is_not_steady() -> None:
-    scene = stage()
-    assert scene.steady()
-    assert scene.judge.violations == []
-    scene = stage("drive")
-    assert not scene.steady()
-    assert "not steady" in scene.judge.kinds
+    harness = stage()
+    assert harness.steady()
+    assert harness.judge.violations == []
+    harness = stage("drive")
+    assert not harness.steady()
+    assert "not steady" in harness.judge.kinds
 
 
 def test_after_an_agent_that_ended_unasked_the_soak_arms_again_and_goes_on() -> None:
-    scene = stage()
-    acted = scene.witness
+    harness = stage()
+    acted = harness.witness
     acted.armed, acted.follows = False, "a"  # type: ignore[attr-defined]
     acted.beat = {**acted.beat, "session": "b"}
-    scene.pause(0.4)
-    assert scene.steady()
+    harness.pause(0.4)
+    assert harness.steady()
     assert acted.armed  # type: ignore[attr-defined]
-    assert scene.judge.violations == []
+    assert harness.judge.violations == []
 
 
 def test_a_process_that_cannot_be_started_again_ends_the_soak_with_what_there_is() -> None:
-    scene = stage()
-    breaks = scene.witness.breaks  # type: ignore[attr-defined]
+    harness = stage()
+    breaks = harness.witness.breaks  # type: ignore[attr-defined]
 
-    def last(scene: SoakHarness) -> Times:
+    def last(harness: SoakHarness) -> Times:
         breaks.add("settings")
-        now_ns = scene.now_ns()
-        scene.pause(5.0)
+        now_ns = harness.now_ns()
+        harness.pause(5.0)
         return now_ns, None
 
-    result = SoakResult(scene.judge, {"last": InjectedFault(last, "nothing", None)})
-    _break(scene, result, Wanted(60.0), lambda _: None)
-    assert scene.judge.violations == ["process ended: agent cannot start with these settings"]
+    result = SoakResult(harness.judge, {"last": InjectedFault(last, "nothing", None)})
+    _break(harness, result, Wanted(60.0), lambda _: None)
+    assert harness.judge.violations == ["process ended: agent cannot start with these settings"]
     assert 0 < result.seconds < 30.0
     assert result.outcomes == []
 
 
 def test_each_is_drawn_once_before_any_comes_again() -> None:
-    scene = stage()
-    drawn = [scene.draw("letters", "abcd") for _ in range(8)]
+    harness = stage()
+    drawn = [harness.draw("letters", "abcd") for _ in range(8)]
     assert sorted(drawn[:4]) == sorted(drawn[4:]) == list("abcd")

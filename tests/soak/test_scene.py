@@ -1,4 +1,4 @@
-"""What the soak's scene makes of the supervisor's news: the supervisor's own words, so that both stay the same."""
+"""What the soak's harness makes of the supervisor's news: the supervisor's own words, so that both stay the same."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.soak.stage import stage
 def test_who_says_that_the_machine_is_too_slow_breaks_no_promise(
     tmp_path: Path, status: int, broken: list[str]
 ) -> None:
-    """Any other end that the scene did not bring about does."""
+    """Any other end that the harness did not bring about does."""
     config = tmp_path / "mine.yaml"
     config.write_text("supervisor: {ros__parameters: {processes: [agent]}}\n")
     supervisor = Supervisor(config)
-    scene = stage()
-    scene._hear(supervisor._died(supervisor._slots[0], status))
-    assert list(scene.judge.kinds) == broken
+    harness = stage()
+    harness._hear(supervisor._died(supervisor._slots[0], status))
+    assert list(harness.judge.kinds) == broken
 
 
 def test_a_process_that_still_loads_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does it count as one that grows: once it has driven, whatever comes is read."""
-    scene, driving, looks = stage(), [False], list[int]()
-    monkeypatch.setattr(type(scene.witness), "driving", property(lambda self: driving[0]))
+    harness, driving, looks = stage(), [False], list[int]()
+    monkeypatch.setattr(type(harness.witness), "driving", property(lambda self: driving[0]))
     monkeypatch.setattr("auras_ros.soak.scene.READ_S", 0.0)
     lives: dict[int, list[object]] = {}
 
@@ -40,13 +40,13 @@ def test_a_process_that_still_loads_is_not_read(monkeypatch: pytest.MonkeyPatch)
         looks.append(pid)
         lives.setdefault(pid, [])
 
-    scene.usage = {name: SimpleNamespace(lives=lives, look=look) for name in scene.usage}  # type: ignore[misc]
-    scene.turn()
+    harness.usage = {name: SimpleNamespace(lives=lives, look=look) for name in harness.usage}  # type: ignore[misc]
+    harness.turn()
     assert looks == []
     driving[0] = True
-    scene.turn()
+    harness.turn()
     driving[0] = False
-    scene.turn()
+    harness.turn()
     assert looks == [1] * 6
 
 
@@ -56,19 +56,19 @@ def test_a_callback_that_raises_is_said_and_the_soak_goes_on(
     """What the witness could not take was not judged, so it passes for no promise kept."""
     monkeypatch.setattr(callbacks_module, "BROKEN_S", 60.0)  # a machine that is slow is not broken
     init(args=[])
-    node, calls, scene = Node("witness"), list[int](), stage()
+    node, calls, harness = Node("witness"), list[int](), stage()
 
     def fail() -> None:
         calls.append(1)
         raise OverflowError("cannot convert float infinity to integer")
 
     node.create_timer(0.01, fail, clock=Clock(clock_type=ClockType.STEADY_TIME))
-    callbacks = scene._callbacks = Callbacks(node, partial(scene.judge.violate, "callback failed"))
+    callbacks = harness._callbacks = Callbacks(node, partial(harness.judge.violate, "callback failed"))
     try:
-        assert scene.until(lambda: len(calls) > 2, 10.0)
+        assert harness.until(lambda: len(calls) > 2, 10.0)
     finally:
         callbacks.close()
         node.destroy_node()
         try_shutdown()
-    assert list(scene.judge.kinds) == ["callback failed"]
-    assert "OverflowError" in scene.judge.violations[0]
+    assert list(harness.judge.kinds) == ["callback failed"]
+    assert "OverflowError" in harness.judge.violations[0]

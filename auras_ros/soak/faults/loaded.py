@@ -29,18 +29,18 @@ def busy(loops: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             each.wait()
 
 
-def load(scene: SoakHarness) -> Times:
+def load(harness: SoakHarness) -> Times:
     """From its end to the next command of a chunk."""
     with busy(LOOPS):
-        scene.pause(scene.rng.uniform(*LOADED_S))
-    end_ns = scene.now_ns()
-    if scene.witness.state["state"] == "disarmed" and STALLED in scene.witness.state["reason"]:
-        scene.drive()
-    scene.goes_on()
-    return end_ns, scene.first_of("armed", end_ns, PATIENCE_S)
+        harness.pause(harness.rng.uniform(*LOADED_S))
+    end_ns = harness.now_ns()
+    if harness.witness.state["state"] == "disarmed" and STALLED in harness.witness.state["reason"]:
+        harness.drive()
+    harness.goes_on()
+    return end_ns, harness.first_of("armed", end_ns, PATIENCE_S)
 
 
-def agent_killed_under_load(scene: SoakHarness) -> Times:
+def agent_killed_under_load(harness: SoakHarness) -> Times:
     """The next one warms up beside the load: too slow for its plan at first, and neither it nor another may give up."""
     with busy(LOOPS):
-        return agent_killed(scene)
+        return agent_killed(harness)

@@ -92,97 +92,97 @@ def mismatches() -> list[Mismatch]:
     ]
 
 
-def agent_deactivated(scene: SoakHarness) -> Times:
+def agent_deactivated(harness: SoakHarness) -> Times:
     """The hold command is the last one; the judge hears any that comes after it."""
-    at_ns = scene.now_ns()
-    scene.answer(lambda: scene.witness.change("deactivate"), PATIENCE_S)
-    held_ns = scene.left_armed(at_ns, PATIENCE_S)
-    if not scene.says("disarmed", PATIENCE_S):
-        scene.judge.violate("not disarmed", "the agent was deactivated")
-    scene.pause(scene.rng.uniform(0.2, 1.0))
-    scene.answer(lambda: scene.witness.change("activate"), PATIENCE_S)
+    at_ns = harness.now_ns()
+    harness.answer(lambda: harness.witness.change("deactivate"), PATIENCE_S)
+    held_ns = harness.left_armed(at_ns, PATIENCE_S)
+    if not harness.says("disarmed", PATIENCE_S):
+        harness.judge.violate("not disarmed", "the agent was deactivated")
+    harness.pause(harness.rng.uniform(0.2, 1.0))
+    harness.answer(lambda: harness.witness.change("activate"), PATIENCE_S)
     return at_ns, held_ns
 
 
-def robot_moved(scene: SoakHarness) -> Times:
+def robot_moved(harness: SoakHarness) -> Times:
     """Somebody puts it at the other end of the table. Measured to the last command that drives it."""
-    publisher = scene.witness.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
+    publisher = harness.witness.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
     try:
-        scene.until(lambda: publisher.get_subscription_count() >= LISTENERS, PATIENCE_S)
-        far = [0.0 if value > TABLE_PX / 2 else TABLE_PX for value in scene.judge.sent[-1].values]
-        at_ns = scene.now_ns()
+        harness.until(lambda: publisher.get_subscription_count() >= LISTENERS, PATIENCE_S)
+        far = [0.0 if value > TABLE_PX / 2 else TABLE_PX for value in harness.judge.sent[-1].values]
+        at_ns = harness.now_ns()
         publisher.publish(JointState(name=list(JOINTS), position=far))
-        if not scene.says("disarmed", PATIENCE_S):
-            scene.judge.violate("robot_moved: driven on", f"it is at {far}")
+        if not harness.says("disarmed", PATIENCE_S):
+            harness.judge.violate("robot_moved: driven on", f"it is at {far}")
             return at_ns, None
     finally:
-        scene.witness.destroy_publisher(publisher)
-    scene.judge.silenced()
-    scene.until(lambda: not scene.witness.driving, PATIENCE_S)  # so that it is armed again before the next fault
-    driven_ns = [each.mono_ns for each in scene.judge.sent if each.mono_ns > at_ns and each.state == "armed"]
+        harness.witness.destroy_publisher(publisher)
+    harness.judge.silenced()
+    harness.until(lambda: not harness.witness.driving, PATIENCE_S)  # so that it is armed again before the next fault
+    driven_ns = [each.mono_ns for each in harness.judge.sent if each.mono_ns > at_ns and each.state == "armed"]
     return at_ns, max(driven_ns, default=at_ns)
 
 
-def second_publisher(scene: SoakHarness) -> Times:
+def second_publisher(harness: SoakHarness) -> Times:
     """It says nothing: that it is there is the conflict."""
-    at_ns = scene.now_ns()
-    other = scene.witness.create_publisher(Float64MultiArray, ACTION, 1)
-    named = scene.until(lambda: scene.witness.state["conflict"], PATIENCE_S)
-    named_ns = int(scene.witness.state["mono_ns"]) if named else None
-    scene.pause(scene.rng.uniform(0.0, 1.0))
-    scene.witness.destroy_publisher(other)
-    if not scene.until(lambda: not scene.witness.state["conflict"], PATIENCE_S):
-        scene.judge.violate("conflict stays", "the other publisher is gone")
+    at_ns = harness.now_ns()
+    other = harness.witness.create_publisher(Float64MultiArray, ACTION, 1)
+    named = harness.until(lambda: harness.witness.state["conflict"], PATIENCE_S)
+    named_ns = int(harness.witness.state["mono_ns"]) if named else None
+    harness.pause(harness.rng.uniform(0.0, 1.0))
+    harness.witness.destroy_publisher(other)
+    if not harness.until(lambda: not harness.witness.state["conflict"], PATIENCE_S):
+        harness.judge.violate("conflict stays", "the other publisher is gone")
     return at_ns, named_ns
 
 
-def publishers_at_arming(scene: SoakHarness) -> Times:
+def publishers_at_arming(harness: SoakHarness) -> Times:
     """Two that appear at once while somebody arms: refused, or disarmed again."""
-    scene.answer(lambda: scene.witness.call("actuator/disarm"))
-    others = [scene.witness.create_publisher(Float64MultiArray, ACTION, 1) for _ in range(2)]
+    harness.answer(lambda: harness.witness.call("actuator/disarm"))
+    others = [harness.witness.create_publisher(Float64MultiArray, ACTION, 1) for _ in range(2)]
     try:
-        at_ns = scene.now_ns()
-        armed = scene.arm()
-        if not armed or scene.says("disarmed", PATIENCE_S):
-            disarmed_ns: int | None = max(at_ns, int(scene.witness.state["mono_ns"]))
+        at_ns = harness.now_ns()
+        armed = harness.arm()
+        if not armed or harness.says("disarmed", PATIENCE_S):
+            disarmed_ns: int | None = max(at_ns, int(harness.witness.state["mono_ns"]))
         else:
             disarmed_ns = None
-            scene.judge.violate("armed beside others", "two publishers appeared when it was armed")
-        scene.until(lambda: scene.witness.state["conflict"], PATIENCE_S)
+            harness.judge.violate("armed beside others", "two publishers appeared when it was armed")
+        harness.until(lambda: harness.witness.state["conflict"], PATIENCE_S)
     finally:
         for each in others:
-            scene.witness.destroy_publisher(each)
-    if not scene.until(lambda: not scene.witness.state["conflict"], PATIENCE_S):
-        scene.judge.violate("conflict stays", "the other publishers are gone")
+            harness.witness.destroy_publisher(each)
+    if not harness.until(lambda: not harness.witness.state["conflict"], PATIENCE_S):
+        harness.judge.violate("conflict stays", "the other publishers are gone")
     return at_ns, disarmed_ns
 
 
-def qos_mismatch(scene: SoakHarness) -> Times:
+def qos_mismatch(harness: SoakHarness) -> Times:
     """A node names each pair of topic and policy at once, but once in its life: one that knows them all is killed."""
-    said = scene.witness.said
+    said = harness.witness.said
 
     def known(each: Mismatch) -> bool:
         return said.count(f"{each.node}: qos", each.key) > 0
 
     fresh = [each for each in mismatches() if not known(each)]
     if not fresh:
-        agent_killed(scene)
-        scene.drive()
-        scene.until(lambda: not all(known(each) for each in mismatches()), PATIENCE_S)
+        agent_killed(harness)
+        harness.drive()
+        harness.until(lambda: not all(known(each) for each in mismatches()), PATIENCE_S)
         fresh = [each for each in mismatches() if not known(each)]
-    chosen = scene.rng.choice(fresh)
-    with _endpoint(scene, chosen):
-        at_ns = scene.now_ns()
-        named = scene.until(lambda: known(chosen), PATIENCE_S)
+    chosen = harness.rng.choice(fresh)
+    with _endpoint(harness, chosen):
+        at_ns = harness.now_ns()
+        named = harness.until(lambda: known(chosen), PATIENCE_S)
     status = said.status(f"{chosen.node}: qos")
     if named and f"{chosen.label}: incompatible {chosen.policy}" not in status.message:
-        scene.judge.violate("qos_mismatch: not named", f"'{status.message}' of {chosen.key}")
+        harness.judge.violate("qos_mismatch: not named", f"'{status.message}' of {chosen.key}")
     return at_ns, status.heard_ns if named else None
 
 
 @contextmanager
-def _endpoint(scene: SoakHarness, chosen: Mismatch) -> Iterator[None]:
-    node = scene.witness
+def _endpoint(harness: SoakHarness, chosen: Mismatch) -> Iterator[None]:
+    node = harness.witness
     if chosen.publishes:
         publisher = node.create_publisher(chosen.kind, chosen.topic, chosen.profile)
         yield
@@ -193,20 +193,20 @@ def _endpoint(scene: SoakHarness, chosen: Mismatch) -> Iterator[None]:
         node.destroy_subscription(subscription)
 
 
-def bad_parameter(scene: SoakHarness) -> Times:
+def bad_parameter(harness: SoakHarness) -> Times:
     """Refused, and whoever drives drives on. Measured to the refusal."""
-    name, value = scene.draw("bad_parameter", BAD_PARAMETERS)
-    at_ns = scene.now_ns()
-    response = scene.answer(lambda: scene.witness.set_parameter(name, value), PATIENCE_S)
-    answered_ns = scene.now_ns()
+    name, value = harness.draw("bad_parameter", BAD_PARAMETERS)
+    at_ns = harness.now_ns()
+    response = harness.answer(lambda: harness.witness.set_parameter(name, value), PATIENCE_S)
+    answered_ns = harness.now_ns()
     refused = response is not None and not response.results[0].successful
     if not refused:
-        scene.judge.violate("bad_parameter: taken", name)
-    scene.undisturbed(at_ns, f"a bad {name}")
+        harness.judge.violate("bad_parameter: taken", name)
+    harness.undisturbed(at_ns, f"a bad {name}")
     return at_ns, answered_ns if refused else None
 
 
-def clock_set_back(scene: SoakHarness) -> Times:
+def clock_set_back(harness: SoakHarness) -> Times:
     """The actuator follows a clock of ours. An hour forward is no reset, since ages are not on this clock; back is
     another world, and disarms."""
     now_s = [1000.0]
@@ -216,32 +216,32 @@ def clock_set_back(scene: SoakHarness) -> Times:
         seconds = int(now_s[0])
         topic.publish(ClockMsg(clock=TimeMsg(sec=seconds, nanosec=int((now_s[0] - seconds) * 1e9))))
 
-    topic = scene.witness.create_publisher(ClockMsg, "/clock", QoSProfile(depth=1, reliability=BEST_EFFORT))
-    timer = scene.witness.create_timer(CLOCK_S, tick, clock=Clock(clock_type=ClockType.STEADY_TIME))
+    topic = harness.witness.create_publisher(ClockMsg, "/clock", QoSProfile(depth=1, reliability=BEST_EFFORT))
+    timer = harness.witness.create_timer(CLOCK_S, tick, clock=Clock(clock_type=ClockType.STEADY_TIME))
     try:
-        _follow(scene, True)
-        scene.drive()
+        _follow(harness, True)
+        harness.drive()
         now_s[0] += AN_HOUR_S
-        forward_ns = scene.now_ns()
-        scene.pause(0.5)
-        if any(each.mono_ns > forward_ns and each.state == "disarmed" for each in scene.judge.sent):
-            scene.judge.violate("clock_set_back: forward", "an hour forward has disarmed")
-        scene.steady()
-        at_ns = scene.now_ns()
+        forward_ns = harness.now_ns()
+        harness.pause(0.5)
+        if any(each.mono_ns > forward_ns and each.state == "disarmed" for each in harness.judge.sent):
+            harness.judge.violate("clock_set_back: forward", "an hour forward has disarmed")
+        harness.steady()
+        at_ns = harness.now_ns()
         now_s[0] -= AN_HOUR_S / 2
         tick()
-        disarmed_ns = scene.first_of("disarmed", at_ns, PATIENCE_S)
-        scene.pause(0.5)
+        disarmed_ns = harness.first_of("disarmed", at_ns, PATIENCE_S)
+        harness.pause(0.5)
     finally:
-        _follow(scene, False)
-        scene.witness.destroy_timer(timer)
-        scene.witness.destroy_publisher(topic)
+        _follow(harness, False)
+        harness.witness.destroy_timer(timer)
+        harness.witness.destroy_publisher(topic)
     return at_ns, disarmed_ns
 
 
-def _follow(scene: SoakHarness, on: bool) -> None:
+def _follow(harness: SoakHarness, on: bool) -> None:
     """A change of clocks disarms too."""
-    response = scene.answer(lambda: scene.witness.simulated_time(on), PATIENCE_S)
+    response = harness.answer(lambda: harness.witness.simulated_time(on), PATIENCE_S)
     if response is None or not response.results[0].successful:
-        scene.judge.violate("use_sim_time refused", f"the actuator did not take {on}")
-    scene.says("disarmed", PATIENCE_S)
+        harness.judge.violate("use_sim_time refused", f"the actuator did not take {on}")
+    harness.says("disarmed", PATIENCE_S)

@@ -44,49 +44,49 @@ class StopPressCase:
 
 
 @contextmanager
-def idle(scene: SoakHarness) -> Iterator[None]:
+def idle(harness: SoakHarness) -> Iterator[None]:
     yield
 
 
 @contextmanager
-def description(scene: SoakHarness) -> Iterator[None]:
+def description(harness: SoakHarness) -> Iterator[None]:
     """One that nobody has read before."""
     filler = f"<!--{'x' * 390}-->"
-    name = f"{scene.rng.getrandbits(64):x}"
+    name = f"{harness.rng.getrandbits(64):x}"
     text = f'<robot name="{name}">{filler * (DESCRIPTION_BYTES // len(filler))}</robot>'
-    publisher = scene.witness.create_publisher(String, "robot_description", LATCHED)
+    publisher = harness.witness.create_publisher(String, "robot_description", LATCHED)
     try:
-        scene.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
+        harness.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
         publisher.publish(String(data=text))
         yield
     finally:
-        scene.witness.destroy_publisher(publisher)
+        harness.witness.destroy_publisher(publisher)
 
 
 @contextmanager
-def large_states(scene: SoakHarness) -> Iterator[None]:
-    with _large(scene, JointState, "joint_states", JointState(name=["joint"] * MANY_JOINTS)):
+def large_states(harness: SoakHarness) -> Iterator[None]:
+    with _large(harness, JointState, "joint_states", JointState(name=["joint"] * MANY_JOINTS)):
         yield
 
 
 @contextmanager
-def large_chunk(scene: SoakHarness) -> Iterator[None]:
+def large_chunk(harness: SoakHarness) -> Iterator[None]:
     message = Float64MultiArray()
     message.layout.dim = [MultiArrayDimension()] * MANY_DIMENSIONS
-    with _large(scene, Float64MultiArray, "agent/chunk", message):
+    with _large(harness, Float64MultiArray, "agent/chunk", message):
         yield
 
 
 @contextmanager
-def _large(scene: SoakHarness, kind: Any, topic: str, message: Any) -> Iterator[None]:
+def _large(harness: SoakHarness, kind: Any, topic: str, message: Any) -> Iterator[None]:
     """One message, just before the press."""
-    publisher = scene.witness.create_publisher(kind, topic, RELIABLE)
+    publisher = harness.witness.create_publisher(kind, topic, RELIABLE)
     try:
-        scene.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
+        harness.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
         publisher.publish(message)
         yield
     finally:
-        scene.witness.destroy_publisher(publisher)
+        harness.witness.destroy_publisher(publisher)
 
 
 class Announcer:
@@ -116,10 +116,10 @@ class Announcer:
 
 
 @contextmanager
-def announcement(scene: SoakHarness) -> Iterator[None]:
-    made = [Announcer(scene.witness, entities) for entities in ENTITIES]
+def announcement(harness: SoakHarness) -> Iterator[None]:
+    made = [Announcer(harness.witness, entities) for entities in ENTITIES]
     try:
-        scene.until(lambda: all(each.matched() for each in made), PATIENCE_S)
+        harness.until(lambda: all(each.matched() for each in made), PATIENCE_S)
         for each in made:
             each.announce()
         yield
@@ -129,15 +129,15 @@ def announcement(scene: SoakHarness) -> Iterator[None]:
 
 
 @contextmanager
-def garbage(scene: SoakHarness) -> Iterator[None]:
+def garbage(harness: SoakHarness) -> Iterator[None]:
     """On every input but the one that is pressed; before the press and while it lasts."""
-    made = Garbage(scene.witness, scene.rng, JOINTS)
-    timer = scene.witness.create_timer(1.0 / GARBAGE_HZ, made.say)
+    made = Garbage(harness.witness, harness.rng, JOINTS)
+    timer = harness.witness.create_timer(1.0 / GARBAGE_HZ, made.say)
     try:
-        scene.pause(3.0 / GARBAGE_HZ)
+        harness.pause(3.0 / GARBAGE_HZ)
         yield
     finally:
-        scene.witness.destroy_timer(timer)
+        harness.witness.destroy_timer(timer)
         made.close()
 
 
@@ -163,23 +163,23 @@ class DeafClient:
 
 
 @contextmanager
-def deaf_client(scene: SoakHarness) -> Iterator[None]:
-    made = DeafClient(scene.witness, "actuator/get_parameters", "rcl_interfaces/srv/GetParameters_Request")
-    timer = scene.witness.create_timer(1.0 / ASKED_HZ, made.ask)
+def deaf_client(harness: SoakHarness) -> Iterator[None]:
+    made = DeafClient(harness.witness, "actuator/get_parameters", "rcl_interfaces/srv/GetParameters_Request")
+    timer = harness.witness.create_timer(1.0 / ASKED_HZ, made.ask)
     try:
-        scene.until(made.matched, PATIENCE_S)
-        scene.pause(10.0 / ASKED_HZ)
+        harness.until(made.matched, PATIENCE_S)
+        harness.pause(10.0 / ASKED_HZ)
         yield
     finally:
-        scene.witness.destroy_timer(timer)
+        harness.witness.destroy_timer(timer)
         made.close()
 
 
 @contextmanager
-def process_stopped(scene: SoakHarness) -> Iterator[None]:
+def process_stopped(harness: SoakHarness) -> Iterator[None]:
     """The press and its release fall into the stop of the process."""
     end_s = time.monotonic() + STOPPED_S
-    with scene.stopped("actuator"):
+    with harness.stopped("actuator"):
         time.sleep(AROUND_S)
         yield
         time.sleep(max(0.0, end_s - time.monotonic()))
@@ -199,44 +199,44 @@ def cases() -> list[StopPressCase]:
     return [*made, StopPressCase("back to back", 0.0, idle)]
 
 
-def stop_pressed(scene: SoakHarness) -> Times:
+def stop_pressed(harness: SoakHarness) -> Times:
     """One of the cases."""
-    return press(scene, scene.draw("stop_pressed", cases()))
+    return press(harness, harness.draw("stop_pressed", cases()))
 
 
-def press(scene: SoakHarness, case: StopPressCase) -> Times:
+def press(harness: SoakHarness, case: StopPressCase) -> Times:
     """From the press, or from when the process goes on, to the first command that is stopped.
 
     Where that cannot be timed it is pressed again, at most three times, and counted: an actuator that stood still for
     longer than its lease was disarmed, it is stopped and sends nothing; and where this process stood still, the press
     was longer than it should have been. A press that is lost is lost, whatever else there was."""
     for _ in range(1 + AGAIN):
-        times = _press(scene, case)
+        times = _press(harness, case)
         if times is not None:
             return times
-        scene.presses_again += 1
-        scene.drive()
-    scene.judge.violate("not timed", f"{1 + AGAIN} presses in a row ({case.name})")
+        harness.presses_again += 1
+        harness.drive()
+    harness.judge.violate("not timed", f"{1 + AGAIN} presses in a row ({case.name})")
     return 0, None
 
 
-def _press(scene: SoakHarness, case: StopPressCase) -> Times | None:
+def _press(harness: SoakHarness, case: StopPressCase) -> Times | None:
     """Once; None where it says nothing."""
-    skipped, stalls = scene.witness.skipped, scene.witness.state.get("stalls")
-    with case.around(scene):
-        at_ns = scene.now_ns()
-        scene.witness.press(True)
-        scene.pause(case.seconds)
-        scene.witness.press(False)
-        pressed_s = (scene.now_ns() - at_ns) / 1e9
-    begin_ns = scene.now_ns() if case.frozen else at_ns
-    stopped = scene.says("stopped", PATIENCE_S)
+    skipped, stalls = harness.witness.skipped, harness.witness.state.get("stalls")
+    with case.around(harness):
+        at_ns = harness.now_ns()
+        harness.witness.press(True)
+        harness.pause(case.seconds)
+        harness.witness.press(False)
+        pressed_s = (harness.now_ns() - at_ns) / 1e9
+    begin_ns = harness.now_ns() if case.frozen else at_ns
+    stopped = harness.says("stopped", PATIENCE_S)
     if case.frozen:  # ticks of that time were not missed unasked
-        scene.planned_skips += scene.witness.skipped - skipped
+        harness.planned_skips += harness.witness.skipped - skipped
     too_long = pressed_s > LONGEST[0] * case.seconds + LONGEST[1]
-    if stopped and (too_long or scene.witness.state.get("stalls") != stalls):
+    if stopped and (too_long or harness.witness.state.get("stalls") != stalls):
         return None
-    stopped_ns = scene.first_of("stopped", at_ns, PATIENCE_S if stopped else 0.0)
+    stopped_ns = harness.first_of("stopped", at_ns, PATIENCE_S if stopped else 0.0)
     if stopped_ns is None:
-        scene.judge.violate("not stopped", f"the emergency stop was pressed ({case.name})")
+        harness.judge.violate("not stopped", f"the emergency stop was pressed ({case.name})")
     return begin_ns, None if stopped_ns is None else max(begin_ns, stopped_ns)

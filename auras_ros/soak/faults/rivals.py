@@ -24,32 +24,32 @@ FIRST_REQUEST = 10**9  # of the rival's chunks: commands name the chunk that the
 HORIZON = 16
 
 
-def second_agent(scene: SoakHarness) -> Times:
+def second_agent(harness: SoakHarness) -> Times:
     """It publishes chunks of the right form, newer than the other's, and heartbeats that say it is not active. Nobody
     follows it. Measured to the first chunk that is counted as another session's."""
-    node, counted = scene.witness, _of_others(scene)
+    node, counted = harness.witness, _of_others(harness)
     chunks = node.create_publisher(Float64MultiArray, "agent/chunk", RELIABLE)
     beats = node.create_publisher(String, "agent/heartbeat", RELIABLE)
     try:
-        scene.until(lambda: chunks.get_subscription_count() > 0 < beats.get_subscription_count(), PATIENCE_S)
-        begin_ns, lasts_s = scene.now_ns(), scene.rng.uniform(*CHUNKS_S)
+        harness.until(lambda: chunks.get_subscription_count() > 0 < beats.get_subscription_count(), PATIENCE_S)
+        begin_ns, lasts_s = harness.now_ns(), harness.rng.uniform(*CHUNKS_S)
         at_ns: int | None = None
         request = FIRST_REQUEST
-        while scene.now_ns() - begin_ns < lasts_s * 1e9:
+        while harness.now_ns() - begin_ns < lasts_s * 1e9:
             request += 1
-            chunks.publish(_chunk(scene.now_ns(), request))
+            chunks.publish(_chunk(harness.now_ns(), request))
             beats.publish(json_message({"session": "rival", "lifecycle": "inactive", "state": ""}))
-            scene.pause(1.0 / CHUNKS_HZ)
-            if at_ns is None and _of_others(scene) > counted:
-                at_ns = int(scene.witness.state["mono_ns"])
-        end_ns = scene.now_ns()
+            harness.pause(1.0 / CHUNKS_HZ)
+            if at_ns is None and _of_others(harness) > counted:
+                at_ns = int(harness.witness.state["mono_ns"])
+        end_ns = harness.now_ns()
     finally:
         node.destroy_publisher(chunks)
         node.destroy_publisher(beats)
-    followed = [each for each in scene.judge.sent if each.request is not None and each.request >= FIRST_REQUEST]
+    followed = [each for each in harness.judge.sent if each.request is not None and each.request >= FIRST_REQUEST]
     if followed:
-        scene.judge.violate("second_agent: followed", f"{len(followed)} commands are of its chunks")
-    used(scene, begin_ns, end_ns, "another agent")
+        harness.judge.violate("second_agent: followed", f"{len(followed)} commands are of its chunks")
+    used(harness, begin_ns, end_ns, "another agent")
     return begin_ns, at_ns
 
 
@@ -66,45 +66,45 @@ def _chunk(now_ns: int, request: int) -> Float64MultiArray:
     return Float64MultiArray(layout=MultiArrayLayout(dim=dims), data=np.zeros(HORIZON * count))
 
 
-def _of_others(scene: SoakHarness) -> int:
-    return int(scene.witness.state["counters"]["refused"].get("other_session", 0))
+def _of_others(harness: SoakHarness) -> int:
+    return int(harness.witness.state["counters"]["refused"].get("other_session", 0))
 
 
-def second_camera(scene: SoakHarness) -> Times:
+def second_camera(harness: SoakHarness) -> Times:
     """Good images of something else, on the same topic at the same time: whose are right nobody can know, but what is
     commanded keeps all that is promised of commands. Measured to the next command of a chunk."""
-    publisher = scene.witness.create_publisher(Image, "camera/top/image_raw", CAMERA)
+    publisher = harness.witness.create_publisher(Image, "camera/top/image_raw", CAMERA)
     pixels = np.zeros((SIDE, SIDE, 3), np.uint8)
     try:
-        scene.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
-        begin_ns, lasts_s = scene.now_ns(), scene.rng.uniform(*IMAGES_S)
-        while scene.now_ns() - begin_ns < lasts_s * 1e9:
+        harness.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
+        begin_ns, lasts_s = harness.now_ns(), harness.rng.uniform(*IMAGES_S)
+        while harness.now_ns() - begin_ns < lasts_s * 1e9:
             publisher.publish(image_message(pixels, stamp_ns=time.time_ns(), frame_id="top", encoding="rgb8"))
-            scene.pause(1.0 / IMAGES_HZ)
-        end_ns = scene.now_ns()
+            harness.pause(1.0 / IMAGES_HZ)
+        end_ns = harness.now_ns()
     finally:
-        scene.witness.destroy_publisher(publisher)
-    used(scene, begin_ns, end_ns, "another camera on its topic")
-    return end_ns, scene.first_of("armed", end_ns, PATIENCE_S)
+        harness.witness.destroy_publisher(publisher)
+    used(harness, begin_ns, end_ns, "another camera on its topic")
+    return end_ns, harness.first_of("armed", end_ns, PATIENCE_S)
 
 
-def late_node(scene: SoakHarness) -> Times:
+def late_node(harness: SoakHarness) -> Times:
     """A participant of its own, of this process, that comes when all others are long there. Measured from its beginning
     until it has heard a command and knows a service."""
     heard: list[int] = []
-    at_ns, context = scene.now_ns(), Context()
+    at_ns, context = harness.now_ns(), Context()
     init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
     try:
         node, executor = Node("late", context=context), SingleThreadedExecutor(context=context)
         executor.add_node(node)
-        node.create_subscription(Float64MultiArray, f"/{ACTION}", lambda _: heard.append(scene.now_ns()), EVERY)
+        node.create_subscription(Float64MultiArray, f"/{ACTION}", lambda _: heard.append(harness.now_ns()), EVERY)
         client = node.create_client(Trigger, "/actuator/arm")
 
         def found() -> bool:
             executor.spin_once(timeout_sec=0.0)
             return bool(heard) and client.service_is_ready()
 
-        found_ns = scene.now_ns() if scene.until(found, PATIENCE_S) else None
+        found_ns = harness.now_ns() if harness.until(found, PATIENCE_S) else None
         executor.shutdown()
         node.destroy_node()
     finally:
