@@ -11,8 +11,8 @@ from auras_ros.device.failure import Failure, StageFailures
 from auras_ros.device.lane import DeviceError, Lane, Mark, Stage, own_lane, refuse_if_closed
 from auras_ros.device.plain import PlainStage, plain
 from auras_ros.device.spans import Spans
+from auras_ros.device.thread_lane import ThreadLane
 from auras_ros.device.uncaptured import Reasons
-from auras_ros.device.worker import WorkerLane
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +80,7 @@ class CpuDevice:
 
         self._tensors = torch.device("cpu")
         self._spans, self._failures = spans, StageFailures()
-        self._lanes: list[InlineLane | WorkerLane] = []
+        self._lanes: list[InlineLane | ThreadLane] = []
         self.uncaptured: dict[str, Reasons] = {}
         self._closed = False
 
@@ -90,11 +90,11 @@ class CpuDevice:
 
     def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
         refuse_if_closed(name, self._closed)
-        made: InlineLane | WorkerLane
+        made: InlineLane | ThreadLane
         if cores is None and threads is None:
             made = InlineLane(name, self._failures, self._spans)
         else:
-            made = WorkerLane(name, *checked(name, cores, threads), self._failures, self._spans)
+            made = ThreadLane(name, *checked(name, cores, threads), self._failures, self._spans)
         self._lanes.append(made)
         return made
 

@@ -27,7 +27,7 @@ class PlainStage:
         self._no_grad = no_grad
 
     def run(self) -> None:
-        """Autograd is switched per thread: without this a worker's stage would record what the inline one does not."""
+        """Autograd is switched per thread: without this a thread lane would record what an inline one does not."""
         with self._no_grad():
             if self._run_before:
                 self.body()

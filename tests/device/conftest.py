@@ -31,7 +31,7 @@ class Rig:
         self.device = self._make()
 
     def lane(self, name: str) -> Lane:
-        return self.device.lane(name, threads=1) if self.kind == "worker" else self.device.lane(name)
+        return self.device.lane(name, threads=1) if self.kind == "thread" else self.device.lane(name)
 
     def stage(self, lane: Lane, name: str, body: Callable[[], object]) -> Callable[..., Mark]:
         """Captures `body`; a call launches it after the marks that it is given."""
@@ -57,7 +57,7 @@ def no_deadlock() -> Iterator[None]:
 
 @pytest.fixture
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
-    """`parametrize("rig", [...], indirect=True)` with inline, worker, null or cuda."""
+    """`parametrize("rig", [...], indirect=True)` with inline, thread, null or cuda."""
     made = Rig(request.param)
     yield made
     made.device.close()

@@ -1,4 +1,4 @@
-"""Worker lanes: threads on cores of their own, side by side, with their own number of intra-op threads.
+"""Thread lanes: threads on cores of their own, side by side, with their own number of intra-op threads.
 
 Guards: lanes that take turns; a queue that grows; a lane on cores that it was not given; a number of threads that
 leaks into other threads; a thread that outlives its device.
@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from auras_ros.device import DeviceError, Lane, Mark
-from auras_ros.device import worker as worker_module
+from auras_ros.device import thread_lane as thread_lane_module
 from auras_ros.device.cores import checked
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.device.failure import StageFailures
 from auras_ros.device.plain import PlainStage
-from auras_ros.device.worker import WorkerLane
+from auras_ros.device.thread_lane import ThreadLane
 
 WAIT_S = 30.0  # no event of these tests is waited for that long unless it never comes
 HERE = sorted(os.sched_getaffinity(0))
@@ -77,11 +77,11 @@ def test_a_launch_waits_for_the_marks_of_other_lanes(device: CpuDevice) -> None:
     assert seen == ["one", "two", "three"]
 
 
-def test_an_inline_launch_waits_for_a_workers_mark(device: CpuDevice) -> None:
+def test_an_inline_launch_waits_for_a_thread_lanes_mark(device: CpuDevice) -> None:
     seen: list[str] = []
-    mark = launch(device, device.lane("worker", threads=1), lambda: seen.append("worker"))
+    mark = launch(device, device.lane("thread", threads=1), lambda: seen.append("thread"))
     launch(device, device.lane("inline"), lambda: seen.append("inline"), mark)
-    assert seen == ["worker", "inline"]
+    assert seen == ["thread", "inline"]
 
 
 def test_an_inline_stage_runs_in_the_thread_that_launches_it(device: CpuDevice) -> None:
@@ -104,7 +104,7 @@ def test_an_interrupt_is_not_a_stages_failure(device: CpuDevice) -> None:
     launch(device, lane, lambda: None).wait()
 
 
-def test_a_worker_outlives_whatever_its_stage_raises(device: CpuDevice) -> None:
+def test_a_lanes_thread_outlives_whatever_its_stage_raises(device: CpuDevice) -> None:
     def leave() -> None:
         raise SystemExit(3)
 
@@ -135,11 +135,11 @@ class Told(threading.Condition):
         return super().wait(timeout)
 
 
-def full_lane(device: CpuDevice, monkeypatch: pytest.MonkeyPatch) -> tuple[WorkerLane, threading.Event, Told]:
+def full_lane(device: CpuDevice, monkeypatch: pytest.MonkeyPatch) -> tuple[ThreadLane, threading.Event, Told]:
     """A lane that holds two launches at most and has them; its first stage ends when the gate opens."""
-    monkeypatch.setattr(worker_module, "DEPTH", 2)
+    monkeypatch.setattr(thread_lane_module, "DEPTH", 2)
     lane, gate = device.lane("lane", threads=1), threading.Event()
-    assert isinstance(lane, WorkerLane)
+    assert isinstance(lane, ThreadLane)
     told = lane.ended = Told(lane.lock)
     for _ in range(2):
         launch(device, lane, lambda: reach(gate))
@@ -236,12 +236,12 @@ def test_openmps_threads_run_on_the_lanes_cores(device: CpuDevice) -> None:
 
 
 @pytest.fixture
-def threaded() -> Iterator[Callable[[int], WorkerLane]]:
+def threaded() -> Iterator[Callable[[int], ThreadLane]]:
     """Lanes with any number of threads, also where there are not as many cores: nothing heavy runs on them."""
-    made: list[WorkerLane] = []
+    made: list[ThreadLane] = []
 
-    def make(threads: int) -> WorkerLane:
-        made.append(WorkerLane(f"lane{threads}", None, threads, StageFailures(), None))
+    def make(threads: int) -> ThreadLane:
+        made.append(ThreadLane(f"lane{threads}", None, threads, StageFailures(), None))
         return made[-1]
 
     yield make
@@ -249,7 +249,7 @@ def threaded() -> Iterator[Callable[[int], WorkerLane]]:
         lane.close()
 
 
-def test_each_lane_has_its_own_number_of_intra_op_threads(threaded: Callable[[int], WorkerLane]) -> None:
+def test_each_lane_has_its_own_number_of_intra_op_threads(threaded: Callable[[int], ThreadLane]) -> None:
     """The second lane's number must not become the first one's, which has run nothing yet."""
     own, numbers = torch.get_num_threads(), list[int]()
     lanes = [threaded(count) for count in (2, 1, 3)]
@@ -259,7 +259,7 @@ def test_each_lane_has_its_own_number_of_intra_op_threads(threaded: Callable[[in
     assert torch.get_num_threads() == own
 
 
-def test_a_lanes_number_of_threads_is_not_everybodys(threaded: Callable[[int], WorkerLane]) -> None:
+def test_a_lanes_number_of_threads_is_not_everybodys(threaded: Callable[[int], ThreadLane]) -> None:
     """torch keeps the last number that any thread set for all threads that start later."""
     own, seen = torch.get_num_threads(), list[int]()
     threaded(own + 1)

@@ -18,7 +18,7 @@ from auras_ros.device import DeviceError, Mark, cannot_capture, in_words
 from auras_ros.device.uncaptured import listening
 from tests.device.conftest import Rig
 
-HOST = ["inline", "worker", "null"]  # stages are host code, so a test can look into them
+HOST = ["inline", "thread", "null"]  # stages are host code, so a test can look into them
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
 on_host = pytest.mark.parametrize("rig", HOST, indirect=True)

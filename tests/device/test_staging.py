@@ -61,7 +61,7 @@ class Watched:
         self._mark.wait()
 
 
-@pytest.mark.parametrize("rig", ["worker"], indirect=True)
+@pytest.mark.parametrize("rig", ["thread"], indirect=True)
 def test_a_staging_buffer_is_not_written_while_it_is_being_copied(rig: Rig) -> None:
     """The copies stand behind a stage that waits; one more than there are buffers waits for the first of them."""
     buffer, seen, go = torch.zeros(8), list[float](), threading.Event()

@@ -18,8 +18,8 @@ DEPTH = 64  # launches that a lane holds; one more waits for the oldest
 _STARTING = threading.Lock()  # torch's default number of threads is the process's: one lane starts at a time
 
 
-class WorkerMark:
-    """The completion of one launch on a worker lane.
+class ThreadMark:
+    """The completion of one launch on a thread lane.
 
     Every launch has a mark of its own, a few words that go with their last holder: a mark that stood for a later
     launch once its own is over could make two lanes wait for each other.
@@ -27,7 +27,7 @@ class WorkerMark:
 
     __slots__ = ("_failure", "_lane", "_over", "after", "stage")
 
-    def __init__(self, lane: WorkerLane, stage: PlainStage, after: tuple[Mark, ...]) -> None:
+    def __init__(self, lane: ThreadLane, stage: PlainStage, after: tuple[Mark, ...]) -> None:
         self._lane = lane
         self.stage: PlainStage | None = stage
         self.after = after
@@ -51,7 +51,7 @@ class WorkerMark:
         self._over, self.stage, self.after = True, None, ()
 
 
-class WorkerLane:
+class ThreadLane:
     """See the module. `threads` are intra-op threads; `cores` None leaves those of the thread that makes the lane."""
 
     def __init__(
@@ -63,13 +63,13 @@ class WorkerLane:
         self.ended = threading.Condition(self.lock)
         self._came = threading.Condition(self.lock)
         self._spans = spans
-        self._ring: list[WorkerMark | None] = [None] * DEPTH
+        self._ring: list[ThreadMark | None] = [None] * DEPTH
         self._launched = self._finished = 0
         self._closing = False
         self._start(cores, threads)
 
     def launch(self, stage: Stage, after: Sequence[Mark] = ()) -> Mark:
-        mark = WorkerMark(self, plain(stage, self), tuple(after))
+        mark = ThreadMark(self, plain(stage, self), tuple(after))
         if threading.current_thread() is self._thread:
             raise DeviceError(f"stage {stage.name!r}: launched from inside a stage of its own lane {self.name!r}")
         with self.lock:
@@ -124,7 +124,7 @@ class WorkerLane:
                 self._finished += 1
                 self.ended.notify_all()
 
-    def _next(self) -> WorkerMark | None:
+    def _next(self) -> ThreadMark | None:
         """The oldest launch; waits for one. None once the lane is closing and nothing is left."""
         with self.lock:
             while self._launched == self._finished:
@@ -133,7 +133,7 @@ class WorkerLane:
                 self._came.wait()
             return self._ring[self._finished % DEPTH]
 
-    def _run(self, mark: WorkerMark) -> Failure | None:
+    def _run(self, mark: ThreadMark) -> Failure | None:
         stage = mark.stage
         assert stage is not None, "a settled mark is taken out of the ring"
         try:
