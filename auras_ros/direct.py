@@ -68,10 +68,10 @@ class DirectPolicy:
             raise ValueError(f"act: {seen}")
         if tokens is not None:  # only now: a call that is refused changes no prompt
             self._tell(tokens, str(prompt))
-        (strand,) = self._executor.strands
-        strand.begin(to_latched(seen, self.checkpoint), self._now_ns)
-        strand.run()
-        emission = strand.end(self._now_ns)
+        (worker,) = self._executor.workers
+        worker.begin(to_latched(seen, self.checkpoint), self._now_ns)
+        worker.run()
+        emission = worker.end(self._now_ns)
         assert emission is not None, "every observation is newer than the one before"
         contract = self.checkpoint.contract
         return Actions(emission.actions[0].numpy().copy(), contract.names, contract.dt_ms)

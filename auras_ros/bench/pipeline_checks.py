@@ -1,6 +1,6 @@
 """Before anything is timed: that the modes compute the same thing (design rule 7).
 
-A schedule that is quick because it is wrong would otherwise win. Strands are driven one by one here; no thread, no
+A schedule that is quick because it is wrong would otherwise win. Workers are driven one by one here; no thread, no
 clock.
 """
 
@@ -82,10 +82,10 @@ def _chunks(bench: Bench, plan: Plan, seen: Iterable[Latched]) -> dict[int, Tens
 
 
 def _drive(executor: Executor, observations: Iterable[Latched]) -> Iterable[tuple[int, Tensor]]:
-    (strand,) = executor.strands
+    (worker,) = executor.workers
     for seen in observations:
-        strand.begin(seen, seen.origin.mono_ns)
-        strand.run()
-        emission = strand.end(seen.origin.mono_ns)
+        worker.begin(seen, seen.origin.mono_ns)
+        worker.run()
+        emission = worker.end(seen.origin.mono_ns)
         if emission is not None:
             yield emission.request, emission.actions

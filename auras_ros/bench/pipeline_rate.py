@@ -1,7 +1,7 @@
 """Chunks per second of one variant: real threads, observations always at hand, a window between two chunks.
 
 Executors are made once and stay warm: a window goes on where the variant's last one ended, so that a pipeline is full
-from its first frame. Within a window a strand's rate is that between its first chunk and its last one, so neither the
+from its first frame. Within a window a worker's rate is that between its first chunk and its last one, so neither the
 start of its thread nor a chunk that is half done counts. All threads of a bench stay on its cores.
 """
 
@@ -44,7 +44,7 @@ class Length(NamedTuple):
 
 class Bench:
     """One policy's executors on one kind of device, made when first asked for. most: par's largest count. cores: how
-    many of the host's all of them have, lanes and strands alike; None: all of this process's.
+    many of the host's all of them have, lanes and workers alike; None: all of this process's.
 
     staleness_ms: of each variant and window, see `Meter.staleness_ms`.
     """
@@ -81,7 +81,7 @@ class Bench:
         if plan.mode != "par" or plan.together:
             return self._kept(plan)
         executor = copy.copy(self._kept(replace(plan, workers=self._most)))
-        executor.strands = executor.strands[: plan.workers]
+        executor.workers = executor.workers[: plan.workers]
         return executor
 
     def _kept(self, plan: Plan) -> Executor:
@@ -90,9 +90,9 @@ class Bench:
         return self._made[plan]
 
     def rate(self, variant: Variant, length: Length) -> float:
-        """Chunks per second in one window. Raises RuntimeError if a strand fails."""
+        """Chunks per second in one window. Raises RuntimeError if a worker fails."""
         executor = self.prepare(variant.plan)
-        emitting = sum(strand.name != "perceive" for strand in executor.strands)
+        emitting = sum(worker.name != "perceive" for worker in executor.workers)
         meter = Meter(emitting, length, self._clock.now_ns)
         gc.collect()
         with on_cores(self.cores):
@@ -102,7 +102,7 @@ class Bench:
         try:
             while not meter.over.wait(LOOK_S) and self._clock.now_ns() - began_ns < length.limit_s * 1e9:
                 if not live.working():
-                    raise RuntimeError(f"{variant.label}: a strand failed")
+                    raise RuntimeError(f"{variant.label}: a worker failed")
         finally:
             meter.over.set()
             live.halt(END_S)
@@ -117,35 +117,35 @@ class Bench:
 
 
 class Meter:
-    """When each strand emitted. `over` is set when the window is long enough; what comes later does not count."""
+    """When each worker emitted. `over` is set when the window is long enough; what comes later does not count."""
 
-    def __init__(self, strands: int, length: Length, now_ns: Callable[[], int]) -> None:
+    def __init__(self, workers: int, length: Length, now_ns: Callable[[], int]) -> None:
         self.over = threading.Event()
-        self._strands, self._length, self._now_ns = strands, length, now_ns
-        self._came: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # of a strand: (when, its frame)
+        self._workers, self._length, self._now_ns = workers, length, now_ns
+        self._came: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # of a worker: (when, its frame)
         self._seen: list[tuple[int, int]] = []  # (when, of when is the newest that any chunk's last step read)
         self._lock = threading.Lock()
 
     def emit(self, emission: Emission) -> None:
-        """Called from the strand's own thread, which has its name."""
+        """Called from the worker's own thread, which has its name."""
         with self._lock:
             if self.over.is_set():
                 return
             now_ns, read_ns = self._now_ns(), emission.contexts[-1].mono_ns
             self._came[threading.current_thread().name].append((now_ns, emission.frame))
             self._seen.append((now_ns, max(read_ns, self._seen[-1][1] if self._seen else read_ns)))
-            strands = self._came.values()
-            enough = len(strands) == self._strands and all(_after(came) >= self._length.chunks for came in strands)
-            if enough and now_ns - min(came[0][0] for came in strands) >= self._length.seconds * 1e9:
+            workers = self._came.values()
+            enough = len(workers) == self._workers and all(_after(came) >= self._length.chunks for came in workers)
+            if enough and now_ns - min(came[0][0] for came in workers) >= self._length.seconds * 1e9:
                 self.over.set()
 
     def rate(self) -> float:
-        """Chunks per second of all strands together. 0 where one gave chunks in one frame alone, or none: it had its
+        """Chunks per second of all workers together. 0 where one gave chunks in one frame alone, or none: it had its
         share of the cores, and nothing says what it made of it."""
-        strands = list(self._came.values())
-        if len(strands) < self._strands or not all(map(_after, strands)):
+        workers = list(self._came.values())
+        if len(workers) < self._workers or not all(map(_after, workers)):
             return 0.0
-        return sum(_after(came) * 1e9 / (came[-1][0] - came[0][0]) for came in strands)
+        return sum(_after(came) * 1e9 / (came[-1][0] - came[0][0]) for came in workers)
 
     def staleness_ms(self) -> float | None:
         """How old what the newest chunk's last step read is, averaged over the time from the first chunk to the last: a

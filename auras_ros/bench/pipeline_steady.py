@@ -97,7 +97,7 @@ def growth(
     device: torch.device | None = None,
     end_s: float = math.inf,
 ) -> Growth:
-    """Run the executor live for about `chunks` chunks; it should be warm. Raises RuntimeError if a strand fails, and
+    """Run the executor live for about `chunks` chunks; it should be warm. Raises RuntimeError if a worker fails, and
     OverError where end_s of the monotonic clock comes first."""
     on_gpu = device is not None and device.type == "cuda"
     sampler = _Sampler(chunks, (lambda: torch.cuda.memory_allocated(device)) if on_gpu else (lambda: 0))

@@ -14,7 +14,7 @@ SKEWED_STAGES, SKEWS = 5, (0.5, 1.0)  # Auras figure 13
 
 @dataclass(frozen=True)
 class Variant:
-    """A plan, and the intra-op threads that each of its strands may use."""
+    """A plan, and the intra-op threads that each of its workers may use."""
 
     plan: Plan
     threads: int = 1
@@ -97,12 +97,12 @@ class Comparison:
 
 
 def forms(plan: Plan, threads: Sequence[int], cores: int) -> list[Variant]:
-    """The plan with each of these numbers of intra-op threads that its strands and lanes leave room for: more threads
-    than cores are slower by far. With one each it may have more strands than cores, which take turns."""
-    strands = {"par": 1 if plan.together else plan.workers, "dec": 2}.get(plan.mode, 1)
+    """The plan with each of these numbers of intra-op threads that its workers and lanes leave room for: more threads
+    than cores are slower by far. With one each it may have more workers than cores, which take turns."""
+    workers = {"par": 1 if plan.together else plan.workers, "dec": 2}.get(plan.mode, 1)
     beside = plan.mode == "auras" and (plan.fetch_offset < 0 or plan.pp_perception > 1)
     more = plan.pp_perception if beside else 0  # perception's own threads, one each
-    return [Variant(plan, count) for count in threads if count == 1 or strands * count + more <= cores]
+    return [Variant(plan, count) for count in threads if count == 1 or workers * count + more <= cores]
 
 
 def control_of(seq: Variant) -> Variant:

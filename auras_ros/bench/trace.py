@@ -107,7 +107,7 @@ class Traced:
 def record(setup: Setup, device: str, seconds: float, seed: int, threads: int) -> Traced:
     """Run live until `seconds` after the first chunk; warm-up leaves no trace.
 
-    Raises RuntimeError if a strand fails or no chunk comes.
+    Raises RuntimeError if a worker fails or no chunk comes.
     """
     clock, spans = MonotonicClock(), Spans(CAPACITY)
     where = make_device(device, spans)
@@ -122,7 +122,7 @@ def record(setup: Setup, device: str, seconds: float, seed: int, threads: int) -
         executor.warm_up(setup.feed(0))
         spans.clear()
         recording.clear()
-        executor.strands = recording.strands(executor)
+        executor.workers = recording.workers(executor)
         _run(executor, setup.feed, recording, threads, seconds)
     finally:
         executor.close()
@@ -147,10 +147,10 @@ def _run(executor: Executor, feed: Feed, recording: Recording, threads: int, sec
 
 
 def _wait(live: Live, event: threading.Event, seconds: float) -> bool:
-    """Whether the event came in this time. Raises RuntimeError if a strand fails meanwhile."""
+    """Whether the event came in this time. Raises RuntimeError if a worker fails meanwhile."""
     end_s = time.monotonic() + seconds
     while not event.is_set() and (left_s := end_s - time.monotonic()) > 0:
         event.wait(min(left_s, LOOK_S))
         if not live.working():
-            raise RuntimeError("a strand failed while it was traced")
+            raise RuntimeError("a worker failed while it was traced")
     return event.is_set()

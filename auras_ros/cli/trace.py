@@ -36,7 +36,7 @@ def run(argv: list[str]) -> int:
         "--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there is one"
     )
     parser.add_argument("--dtype", metavar="TYPE", help="of a checkpoint's weights: the agent's `dtype` (auto)")
-    parser.add_argument("--threads", type=int, default=1, help="intra-op threads of each strand (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, help="intra-op threads of each worker (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="of weights, noise and observations")
     parser.add_argument("--out", type=Path, required=True, help="folder for trace.json and timeline.png")
     options = parser.parse_args(argv)

@@ -18,12 +18,12 @@ from auras_ros.evaluate.turn import Watch, step
 from auras_ros.pipeline.frames import FrameClock
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Strand
+from auras_ros.pipeline.request import Worker
 
 
-def duration_key(mode: str, strand: str) -> str:
-    """What a duration is filed under: the mode, and for dec its strand too."""
-    return f"{mode}/{strand}" if mode == "dec" else mode
+def duration_key(mode: str, worker: str) -> str:
+    """What a duration is filed under: the mode, and for dec its worker too."""
+    return f"{mode}/{worker}" if mode == "dec" else mode
 
 
 DURATIONS = {
@@ -36,11 +36,11 @@ DURATIONS = {
 
 @dataclass(frozen=True)
 class Charged:
-    """durations_ns: duration key -> how long a frame of that strand takes (par: a whole request).
+    """durations_ns: duration key -> how long a frame of that worker takes (par: a whole request).
 
     jitter: each frame takes 1 - jitter to 1 + jitter of that, drawn evenly; whatever was planned with the given
-    duration is then as often wrong as right. The draws follow from `seed` and the strand's place alone: every plan with
-    the same strands meets the same ones.
+    duration is then as often wrong as right. The draws follow from `seed` and the worker's place alone: every plan with
+    the same workers meets the same ones.
     """
 
     durations_ns: Mapping[str, int]
@@ -67,8 +67,8 @@ class Charged:
         mode = executor.plan.mode
         period_ns = 0 if mode == "par" else round(executor.plan.frame_period_ms * 1e6)
         runners = [
-            _Runner(strand, FrameClock(period_ns), self._drawn_ns(self._duration_ns(mode, strand.name), place))
-            for place, strand in enumerate(executor.strands)
+            _Runner(worker, FrameClock(period_ns), self._drawn_ns(self._duration_ns(mode, worker.name), place))
+            for place, worker in enumerate(executor.workers)
         ]
         tick_ns = now_ns
         while len(seats):
@@ -85,21 +85,21 @@ class Charged:
             now_ns = min(at_ns for at_ns in wakes if at_ns > now_ns)
 
     def _drawn_ns(self, duration_ns: int, place: int) -> Iterator[int]:
-        """How long each of a strand's frames takes, one after another, without end."""
+        """How long each of a worker's frames takes, one after another, without end."""
         random = np.random.default_rng((self.seed, place))
         while True:
             share = 1.0 + random.uniform(-self.jitter, self.jitter) if self.jitter else 1
             yield round(duration_ns * share)
 
-    def _duration_ns(self, mode: str, strand: str) -> int:
-        key = duration_key(mode, strand)
+    def _duration_ns(self, mode: str, worker: str) -> int:
+        key = duration_key(mode, worker)
         if key not in self.durations_ns:
             raise ValueError(f"durations: {key} is missing; there is {', '.join(self.durations_ns) or 'none'}")
         return self.durations_ns[key]
 
 
 def _settle(runners: Sequence[_Runner], seats: Seats, now_ns: int) -> None:
-    """Ends before beginnings, strands in their order, until nothing more happens at this instant."""
+    """Ends before beginnings, workers in their order, until nothing more happens at this instant."""
     busy = True
     while busy:
         ended = [runner.end(seats, now_ns) for runner in runners]
@@ -108,11 +108,11 @@ def _settle(runners: Sequence[_Runner], seats: Seats, now_ns: int) -> None:
 
 
 class _Runner:
-    """One strand in virtual time: idle, or in a frame that ends at `_ends_ns`. durations_ns: of its frames, in turn."""
+    """One worker in virtual time: idle, or in a frame that ends at `_ends_ns`. durations_ns: of its frames, in turn."""
 
-    def __init__(self, strand: Strand, frames: FrameClock, durations_ns: Iterator[int]) -> None:
-        self._strand, self._frames, self._durations_ns = strand, frames, durations_ns
-        self._emits = strand.name != "perceive"
+    def __init__(self, worker: Worker, frames: FrameClock, durations_ns: Iterator[int]) -> None:
+        self._worker, self._frames, self._durations_ns = worker, frames, durations_ns
+        self._emits = worker.name != "perceive"
         self._ends_ns: int | None = None
 
     def soonest_ns(self, now_ns: int) -> int:
@@ -124,7 +124,7 @@ class _Runner:
         if self._ends_ns is None or self._ends_ns > now_ns:
             return False
         self._ends_ns = None
-        emission = self._strand.end(now_ns)
+        emission = self._worker.end(now_ns)
         for each in () if emission is None else emission.every:
             seats.offer(each, now_ns)
         return True
@@ -134,12 +134,12 @@ class _Runner:
         if self._ends_ns is not None or self._frames.next_start_ns(now_ns) > now_ns:
             return False
         seen = seats.seen(now_ns)
-        if not self._strand.wants(seen, now_ns):
+        if not self._worker.wants(seen, now_ns):
             self._frames.idle()
             return False
         self._frames.started(now_ns)
-        self._strand.begin(seen, now_ns)
-        self._strand.run()
+        self._worker.begin(seen, now_ns)
+        self._worker.run()
         self._ends_ns = now_ns + next(self._durations_ns)
         seats.frames += int(self._emits)
         return True

@@ -1,7 +1,7 @@
 """How long each mode's frames take on this machine: its executor, live, in its own threads, one environment.
 
 Rounds of all modes are interleaved, so that a machine that gets slower meanwhile slows all of them. Warm-up and the
-first frame of each round are discarded (design rule 10), and of strands that make chunks all frames without one:
+first frame of each round are discarded (design rule 10), and of workers that make chunks all frames without one:
 between two observations a pipeline runs frames that only move perception on, in no time to speak of. Nothing here
 simulates anything.
 """
@@ -18,12 +18,12 @@ import torch
 
 from auras_ros.evaluate.cores import available, on_cores
 from auras_ros.evaluate.seats import NOISE_SEED
-from auras_ros.pipeline.decoupled import PerceiveStrand
+from auras_ros.pipeline.decoupled import PerceptionWorker
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.load import Checkpoint, executor_on, noise_tape
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin, Strand
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin, Worker
 
 ROUNDS, FRAMES, LIMIT_S = 3, 8, 120.0
 LOOK_S = 0.01
@@ -50,12 +50,12 @@ def measure_durations(
     device: str = "cpu",
     cores: int | None = None,
 ) -> dict[str, FrameDuration]:
-    """Duration key (the plan's label; for dec label/strand) -> how long a frame takes, from latching to its chunk.
+    """Duration key (the plan's label; for dec label/worker) -> how long a frame takes, from latching to its chunk.
 
-    frames: of each strand, each round. observation_ms: how often there is a new observation; 0: always. For par a
+    frames: of each worker, each round. observation_ms: how often there is a new observation; 0: always. For par a
     frame is a whole request, beside those of all other workers. device: cpu, cuda or auto; the checkpoint stays where
     it is. cores: how many of the host's every plan has (None: all of this process's). Raises DeviceError, and
-    RuntimeError where a strand stands still.
+    RuntimeError where a worker stands still.
     """
     torch.set_num_threads(1)
     if device != "cpu":  # plans share weights with the checkpoint, which is played on the CPU
@@ -91,22 +91,22 @@ def _every_ns(plan: Plan, observation_ms: float) -> int:
 
 
 class _Timed:
-    """A strand that notes how long its frames take: all, or those that end with a chunk."""
+    """A worker that notes how long its frames take: all, or those that end with a chunk."""
 
-    def __init__(self, strand: Strand) -> None:
-        self._strand, self.name = strand, strand.name
-        self._makes_chunks = not isinstance(strand, PerceiveStrand)
-        self.wants = strand.wants
-        self.run = strand.run
+    def __init__(self, worker: Worker) -> None:
+        self._worker, self.name = worker, worker.name
+        self._makes_chunks = not isinstance(worker, PerceptionWorker)
+        self.wants = worker.wants
+        self.run = worker.run
         self.newest_ns: list[int] = []  # of this round
         self.kept_ns: list[int] = []
 
     def begin(self, seen: Latched | None, now_ns: int) -> None:
         self._began_ns = time.monotonic_ns()
-        self._strand.begin(seen, now_ns)
+        self._worker.begin(seen, now_ns)
 
     def end(self, now_ns: int) -> Emission | None:
-        emission = self._strand.end(now_ns)
+        emission = self._worker.end(now_ns)
         if emission is not None or not self._makes_chunks:
             self.newest_ns.append(time.monotonic_ns() - self._began_ns)
         return emission
@@ -131,8 +131,8 @@ class _Run:
         self._newest = _random(checkpoint)
         self.executor.warm_up(self._newest)
         self.executor.ledger.interval_ns = 0  # nor do par's workers wait for a turn
-        self._timed = [_Timed(strand) for strand in self.executor.strands]
-        self.executor.strands = tuple(self._timed)
+        self._timed = [_Timed(worker) for worker in self.executor.workers]
+        self.executor.workers = tuple(self._timed)
 
     def round(self, label: str, frames: int) -> None:
         live = Live(self.executor, self._latch, lambda emission: None)
@@ -141,7 +141,7 @@ class _Run:
         try:
             while slow := [timed.name for timed in self._timed if len(timed.newest_ns) <= frames]:
                 if not live.working():
-                    raise RuntimeError(f"durations: {label}: a strand ended; the error is above")
+                    raise RuntimeError(f"durations: {label}: a worker ended; the error is above")
                 if time.monotonic() > end_s:
                     what = f"{frames + 1} frames that ended with a chunk"
                     raise RuntimeError(f"durations: {label}: {slow[0]} had no {what} in {LIMIT_S:g} s")

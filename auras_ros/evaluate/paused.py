@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from auras_ros.evaluate.seats import Seats
 from auras_ros.evaluate.turn import Watch, step
 from auras_ros.pipeline.modes import Executor
-from auras_ros.pipeline.request import Strand
+from auras_ros.pipeline.request import Worker
 
 
 @dataclass(frozen=True)
 class Paused:
-    """frame_steps: control steps of a frame. A strand's frame is one of these; a par worker's request takes as many
+    """frame_steps: control steps of a frame. A worker's frame is one of these; a request of par takes as many
     as there are workers, one beginning in each, so that its chunk comes workers - 1 frames late (design rule 3).
     """
 
@@ -31,31 +31,31 @@ class Paused:
     def play(self, executor: Executor, seats: Seats, now_ns: int, watch: Watch) -> None:
         """Frame by frame until no episode is left: observe, begin and run, end, offer, move."""
         lasts = executor.plan.workers if executor.plan.mode == "par" else 1
-        ends: dict[str, int] = {}  # strand -> the frame at whose end it is done
+        ends: dict[str, int] = {}  # worker -> the frame at whose end it is done
         frame = 0
         while len(seats):
             executor.clock.sleep_until_ns(now_ns)
             seats.observe(now_ns, now_ns)
             began = self._begin(executor, seats, now_ns, ends)
-            for strand in began:
-                ends[strand.name] = frame + lasts - 1
-                strand.run()
-            for strand in executor.strands:
-                if ends.get(strand.name) == frame:
-                    del ends[strand.name]
-                    emission = strand.end(now_ns)
+            for worker in began:
+                ends[worker.name] = frame + lasts - 1
+                worker.run()
+            for worker in executor.workers:
+                if ends.get(worker.name) == frame:
+                    del ends[worker.name]
+                    emission = worker.end(now_ns)
                     for each in () if emission is None else emission.every:
                         seats.offer(each, now_ns)
             now_ns = self._move(executor, seats, now_ns, watch)
             frame += 1
 
-    def _begin(self, executor: Executor, seats: Seats, now_ns: int, busy: dict[str, int]) -> list[Strand]:
+    def _begin(self, executor: Executor, seats: Seats, now_ns: int, busy: dict[str, int]) -> list[Worker]:
         began = []
         seats.frames += 1
-        for strand in executor.strands:
-            if strand.name not in busy and strand.wants(seats.seen(now_ns), now_ns):
-                strand.begin(seats.seen(now_ns), now_ns)
-                began.append(strand)
+        for worker in executor.workers:
+            if worker.name not in busy and worker.wants(seats.seen(now_ns), now_ns):
+                worker.begin(seats.seen(now_ns), now_ns)
+                began.append(worker)
         return began
 
     def _move(self, executor: Executor, seats: Seats, now_ns: int, watch: Watch) -> int:

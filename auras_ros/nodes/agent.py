@@ -1,7 +1,7 @@
 """The agent: cameras and joint states in, action chunks with their provenance out. It never publishes a command.
 
 A lifecycle node: configure reads the parameters, loads and warms up; activate starts frames at once; deactivate ends
-them. The ROS executor's thread takes messages, the strands of the mode run frames in threads of their own, and the
+them. The ROS executor's thread takes messages, the workers of the mode run frames in threads of their own, and the
 heartbeat tells the actuator that this process lives and in which state. When the actuator falls silent, no chunk is
 published: nobody would watch over it.
 """
@@ -129,7 +129,7 @@ class Agent(LifecycleNode):
         self._configured = ConfiguredPolicy(self, settings, loading.result(), self._qos)
         self.status.configured = self._configured
         executors = [pipeline.executor for pipeline in self._configured.pipelines]
-        self._limit_ns = frame_limit_ns(max(each.frame_ns * len(each.strands) for each in executors))
+        self._limit_ns = frame_limit_ns(max(each.frame_ns * len(each.workers) for each in executors))
         self.get_logger().info(f"golden sample replayed, ready as session {self.status.session}")
         self._say_what_it_takes((self._monotonic.now_ns() - began_ns) / 1e6)
 
@@ -229,7 +229,7 @@ class Agent(LifecycleNode):
     # -- other threads ------------------------------------------------------------------------------------
 
     def _on_step(self, step: OverloadLevel) -> None:
-        """A strand's thread: overload changed what runs; diagnostics say so within a second."""
+        """A worker's thread: overload changed what runs; diagnostics say so within a second."""
         said = {
             OverloadLevel.HALTED: "overloaded: no chunk is published before they are in time again",
             OverloadLevel.FALLBACK: "overloaded: fallback plan from now on",

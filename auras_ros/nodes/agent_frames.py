@@ -1,6 +1,6 @@
 """One active life of the agent: frames run, chunks come out with their provenance, overload changes the plan.
 
-The strands' threads call in here. Every plan's threads live from activation on, and only those of the plan in force
+The workers' threads call in here. Every plan's threads live from activation on, and only those of the plan in force
 are given observations: changing the plan is one step at an epoch boundary, and takes no time.
 """
 
@@ -31,7 +31,7 @@ class _PlanRuntime:
 
 
 class FrameRunner:
-    """publish(chunk, emission) is called from the strands' threads, and so is changed(step) when overload changes what
+    """publish(chunk, emission) is called from the workers' threads, and so is changed(step) when overload changes what
     runs. pipelines: of the first plan, and of the fallback where there is one. prompt: what is wanted; in_force: what
     the policy runs, where it runs by a prompt. While the two differ no chunk is published.
     """
@@ -92,12 +92,12 @@ class FrameRunner:
         return self.live.earliest_ns()
 
     def broken(self) -> bool:
-        """Whether a strand has ended by itself."""
+        """Whether a worker has ended by itself."""
         working = all(track.live.working() for track in self._tracks)
         return not working and not self._halted  # in this order: halting makes them end too
 
     def halt(self, timeout_s: float = STALL_S) -> bool:
-        """Publish nothing from now on, end every strand after its frame. Whether they did end."""
+        """Publish nothing from now on, end every worker after its frame. Whether they did end."""
         with self._lock:
             self._halted = True
         self._inputs.shut()
@@ -144,7 +144,7 @@ class FrameRunner:
         self.live.reset(take)
 
     def under_way(self) -> dict[str, int]:
-        """Strand and plan -> when its frame began."""
+        """Worker and plan -> when its frame began."""
         return {
             f"{name} of '{track.pipeline.plan}'": at
             for track in self._tracks

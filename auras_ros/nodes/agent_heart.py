@@ -34,7 +34,7 @@ def frame_limit_ns(warm_up_ns: int) -> int:
 class Late:
     """A frame that has been under way for too long. hung: it will not end."""
 
-    strand: str
+    worker: str
     hung: bool
 
 
@@ -48,31 +48,31 @@ class HangDetector:
     """
 
     def __init__(self, own: Callable[[], OwnTime] = lambda: OwnTime(os.getpid())) -> None:
-        self._seen: dict[str, tuple[int, int]] = {}  # strand -> (when its frame began, how long it was seen since)
+        self._seen: dict[str, tuple[int, int]] = {}  # worker -> (when its frame began, how long it was seen since)
         self._last_ns: int | None = None
         self._start_own = own
-        self._late: tuple[str, int] | None = None  # strand, when its frame began
+        self._late: tuple[str, int] | None = None  # worker, when its frame began
         self._own, self._own_ns = own(), 0  # since it was late
 
     def look(self, under_way: dict[str, int], limit_ns: int, now_ns: int) -> Late | None:
-        """The strand whose frame has been under way for too long, if there is one."""
+        """The worker whose frame has been under way for too long, if there is one."""
         passed_ns = 0 if self._last_ns is None else min(now_ns - self._last_ns, LATE_BEATS * BEAT_NS)
         self._last_ns = now_ns
         seen: dict[str, tuple[int, int]] = {}
-        for strand, began_ns in under_way.items():
-            before = self._seen.get(strand)
-            seen[strand] = began_ns, before[1] + passed_ns if before and before[0] == began_ns else 0
+        for worker, began_ns in under_way.items():
+            before = self._seen.get(worker)
+            seen[worker] = began_ns, before[1] + passed_ns if before and before[0] == began_ns else 0
         self._seen = seen
-        strand = max(seen, key=lambda each: seen[each][1], default="")
-        if not strand or seen[strand][1] <= limit_ns:
+        worker = max(seen, key=lambda each: seen[each][1], default="")
+        if not worker or seen[worker][1] <= limit_ns:
             self._late = None
             return None
-        return Late(strand, self._hung(strand, limit_ns, passed_ns))
+        return Late(worker, self._hung(worker, limit_ns, passed_ns))
 
-    def _hung(self, strand: str, limit_ns: int, passed_ns: int) -> bool:
-        began_ns, seen_ns = self._seen[strand]
-        if self._late != (strand, began_ns):
-            self._late, self._own, self._own_ns = (strand, began_ns), self._start_own(), 0
+    def _hung(self, worker: str, limit_ns: int, passed_ns: int) -> bool:
+        began_ns, seen_ns = self._seen[worker]
+        if self._late != (worker, began_ns):
+            self._late, self._own, self._own_ns = (worker, began_ns), self._start_own(), 0
         self._own_ns += self._own.of(passed_ns)
         enough_ns = max(HUNG_NS, HUNG_LIMITS * limit_ns)
         return self._own_ns > enough_ns or seen_ns > AT_LAST * enough_ns

@@ -74,24 +74,24 @@ class Pulse:
             self._say_late("")
             return ""
         if frames.broken():
-            return "a strand ended by itself: the traceback before this says which, and why"
+            return "a worker ended by itself: the traceback before this says which, and why"
         late = self._hangs.look(frames.under_way(), self._limit_ns, now_ns)
         if late is not None and late.hung:
-            return f"hung: {late.strand} does not end"
-        self._say_late(late.strand if late is not None else "")
+            return f"hung: {late.worker} does not end"
+        self._say_late(late.worker if late is not None else "")
         return ""
 
-    def _say_late(self, strand: str) -> None:
+    def _say_late(self, worker: str) -> None:
         """Once when a frame is late, with a beat, the last one until it ends; and once when it has ended."""
-        if strand == self._late:
+        if worker == self._late:
             return
-        self._late = strand
+        self._late = worker
         limit_s = self._limit_ns / 1e9
-        if not strand:
+        if not worker:
             self._status.late = ""
             self._logger.info("the late frame has ended: the same session goes on")
             return
-        self._status.late = f"late: {strand} has been under way for more than {limit_s:.1f} s"
+        self._status.late = f"late: {worker} has been under way for more than {limit_s:.1f} s"
         self._logger.error(f"{self._status.late}; no heartbeat until it ends, on which the actuator holds")
         self.beat()
 

@@ -70,8 +70,8 @@ class AgentSettings:
         0.0, "device memory that the weights may take, MB; the rest is brought in when it runs; 0: all", 0.0, 1e7
     )
     offload_folder: str = parameter("", "where the rest of the weights is kept; empty: in host memory")
-    threads: int = parameter(1, "intra-op threads of each strand", 1, 64)
-    cores: str = parameter("", "cores that the strands run on, such as 2,3; empty: any")
+    threads: int = parameter(1, "intra-op threads of each worker", 1, 64)
+    cores: str = parameter("", "cores that the workers run on, such as 2,3; empty: any")
 
     def plans(self) -> tuple[Plan, ...]:
         """The first plan, and the fallback where there is one. Raises PlanError."""

@@ -1,6 +1,6 @@
 """The `auras` mode: perception and generation of several requests side by side in one frame (Auras 4.3).
 
-One strand. Within a frame every generation stage reads the same public context, so that even a request that began
+One worker. Within a frame every generation stage reads the same public context, so that even a request that began
 frames ago ends on what the robot sees now. No queue: at most one request comes in a frame, the oldest leaves at its
 end (design rules 2 to 5).
 """
@@ -34,7 +34,7 @@ class _Request:
         return min(seen.mono_ns for seen in self.contexts)
 
 
-class AurasStrand:
+class PipelineWorker:
     """See the module's docstring."""
 
     name = "frame"

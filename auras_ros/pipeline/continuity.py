@@ -35,7 +35,7 @@ class Aim(NamedTuple):
 
 
 class Continuity:
-    """One strand's thread calls `began`, `aim`, `ended` in turn; `cut` may come from any.
+    """One worker's thread calls `began`, `aim`, `ended` in turn; `cut` may come from any.
 
     guide: of the plan; "none" goes on from nothing, ever, and needs no contract. Raises PlanError where one is needed.
     """

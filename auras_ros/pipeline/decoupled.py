@@ -1,4 +1,4 @@
-"""The `dec` mode: perception and generation in two strands, each at its own pace (design rule 11).
+"""The `dec` mode: perception and generation in two workers, each at its own pace (design rule 11).
 
 Generation fetches the newest context once, at the request's start, and keeps it to the end.
 """
@@ -21,7 +21,7 @@ from auras_ros.policies.policy import Policy
 
 
 class Shared:
-    """The public context between the two strands. The lock is held for copies and marks, never for computing."""
+    """The public context between the two workers. The lock is held for copies and marks, never for computing."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -35,7 +35,7 @@ class Shared:
         return None if self.context is None or self.epoch != epoch else self.context.fetch(self.version, 0)
 
 
-class PerceiveStrand:
+class PerceptionWorker:
     """Perceives every new observation, whether it is used or not."""
 
     name = "perceive"
@@ -102,7 +102,7 @@ class PerceiveStrand:
         self._seen = None if self._seen is None else self._seen.keep(rows)
 
 
-class GenerateStrand:
+class GenerationWorker:
     """Generates from the newest context; idle until there is a newer one than that of its last request."""
 
     name = "generate"

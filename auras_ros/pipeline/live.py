@@ -1,4 +1,4 @@
-"""An executor in real time: one thread a strand, frames on a grid (`frames`, `phase`) or back to back (design rule 1).
+"""An executor in real time: one thread a worker, frames on a grid (`frames`, `phase`) or back to back (design rule 1).
 
 It asks for observations and hands out emissions; where they come from and go to is the caller's business.
 """
@@ -15,17 +15,17 @@ from auras_ros.pipeline.frames import FrameClock
 from auras_ros.pipeline.meter import FrameMeter
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.phase import PhaseLock
-from auras_ros.pipeline.request import Emission, Latched, Strand
+from auras_ros.pipeline.request import Emission, Latched, Worker
 
 __all__ = ["DeviceError", "Live"]
 
-LOOK_S = 0.02  # how long a strand waits for news before it looks at the ages again
+LOOK_S = 0.02  # how long a worker waits for news before it looks at the ages again
 
 
 class Live:
     """latch(now_ns) gives the newest observation, or None where there is none to use; emit takes what is finished.
 
-    Both are called from the strands' threads. threads: intra-op threads of each strand. cores: the strands take turns
+    Both are called from the workers' threads. threads: intra-op threads of each worker. cores: the workers take turns
     at them, each as many as it has threads; None leaves that to the system. arrivals: of the images that `latch` sees;
     the grid of frames keeps in phase with them. None leaves the grid where it began. Raises DeviceError for more
     threads than cores.
@@ -42,13 +42,13 @@ class Live:
     ) -> None:
         self.executor = executor
         self._latch, self._emit = latch, emit
-        _, self._threads_each = checked("strands", cores, threads)
+        _, self._threads_each = checked("workers", cores, threads)
         self._cores = list(cores) if cores else []
         self._clock = MonotonicClock()
         period_ns = 0 if executor.plan.mode == "par" else round(executor.plan.frame_period_ms * 1e6)
         keeps = arrivals if period_ns > 0 else None
         self.frame_clocks = {
-            strand.name: FrameClock(period_ns, patient=keeps is not None) for strand in executor.strands
+            worker.name: FrameClock(period_ns, patient=keeps is not None) for worker in executor.workers
         }
         self._phase = None if keeps is None else PhaseLock(keeps, list(self.frame_clocks.values()))
         self.meter = FrameMeter(self.frame_clocks)
@@ -57,8 +57,8 @@ class Live:
         self._boundary = threading.Lock()  # a reset never comes between an observation and its admission
         self._running = False
         self._threads = [
-            threading.Thread(target=self._loop, args=(i, strand), name=strand.name, daemon=True)
-            for i, strand in enumerate(executor.strands)
+            threading.Thread(target=self._loop, args=(i, worker), name=worker.name, daemon=True)
+            for i, worker in enumerate(executor.workers)
         ]
 
     def start(self) -> None:
@@ -67,11 +67,11 @@ class Live:
             thread.start()
 
     def working(self) -> bool:
-        """Whether every strand's thread lives."""
+        """Whether every worker's thread lives."""
         return self._running and all(thread.is_alive() for thread in self._threads)
 
     def halt(self, timeout_s: float = 5.0) -> None:
-        """End every strand after its frame."""
+        """End every worker after its frame."""
         self._running = False
         self.arrived()
         for thread in self._threads:
@@ -79,11 +79,11 @@ class Live:
                 thread.join(timeout_s)
 
     def ended(self) -> bool:
-        """Whether no strand's thread lives any more."""
+        """Whether no worker's thread lives any more."""
         return not any(thread.is_alive() for thread in self._threads)
 
     def arrived(self) -> None:
-        """Something new is there: strands that wait look again."""
+        """Something new is there: workers that wait look again."""
         with self._news:
             self._count += 1
             self._news.notify_all()
@@ -99,29 +99,29 @@ class Live:
             self.executor.reset()
         self.arrived()
 
-    def _loop(self, number: int, strand: Strand) -> None:
+    def _loop(self, number: int, worker: Worker) -> None:
         try:
-            occupy(strand.name, self._cores_of(number), self._threads_each)
-            frames = self.frame_clocks[strand.name]
+            occupy(worker.name, self._cores_of(number), self._threads_each)
+            frames = self.frame_clocks[worker.name]
             while self._running:
                 count = self._count
                 if not self._sleep_until(frames.next_start_ns(self._clock.now_ns())):
                     continue
-                if not self._begin(strand, frames):
+                if not self._begin(worker, frames):
                     frames.idle()
                     self._wait(count)
                     continue
-                self.meter.began(strand.name, self._clock.now_ns())
-                strand.run()
-                emission = strand.end(self._clock.now_ns())
-                self.arrived()  # for the other strands: a context, or a worker's turn
+                self.meter.began(worker.name, self._clock.now_ns())
+                worker.run()
+                emission = worker.end(self._clock.now_ns())
+                self.arrived()  # for the other workers: a context, or their turn
                 for each in () if emission is None else emission.every:
                     self._emit(each)
                 ended_ns = self._clock.now_ns()
-                self.meter.ended(strand.name, ended_ns)
+                self.meter.ended(worker.name, ended_ns)
                 frames.ended(ended_ns)
         except BaseException:
-            self._running = False  # a strand that fails ends all of them
+            self._running = False  # a worker that fails ends all of them
             raise
 
     def _cores_of(self, number: int) -> frozenset[int] | None:
@@ -129,14 +129,14 @@ class Live:
         chosen = [self._cores[(first + k) % len(self._cores)] for k in range(self._threads_each) if self._cores]
         return frozenset(chosen) or None
 
-    def _begin(self, strand: Strand, frames: FrameClock) -> bool:
+    def _begin(self, worker: Worker, frames: FrameClock) -> bool:
         with self._boundary:
             now_ns = self._clock.now_ns()
-            phase = self._phase if strand is self.executor.strands[0] else None  # the others see what it has latched
+            phase = self._phase if worker is self.executor.workers[0] else None  # the others see what it has latched
             if phase is not None and phase.wait_ns(now_ns) > 0:
                 return False
             seen = self._latch(now_ns)
-            if not strand.wants(seen, now_ns):
+            if not worker.wants(seen, now_ns):
                 if phase is not None:
                     phase.nothing()
                 return False
@@ -144,7 +144,7 @@ class Live:
             frames.started(now_ns)
             if phase is not None and tick_ns is not None:
                 phase.started(tick_ns, now_ns)
-            strand.begin(seen, now_ns)
+            worker.begin(seen, now_ns)
             return True
 
     def _sleep_until(self, at_ns: int) -> bool:

@@ -25,27 +25,27 @@ class FrameTimes:
 
 
 class FrameMeter:
-    """A strand's thread says when its frame begins and ends; any thread may ask."""
+    """A worker's thread says when its frame begins and ends; any thread may ask."""
 
-    def __init__(self, strands: Iterable[str]) -> None:
-        self._began_ns: dict[str, int | None] = dict.fromkeys(strands)
+    def __init__(self, workers: Iterable[str]) -> None:
+        self._began_ns: dict[str, int | None] = dict.fromkeys(workers)
         self._durations_ns = np.zeros(KEPT, np.int64)  # a ring: all its memory from the start
         self._lock = threading.Lock()
         self.frames = 0
 
-    def began(self, strand: str, now_ns: int) -> None:
-        self._began_ns[strand] = now_ns
+    def began(self, worker: str, now_ns: int) -> None:
+        self._began_ns[worker] = now_ns
 
-    def ended(self, strand: str, now_ns: int) -> None:
-        began_ns, self._began_ns[strand] = self._began_ns[strand], None
+    def ended(self, worker: str, now_ns: int) -> None:
+        began_ns, self._began_ns[worker] = self._began_ns[worker], None
         if began_ns is not None:
             with self._lock:
                 self._durations_ns[self.frames % KEPT] = now_ns - began_ns
                 self.frames += 1
 
     def under_way(self) -> dict[str, int]:
-        """Strand -> when its frame began, for those that have not ended."""
-        return {strand: began_ns for strand, began_ns in self._began_ns.items() if began_ns is not None}
+        """Worker -> when its frame began, for those that have not ended."""
+        return {worker: began_ns for worker, began_ns in self._began_ns.items() if began_ns is not None}
 
     def times(self) -> FrameTimes | None:
         """None before the first frame has ended."""

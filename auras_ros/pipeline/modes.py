@@ -1,4 +1,4 @@
-"""The four modes behind one interface: which strands a plan has, and what they share (design rule 11)."""
+"""The four modes behind one interface: which workers a plan has, and what they share (design rule 11)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch import Tensor
 from auras_ros.action import Contract
 from auras_ros.clock import SchedulerClock
 from auras_ros.device import Device, make_device, occupy
-from auras_ros.pipeline.auras import AurasStrand
+from auras_ros.pipeline.auras import PipelineWorker
 from auras_ros.pipeline.continuity import Continuity
-from auras_ros.pipeline.decoupled import GenerateStrand, PerceiveStrand, Shared
+from auras_ros.pipeline.decoupled import GenerationWorker, PerceptionWorker, Shared
 from auras_ros.pipeline.perception import check_stages
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
-from auras_ros.pipeline.request import Latched, Ledger, NoiseTape, ObservationOrigin, Strand
-from auras_ros.pipeline.whole import WholeStrand
+from auras_ros.pipeline.request import Latched, Ledger, NoiseTape, ObservationOrigin, Worker
+from auras_ros.pipeline.whole import RequestWorker
 from auras_ros.policies.guidance import GuidablePolicy
 from auras_ros.policies.policy import CausalPolicy
 from auras_ros.policies.policy import Policy as Policy  # for those who hand policies on
@@ -28,7 +28,7 @@ from auras_ros.policies.policy import Policy as Policy  # for those who hand pol
 WARM_UP_RUNS = 3
 
 
-class _Keeping(Strand, Protocol):
+class _Keeping(Worker, Protocol):
     def keep(self, rows: Tensor) -> None: ...
 
 
@@ -41,13 +41,13 @@ def _looks(like: Latched) -> Iterator[Latched]:
 
 
 class Executor:
-    """The strands of one plan. Who drives them is another matter: threads (`live`) or virtual time (lockstep)."""
+    """The workers of one plan. Who drives them is another matter: threads (`live`) or virtual time (lockstep)."""
 
     def __init__(
         self,
         policy: Policy,
         plan: Plan,
-        strands: Sequence[_Keeping],
+        workers: Sequence[_Keeping],
         ledger: Ledger,
         clock: SchedulerClock,
         device: Device,
@@ -55,10 +55,10 @@ class Executor:
     ) -> None:
         self.continuity = continuity
         self.policy, self.plan, self.clock = policy, plan, clock
-        self.strands: tuple[Strand, ...] = tuple(strands)
+        self.workers: tuple[Worker, ...] = tuple(workers)
         self.ledger = ledger
-        self.frame_ns = 0  # how long the longest strand's frame took at warm-up
-        self._keeping, self._device = strands, device
+        self.frame_ns = 0  # how long the longest worker's frame took at warm-up
+        self._keeping, self._device = workers, device
 
     @property
     def frames(self) -> int:
@@ -66,23 +66,23 @@ class Executor:
         return self.ledger.frames
 
     def warm_up(self, like: Latched, runs: int = WARM_UP_RUNS) -> None:
-        """Run every strand on random values of these shapes; discarded (design rule 10).
+        """Run every worker on random values of these shapes; discarded (design rule 10).
 
-        Several strands run alone first, then side by side, because that is how they will run: two workers on shared
+        Several workers run alone first, then side by side, because that is how they will run: two workers on shared
         cores take longer than one. The medians of the last `runs` times say how long a frame takes.
         """
         self.ledger.rehearse()
         interval_ns, self.ledger.interval_ns = self.ledger.interval_ns, 0
-        looks, took = _looks(like), [[0] for _ in self.strands]
+        looks, took = _looks(like), [[0] for _ in self.workers]
         filling = self.plan.latency_frames if self.plan.mode == "auras" else 0
         for _ in range(runs + filling):
             took = [
-                [*times, self._rehearse([strand], looks)[0]] for strand, times in zip(self.strands, took, strict=True)
+                [*times, self._rehearse([worker], looks)[0]] for worker, times in zip(self.workers, took, strict=True)
             ]
-        if len(self.strands) > 1:
+        if len(self.workers) > 1:
             if self.plan.mode == "dec":
-                self._rehearse(self.strands[:1], looks)  # a context ahead, so that generation has work from the start
-            rounds = [self._rehearse(self.strands, looks) for _ in range(runs)]
+                self._rehearse(self.workers[:1], looks)  # a context ahead, so that generation has work from the start
+            rounds = [self._rehearse(self.workers, looks) for _ in range(runs)]
             took = [list(times) for times in zip(*rounds, strict=True)]
         self.ledger.forget()
         self.frame_ns = max(round(median(times[-runs:])) for times in took)
@@ -90,29 +90,29 @@ class Executor:
             interval_ns = self.frame_ns // self.plan.workers  # evenly spaced
         self.ledger.interval_ns = interval_ns
 
-    def _rehearse(self, strands: Sequence[Strand], looks: Iterator[Latched]) -> list[int]:
-        """One frame of each of these strands, all at once. Returns how long each took, in ns."""
-        for strand in strands:
-            strand.begin(next(looks), self.clock.now_ns())
-        if len(strands) == 1:
-            took = [self._timed(strands[0])]
+    def _rehearse(self, workers: Sequence[Worker], looks: Iterator[Latched]) -> list[int]:
+        """One frame of each of these workers, all at once. Returns how long each took, in ns."""
+        for worker in workers:
+            worker.begin(next(looks), self.clock.now_ns())
+        if len(workers) == 1:
+            took = [self._timed(workers[0])]
         else:
             threads = torch.get_num_threads()
 
-            def beside(strand: Strand) -> int:
-                occupy(strand.name, None, threads)
-                return self._timed(strand)
+            def beside(worker: Worker) -> int:
+                occupy(worker.name, None, threads)
+                return self._timed(worker)
 
-            with ThreadPoolExecutor(len(strands)) as pool:
-                took = list(pool.map(beside, strands))
-        for strand in strands:
-            strand.end(self.clock.now_ns())
+            with ThreadPoolExecutor(len(workers)) as pool:
+                took = list(pool.map(beside, workers))
+        for worker in workers:
+            worker.end(self.clock.now_ns())
         return took
 
-    def _timed(self, strand: Strand) -> int:
+    def _timed(self, worker: Worker) -> int:
         """How long `run` takes; the boundaries are copies, a hundredth of it."""
         began_ns = self.clock.now_ns()
-        strand.run()
+        worker.run()
         return self.clock.now_ns() - began_ns
 
     def reset(self, first_request: int | None = None) -> None:
@@ -121,8 +121,8 @@ class Executor:
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these environments alone, int64 [E'] (lockstep); the noise must follow."""
-        for strand in self._keeping:
-            strand.keep(rows)
+        for worker in self._keeping:
+            worker.keep(rows)
         self.continuity.keep(rows)
 
     def close(self) -> None:
@@ -160,24 +160,24 @@ def make_executor(
     contract: Contract | None = None,
 ) -> Executor:
     """The executor of a plan, on the CPU if no device is given. cores: those of lanes with a thread of their own; the
-    strands' threads are their driver's. contract: what the policy's channels mean, for a guided plan. Raises PlanError.
+    workers' threads are their driver's. contract: what the policy's channels mean, for a guided plan. Raises PlanError.
     """
     check_plan(policy, plan)
     where = device or make_device("cpu")
     ledger = Ledger(plan.admission_ns)
     continuity = Continuity(plan.guide, contract)
-    strands: list[_Keeping]
+    workers: list[_Keeping]
     if plan.mode == "auras":
-        strands = [AurasStrand(policy, plan, noise, ledger, clock, where, continuity, cores)]
+        workers = [PipelineWorker(policy, plan, noise, ledger, clock, where, continuity, cores)]
     elif plan.mode == "dec":
         shared = Shared()
-        strands = [
-            PerceiveStrand(policy, shared, ledger, where),
-            GenerateStrand(policy, shared, noise, ledger, clock, where, continuity),
+        workers = [
+            PerceptionWorker(policy, shared, ledger, where),
+            GenerationWorker(policy, shared, noise, ledger, clock, where, continuity),
         ]
     else:
         apart = plan.mode == "par" and not plan.together
         names = [f"worker{i}" for i in range(plan.workers)] if apart else ["frame"]
         count = 1 if apart else plan.workers
-        strands = [WholeStrand(name, policy, noise, ledger, clock, where, continuity, count) for name in names]
-    return Executor(policy, plan, strands, ledger, clock, where, continuity)
+        workers = [RequestWorker(name, policy, noise, ledger, clock, where, continuity, count) for name in names]
+    return Executor(policy, plan, workers, ledger, clock, where, continuity)

@@ -17,7 +17,7 @@ STEP = 50  # ... and by no more than a fiftieth of the shorter period of the two
 
 
 class PhaseLock:
-    """clocks: of the strand that latches observations, then of those that follow it (dec's generation), which are moved
+    """clocks: of the worker that latches observations, then of those that follow it (dec's generation), which are moved
     alike. Called at the boundary, one thread at a time."""
 
     def __init__(self, arrivals: Arrivals, clocks: Sequence[FrameClock]) -> None:

@@ -153,7 +153,7 @@ class Plan:
         return self.pp_perception + self.pp_generation - 1 - self.fetch_offset
 
     def interval_ns(self, duration_ns: int) -> int:
-        """Time from one chunk to the next, where a request (par) or the longest strand's frame takes duration_ns;
+        """Time from one chunk to the next, where a request (par) or the longest worker's frame takes duration_ns;
         together, from one batch to the next: its chunks come at one instant, and answer one observation."""
         if self.together:
             return max(duration_ns, self.admission_ns)

@@ -1,4 +1,4 @@
-"""What goes into the executor and what comes out of it, and the ledger that all strands of one executor share.
+"""What goes into the executor and what comes out of it, and the ledger that all workers of one executor share.
 
 Everything here is about E environments that share one schedule: one on a robot, many in lockstep evaluation.
 """
@@ -94,7 +94,7 @@ class NoiseTape(Protocol):
     def __call__(self, request: int) -> Tensor: ...
 
 
-class Strand(Protocol):
+class Worker(Protocol):
     """One thread of work of a mode. `begin` and `end` are its boundaries; only `run` takes time.
 
     A driver calls begin, run, end in turn, in real threads or in virtual time; what happens is the same.
@@ -123,7 +123,7 @@ REHEARSAL = -1
 
 
 class Ledger:
-    """Request numbers, the epoch and the frame count. Strands of several threads share it."""
+    """Request numbers, the epoch and the frame count. Workers of several threads share it."""
 
     def __init__(self, interval_ns: int = 0) -> None:
         self._lock = threading.Lock()
@@ -136,7 +136,7 @@ class Ledger:
         self._admitted_ns: int | None = None
 
     def reset(self, first_request: int | None = None) -> None:
-        """Raise the epoch (design rule 9): strands drop what is older at their next boundary."""
+        """Raise the epoch (design rule 9): workers drop what is older at their next boundary."""
         with self._lock:
             self.epoch += 1
             self._origin_ns = self._admitted_ns = None
@@ -183,7 +183,7 @@ class Ledger:
         self.epoch = REHEARSAL
 
     def forget(self) -> None:
-        """As new: strands see another epoch and clear what warm-up has left."""
+        """As new: workers see another epoch and clear what warm-up has left."""
         self.reset(first_request=0)
         self.epoch = self.frames = 0
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from auras_ros.clock import SchedulerClock
 from auras_ros.device import Span
 from auras_ros.pipeline.modes import Executor
-from auras_ros.pipeline.request import Emission, Latched, NoiseTape, Strand
+from auras_ros.pipeline.request import Emission, Latched, NoiseTape, Worker
 
 NS_PER_US = 1000
 PROCESS = 1  # the only process of a trace
@@ -26,7 +26,7 @@ FRAMES = 0  # the row of the frames' marks; lanes follow
 class FrameMark(NamedTuple):
     """A frame's boundaries on the executor's clock. end_ns is 0 for one that was never finished."""
 
-    strand: str
+    worker: str
     number: int
     start_ns: int
     end_ns: int
@@ -42,7 +42,7 @@ class RequestMark(NamedTuple):
 
 
 class Recording:
-    """Frames and requests of one executor: `noise` and `strands` watch it, `emitted` is told by the caller."""
+    """Frames and requests of one executor: `noise` and `workers` watch it, `emitted` is told by the caller."""
 
     def __init__(self, clock: SchedulerClock) -> None:
         self._clock = clock
@@ -60,9 +60,9 @@ class Recording:
 
         return watched
 
-    def strands(self, executor: Executor) -> tuple[Strand, ...]:
-        """The executor's strands, watched."""
-        return tuple(_Watched(strand, executor, self) for strand in executor.strands)
+    def workers(self, executor: Executor) -> tuple[Worker, ...]:
+        """The executor's workers, watched."""
+        return tuple(_Watched(worker, executor, self) for worker in executor.workers)
 
     def emitted(self, emission: Emission) -> None:
         with self._lock:
@@ -71,10 +71,10 @@ class Recording:
                 emitted_ns=self._clock.now_ns(), stage_ns=emission.stage_ns
             )
 
-    def begun(self, strand: str, number: int, now_ns: int) -> int:
+    def begun(self, worker: str, number: int, now_ns: int) -> int:
         """Returns the mark's place, for `ended`."""
         with self._lock:
-            self._frames.append(FrameMark(strand, number, now_ns, 0))
+            self._frames.append(FrameMark(worker, number, now_ns, 0))
             return len(self._frames) - 1
 
     def ended(self, place: int, now_ns: int) -> None:
@@ -99,33 +99,33 @@ class Recording:
 
 
 class _Watched:
-    """A strand whose frames are noted. Perception of its own (dec) counts no frame and leaves no mark."""
+    """A worker whose frames are noted. Perception of its own (dec) counts no frame and leaves no mark."""
 
-    def __init__(self, strand: Strand, executor: Executor, recording: Recording) -> None:
-        self._strand, self._executor, self._recording = strand, executor, recording
+    def __init__(self, worker: Worker, executor: Executor, recording: Recording) -> None:
+        self._worker, self._executor, self._recording = worker, executor, recording
         self._place: int | None = None
 
     @property
     def name(self) -> str:
-        return self._strand.name
+        return self._worker.name
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
-        return self._strand.wants(seen, now_ns)
+        return self._worker.wants(seen, now_ns)
 
     def begin(self, seen: Latched | None, now_ns: int) -> None:
-        """Its driver lets one strand begin at a time, so the frame that is counted here is this one's."""
+        """Its driver lets one worker begin at a time, so the frame that is counted here is this one's."""
         before = self._executor.frames
-        self._strand.begin(seen, now_ns)
+        self._worker.begin(seen, now_ns)
         counted = self._executor.frames > before
         self._place = self._recording.begun(self.name, before, now_ns) if counted else None
 
     def run(self) -> None:
-        self._strand.run()
+        self._worker.run()
 
     def end(self, now_ns: int) -> Emission | None:
         if self._place is not None:
             self._recording.ended(self._place, now_ns)
-        return self._strand.end(now_ns)
+        return self._worker.end(now_ns)
 
 
 def chrome_trace(
@@ -173,7 +173,7 @@ def _stage(span: Span, row: int, zero_ns: int) -> dict[str, Any]:
 
 
 def _frame(frame: FrameMark, zero_ns: int) -> dict[str, Any]:
-    args = {"frame": frame.number, "strand": frame.strand}
+    args = {"frame": frame.number, "strand": frame.worker}
     return _event("i", f"frame {frame.number}", FRAMES, frame.start_ns - zero_ns, s="p", cat="frame", args=args)
 
 

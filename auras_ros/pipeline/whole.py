@@ -1,6 +1,6 @@
 """A whole request in one go: perception, then every generation step, from one observation.
 
-One such strand is the `seq` mode, the baseline that every schedule is measured against; several of them, sharing a
+One such worker is the `seq` mode, the baseline that every schedule is measured against; several of them, sharing a
 ledger, are `par` (design rule 11). One whose frames are a batch of several requests is `par` with `together`: each of
 them perceives for itself, as it would from an observation of its own. Nothing here knows of other frames.
 """
@@ -55,7 +55,7 @@ class WholeStages:
         return torch.cat([rows + batch * request for request in range(self.count)])
 
 
-class WholeStrand:
+class RequestWorker:
     """See the module's docstring."""
 
     def __init__(

@@ -94,11 +94,11 @@ def test_both_modes_compute_the_same_tokens() -> None:
     seen, chunks = random_feed(policy, 3)(1), []
     for plan in (Plan(), Plan(mode="auras", pp_generation=4)):
         executor = bench.make(plan)
-        (strand,) = executor.strands
+        (worker,) = executor.workers
         for _ in range(plan.latency_frames):
-            strand.begin(seen, 1)
-            strand.run()
-            emission = strand.end(1)
+            worker.begin(seen, 1)
+            worker.run()
+            emission = worker.end(1)
         assert emission is not None
         chunks.append(emission.actions)
     assert chunks[0].shape == (1, 1, 4)

@@ -162,22 +162,22 @@ class Time:
         return self.now
 
 
-def emit(meter: Meter, time: Time, strand: str, at_ms: int, frame: int | None = None, read_ms: int = 0) -> None:
-    """As a strand of that name would, at that moment: each chunk of a frame of its own unless a frame is given."""
+def emit(meter: Meter, time: Time, worker: str, at_ms: int, frame: int | None = None, read_ms: int = 0) -> None:
+    """As a worker of that name would, at that moment: each chunk of a frame of its own unless a frame is given."""
     time.now = at_ms * 1_000_000
     read = SimpleNamespace(mono_ns=read_ms * 1_000_000)
     chunk = SimpleNamespace(frame=at_ms if frame is None else frame, contexts=[read])
-    thread = threading.Thread(target=meter.emit, args=(chunk,), name=strand)
+    thread = threading.Thread(target=meter.emit, args=(chunk,), name=worker)
     thread.start()
     thread.join()
 
 
-def test_a_strands_rate_is_that_between_its_first_chunk_and_its_last() -> None:
-    """The start of the thread does not count, nor what comes after the window; strands add up."""
+def test_a_workers_rate_is_that_between_its_first_chunk_and_its_last() -> None:
+    """The start of the thread does not count, nor what comes after the window; workers add up."""
     time = Time()
     meter = Meter(2, Length(chunks=2, seconds=0.0), time)
-    for strand, at_ms in [("a", 1000), ("b", 1001), ("a", 1010), ("b", 1021), ("a", 1020), ("a", 1030)]:
-        emit(meter, time, strand, at_ms)
+    for worker, at_ms in [("a", 1000), ("b", 1001), ("a", 1010), ("b", 1021), ("a", 1020), ("a", 1030)]:
+        emit(meter, time, worker, at_ms)
         assert not meter.over.is_set()
     emit(meter, time, "b", 1041)
     assert meter.over.is_set()
@@ -215,7 +215,7 @@ def test_a_window_lasts_as_long_as_it_should() -> None:
     assert meter.over.is_set()
 
 
-def test_a_window_without_two_chunks_of_every_strand_is_none() -> None:
+def test_a_window_without_two_chunks_of_every_worker_is_none() -> None:
     """The others' alone would be too few: a worker that the window's limit cut had its share of the cores."""
     time = Time()
     meter = Meter(2, Length(), time)
@@ -236,22 +236,22 @@ def test_every_mode_gives_chunks_at_a_rate(bench: Bench, text: str) -> None:
 
 
 def test_par_is_not_held_back_and_its_counts_share_one_executor(bench: Bench) -> None:
-    """Requests are not spaced (the baseline would be handicapped), and two workers are two strands of three."""
+    """Requests are not spaced (the baseline would be handicapped), and par of two has two workers of three."""
     two, three = (bench.prepare(Plan("ddpm4", "par", workers=count)) for count in (2, 3))
-    assert [strand.name for strand in two.strands] == ["worker0", "worker1"]
-    assert two.strands == three.strands[:2]
+    assert [worker.name for worker in two.workers] == ["worker0", "worker1"]
+    assert two.workers == three.workers[:2]
     assert two.ledger.interval_ns == three.ledger.interval_ns == 0
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_strand_that_fails_ends_the_measurement(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_fails_ends_the_measurement(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     executor = bench.prepare(Plan("ddpm4"))
 
     def fail() -> None:
         raise ArithmeticError("broken on purpose")
 
-    monkeypatch.setattr(executor.strands[0], "run", fail)
-    with pytest.raises(RuntimeError, match="seq: a strand failed"):
+    monkeypatch.setattr(executor.workers[0], "run", fail)
+    with pytest.raises(RuntimeError, match="seq: a worker failed"):
         bench.rate(Variant(Plan("ddpm4")), SHORT)
 
 
@@ -410,12 +410,12 @@ def test_what_fails_in_a_round_is_named_and_the_others_go_on() -> None:
     """One mode without two chunks in its window ended a bench of 13 minutes with nothing written."""
     two, three = (Variant(Plan("ddpm16", "par", workers=count)) for count in (2, 3))
     seq, auras = Variant(Plan("ddpm16")), Variant(SIZES.auras(2))
-    rounds = rounds_of(FakeBench({two.label: 0.0}, {three.label: "a strand failed\nand more"}))
+    rounds = rounds_of(FakeBench({two.label: 0.0}, {three.label: "a worker failed\nand more"}))
     *_, rates = rounds.contest([seq, two, three, auras])
     assert {variant: len(values) for variant, values in rates.items()} == {seq: 4, auras: 4}
     report = Report("pipeline")
     rounds.tell(report)
-    failed = ["tiny, par, workers 2: no two chunks in 60 s", "tiny, par, workers 3: a strand failed"]
+    failed = ["tiny, par, workers 2: no two chunks in 60 s", "tiny, par, workers 3: a worker failed"]
     assert sorted(report.more["failed"]) == failed
 
 

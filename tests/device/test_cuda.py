@@ -134,7 +134,7 @@ def test_an_old_mark_is_done_and_waits_for_nothing(gpu: Gpu, monkeypatch: pytest
 
 
 def test_a_host_that_waits_sleeps(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without `blocking` a waiting thread spins: a core for every strand. By marks, slots, and at the end."""
+    """Without `blocking` a waiting thread spins: a core for every worker. By marks, slots, and at the end."""
     monkeypatch.setattr(cuda_lane_module, "DEPTH", 2)
     device, log = CudaDevice(), list[str]()
     launch = step(gpu, device, device.lane("lane"), log, "a")
@@ -249,7 +249,7 @@ class TellingLock:
 
 
 def test_captures_take_turns(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Strands capture in threads of their own, and a process may have one capture under way."""
+    """Workers capture in threads of their own, and a process may have one capture under way."""
     lock, order = TellingLock(), list[str]()
     monkeypatch.setattr(cuda_module, "_CAPTURING", lock)
     device = CudaDevice()

@@ -94,16 +94,16 @@ def scripted_checkpoint(**changes: Any) -> Any:
 
 @dataclass
 class Frame:
-    """What a scripted strand's frame was given and when."""
+    """What a scripted worker's frame was given and when."""
 
-    strand: str
+    worker: str
     began_ns: int
     seen: Latched
     ended_ns: int = -1
     actions: NDArray[np.float64] | None = None
 
 
-class ScriptedStrand:
+class ScriptedWorker:
     """Chunk k holds targets that no other chunk has, all near the middle. Only newer observations are wanted."""
 
     def __init__(self, name: str, executor: Scripted) -> None:
@@ -155,7 +155,7 @@ class Scripted:
         self.script, self.plan, self.noise, self.clock, self.batch = script, plan, noise, clock, batch
         self.ledger = Ledger(round(plan.frame_period_ms * 1e6) if plan.mode == "par" else 0)
         names = [f"worker{i}" for i in range(plan.workers)] if plan.mode == "par" else ["frame"]
-        self.strands = tuple(ScriptedStrand(name, self) for name in names)
+        self.workers = tuple(ScriptedWorker(name, self) for name in names)
         self.tapes: list[torch.Tensor] = []
         self.kept: list[list[int]] = []
         self.closed = False

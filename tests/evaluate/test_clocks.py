@@ -3,7 +3,7 @@
 Tests that name the rule prove it; the others hold what comes with it.
 
 Guards: a chunk used earlier than it was there, or aligned to another observation than its own; par's requests
-bunched, lost or made up; a strand that sees what has not happened yet; an order at one instant that is left to chance.
+bunched, lost or made up; a worker that sees what has not happened yet; an order at one instant that is left to chance.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_rule_12_charged_par_spaces_its_requests_evenly_over_its_workers(monkeyp
     plan = Plan(mode="par", workers=3)
     outcome, script, world = run(monkeypatch, plan, charged(par=600), 13)
     assert times(script) == [(200 * k, 200 * k, 600 + 200 * k) for k in range(4)]
-    assert [frame.strand for frame in script.frames[:4]] == ["worker0", "worker1", "worker2", "worker0"]
+    assert [frame.worker for frame in script.frames[:4]] == ["worker0", "worker1", "worker2", "worker0"]
     late = [(k, i) for k in range(3) for i in (6, 7)]
     assert indices(world, script.frames) == [*[None] * 6, *late, (3, 6)]
     assert outcome.staleness == [0] * 6 + [4, 3]
@@ -211,7 +211,7 @@ def test_workers_draw_each_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     timing = Charged({"par": 200 * MS}, 0.5)
     _, script, _ = run(monkeypatch, Plan(mode="par", workers=2), timing, 20)
     lasted = {
-        name: [f.ended_ns - f.began_ns for f in script.frames if f.strand == name and f.ended_ns >= 0]
+        name: [f.ended_ns - f.began_ns for f in script.frames if f.worker == name and f.ended_ns >= 0]
         for name in ("worker0", "worker1")
     }
     assert set(lasted["worker0"]).isdisjoint(lasted["worker1"])

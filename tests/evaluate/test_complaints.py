@@ -227,11 +227,11 @@ def test_no_frame_calls_the_policy_as_warm_up_has_not(plan: str, monkeypatch: py
         now_ns = START + step * DT
         seats.observe(now_ns, now_ns)
         seen = seats.seen(now_ns)
-        for strand in pipeline.executor.strands:
-            if strand.wants(seen, now_ns):
-                strand.begin(seen, now_ns)
-                strand.run()
-                strand.end(now_ns + 50 * MS)
+        for worker in pipeline.executor.workers:
+            if worker.wants(seen, now_ns):
+                worker.begin(seen, now_ns)
+                worker.run()
+                worker.end(now_ns + 50 * MS)
         seats.tick(now_ns)
     pipeline.executor.close()
     assert {name for name, *_ in called} >= {"perceive", "begin", "finish"}

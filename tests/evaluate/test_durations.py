@@ -1,6 +1,6 @@
-"""Durations are measured on live strands, each as often as asked, interleaved.
+"""Durations are measured on live workers, each as often as asked, interleaved.
 
-Guards: a mode left out; warm-up counted; a strand that fails leaving the measurement waiting.
+Guards: a mode left out; warm-up counted; a worker that fails leaving the measurement waiting.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.evaluate.tables import tiny_checkpoint
 from tests.pipeline.elsewhere import Elsewhere, values_stay_behind
 
 
-def test_every_strand_of_every_mode_is_timed() -> None:
+def test_every_worker_of_every_mode_is_timed() -> None:
     plans = {
         "seq": Plan(),
         "dec": Plan(mode="dec"),
@@ -39,7 +39,7 @@ def test_every_strand_of_every_mode_is_timed() -> None:
     assert [text.rpartition(", ")[2] for text in said] == ["seq", "dec", "par", "auras"] * 2
 
 
-def test_a_strand_waits_for_an_observation_that_is_new() -> None:
+def test_a_worker_waits_for_an_observation_that_is_new() -> None:
     """With observations 40 ms apart, three frames and the discarded one cannot begin within less than 80 ms."""
     origins: list[int] = []
     latch = durations._Run._latch
@@ -101,7 +101,7 @@ def test_a_request_of_par_is_timed_beside_those_of_all_other_workers(monkeypatch
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_strand_that_fails_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_fails_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = durations._Run(tiny_checkpoint(), Plan(), 0)
 
     def broken(*arguments: Any) -> Any:
@@ -109,13 +109,13 @@ def test_a_strand_that_fails_ends_the_measurement(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(DiffusionPolicy, "predict", broken)
     try:
-        with pytest.raises(RuntimeError, match="durations: seq: a strand ended"):
+        with pytest.raises(RuntimeError, match="durations: seq: a worker ended"):
             measured.round("seq", 3)
     finally:
         measured.executor.close()
 
 
-def test_a_strand_that_stands_still_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_stands_still_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durations, "LIMIT_S", 0.05)
     measured = durations._Run(tiny_checkpoint(), Plan(), 10**18)  # there is never anything new
     measured._newest = measured._latch(0)

@@ -35,22 +35,22 @@ signal.signal(signal.SIGUSR1, lambda *_: planted.clear() if planted.is_set() els
 HANGS = (
     ON_SIGNAL
     + """
-from auras_ros.pipeline.whole import WholeStrand
-run = WholeStrand.run
+from auras_ros.pipeline.whole import RequestWorker
+run = RequestWorker.run
 def hang(self):
     if planted.is_set():
         print('hung at', time.monotonic_ns(), flush=True)
         threading.Event().wait()
     run(self)
-WholeStrand.run = hang
+RequestWorker.run = hang
 """
 )
 SLOW = (
     ON_SIGNAL
     + """
-from auras_ros.pipeline.auras import AurasStrand
-from auras_ros.pipeline.whole import WholeStrand
-for kind in (WholeStrand, AurasStrand):
+from auras_ros.pipeline.auras import PipelineWorker
+from auras_ros.pipeline.whole import RequestWorker
+for kind in (RequestWorker, PipelineWorker):
     def slow(self, run=kind.run):
         if planted.is_set():
             time.sleep(0.5)

@@ -11,13 +11,13 @@ from tests.nodes.wire import MS
 FRAME_MS, GRID_MS, IMAGE_MS = 250, 100, 50
 SLOW = f"""
 import time
-from auras_ros.pipeline.whole import WholeStrand
-run = WholeStrand.run
+from auras_ros.pipeline.whole import RequestWorker
+run = RequestWorker.run
 def slow(self):
     if self._ledger.epoch >= 0:  # not at warm-up
         time.sleep({FRAME_MS / 1000})
     run(self)
-WholeStrand.run = slow
+RequestWorker.run = slow
 """
 CHUNKS = 10
 BUSY_MS = 400  # room for a machine that has other work: ten frames of a queue would be seconds

@@ -38,29 +38,29 @@ HANGS = (
     + SOON
     + """
 import time
-from auras_ros.pipeline.whole import WholeStrand
-run = WholeStrand.run
+from auras_ros.pipeline.whole import RequestWorker
+run = RequestWorker.run
 def hang(self):
     if told.is_set():
         print('hung at', time.monotonic_ns(), flush=True)
         threading.Event().wait()
     run(self)
-WholeStrand.run = hang
+RequestWorker.run = hang
 """
 )
 IS_LATE = (
     TOLD
     + """
 import time
-from auras_ros.pipeline.whole import WholeStrand
-run = WholeStrand.run
+from auras_ros.pipeline.whole import RequestWorker
+run = RequestWorker.run
 def be_late(self):
     if told.is_set():
         told.clear()
         print('hung at', time.monotonic_ns(), flush=True)
         again.wait()
     run(self)
-WholeStrand.run = be_late
+RequestWorker.run = be_late
 """
 )
 
@@ -138,13 +138,13 @@ HANGS_IN_NATIVE_CODE = (
     SOON
     + """
 import torch
-from auras_ros.pipeline.whole import WholeStrand
-run, much = WholeStrand.run, torch.rand(500, 500)
+from auras_ros.pipeline.whole import RequestWorker
+run, much = RequestWorker.run, torch.rand(500, 500)
 def hang(self):
     while self._ledger.frames > 5:
         much @ much
     run(self)
-WholeStrand.run = hang
+RequestWorker.run = hang
 """
 )
 
@@ -165,15 +165,15 @@ KEEPS_THE_INTERPRETER = (
     + """
 import ctypes, time
 import auras_ros.nodes.agent_pulse as pulse
-from auras_ros.pipeline.whole import WholeStrand
+from auras_ros.pipeline.whole import RequestWorker
 pulse.GUARD_S = 1.5
-run = WholeStrand.run
+run = RequestWorker.run
 def the_frame_that_hangs(self):
     if told.is_set():
         print('hung at', time.monotonic_ns(), flush=True)
         ctypes.PyDLL(None).sleep(1000)
     run(self)
-WholeStrand.run = the_frame_that_hangs
+RequestWorker.run = the_frame_that_hangs
 """
 )
 LOADS_WITHOUT_GIVING_WAY = """
@@ -333,9 +333,9 @@ def watched(beats: list[tuple[int, int | None]], limit_ns: int, own: type[OwnTim
 
 
 def look(beats: list[tuple[int, int | None]], limit_ns: int) -> str:
-    """The strand whose frame is late."""
+    """The worker whose frame is late."""
     found = watched(beats, limit_ns)
-    return found.strand if found else ""
+    return found.worker if found else ""
 
 
 def test_a_late_frame_is_hung_by_the_processes_own_time_alone() -> None:

@@ -19,24 +19,24 @@ GRID = Plan(frame_period_ms=100.0)
 CHUNKS = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 200)), max_size=60)
 SLOW_FIRST = """
 import time
-from auras_ros.pipeline.whole import WholeStrand
-run = WholeStrand.run
+from auras_ros.pipeline.whole import RequestWorker
+run = RequestWorker.run
 def slow(self):
     if self._ledger.epoch >= 0:  # not at warm-up
         time.sleep(0.5)
     run(self)
-WholeStrand.run = slow
+RequestWorker.run = slow
 """
 SLOW_BOTH = (
     SLOW_FIRST
     + """
-from auras_ros.pipeline.auras import AurasStrand
-run_too = AurasStrand.run
+from auras_ros.pipeline.auras import PipelineWorker
+run_too = PipelineWorker.run
 def slow_too(self):
     if self._ledger.epoch >= 0:
         time.sleep(0.5)
     run_too(self)
-AurasStrand.run = slow_too
+PipelineWorker.run = slow_too
 """
 )
 

@@ -127,7 +127,7 @@ class Robot:
         self.configured = ConfiguredPolicy(self.node, AgentSettings(), tuple(made), qos)  # type: ignore[arg-type]
         self.prompt = self.configured.prompt
         self.frames: FrameRunner | None = None
-        self.looks = 0  # of strands, for something to do
+        self.looks = 0  # of workers, for something to do
 
     def activate(self) -> FrameRunner:
         voice: Any = SimpleNamespace(chunk=lambda chunk, emission, contract: self.chunks.append(chunk))
@@ -150,10 +150,10 @@ class Robot:
         until(lambda: self.chunks and self.chunks[-1].provenance.prompt == text, f"chunks of {text!r}")
 
     def still(self) -> None:
-        """While chunks stay away although the strands look for work again and again."""
+        """While chunks stay away although the workers look for work again and again."""
         until(lambda: self.prompt.holds, "chunks held")
         count, looks = len(self.chunks), self.looks
-        until(lambda: self.looks > looks + 12, "strands that look")
+        until(lambda: self.looks > looks + 12, "workers that look")
         assert len(self.chunks) == count
 
     def close(self) -> None:

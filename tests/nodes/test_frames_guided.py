@@ -26,7 +26,7 @@ class Scene:
         self.silent, self.session, self.seen, self.step = False, "ours", True, OverloadLevel.FIRST
         self.published: list[Chunk] = []
         plan = Plan(guide="inpaint")
-        executor = SimpleNamespace(ledger=self.ledger, strands=(), plan=plan, continuity=self.continuity)
+        executor = SimpleNamespace(ledger=self.ledger, workers=(), plan=plan, continuity=self.continuity)
         chunk = Chunk([[0.0]], Provenance(0, 0))  # type: ignore[arg-type]
         pipeline: Any = SimpleNamespace(
             executor=executor,

@@ -1,6 +1,6 @@
 """Drives an executor and the plain model of the rules side by side, and compares all that leaves them.
 
-Strands begin, run and end in any interleaving that one thread a strand could bring about; time passes in between.
+Workers begin, run and end in any interleaving that one thread a worker could bring about; time passes in between.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from auras_ros.clock import VirtualClock
 from auras_ros.device import Device
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Strand
+from auras_ros.pipeline.request import Emission, Worker
 from tests.pipeline import recording
 from tests.pipeline.recording import RecordingNoise, RecordingPolicy, latched, mono_ns, stamp_of
 from tests.pipeline.reference import Decoupled, Frames, Model, Request, Whole, split
@@ -58,7 +58,7 @@ class Both:
         self.left: list[Left] = []
         self._latest, self._went_back = 0, False
         self._drawn_before = 0
-        count = len(self.executor.strands)
+        count = len(self.executor.workers)
         self.states, self._lately, self._number = [IDLE] * count, [0] * count, [0] * count
         self._began_ns: list[int] = []  # by begin
         self._ran_ns: dict[int, int] = {}  # by begin
@@ -77,20 +77,20 @@ class Both:
         self.executor.keep(torch.tensor(rows))
 
     def advance(self, number: int, forced: bool = False) -> Left | None:
-        """The next of begin, run and end of one strand. `forced`: begin although there is nothing to do."""
+        """The next of begin, run and end of one worker. `forced`: begin although there is nothing to do."""
         if self.states[number] == IDLE:
             self._begin(number, forced)
         elif self.states[number] == BEGUN:
             self._ran_ns[self._number[number]] = self.clock.now_ns()
-            self.executor.strands[number].run()
+            self.executor.workers[number].run()
             self.states[number] = RAN
         else:
             self.states[number] = IDLE
-            return self._end(number, self.executor.strands[number])
+            return self._end(number, self.executor.workers[number])
         return None
 
     def frame(self, number: int = 0) -> Left | None:
-        """One strand from begin to end, a little time between each; nothing if it does not want to."""
+        """One worker from begin to end, a little time between each; nothing if it does not want to."""
         left = None
         for _ in range(3):
             left = self.advance(number)
@@ -100,18 +100,18 @@ class Both:
         return left
 
     def finish(self, number: int) -> None:
-        """To the end of what the strand is at."""
+        """To the end of what the worker is at."""
         while self.states[number] != IDLE:
             self.advance(number)
 
     def _begin(self, number: int, forced: bool) -> None:
-        strand, now_ns = self.executor.strands[number], self.clock.now_ns()
+        worker, now_ns = self.executor.workers[number], self.clock.now_ns()
         seen = None if self.stamp is None else latched(self.stamp, self.environments)
-        wanted = strand.wants(seen, now_ns)
+        wanted = worker.wants(seen, now_ns)
         self._check_wants(number, wanted)
         if not wanted and (seen is None or not forced):
             return
-        strand.begin(seen, now_ns)
+        worker.begin(seen, now_ns)
         if seen is not None:  # rule 1: latched once, at the start; the caller may use its buffers again
             seen.images.fill_(-1.0)
             seen.state.fill_(-1.0)
@@ -123,15 +123,15 @@ class Both:
     def _check_wants(self, number: int, wanted: bool) -> None:
         """What would bring something on is wanted, and nothing else; in vain only after observations went back."""
         expected = self.model.wants(number, self.stamp, self.clock.now_ns())
-        name = self.executor.strands[number].name
+        name = self.executor.workers[number].name
         assert wanted or not expected, f"{name} does not want a frame that has something to do"
         assert expected or not wanted or self._went_back, f"{name} wants a frame that has nothing to do"
         if self.stamp is not None:
             self._went_back = self._went_back or self.stamp < self._latest
             self._latest = max(self._latest, self.stamp)
 
-    def _end(self, number: int, strand: Strand) -> Left | None:
-        emission, expected = strand.end(self.clock.now_ns()), self.model.end(number)
+    def _end(self, number: int, worker: Worker) -> Left | None:
+        emission, expected = worker.end(self.clock.now_ns()), self.model.end(number)
         assert self.noise.drawn[self._drawn_before :] == self.model.tapes
         assert self.executor.frames == self.model.frames
         if emission is None or expected is None:

@@ -95,15 +95,15 @@ def looks(policy: Any, count: int) -> list[Latched]:
 
 
 def actions(pipeline: Pipeline, frames: int = 5) -> list[Tensor]:
-    """Warm-up, which runs the strands of a mode side by side, then some frames, one strand after the other."""
+    """Warm-up, which runs the workers of a mode side by side, then some frames, one worker after the other."""
     executor, found = pipeline.executor, []
     seen = looks(executor.policy, frames)
     executor.warm_up(seen[0], 1)
     executor.ledger.interval_ns = 0
     for one in seen:
-        for strand in executor.strands:
-            strand.begin(one, 0)
-            strand.run()
-            emission = strand.end(0)
+        for worker in executor.workers:
+            worker.begin(one, 0)
+            worker.run()
+            emission = worker.end(0)
             found += [] if emission is None else [emission.actions]
     return found

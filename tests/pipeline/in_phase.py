@@ -1,4 +1,4 @@
-"""Frames before cameras in virtual time: the loop of `Live` with one strand, its waits replaced by the next event.
+"""Frames before cameras in virtual time: the loop of `Live` with one worker, its waits replaced by the next event.
 
 What counts is when each frame starts and what is the newest whole set of images then.
 """

@@ -33,11 +33,11 @@ def frames(run: Executor, stamps: list[int], environments: int = 1) -> list[Emis
 
 
 def frames_of(run: Executor, looks: list[Latched]) -> list[Emission | None]:
-    strand, found = run.strands[0], []
+    worker, found = run.workers[0], []
     for look in looks:
-        strand.begin(look, look.origin.mono_ns)
-        strand.run()
-        found.append(strand.end(look.origin.mono_ns))
+        worker.begin(look, look.origin.mono_ns)
+        worker.run()
+        found.append(worker.end(look.origin.mono_ns))
     return found
 
 

@@ -37,14 +37,14 @@ def moving(frames: int, seeds: Sequence[int] = SEEDS) -> list[Latched]:
 
 
 def run(executor: Executor, seen: Sequence[Latched]) -> list[Emission]:
-    """Every strand in turn, one frame each; what is emitted, by request."""
+    """Every worker in turn, one frame each; what is emitted, by request."""
     emissions = []
     for i, one in enumerate(seen):
-        strands = executor.strands if executor.plan.mode != "par" else [executor.strands[i % len(executor.strands)]]
-        for strand in strands:
-            strand.begin(one, 0)
-            strand.run()
-            emission = strand.end(0)
+        workers = executor.workers if executor.plan.mode != "par" else [executor.workers[i % len(executor.workers)]]
+        for worker in workers:
+            worker.begin(one, 0)
+            worker.run()
+            emission = worker.end(0)
             emissions += [] if emission is None else [emission]
     executor.close()
     return emissions

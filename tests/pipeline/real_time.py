@@ -1,4 +1,4 @@
-"""What the tests of live executors share: a world that is looked at, strands that wait, executors that are warm."""
+"""What the tests of live executors share: a world that is looked at, workers that wait, executors that are warm."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from auras_ros.clock import MonotonicClock
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin, Strand
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin, Worker
 from auras_ros.policies.noise import noise_tape
 from tests.policies import tiny
 
@@ -23,7 +23,7 @@ class World:
     def __init__(self) -> None:
         self.images, self.state = tiny.observed(1, 3)
         self.emissions: list[Emission] = []
-        self.threads: list[str] = []  # the strand of each
+        self.threads: list[str] = []  # the worker of each
         self._more = threading.Condition()
 
     def latch(self, now_ns: int) -> Latched | None:
@@ -44,26 +44,26 @@ class World:
 
 
 class Around:
-    """A strand of which one part is replaced."""
+    """A worker of which one part is replaced."""
 
-    def __init__(self, strand: Strand) -> None:
-        self.strand, self.name = strand, strand.name
-        self.wants, self.begin, self.end = strand.wants, strand.begin, strand.end
+    def __init__(self, worker: Worker) -> None:
+        self.worker, self.name = worker, worker.name
+        self.wants, self.begin, self.end = worker.wants, worker.begin, worker.end
 
     def run(self) -> None:
-        self.strand.run()
+        self.worker.run()
 
 
 class Held(Around):
-    """A strand that stays in its frame, with its work done, from `hold` to `release`."""
+    """A worker that stays in its frame, with its work done, from `hold` to `release`."""
 
-    def __init__(self, strand: Strand) -> None:
-        super().__init__(strand)
+    def __init__(self, worker: Worker) -> None:
+        super().__init__(worker)
         self._there, self._free = threading.Event(), threading.Event()
         self._free.set()
 
     def run(self) -> None:
-        self.strand.run()
+        self.worker.run()
         if not self._free.is_set():
             self._there.set()
             assert self._free.wait(PATIENCE_S)

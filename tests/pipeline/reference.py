@@ -2,7 +2,7 @@
 
 Written from the rules alone, so that a fault shared by the executor and its tests has nowhere to hide. An observation
 is one integer here, its stamp: newer means larger, equal means the same image again, None means that there was none.
-A model is told when a strand begins, what it sees, and when it ends; it says what leaves. It never computes anything.
+A model is told when a worker begins, what it sees, and when it ends; it says what leaves. It never computes anything.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ class Model:
         """Rule 9: what is of an older epoch is dropped."""
         return request if request is not None and request.epoch == self.epoch else None
 
-    def wants(self, strand: int, seen: int | None, now: int) -> bool:
+    def wants(self, worker: int, seen: int | None, now: int) -> bool:
         raise NotImplementedError
 
-    def begin(self, strand: int, seen: int | None, now: int) -> None:
+    def begin(self, worker: int, seen: int | None, now: int) -> None:
         raise NotImplementedError
 
-    def end(self, strand: int) -> Request | None:
+    def end(self, worker: int) -> Request | None:
         raise NotImplementedError
 
     def whole(self, seen: int, now: int, steps: int) -> Request:
@@ -105,21 +105,21 @@ class Whole(Model):
         self._steps = steps
         self._running: list[Request | None] = [None] * workers
 
-    def wants(self, strand: int, seen: int | None, now: int) -> bool:
+    def wants(self, worker: int, seen: int | None, now: int) -> bool:
         return self.admits(seen, now)
 
-    def begin(self, strand: int, seen: int | None, now: int) -> None:
-        self._running[strand] = None
+    def begin(self, worker: int, seen: int | None, now: int) -> None:
+        self._running[worker] = None
         if seen is not None and self.admits(seen, now):
-            self._running[strand] = self.whole(seen, now, self._steps)
+            self._running[worker] = self.whole(seen, now, self._steps)
         self.begins, self.frames = self.begins + 1, self.frames + 1
 
-    def end(self, strand: int) -> Request | None:
-        return self.leaves(self._running[strand])
+    def end(self, worker: int) -> Request | None:
+        return self.leaves(self._running[worker])
 
 
 class Decoupled(Model):
-    """dec: strand 0 perceives whatever is new, strand 1 fetches once, at its request's start (rule 11)."""
+    """dec: worker 0 perceives whatever is new, worker 1 fetches once, at its request's start (rule 11)."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()
@@ -132,13 +132,13 @@ class Decoupled(Model):
     def forget(self) -> None:
         self._context, self._perceived = None, -math.inf
 
-    def wants(self, strand: int, seen: int | None, now: int) -> bool:
-        if strand == 1:
+    def wants(self, worker: int, seen: int | None, now: int) -> bool:
+        if worker == 1:
             return self.admits(self._context, now)
         return seen is not None and seen > self._perceived
 
-    def begin(self, strand: int, seen: int | None, now: int) -> None:
-        if strand == 0:
+    def begin(self, worker: int, seen: int | None, now: int) -> None:
+        if worker == 0:
             assert seen is not None
             self._perceiving, self._perceived = (seen, self.epoch), seen
         else:
@@ -148,8 +148,8 @@ class Decoupled(Model):
             self.frames += 1
         self.begins += 1
 
-    def end(self, strand: int) -> Request | None:
-        if strand == 1:
+    def end(self, worker: int) -> Request | None:
+        if worker == 1:
             return self.leaves(self._running)
         assert self._perceiving is not None
         observation, epoch = self._perceiving
@@ -176,7 +176,7 @@ class Frames(Model):
     def forget(self) -> None:
         self._latched, self._inside = {}, []
 
-    def wants(self, strand: int, seen: int | None, now: int) -> bool:
+    def wants(self, worker: int, seen: int | None, now: int) -> bool:
         """Rule 4: something is in generation, or what is seen or on its way there is newer than the last admission."""
         if seen is None:
             return False
@@ -189,7 +189,7 @@ class Frames(Model):
             self._inside = [request for request in self._inside if min(request.stages) >= oldest]
             self._latched = {frame: seen for frame, seen in self._latched.items() if seen >= oldest}
 
-    def begin(self, strand: int, seen: int | None, now: int) -> None:
+    def begin(self, worker: int, seen: int | None, now: int) -> None:
         assert seen is not None
         self._drop(seen)
         self._latched[self.frames] = seen
@@ -206,7 +206,7 @@ class Frames(Model):
             request.frame = self.frames
         self.begins, self.frames = self.begins + 1, self.frames + 1
 
-    def end(self, strand: int) -> Request | None:
+    def end(self, worker: int) -> Request | None:
         if self._inside and len(self._inside[0].stages) == len(self._counts):
             return self._inside.pop(0)
         return None

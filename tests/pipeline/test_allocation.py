@@ -145,7 +145,7 @@ class Steady:
         plan = Plan.parse(f"quick,{text}" if text else "quick")
         device = NullDevice(clock, dict.fromkeys(STAGES, 1))
         self.executor: Executor = make_executor(self.policy, plan, self.noise, clock, device)
-        self.looks = iter(moving((FILLING + STEADY) * len(self.executor.strands), SEEDS))
+        self.looks = iter(moving((FILLING + STEADY) * len(self.executor.workers), SEEDS))
         self.rounds(FILLING)
         self.policy.calls.clear()
         self.tapes = self.emissions = 0
@@ -160,10 +160,10 @@ class Steady:
 
     def rounds(self, count: int) -> None:
         for _ in range(count):
-            for strand in self.executor.strands:
-                strand.begin(next(self.looks), self.executor.clock.now_ns())
-                strand.run()
-                self.emissions += strand.end(self.executor.clock.now_ns()) is not None
+            for worker in self.executor.workers:
+                worker.begin(next(self.looks), self.executor.clock.now_ns())
+                worker.run()
+                self.emissions += worker.end(self.executor.clock.now_ns()) is not None
 
 
 @pytest.mark.parametrize("text", PLANS)

@@ -187,13 +187,13 @@ def test_seq_and_par_do_not_wait_between_perception_and_generation(
     pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
     executor, frames = pipeline.executor, 3
     for frame, seen in enumerate(looks(executor.policy, frames)):
-        strand = executor.strands[frame % len(executor.strands)]
-        strand.begin(seen, 0)
+        worker = executor.workers[frame % len(executor.workers)]
+        worker.begin(seen, 0)
         device.order.clear()
-        strand.run()
+        worker.run()
         assert device.order[:3] == ["perception", "generation", "copy out"], device.order
         assert device.order[3:] == ["wait for perception", "wait for generation", "wait for copy out"]
-        assert strand.end(0) is not None
+        assert worker.end(0) is not None
     executor.close()
 
 
@@ -241,11 +241,11 @@ def test_nothing_runs_on_the_device_but_stages(kind: str, changes: str, monkeypa
     for number, seen in enumerate(looks(executor.policy, 7)):
         eager = Eager()
         with eager if number > 3 else nullcontext():  # everything is captured then
-            for strand in executor.strands:
-                if strand.wants(seen, number):
-                    strand.begin(seen, number)
-                    strand.run()
-                    emitted += strand.end(number) is not None
+            for worker in executor.workers:
+                if worker.wants(seen, number):
+                    worker.begin(seen, number)
+                    worker.run()
+                    emitted += worker.end(number) is not None
         assert eager.found == []
     assert emitted > 3
     assert plan.guide == "none" or aimed[-1] is not None

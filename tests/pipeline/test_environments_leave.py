@@ -32,10 +32,10 @@ def emitted(text: str, alone: bool) -> list[tuple[Emission, int]]:
             rows = [2, 0]
             executor.keep(torch.tensor([2, 0]))
         images, state = tiny.observed(3, frame + 1)
-        for strand in executor.strands:
-            strand.begin(Latched(images[rows], state[rows], ObservationOrigin(frame, frame)), frame)
-            strand.run()
-            emission = strand.end(frame)
+        for worker in executor.workers:
+            worker.begin(Latched(images[rows], state[rows], ObservationOrigin(frame, frame)), frame)
+            worker.run()
+            emission = worker.end(frame)
             if emission is not None:
                 found += [(each, rows.index(2)) for each in emission.every]
     executor.close()

@@ -69,10 +69,10 @@ class Guided:
             images, state = tiny.observed(3, self.frame + 1)
             rows = self.environments
             look = Latched(images[rows], state[rows], ObservationOrigin(now_ns, now_ns))
-            for strand in self.run.strands:
-                strand.begin(look, now_ns)
-                strand.run()
-                emission = strand.end(now_ns + TOOK_NS)
+            for worker in self.run.workers:
+                worker.begin(look, now_ns)
+                worker.run()
+                emission = worker.end(now_ns + TOOK_NS)
                 emissions += [] if emission is None else [emission]
             self.frame += 1
         return emissions

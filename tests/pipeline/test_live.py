@@ -1,4 +1,4 @@
-"""Strands in real threads: what each mode emits, when frames start, and what a strand that fails does to the others.
+"""Workers in real threads: what each mode emits, when frames start, and what a worker that fails does to the others.
 
 Guards: a mode that stands still; frames off their grid; a failure that only stops one thread.
 """
@@ -18,7 +18,7 @@ from auras_ros.device import DeviceError
 from auras_ros.observation import Arrivals
 from auras_ros.pipeline import live as live_module
 from auras_ros.pipeline.live import Live
-from auras_ros.pipeline.request import Latched, ObservationOrigin, Strand
+from auras_ros.pipeline.request import Latched, ObservationOrigin, Worker
 from tests.pipeline.real_time import PATIENCE_S, PLANS, Around, World, executor
 
 MS = 1_000_000
@@ -48,9 +48,9 @@ def test_every_mode_emits_each_request_once_and_in_order(text: str) -> None:
         assert emission.origin.mono_ns <= emission.latched_ns <= emission.perceived_ns <= emission.generated_ns
 
 
-def test_a_strand_that_fails_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_fails_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     world, failing = World(), executor("fine,mode=dec")
-    generate = failing.strands[1]
+    generate = failing.workers[1]
 
     def fail() -> None:
         raise RuntimeError("planted")
@@ -79,14 +79,14 @@ class Creeping(VirtualClock):
 
 
 class Lasting(Around):
-    """A strand whose frames last what they are told to, in order."""
+    """A worker whose frames last what they are told to, in order."""
 
-    def __init__(self, strand: Strand, clock: VirtualClock, durations_ns: Iterable[int]) -> None:
-        super().__init__(strand)
+    def __init__(self, worker: Worker, clock: VirtualClock, durations_ns: Iterable[int]) -> None:
+        super().__init__(worker)
         self._clock, self._durations_ns = clock, iter(durations_ns)
 
     def run(self) -> None:
-        self.strand.run()
+        self.worker.run()
         self._clock.advance(next(self._durations_ns))
 
 
@@ -101,7 +101,7 @@ def test_frames_start_on_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "MonotonicClock", lambda: clock)
     made = executor("quick,frame_period_ms=1")
     lasting: Iterator[int] = chain((round(length * MS) for length in lengths), repeat(MS // 5))
-    made.strands = (Lasting(made.strands[0], clock, lasting),)
+    made.workers = (Lasting(made.workers[0], clock, lasting),)
     live = Live(made, world.latch, world.take)
     live.start()
     try:
@@ -150,7 +150,7 @@ def test_frames_keep_in_phase_with_the_camera(text: str, lock: bool, monkeypatch
         return Latched(world.images, world.state, ObservationOrigin(clock.image, clock.image * clock.PERIOD_NS))
 
     made = executor(text)
-    made.strands = (Lasting(made.strands[0], clock, repeat(12 * MS)),)
+    made.workers = (Lasting(made.workers[0], clock, repeat(12 * MS)),)
     live = Live(made, latch, world.take, arrivals=arrivals if lock else None)
     clock.told = live.arrived
     live.start()
@@ -164,7 +164,7 @@ def test_frames_keep_in_phase_with_the_camera(text: str, lock: bool, monkeypatch
         assert late[round(0.9 * len(late)) - 1] <= 1.0 + 3 * clock.LOOK_NS / MS, late
     else:
         assert late[0] >= 5.0, late
-    assert live.frame_clocks[made.strands[0].name].skipped == 0
+    assert live.frame_clocks[made.workers[0].name].skipped == 0
 
 
 def test_par_spaces_its_requests() -> None:
@@ -200,7 +200,7 @@ def test_nothing_runs_without_an_observation() -> None:
     assert live.executor.frames == 0
 
 
-def test_strands_take_turns_at_the_cores_they_are_given() -> None:
+def test_workers_take_turns_at_the_cores_they_are_given() -> None:
     own = sorted(os.sched_getaffinity(0))
     world, ran = World(), dict[str, set[int]]()
     made = executor("fine,mode=par,workers=2")

@@ -1,4 +1,4 @@
-"""Resets of strands in real threads (design rule 9): where they fall, nothing of before comes out.
+"""Resets of workers in real threads (design rule 9): where they fall, nothing of before comes out.
 
 Guards: a chunk of an older epoch; a chunk from an observation of before the reset.
 """
@@ -16,25 +16,25 @@ from tests.pipeline.real_time import PLANS, Held, World, executor
 
 @pytest.mark.parametrize("text", PLANS)
 def test_a_frame_that_is_under_way_at_a_reset_gives_nothing(text: str) -> None:
-    """Every strand is in a frame that would emit; nobody is between its end and its emission: no race is allowed."""
+    """Every worker is in a frame that would emit; nobody is between its end and its emission: no race is allowed."""
     world, forgotten = World(), list[int]()
     made = executor(text)
-    held = [Held(strand) for strand in made.strands]
-    made.strands = tuple(held)
+    held = [Held(worker) for worker in made.workers]
+    made.workers = tuple(held)
     live = Live(made, world.latch, world.take)
     live.start()
     try:
         world.until(lambda: len(world.emissions) >= 5)  # a full pipeline: each frame finishes a request
-        for strand in reversed(held):  # dec: what generates needs one that still perceives
-            strand.hold()
+        for worker in reversed(held):  # dec: what generates needs one that still perceives
+            worker.hold()
         live.reset(lambda: forgotten.append(MonotonicClock().now_ns()))
         before = len(world.emissions)
-        for strand in held:
-            strand.release()
+        for worker in held:
+            worker.release()
         world.until(lambda: len(world.emissions) >= before + 5)
     finally:
-        for strand in held:
-            strand.release()
+        for worker in held:
+            worker.release()
         live.halt()
         made.close()
     assert [emission.epoch for emission in world.emissions[:before]] == [0] * before
@@ -45,7 +45,7 @@ def test_a_frame_that_is_under_way_at_a_reset_gives_nothing(text: str) -> None:
 
 @pytest.mark.parametrize("text", PLANS)
 def test_after_a_reset_nothing_old_comes_out(text: str) -> None:
-    """At any moment. A strand that has ended its frame may hand it out while the epoch changes: once, and no later."""
+    """At any moment. A worker that has ended its frame may hand it out while the epoch changes: once, and no later."""
     world, resets, emitted = World(), list[int](), list[int]()
     clock = MonotonicClock()
     live = Live(executor(text), world.latch, world.take)

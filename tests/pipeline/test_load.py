@@ -51,11 +51,11 @@ def sequential(seed: int = 5, plan: str = "quick", **changes: object) -> Pipelin
 
 def run(pipeline: Pipeline, seen: Observation) -> tuple[Emission, Chunk]:
     """One frame on an observation that is newer than all before."""
-    [strand] = pipeline.executor.strands
+    [worker] = pipeline.executor.workers
     seen = replace(seen, origin_mono_ns=seen.origin_mono_ns + pipeline.executor.frames)
-    strand.begin(pipeline.latched(seen), pipeline.executor.clock.now_ns())
-    strand.run()
-    emission = strand.end(0)
+    worker.begin(pipeline.latched(seen), pipeline.executor.clock.now_ns())
+    worker.run()
+    emission = worker.end(0)
     assert emission is not None
     return emission, pipeline.chunk(emission)
 

@@ -145,15 +145,15 @@ def test_environments_stay_apart_and_some_may_go() -> None:
     half = len(stamps) // 2
     before = frames(run, stamps[:half], 3)
     run.keep(kept)
-    count[0], strand, after = 2, run.strands[0], []
+    count[0], worker, after = 2, run.workers[0], []
     for stamp in stamps[half:]:
         look = seen(stamp, 3)
-        strand.begin(Latched(look.images[kept], look.state[kept], look.origin), stamp * MS)
-        strand.run()
-        after.append(strand.end(stamp * MS))
+        worker.begin(Latched(look.images[kept], look.state[kept], look.origin), stamp * MS)
+        worker.run()
+        after.append(worker.end(stamp * MS))
     for row, environment in enumerate(kept.tolist()):
         alone = executor(plan)
-        one = alone.strands[0]
+        one = alone.workers[0]
         for stamp, emission in zip(stamps, [*before, *after], strict=True):
             look = seen(stamp, 3)
             mine = slice(environment, environment + 1)

@@ -24,15 +24,15 @@ seeds = st.integers(0, 2**32 - 1)
 
 # What happens, how often against the others, and the range of a number that it needs.
 EVENTS = {
-    "advance": (10, 0, 3),  # the next of begin, run, end of one strand
+    "advance": (10, 0, 3),  # the next of begin, run, end of one worker
     "frames": (7, 1, 14),  # some undisturbed frames, each on something new: how the pipeline fills
-    "start": (5, 0, 3),  # one strand begins on something new
+    "start": (5, 0, 3),  # one worker begins on something new
     "see": (4, 1, 3),
     "older": (1, 1, 2),
     "back": (1, 1, 2),  # a whole frame on what is older
     "gap": (1, 5, 40),  # it is much newer than what there was
     "lose": (1, 0, 0),  # there is nothing to see, until there is
-    "force": (2, 0, 3),  # a strand begins although it does not want to
+    "force": (2, 0, 3),  # a worker begins although it does not want to
     "stall": (1, 0, 4_000_000),
     "reset": (2, -1, 1),
     "keep": (2, 0, 2**16),
@@ -68,26 +68,26 @@ class Play:
     def frames(self, count: int) -> None:
         for _ in range(count):
             self.see()
-            for strand in range(len(self.both.states)):
-                self.both.finish(strand)
-                self.both.frame(strand)
+            for worker in range(len(self.both.states)):
+                self.both.finish(worker)
+                self.both.frame(worker)
 
-    def start(self, strand: int) -> None:
-        """A strand that only generates needs something that was perceived first."""
+    def start(self, worker: int) -> None:
+        """A worker that only generates needs something that was perceived first."""
         self.see()
-        if self.both.executor.plan.mode == "dec" and strand == 1:
+        if self.both.executor.plan.mode == "dec" and worker == 1:
             self.both.finish(0)
             self.both.frame(0)
-        self.both.finish(strand)
-        self.both.advance(strand)
+        self.both.finish(worker)
+        self.both.advance(worker)
 
-    def older(self, strand: int, by: int, whole_frame: bool) -> None:
+    def older(self, worker: int, by: int, whole_frame: bool) -> None:
         if whole_frame:
-            self.both.finish(strand)
+            self.both.finish(worker)
         self.both.stamp = max(self.newest - by, 1)
         if whole_frame:
-            self.both.advance(strand, forced=True)
-            self.both.finish(strand)
+            self.both.advance(worker, forced=True)
+            self.both.finish(worker)
 
     def keep(self, number: int) -> None:
         """All of the environments, or all but one; in their order."""
@@ -95,13 +95,13 @@ class Play:
         self.both.keep(sorted(random.Random(number).sample(range(count), max(1, count - number % 2))))
 
     def happens(self, what: str, number: int) -> None:
-        both, strand = self.both, number % len(self.both.states)
+        both, worker = self.both, number % len(self.both.states)
         if what in ("advance", "force"):
-            both.advance(strand, forced=what == "force")
+            both.advance(worker, forced=what == "force")
         elif what == "start":
-            self.start(strand)
+            self.start(worker)
         elif what in ("older", "back"):
-            self.older(strand, number, whole_frame=what == "back")
+            self.older(worker, number, whole_frame=what == "back")
         elif what == "lose":
             both.stamp = None
         elif what == "stall":
@@ -128,16 +128,16 @@ def drive(seed: int, make: Callable[[random.Random], Plan]) -> None:
         note("warm_up")
         both.warm_up()
     play, weights = Play(both), {what: often for what, (often, _, _) in EVENTS.items()}
-    if len(both.states) > 1:  # what matters is how strands interleave
+    if len(both.states) > 1:  # what matters is how workers interleave
         weights |= {"advance": 40, "frames": 2}
     for what in choose.choices(list(weights), list(weights.values()), k=choose.randint(5, 15 * (1 + len(both.states)))):
         number = choose.randint(*EVENTS[what][1:])
         note(f"{what} {number}")
         play.happens(what, number)
         both.clock.advance(choose.choice([0, 0, 250_000, 1_000_000]))
-    for strand, state in enumerate(both.states):
+    for worker, state in enumerate(both.states):
         if state != IDLE:
-            both.finish(strand)
+            both.finish(worker)
     both.close()
     event(f"{min(len(both.left), 5)} or more left")
 

@@ -81,15 +81,15 @@ def test_rule_01_inputs_are_latched_once_at_the_start(plan: Plan) -> None:
     executor = make_executor(RecordingPolicy(4), plan, noise, VirtualClock())
     used = []
     for stamp in range(1, 7):
-        for strand in executor.strands:
+        for worker in executor.workers:
             seen = latched(stamp, [0])
-            strand.begin(seen, 0)
+            worker.begin(seen, 0)
             seen.images.fill_(99.0)
             seen.state.fill_(99.0)
-            strand.run()
+            worker.run()
             seen.images.fill_(98.0)
             seen.state.fill_(98.0)
-            emission = strand.end(0)
+            emission = worker.end(0)
             if emission is not None:
                 used += emission.actions[0, :4, IMAGE].tolist()
     executor.close()
@@ -102,13 +102,13 @@ def timed(plan: Plan, durations_ms: dict[str, int]) -> list[int]:
     clock = VirtualClock()
     device = NullDevice(clock, {name: ms * MS for name, ms in durations_ms.items()})
     executor = make_executor(RecordingPolicy(6), plan, RecordingNoise(6, [0]), clock, device)
-    [strand] = executor.strands
+    [worker] = executor.workers
     taken = []
     for stamp in range(1, 7):
         began_ns = clock.now_ns()
-        strand.begin(latched(stamp, [0]), began_ns)
-        strand.run()
-        strand.end(clock.now_ns())
+        worker.begin(latched(stamp, [0]), began_ns)
+        worker.run()
+        worker.end(clock.now_ns())
         taken.append((clock.now_ns() - began_ns) // MS)
     executor.close()
     return taken
@@ -187,11 +187,11 @@ def test_rule_04_an_older_or_equal_observation_is_never_admitted(plan: Plan) -> 
     both = Both(plan, 4, 1)
     for stamp in (5, 5, 4, 5, 5, 4, 5, 4):
         both.stamp = stamp
-        for number in range(len(both.executor.strands)):
+        for number in range(len(both.executor.workers)):
             both.advance(number, forced=True)
             both.finish(number)
     assert [left.emission.request for left in both.left] == both.noise.drawn == [0]
-    assert not any(strand.wants(None, 0) for strand in both.executor.strands)
+    assert not any(worker.wants(None, 0) for worker in both.executor.workers)
     both.close()
 
 
@@ -215,12 +215,12 @@ def test_rule_05_rows_with_steps_left_advance_in_one_batch(batched: bool, calls:
     policy = Counting(6)
     plan = Plan(mode="auras", pp_generation=3, alpha=0.5, batched=batched)
     executor = make_executor(policy, plan, RecordingNoise(6, [0]), VirtualClock())
-    [strand] = executor.strands
+    [worker] = executor.workers
     for stamp in range(5):
         policy.calls.clear()
-        strand.begin(latched(stamp, [0]), 0)
-        strand.run()
-        strand.end(0)
+        worker.begin(latched(stamp, [0]), 0)
+        worker.run()
+        worker.end(0)
     executor.close()
     assert policy.calls == calls
 

@@ -131,12 +131,12 @@ def test_rule_08_an_emission_says_when_each_part_was(
         {**COPIES_NS, "perception": 3 * MS, "generation": 5 * MS},
     )
     executor = make_executor(RecordingPolicy(4), plan, RecordingNoise(4, [0]), clock, device)
-    [strand] = executor.strands
+    [worker] = executor.workers
     for frame in range(frames):
         clock.sleep_until_ns(10 * frame * MS)
-        strand.begin(latched(frame, [0]), clock.now_ns())
-        strand.run()
-        emission = strand.end(clock.now_ns())
+        worker.begin(latched(frame, [0]), clock.now_ns())
+        worker.run()
+        emission = worker.end(clock.now_ns())
     executor.close()
     assert emission is not None
     assert [ns // MS for ns in emission.stage_ns] == stages_ms

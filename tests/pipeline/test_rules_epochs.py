@@ -14,7 +14,7 @@ import torch
 from auras_ros.bench.pipeline_rate import Length, Meter
 from auras_ros.clock import VirtualClock
 from auras_ros.device.null import NullDevice
-from auras_ros.pipeline.decoupled import PerceiveStrand
+from auras_ros.pipeline.decoupled import PerceptionWorker
 from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
@@ -41,21 +41,21 @@ def test_rule_09_a_reset_drops_what_is_under_way_and_forgets_what_was_seen(plan:
     both = Both(plan, 6, 2)
     for stamp in range(1, 8):
         both.stamp = stamp
-        for number in range(len(both.executor.strands)):
+        for number in range(len(both.executor.workers)):
             both.frame(number)
     assert both.left, "full before the reset"
     if plan.mode == "dec":
         both.stamp = 50
         both.frame(0)
-    for number in range(len(both.executor.strands)):
+    for number in range(len(both.executor.workers)):
         both.stamp = 51 + number
         both.advance(number)
-    assert both.states == [BEGUN] * len(both.executor.strands)
+    assert both.states == [BEGUN] * len(both.executor.workers)
     before = len(both.left)
     both.reset(first_request=500)
     for stamp in range(100, 110):
         both.stamp = stamp
-        for number in range(len(both.executor.strands)):
+        for number in range(len(both.executor.workers)):
             both.finish(number)
             both.frame(number)
     after = both.left[before:]
@@ -99,8 +99,8 @@ def test_rule_09_what_was_seen_before_a_reset_may_be_used_again_after_it() -> No
 def test_rule_09_a_context_perceived_across_a_reset_is_put_with_its_old_epoch_and_never_fetched() -> None:
     """Rule 9: perception began before the reset and ends after it; generation has nothing to fetch until the next."""
     both = Both(Plan(mode="dec"), 4, 1)
-    perceive = both.executor.strands[0]
-    assert isinstance(perceive, PerceiveStrand)
+    perceive = both.executor.workers[0]
+    assert isinstance(perceive, PerceptionWorker)
     shared = perceive._shared
     both.advance(0)
     both.reset(None)
@@ -196,7 +196,7 @@ def test_rule_11_dec_fetches_once() -> None:
 def test_rule_11_par_has_n_whole_requests_at_a_time() -> None:
     """Rule 11: three workers hold three requests, each of its own observation; an observation is taken once."""
     both = Both(Plan(mode="par", workers=3), 6, 1)
-    assert [strand.name for strand in both.executor.strands] == ["worker0", "worker1", "worker2"]
+    assert [worker.name for worker in both.executor.workers] == ["worker0", "worker1", "worker2"]
     for number in range(3):
         both.advance(number)  # begin
         both.stamp = number + 2
@@ -208,7 +208,7 @@ def test_rule_11_par_has_n_whole_requests_at_a_time() -> None:
     assert [left.emission.request for left in both.left] == [1, 2, 0]
     both.advance(0)
     assert both.states[1] == both.states[0] - 1, "taken by worker 0"
-    assert not both.executor.strands[1].wants(latched(4, [0]), 0)
+    assert not both.executor.workers[1].wants(latched(4, [0]), 0)
     both.close()
 
 
@@ -234,11 +234,11 @@ def test_rule_11_throughput_is_chunks_per_second(plan: Plan, generation_ms: int,
     )
     executor = make_executor(RecordingPolicy(6), plan, RecordingNoise(6, [0]), clock, device)
     meter = Meter(1, Length(chunks=10, seconds=0.0), clock.now_ns)
-    [strand] = executor.strands
+    [worker] = executor.workers
     for stamp in range(20):
-        strand.begin(latched(stamp, [0]), clock.now_ns())
-        strand.run()
-        if (emission := strand.end(clock.now_ns())) is not None:
+        worker.begin(latched(stamp, [0]), clock.now_ns())
+        worker.run()
+        if (emission := worker.end(clock.now_ns())) is not None:
             meter.emit(emission)
     executor.close()
     assert meter.over.is_set()
@@ -256,13 +256,13 @@ def test_what_auras_adds_to_a_batch_is_freshness() -> None:
         lasts = {**COPIES_NS, "perception": perception_ms * MS, "generation": generation_ms * MS}
         executor = make_executor(RecordingPolicy(8), plan, RecordingNoise(8, [0]), clock, NullDevice(clock, lasts))
         meter = Meter(1, Length(chunks=40, seconds=0.0), clock.now_ns)
-        [strand] = executor.strands
+        [worker] = executor.workers
         for stamp in range(60):
             seen = latched(stamp, [0])
             now_ns = clock.now_ns()
-            strand.begin(replace(seen, origin=replace(seen.origin, mono_ns=now_ns)), now_ns)
-            strand.run()
-            emission = strand.end(clock.now_ns())
+            worker.begin(replace(seen, origin=replace(seen.origin, mono_ns=now_ns)), now_ns)
+            worker.run()
+            emission = worker.end(clock.now_ns())
             for each in () if emission is None else emission.every:
                 meter.emit(each)
         executor.close()

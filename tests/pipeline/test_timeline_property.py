@@ -1,7 +1,7 @@
 """Every mode in time, against a model that derives by itself when frames start: grids, overruns, stalls and epochs.
 
 `test_modes_property` chooses the moments of begin, run and end by chance. Here they follow from how long frames last:
-the executor's strands are driven by the frame clock, the model (`timeline.Walked`) counts instants. Compared is when
+the executor's workers are driven by the frame clock, the model (`timeline.Walked`) counts instants. Compared is when
 each frame started and what it saw, when each chunk left and what its steps used, and how many ticks were missed.
 """
 
@@ -55,15 +55,15 @@ def script_of(seed: int, mode: str) -> Script:
     period = choose.choice([0, 2, 5, 8])
     plan = plan_of(choose, mode, period)
     instants = choose.randint(20, 240 if mode == "auras" else 120)
-    strands = plan.workers if mode == "par" else 2 if mode == "dec" else 1
+    workers = plan.workers if mode == "par" else 2 if mode == "dec" else 1
     late = [0] * 8 + [1, period, period + 1]
     return Script(
         plan=plan,
         steps=plan.pp_generation + choose.randint(0, 3),
         seen=camera(choose, instants),
         resets={choose.randrange(instants): choose.choice([None, 0, 1000]) for _ in range(choose.choice([0, 1, 2]))},
-        runs=[durations(choose, period, 2 * instants) for _ in range(strands)],
-        late=[[choose.choice(late) for _ in range(2 * instants + 2)] for _ in range(strands)],
+        runs=[durations(choose, period, 2 * instants) for _ in range(workers)],
+        late=[[choose.choice(late) for _ in range(2 * instants + 2)] for _ in range(workers)],
         stale=choose.choice([None, None, 10]),
     )
 
@@ -96,7 +96,7 @@ def test_seq_in_time(seed: int) -> None:
 @every_time_the_same
 @given(seeds)
 def test_dec_in_time(seed: int) -> None:
-    """Rules 1, 4, 9 and 11: each of its strands has a grid of its own."""
+    """Rules 1, 4, 9 and 11: each of its workers has a grid of its own."""
     check(seed, "dec")
 
 

@@ -30,10 +30,10 @@ def pipeline_of(kind: str, changes: str) -> Pipeline:
 
 def left(pipeline: Pipeline, seen: Latched) -> tuple[Emission, ...]:
     """All that leaves after one frame."""
-    (strand,) = pipeline.executor.strands
-    strand.begin(seen, seen.origin.mono_ns)
-    strand.run()
-    emission = strand.end(seen.origin.mono_ns)
+    (worker,) = pipeline.executor.workers
+    worker.begin(seen, seen.origin.mono_ns)
+    worker.run()
+    emission = worker.end(seen.origin.mono_ns)
     return () if emission is None else emission.every
 
 

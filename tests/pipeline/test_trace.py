@@ -14,7 +14,7 @@ from auras_ros.device import Spans
 from auras_ros.device.null import NullDevice
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, NoiseTape, Strand
+from auras_ros.pipeline.request import Emission, NoiseTape, Worker
 from auras_ros.pipeline.trace import Recording, chrome_trace
 from tests.pipeline.recording import COPIES_NS, RecordingNoise, RecordingPolicy, latched
 
@@ -35,29 +35,29 @@ class Run:
         noise = self.recording.noise(noise) if watched else noise
         self.executor: Executor = make_executor(RecordingPolicy(4), Plan.parse(plan), noise, self.clock, device)
         self.watched = watched
-        self.strands = self.recording.strands(self.executor) if watched else self.executor.strands
+        self.workers = self.recording.workers(self.executor) if watched else self.executor.workers
         if warm:
             self._warm_up()
         for stamp in range(frames):
-            for strand in self.strands:
-                self.frame(strand, stamp)
+            for worker in self.workers:
+                self.frame(worker, stamp)
 
     def _warm_up(self) -> None:
         """Watched as the frames after it are; then what it left is cleared."""
-        self.executor.strands = self.strands
+        self.executor.workers = self.workers
         self.executor.warm_up(latched(99, [0]))
         self.left_by_warm_up = [*self.spans.rows()], self.recording.frames(), self.recording.requests()
         self.recording.clear()
         self.spans.clear()
         self.started_ns = self.clock.now_ns()
 
-    def frame(self, strand: Strand, stamp: int) -> None:
+    def frame(self, worker: Worker, stamp: int) -> None:
         seen = latched(stamp + 1, [0])
-        if not strand.wants(seen, self.clock.now_ns()):
+        if not worker.wants(seen, self.clock.now_ns()):
             return
-        strand.begin(seen, self.clock.now_ns())
-        strand.run()
-        emission = strand.end(self.clock.now_ns())
+        worker.begin(seen, self.clock.now_ns())
+        worker.run()
+        emission = worker.end(self.clock.now_ns())
         if emission is not None:
             self.emissions.append(replace(emission, actions=emission.actions.clone()))
             if self.watched:
@@ -113,7 +113,7 @@ def test_the_counter_says_how_many_are_in_flight() -> None:
 
 
 def test_perception_of_its_own_is_no_frame() -> None:
-    """dec: only generation counts frames; both strands have a lane."""
+    """dec: only generation counts frames; both workers have a lane."""
     run = Run("quick,mode=dec")
     assert {mark["args"]["strand"] for mark in run.events("i")} == {"generate"}
     lanes = [event["args"]["name"] for event in run.events("M") if event["name"] == "thread_name"]
@@ -127,7 +127,7 @@ def test_watching_changes_nothing(plan: str) -> None:
     watched, alone = Run(f"quick{plan}"), Run(f"quick{plan}", watched=False)
     assert watched.recording.requests()
     assert not alone.recording.requests()
-    assert [strand.name for strand in watched.strands] == [strand.name for strand in alone.strands]
+    assert [worker.name for worker in watched.workers] == [worker.name for worker in alone.workers]
     assert watched.executor.frames == alone.executor.frames
     assert watched.clock.now_ns() == alone.clock.now_ns()
     assert len(watched.emissions) >= FRAMES - 1
@@ -159,10 +159,10 @@ def test_events_come_in_the_order_of_time_and_say_what_they_are_of() -> None:
 
 def test_an_emission_of_a_request_that_was_never_admitted_is_a_fault() -> None:
     run, other = Run("quick"), Recording(VirtualClock())
-    strand = run.executor.strands[0]
-    strand.begin(latched(99, [0]), run.clock.now_ns())
-    strand.run()
-    emission = strand.end(run.clock.now_ns())
+    worker = run.executor.workers[0]
+    worker.begin(latched(99, [0]), run.clock.now_ns())
+    worker.run()
+    emission = worker.end(run.clock.now_ns())
     assert emission is not None
     with pytest.raises(KeyError):
         other.emitted(emission)

@@ -1,7 +1,7 @@
-"""How long warm-up says that a frame takes: with all strands at work, because that is how they will run.
+"""How long warm-up says that a frame takes: with all workers at work, because that is how they will run.
 
-Time is virtual and passes only under a lock that every strand needs, so that side by side takes as much longer as
-there are strands. Barriers hold each strand in its frame until all are in theirs: a strand that was measured alone
+Time is virtual and passes only under a lock that every worker needs, so that side by side takes as much longer as
+there are workers. Barriers hold each worker in its frame until all are in theirs: a worker that was measured alone
 breaks them. Nothing here depends on how threads are scheduled.
 """
 
@@ -26,15 +26,15 @@ STEPS = 4
 class Contended(RecordingPolicy):
     """A policy whose work needs one lock: a millisecond a step, and perception for `perceive_ms`.
 
-    At warm-up's first frames a strand is alone, in the caller's thread; in any other it meets the rest twice: when all
+    At warm-up's first frames a worker is alone, in the caller's thread; in any other it meets the rest twice: when all
     have begun, and when all are done.
     """
 
-    def __init__(self, clock: VirtualClock, strands: int, perceive_ms: int) -> None:
+    def __init__(self, clock: VirtualClock, workers: int, perceive_ms: int) -> None:
         super().__init__(STEPS)
         self._clock, self._perceive_ms = clock, perceive_ms
         self._alone, self._lock = threading.current_thread(), threading.Lock()
-        self._meet = threading.Barrier(strands, timeout=PATIENCE_S)
+        self._meet = threading.Barrier(workers, timeout=PATIENCE_S)
         self.met = 0
 
     def perceive(self, images: Tensor, state: Tensor) -> Tensor:
@@ -58,9 +58,9 @@ class Contended(RecordingPolicy):
             self._meet.wait()
 
 
-def warmed(plan: Plan, strands: int, perceive_ms: int = 0, runs: int = 3) -> tuple[Executor, Contended]:
+def warmed(plan: Plan, workers: int, perceive_ms: int = 0, runs: int = 3) -> tuple[Executor, Contended]:
     clock = VirtualClock()
-    policy = Contended(clock, strands, perceive_ms)
+    policy = Contended(clock, workers, perceive_ms)
     executor = make_executor(policy, plan, RecordingNoise(STEPS, [0]), clock)
     executor.warm_up(latched(1, [0]), runs)
     executor.close()
@@ -76,7 +76,7 @@ def test_rule_10_pars_workers_are_measured_side_by_side(workers: int) -> None:
     assert policy.met == 3 * workers  # three runs, every worker in each
 
 
-def test_rule_10_decs_strands_are_measured_side_by_side() -> None:
+def test_rule_10_decs_workers_are_measured_side_by_side() -> None:
     """Perception takes as long as generation: both are done when both have had the lock."""
     executor, policy = warmed(Plan(mode="dec"), 2, perceive_ms=STEPS)
     assert executor.frame_ns == 2 * STEPS * MS
@@ -84,9 +84,9 @@ def test_rule_10_decs_strands_are_measured_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("plan", [Plan(mode="seq"), Plan(mode="par"), Plan(mode="auras", pp_generation=2)], ids=str)
-def test_rule_10_one_strand_is_measured_alone(plan: Plan) -> None:
+def test_rule_10_one_worker_is_measured_alone(plan: Plan) -> None:
     """auras: with a full pipeline, two rows of two steps each in two calls of the network."""
-    executor, policy = warmed(plan, strands=2)
+    executor, policy = warmed(plan, workers=2)
     assert executor.frame_ns == STEPS * MS // plan.pp_generation
     assert policy.met == 0
 

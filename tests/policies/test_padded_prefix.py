@@ -159,16 +159,16 @@ def test_executors_take_another_prompt_between_frames(model: VisionLanguage, pla
     with the epoch."""
     room = padded(model, 3)
     run = make_executor(room, Plan.parse(plan), lambda request: torch.zeros(1, 0), VirtualClock())
-    (strand,), stamp = run.strands, 0
+    (worker,), stamp = run.workers, 0
     for length in (3, 8, 1):
         room.set_prompt(torch.cat([FIRST, ids(length)]))
         run.reset()
         left = []
         for _ in range(4):
             stamp += 1
-            strand.begin(Latched(*[part[:1] for part in seen()], ObservationOrigin(stamp, stamp)), stamp)
-            strand.run()
-            left.append(strand.end(stamp))
+            worker.begin(Latched(*[part[:1] for part in seen()], ObservationOrigin(stamp, stamp)), stamp)
+            worker.run()
+            left.append(worker.end(stamp))
         bare = alone(model, length)
         context = bare.perceive(*[part[:1] for part in seen()])
         expected = bare.finish(bare.complete(context, bare.workspace(1, context.shape[1])))

@@ -74,11 +74,11 @@ def chunk(loaded: Checkpoint, plan: Plan) -> torch.Tensor:
     images, state = policy.example(1, torch.Generator().manual_seed(1))
     run = make_executor(policy, plan, lambda request: noise_tape(policy.noise_shape, 0, request)[None], VirtualClock())
     for now in range(1, 20):
-        for strand in run.strands:
-            if strand.wants(Latched(images, state, ObservationOrigin(1, 1)), now):
-                strand.begin(Latched(images, state, ObservationOrigin(1, 1)), now)
-                strand.run()
-                emission = strand.end(now)
+        for worker in run.workers:
+            if worker.wants(Latched(images, state, ObservationOrigin(1, 1)), now):
+                worker.begin(Latched(images, state, ObservationOrigin(1, 1)), now)
+                worker.run()
+                emission = worker.end(now)
                 if emission is not None:
                     run.close()
                     return emission.actions

@@ -135,15 +135,15 @@ def phases(bench: Bench, generation: str, requests: int, soft_s: float = math.in
     """Seconds of perception and generation in a warm executor of seq: medians, and of how many requests: one at
     least, and no further one after soft_s."""
     executor = bench.prepare(Plan(generation))
-    (strand,) = executor.strands
+    (worker,) = executor.workers
     took: list[tuple[float, float]] = []
     feed = random_feed(bench.policy, 1)
     while len(took) < requests and not (took and time.monotonic() > soft_s):
         now_ns = executor.clock.now_ns()
-        strand.begin(feed(now_ns), now_ns)
+        worker.begin(feed(now_ns), now_ns)
         began_ns = executor.clock.now_ns()
-        strand.run()
-        emission = strand.end(executor.clock.now_ns())
+        worker.run()
+        emission = worker.end(executor.clock.now_ns())
         if emission is None:
             raise RuntimeError(f"{executor.plan}: a request gave no chunk")
         perceived_ns = emission.perceived_ns

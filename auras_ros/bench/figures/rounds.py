@@ -131,12 +131,12 @@ def check_same(bench: Bench, seq: Plan, auras: Plan) -> float:
     seen, chunks = bench.feed(1), []
     for plan in (seq, auras):
         executor = bench.make(plan)
-        (strand,) = executor.strands
+        (worker,) = executor.workers
         emission, frames = None, 0
         while emission is None and frames < plan.latency_frames + 1:
-            strand.begin(seen, seen.origin.mono_ns)
-            strand.run()
-            emission, frames = strand.end(seen.origin.mono_ns), frames + 1
+            worker.begin(seen, seen.origin.mono_ns)
+            worker.run()
+            emission, frames = worker.end(seen.origin.mono_ns), frames + 1
         executor.close()
         if emission is None:
             raise RuntimeError(f"{plan}: no chunk after {frames} frames")

@@ -108,7 +108,7 @@ class _Outputs:
 def complete(
     executor: Executor, feed: Feed, interval_ns: int, jobs: int, limit_s: float, threads: int = 1
 ) -> Completed:
-    """Run so many jobs, or as many as there is time for, on a warm executor. Raises RuntimeError if a strand fails."""
+    """Run so many jobs, or as many as there is time for, on a warm executor. Raises RuntimeError if a worker fails."""
     clock = MonotonicClock()
     executor.reset()  # what is on its way is another's
     start_ns = clock.now_ns() + 1_000_000
@@ -149,4 +149,4 @@ def saturate(executor: Executor, feed: Feed, outputs: int, limit_s: float, threa
 
 def _require_working(live: Live, executor: Executor) -> None:
     if not live.working():
-        raise RuntimeError(f"{executor.plan}: a strand failed")
+        raise RuntimeError(f"{executor.plan}: a worker failed")

@@ -55,14 +55,14 @@ def ours(bench: Bench, plan: Plan, fields: Mapping[str, Any]) -> RateSource:
 
 
 def chunk_of(executor: Executor, seen: Latched) -> Tensor:
-    """Request 0 of an executor of one strand, when the observation stands still until it is done: actions
+    """Request 0 of an executor of one worker, when the observation stands still until it is done: actions
     [1, chunk, channels], on the host."""
-    (strand,) = executor.strands
+    (worker,) = executor.workers
     executor.reset(first_request=0)
     for _ in range(executor.plan.latency_frames + 1):
-        strand.begin(seen, seen.origin.mono_ns)
-        strand.run()
-        emission = strand.end(seen.origin.mono_ns)
+        worker.begin(seen, seen.origin.mono_ns)
+        worker.run()
+        emission = worker.end(seen.origin.mono_ns)
         if emission is not None:
             return emission.actions.cpu()
     raise RuntimeError(f"{executor.plan}: no chunk after {executor.plan.latency_frames + 1} frames")

@@ -79,8 +79,8 @@ def test_the_first_chunk_comes_after_as_many_frames_as_a_request_lives(tiny: str
     policy = make_policy(tiny, seed=0, steps=4)
     executor, _ = ready(policy, Plan("ddpm4", "auras", pp_generation=stages), CPU, 0)
     frames: list[int] = []
-    (strand,) = executor.strands
-    right = strand.end
+    (worker,) = executor.workers
+    right = worker.end
 
     def end(now_ns: int) -> object:
         emission = right(now_ns)
@@ -89,7 +89,7 @@ def test_the_first_chunk_comes_after_as_many_frames_as_a_request_lives(tiny: str
             frames.append(emission.frame)
         return emission
 
-    strand.end = end
+    worker.end = end
     began = executor.frames
     found = first_chunks(executor, policy, 1, 0)
     assert frames[:2] == [stages, began + stages - 1]

@@ -23,7 +23,7 @@ from auras_ros.bench.pipeline_variants import Variant
 from auras_ros.cli import main as cli
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Strand
+from auras_ros.pipeline.request import Worker
 
 MS = 1_000_000
 PLANS = ["ddpm4", "ddpm4,mode=par,workers=2", "ddpm4,mode=auras,pp_generation=3", "ddpm4,mode=auras,pp_perception=2"]
@@ -67,19 +67,19 @@ def test_every_mode_finishes_every_job_once(bench: Bench, text: str) -> None:
 
 
 class Slow:
-    """A strand whose work takes at least so long."""
+    """A worker whose work takes at least so long."""
 
-    def __init__(self, strand: Strand, least_s: float) -> None:
-        self._strand, self._least_s, self.name = strand, least_s, strand.name
-        self.wants, self.begin, self.end = strand.wants, strand.begin, strand.end
+    def __init__(self, worker: Worker, least_s: float) -> None:
+        self._worker, self._least_s, self.name = worker, least_s, worker.name
+        self.wants, self.begin, self.end = worker.wants, worker.begin, worker.end
 
     def run(self) -> None:
         threading.Event().wait(self._least_s)
-        self._strand.run()
+        self._worker.run()
 
 
 def slowed(executor: Executor, least_s: float) -> Executor:
-    executor.strands = tuple(Slow(strand, least_s) for strand in executor.strands)
+    executor.workers = tuple(Slow(worker, least_s) for worker in executor.workers)
     return executor
 
 
@@ -107,14 +107,14 @@ def test_a_stream_that_takes_too_long_ends_with_what_it_has(bench: Bench) -> Non
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_strand_that_fails_ends_the_stream(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_fails_ends_the_stream(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     executor = bench.prepare(Plan("ddpm4"))
 
     def fail() -> None:
         raise ArithmeticError("broken on purpose")
 
-    monkeypatch.setattr(executor.strands[0], "run", fail)
-    with pytest.raises(RuntimeError, match="ddpm4: a strand failed"):
+    monkeypatch.setattr(executor.workers[0], "run", fail)
+    with pytest.raises(RuntimeError, match="ddpm4: a worker failed"):
         complete(executor, bench.feed, MS, 5, 60.0)
 
 
@@ -130,13 +130,13 @@ def test_the_report_is_what_was_measured(tmp_path: Path, tiny: str, monkeypatch:
     def planted(
         executor: Executor, feed: object, interval_ns: int, jobs: int, limit_s: float, threads: int
     ) -> Completed:
-        asked.append((str(executor.plan), len(executor.strands), interval_ns))
+        asked.append((str(executor.plan), len(executor.workers), interval_ns))
         return Completed(jobs, interval_ns, (0,) * jobs, (len(asked) * MS,) * jobs, (0, 10, 20, 30))
 
     monkeypatch.setattr(Bench, "rate", rate)
     monkeypatch.setattr(fig11, "complete", planted)
     monkeypatch.setattr(
-        fig11, "saturate", lambda executor, *rest: (0, 1, 3) if len(executor.strands) > 1 else (0, 1, 2)
+        fig11, "saturate", lambda executor, *rest: (0, 1, 3) if len(executor.workers) > 1 else (0, 1, 2)
     )
     path, picture = tmp_path / "11.json", tmp_path / "11.png"
     argv = ["--policy", tiny, "--workers=1,3", "--jobs=4", "--steps=4", "--pp-generation=2", "--rounds=2"]
@@ -150,7 +150,7 @@ def test_the_report_is_what_was_measured(tmp_path: Path, tiny: str, monkeypatch:
         ("ddpm4,mode=par,workers=3", interval_ns),
         ("ddpm4,mode=auras,pp_generation=2", interval_ns),
     ]
-    assert [strands for _, strands, _ in asked] == [1, 2, 2, 1]  # the first two of three workers
+    assert [workers for _, workers, _ in asked] == [1, 2, 2, 1]  # the first two of three workers
     jct = [(row["plan"], row["input"], row["jct_ms"]) for row in report["rows"] if row["measure"] == "jct"]
     assert jct == [
         ("ddpm4", "just fit", 1),

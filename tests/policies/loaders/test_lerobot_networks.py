@@ -120,12 +120,12 @@ def emitted(checkpoint: Checkpoint, plan: str, reference: Reference) -> torch.Te
     run = make_executor(policy, Plan.parse(plan), lambda request: reference.noise[None], VirtualClock())
     images, state = observed(checkpoint, reference)
     for now in range(1, 40):
-        for strand in run.strands:
+        for worker in run.workers:
             seen = Latched(images, state, ObservationOrigin(now, now))
-            if strand.wants(seen, now):
-                strand.begin(seen, now)
-                strand.run()
-                emission = strand.end(now)
+            if worker.wants(seen, now):
+                worker.begin(seen, now)
+                worker.run()
+                emission = worker.end(now)
                 if emission is not None:
                     run.close()
                     return emission.actions[0]
