@@ -84,7 +84,7 @@ packages=$(missing_packages "$PY")
 if [ -n "$packages" ]; then install_packages $packages; fi
 
 # A .venv that somebody else made is used as it is; one of ours that has moved, or belongs to another
-# interpreter, and one that is broken are made anew.
+# interpreter, and one that is broken are made again.
 if { [ -f $VENV/.made ] && [ "$(cat $VENV/.made)" != "$made" ]; } || ! $VENV/bin/python -m pip --version >/dev/null 2>&1; then
     say "making $VENV with $PY"
     "$PY" -m venv --clear $VENV

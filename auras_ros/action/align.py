@@ -95,7 +95,7 @@ class Timeline:
         return TimelinePosition(min(count, int(self._counts[rows[after]])), self._before[rows[after]].copy())
 
     def clear(self) -> None:
-        """Forget all ticks: the clock has started anew."""
+        """Forget all ticks: the clock has started again."""
         self._used, self._next, self.count, self.last_ns = 0, 0, -1, None
 
 

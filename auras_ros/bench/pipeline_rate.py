@@ -31,7 +31,7 @@ from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.noise import noise_tape
 
 END_S = 600.0  # how long a frame may take that is under way when its window ends
-LOOK_S = 0.5
+POLL_S = 0.5
 
 
 class Length(NamedTuple):
@@ -100,7 +100,7 @@ class Bench:
             began_ns = self._clock.now_ns()
             live.start()
         try:
-            while not meter.over.wait(LOOK_S) and self._clock.now_ns() - began_ns < length.limit_s * 1e9:
+            while not meter.over.wait(POLL_S) and self._clock.now_ns() - began_ns < length.limit_s * 1e9:
                 if not live.working():
                     raise RuntimeError(f"{variant.label}: a worker failed")
         finally:

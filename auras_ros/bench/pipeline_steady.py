@@ -27,7 +27,7 @@ from auras_ros.pipeline.request import Emission, Latched
 
 SAMPLES = 30
 STATM = Path("/proc/self/statm")
-LOOK_S, LIMIT_S = 0.5, 300.0
+POLL_S, LIMIT_S = 0.5, 300.0
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ def growth(
         tracemalloc.start()
     try:
         live.start()
-        for _ in range(math.ceil(min(LIMIT_S, end_s - time.monotonic()) / LOOK_S)):
-            if sampler.over.wait(LOOK_S) or not live.working():
+        for _ in range(math.ceil(min(LIMIT_S, end_s - time.monotonic()) / POLL_S)):
+            if sampler.over.wait(POLL_S) or not live.working():
                 break
     finally:
         live.halt(LIMIT_S)

@@ -30,7 +30,7 @@ from auras_ros.ros.msg import DiagnosticArray, String
 
 CHECKPOINT = "pusht"  # of the config that is run
 PLANS = ("ddpm100", "quick")  # the first never pauses where an image comes each 100 ms; the other is for slow machines
-LOOK_S = 0.5  # the least that counts, and what of the minutes is left over
+POLL_S = 0.5  # the least that counts, and what of the minutes is left over
 TIMED, ROOM = 3, 1.4  # frames; how many times longer one may take beside the actuator and the simulator
 Progress = Callable[[str], None]
 
@@ -115,7 +115,7 @@ def _interval_error(priority: int, seconds: float, plan: str, end_s: float) -> d
         with running(node, config, overrides, end_s) as spin:
             wait_until_armed(spin, lambda: str(newest.get("state")), config)
             begin_s = time.monotonic()
-            spin(lambda: False, max(LOOK_S, min(seconds, end_s - begin_s - LOOK_S)))
+            spin(lambda: False, max(POLL_S, min(seconds, end_s - begin_s - POLL_S)))
             took_s = time.monotonic() - begin_s
     if newest.get("state") != "armed":
         raise RuntimeError(f"the actuator was {newest.get('state')} at the end: {newest.get('reason')}")

@@ -33,7 +33,7 @@ from auras_ros.policies.noise import noise_tape
 __all__ = ["Plan", "Setup", "Traced", "from_checkpoint", "from_registry", "record"]
 
 CAPACITY = 200_000  # spans: hours of frames, 6 MB
-LOOK_S, FIRST_CHUNK_S, END_S = 0.1, 120.0, 600.0
+POLL_S, FIRST_CHUNK_S, END_S = 0.1, 120.0, 600.0
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _wait(live: Live, event: threading.Event, seconds: float) -> bool:
     """Whether the event came in this time. Raises RuntimeError if a worker fails meanwhile."""
     end_s = time.monotonic() + seconds
     while not event.is_set() and (left_s := end_s - time.monotonic()) > 0:
-        event.wait(min(left_s, LOOK_S))
+        event.wait(min(left_s, POLL_S))
         if not live.working():
             raise RuntimeError("a worker failed while it was traced")
     return event.is_set()

@@ -124,7 +124,7 @@ class Told:
             self._successes += success
 
     def line(self, seconds: float) -> str:
-        """And begin anew with rate and age."""
+        """And begin again with rate and age."""
         parts = [self._state or "the actuator was not heard yet"]
         if self._episodes:
             parts.append(f"{self._successes} of {self._episodes} episodes succeeded")

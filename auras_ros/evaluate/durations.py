@@ -26,7 +26,7 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin, Worker
 
 ROUNDS, FRAMES, LIMIT_S = 3, 8, 120.0
-LOOK_S = 0.01
+POLL_S = 0.01
 Say = Callable[[str], None]
 
 
@@ -145,7 +145,7 @@ class _Run:
                 if time.monotonic() > end_s:
                     what = f"{frames + 1} frames that ended with a chunk"
                     raise RuntimeError(f"durations: {label}: {slow[0]} had no {what} in {LIMIT_S:g} s")
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
                 live.arrived()
         finally:
             live.halt(LIMIT_S)

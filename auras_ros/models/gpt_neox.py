@@ -122,7 +122,7 @@ class GptNeox(nn.Module):
     def blocks(self) -> list[tuple[str, Block]]:
         """Parts that follow one another, by name; each takes what the one before it returns. Together: `forward`.
 
-        The last is the layers' last with the norm behind it. Each part makes its angles anew from the number of
+        The last is the layers' last with the norm behind it. Each part recomputes its angles from the number of
         tokens: handing them on would give them a batch that they do not have.
         """
         return [(f"layers.{i}", self._layer(i)) for i in range(len(self.layers))]

@@ -1,7 +1,7 @@
 """Tensor names of published folders -> the names of our own modules. Pure functions of names; files are the loaders'.
 
 A rule says where a tensor belongs, or that it is known and not needed here (layers behind the one whose features are
-taken, pooling heads, tables that are made anew). It never guesses: a name that no line of it fits is refused.
+taken, pooling heads, tables that are recomputed). It never guesses: a name that no line of it fits is refused.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A forward says once which positions it is about (`at`) and gets an `Attend`: each layer hands it queries, keys and
 values and gets back what the queries see. Where keys lie (one block, pages) and how they are read is the cache's own
 matter. A cache never knows of requests, of time, nor whether a kept key still belongs to what is seen now: its
-owner says from where on it is stale, by writing anew or by `truncate`.
+owner says from where on it is stale, by writing again or by `truncate`.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class StaticKVCache:
     def truncate(self, lengths: Tensor) -> None:
         """See KVCache. What is forgotten becomes zero: hidden from attention, a NaN would still spoil every sum.
 
-        It goes over the whole block. A forward that writes anew from some position on needs none.
+        It goes over the whole block. A forward that writes again from some position on needs none.
         """
         stale = (self._all >= lengths.reshape(-1, 1)).expand(self.batch, -1)
         self.written.masked_fill_(stale, False)

@@ -1,6 +1,6 @@
 """Rotary position embeddings (Su et al. 2021) in the Hugging Face Llama's half-split layout, with Llama 3's scaling.
 
-Nothing here is learned or kept: frequencies are made anew in each forward, in float32. A table would lose its
+Nothing here is learned or kept: frequencies are recomputed in each forward, in float32. A table would lose its
 precision with a model that is cast, and its values with one that is made on the meta device and filled afterwards.
 """
 

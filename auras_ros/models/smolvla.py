@@ -157,9 +157,9 @@ class SmolExpert(nn.Module):
         x, expert = self.embed(sample, time), self.config.expert
         place = torch.arange(x.shape[1], device=x.device)
         following, attend = reading(prefix, place[:, None] >= place, expert, x.dtype)
-        anew = rotary(place, expert.size_of_head, expert.rope_theta, None, x.dtype)  # positions begin at 0
+        from_zero = rotary(place, expert.size_of_head, expert.rope_theta, None, x.dtype)  # positions begin at 0
         for i, layer in enumerate(self.layers):
-            x = self._layer(layer, x, following, attend, anew, prefix, i)
+            x = self._layer(layer, x, following, attend, from_zero, prefix, i)
         velocity: Tensor = self.action_out_proj(self.norm(x))
         return velocity
 
@@ -169,13 +169,13 @@ class SmolExpert(nn.Module):
         x: Tensor,
         following: tuple[Tensor, Tensor],
         attend: Attend,
-        anew: tuple[Tensor, Tensor],
+        from_zero: tuple[Tensor, Tensor],
         prefix: PrefixKV,
         index: int,
     ) -> Tensor:
         out: Tensor
         if isinstance(layer, CrossLayer):
-            out = layer(x, anew, prefix.kept[:, index], prefix.valid[:, None, None])
+            out = layer(x, from_zero, prefix.kept[:, index], prefix.valid[:, None, None])
         else:
             out = layer(x, following, attend)
         return out

@@ -126,7 +126,7 @@ class CommandLoop:
     def use(self, contract: Contract, reason: str) -> None:
         """Take a contract with other limits: at once while disarmed, else after the final command.
 
-        A new stream, because a command in flight was checked against the old limits; its counters start anew.
+        A new stream, because a command in flight was checked against the old limits; its counters start again.
         """
         self._next = self._stream_for(contract)
         self.end(reason)

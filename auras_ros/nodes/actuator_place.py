@@ -4,7 +4,7 @@ Several drivers may publish, each its own joints: places are joined by name, eac
 it was to where it was sent; one that is found elsewhere was moved by somebody else, or is not the one that we knew.
 What is seen so is a jump, and a drift faster than the tolerance a second; no slower one, and no jump to where commands
 went lately. After a silence it is another one unless it is near its last place and the newest command. A joint that
-turns without an end may be told of within one turn: where that begins anew is no jump. Nothing here acts on it.
+turns without an end may be told of within one turn: where that begins again is no jump. Nothing here acts on it.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from auras_ros.ros.msg import SetParametersResult
 from auras_ros.ros.srv import Trigger
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
-LOOK_S = 0.1  # how often configure says how far it is
+POLL_S = 0.1  # how often configure says how far it is
 
 
 class StoppedError(RuntimeError):
@@ -120,7 +120,7 @@ class Agent(LifecycleNode):
         self.status.session, began_ns = uuid.uuid4().hex[:12], self._monotonic.now_ns()
         self.get_logger().info(f"loading {settings.checkpoint}, plan '{settings.plans()[0]}'")
         loading, said = PolicyLoader(settings, self.status.session), ""
-        while not loading.wait(LOOK_S):
+        while not loading.wait(POLL_S):
             if loading.progress != said:
                 said = loading.progress
                 self._now("configuring", said)

@@ -59,7 +59,7 @@ class ObservationInputs:
         self._pictures = ImagePreparation(self._on_prepared)
         self._newest: dict[str, Picture | None] = {}
         self._news: Callable[[], None] | None = None
-        self._anew: Callable[[], None] | None = None
+        self._on_clock_jump: Callable[[], None] | None = None
         self._next_frame_ns: Callable[[], int] = lambda: 0
         self._refusals = InputCounters([*self._cameras, STATE])
         self._of_others = 0  # joint states with none of the policy's joints
@@ -90,19 +90,19 @@ class ObservationInputs:
         )
 
     def open(
-        self, news: Callable[[], None], anew: Callable[[], None], next_frame_ns: Callable[[], int] = lambda: 0
+        self, news: Callable[[], None], on_clock_jump: Callable[[], None], next_frame_ns: Callable[[], int] = lambda: 0
     ) -> None:
-        """Take messages from now on, none of before; `news()` is called on each good one, `anew()` when the clock has
-        gone back: the epoch is another one then. next_frame_ns: no frame starts before."""
+        """Take messages from now on, none of before; `news()` is called on each good one, `on_clock_jump()` when the
+        clock has gone back: the epoch is another one then. next_frame_ns: no frame starts before."""
         self._assembler.reset()
         self.arrivals.clear()
         self._next_frame_ns = next_frame_ns
         self._fault = self._skewed_since_ns = None
-        self._news, self._anew = news, anew
+        self._news, self._on_clock_jump = news, on_clock_jump
 
     def shut(self) -> None:
         """Take no message until opened again."""
-        self._news = self._anew = None
+        self._news = self._on_clock_jump = None
 
     def close(self) -> None:
         self._pictures.close()
@@ -220,8 +220,8 @@ class ObservationInputs:
         self._node.get_logger().warning(str(fault), throttle_duration_sec=1.0)
 
     def _on_jump(self) -> None:
-        if self._anew is not None:
-            self._anew()
+        if self._on_clock_jump is not None:
+            self._on_clock_jump()
 
     # -- what a frame latches -----------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from auras_ros.ros.msg import String
 
 
 class ConfiguredPolicy:
-    """Subscribes at once; frames are made anew for each activation."""
+    """Subscribes at once; frames are made new for each activation."""
 
     def __init__(self, node: Node, settings: AgentSettings, pipelines: tuple[Pipeline, ...], qos: QosWatch) -> None:
         self._node, self.settings, self.pipelines = node, settings, pipelines

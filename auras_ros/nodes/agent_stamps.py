@@ -14,10 +14,10 @@ LATE_NS = 2_000_000_000  # how long after a jump messages of before may still co
 
 
 class StampReader:
-    """`anew()` is called when the clock has jumped. Of the executor's thread."""
+    """`on_clock_jump()` is called when the clock has jumped. Of the executor's thread."""
 
-    def __init__(self, node: Node, anew: Callable[[], None]) -> None:
-        self._node, self._anew = node, anew
+    def __init__(self, node: Node, on_clock_jump: Callable[[], None]) -> None:
+        self._node, self._on_clock_jump = node, on_clock_jump
         self._monotonic = MonotonicClock()
         self._jumped_ns: int | None = None
         # rclpy keeps a bare pointer to the handle: a reference of ours, until `close`
@@ -42,7 +42,7 @@ class StampReader:
         """Time went back (simulated, or this host's clock was set), leapt, or another clock is in force: what was seen
         belongs to a world that is over."""
         self._jumped_ns = self._monotonic.now_ns()
-        self._anew()
+        self._on_clock_jump()
         self._node.get_logger().warning(
             "the clock went back, leapt ahead, or was changed for another: what was seen is forgotten"
         )

@@ -138,7 +138,7 @@ class Assembler:
         return self._build(instants, synced)
 
     def reset(self) -> None:
-        """Forget every stream and the history: stamps may start anew, the next observation is the first."""
+        """Forget every stream and the history: stamps may start again, the next observation is the first."""
         with self._lock:
             for slot in (*self._cameras.values(), self._state):
                 if slot is not None:

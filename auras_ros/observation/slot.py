@@ -95,7 +95,7 @@ class LatestSlot(Generic[T]):
             return None if self._entry is None else self._entry.item
 
     def reset(self) -> None:
-        """Forget the item and its stamp: the stream may start anew."""
+        """Forget the item and its stamp: the stream may start again."""
         with self._lock:
             self._entry = None
 

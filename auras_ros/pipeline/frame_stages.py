@@ -69,7 +69,7 @@ class FrameStages:
     def launches_ahead(self) -> bool:
         """Whether generation can be launched while the context that it reads is perceived. Not where what is launched
         depends on the values."""
-        return launches_ahead(self._device) and not self.slab.looks
+        return launches_ahead(self._device) and not self.slab.inspects_context
 
     @property
     def public(self) -> PublicContext:
@@ -135,7 +135,7 @@ class FrameStages:
     def launch_generation(self, frame: int, after: Sequence[Mark]) -> Sequence[Mark]:
         """Fetch the context that this frame generates from, then advance every row."""
         lanes, slot = self._lanes.generation, (frame + self._plan.fetch_offset) % 2
-        stages = self._generate[self.slab.choose(self.public.slots[slot][0])]
+        stages = self._generate[self.slab.select_variant(self.public.slots[slot][0])]
         fetched = lanes[0].launch(self._fetch[slot], (*after, *self._moved))
         if self._prime is not None and self._unprimed:
             fetched, self._unprimed = lanes[0].launch(self._prime, (fetched,)), False

@@ -19,7 +19,7 @@ from auras_ros.pipeline.request import Emission, Latched, Worker
 
 __all__ = ["DeviceError", "Live"]
 
-LOOK_S = 0.02  # how long a worker waits for news before it looks at the ages again
+POLL_S = 0.02  # how long a worker waits for news before it looks at the ages again
 
 
 class Live:
@@ -151,14 +151,14 @@ class Live:
         """False when the end came first."""
         while self._running and (left_ns := at_ns - self._clock.now_ns()) > 0:
             with self._news:
-                self._news.wait(min(left_ns / 1e9, LOOK_S))
+                self._news.wait(min(left_ns / 1e9, POLL_S))
         return self._running
 
     def _wait(self, count: int) -> None:
         """Until something is new since `count`, a request may be admitted, or it is time to look again."""
         now_ns = self._clock.now_ns()
         left_ns = [self.executor.ledger.closed_ns(now_ns), self._phase.wait_ns(now_ns) if self._phase else 0]
-        left_s = min((each / 1e9 for each in left_ns if each > 0), default=LOOK_S)
+        left_s = min((each / 1e9 for each in left_ns if each > 0), default=POLL_S)
         with self._news:
             if self._count == count:
-                self._news.wait(min(left_s, LOOK_S))
+                self._news.wait(min(left_s, POLL_S))

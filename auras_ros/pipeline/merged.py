@@ -18,7 +18,7 @@ from auras_ros.pipeline.context import store
 from auras_ros.pipeline.plan import Plan, stage_steps
 from auras_ros.policies.policy import CausalPolicy
 
-APPROXIMATE_FRAMES = 30  # for so many frames keys and values may be of other neighbours; then all are computed anew
+APPROXIMATE_FRAMES = 30  # for so many frames keys and values may be of other neighbours; then all are recomputed
 
 
 class MergedSlab:
@@ -73,22 +73,22 @@ class MergedSlab:
         store((self.public,), self.policy.complete(self.context, self._workspace))
 
     def variants(self) -> dict[Hashable, list[Callable[[], None]]]:
-        """By what `choose` says, which segments are computed anew: one body, a frame's generation."""
+        """By what `select_variant` says, which segments are recomputed: one body, a frame's generation."""
         count = len(self._spans)
         keys: list[tuple[bool, ...]] = [(True,) * count]
         if self._reuse == "exact":
             keys += [(False,) * kept + (True,) * (count - kept) for kept in range(1, count + 1)]
         elif self._reuse == "approximate":
             keys = list(product((True, False), repeat=count))
-        self._anew = {key: self._positions(key) for key in keys}
-        return {key: [self._body(anew)] for key, anew in self._anew.items()}
+        self._recompute = {key: self._positions(key) for key in keys}
+        return {key: [self._body(recompute)] for key, recompute in self._recompute.items()}
 
     @property
-    def looks(self) -> bool:
-        """Whether `choose` does, at the context's values."""
+    def inspects_context(self) -> bool:
+        """Whether `select_variant` looks at the context's values."""
         return self._reuse != "none"
 
-    def choose(self, context: Tensor) -> Hashable:
+    def select_variant(self, context: Tensor) -> Hashable:
         """Which segments of the context that is about to be fetched differ from what the workspace holds; looks at
         the values, so on a GPU it waits for them."""
         if self._reuse == "none" or not self._kept or self._about >= APPROXIMATE_FRAMES:
@@ -109,37 +109,37 @@ class MergedSlab:
         what requests on their way have taken stays."""
         self._kept = False
 
-    def _positions(self, anew: tuple[bool, ...]) -> Tensor:
+    def _positions(self, recompute: tuple[bool, ...]) -> Tensor:
         """Positions of these segments, and the last one of the prefix: the first token follows from it."""
-        found = [range(low, high) for (low, high), wanted in zip(self._spans, anew, strict=True) if wanted]
+        found = [range(low, high) for (low, high), wanted in zip(self._spans, recompute, strict=True) if wanted]
         last = self._spans[-1][1] - 1
         return torch.tensor(sorted({*chain(*found), last}), device=self.context.device)
 
-    def _body(self, anew: Tensor) -> Callable[[], None]:
+    def _body(self, recompute: Tensor) -> Callable[[], None]:
         if self._plain:
-            return lambda: store((self.tokens[0],), self.policy.complete(self.context, self._workspace, anew))
-        return lambda: self._once(anew) if self._merge == "frame" else self._stepwise(anew)
+            return lambda: store((self.tokens[0],), self.policy.complete(self.context, self._workspace, recompute))
+        return lambda: self._once(recompute) if self._merge == "frame" else self._stepwise(recompute)
 
-    def _refresh(self, count: int, anew: Tensor) -> Tensor:
+    def _refresh(self, count: int, recompute: Tensor) -> Tensor:
         workspace = self._workspace if self._keeps else None
-        return self.policy.refresh(self.public, self.context, count, workspace, anew)
+        return self.policy.refresh(self.public, self.context, count, workspace, recompute)
 
     @property
     def _keeps(self) -> bool:
         """Whether keys and values are worth keeping: for the next frame, or for the next micro-step of this one."""
         return self._reuse != "none" or (self._merge == "step" and max(self._due) > 1)
 
-    def _once(self, anew: Tensor) -> None:
-        self.public.copy_(self._refresh(self.policy.steps, anew))
+    def _once(self, recompute: Tensor) -> None:
+        self.public.copy_(self._refresh(self.policy.steps, recompute))
         for row, (first, due) in enumerate(zip(self._first, self._due, strict=True)):
             self._take(row, first, due)
 
-    def _stepwise(self, anew: Tensor) -> None:
+    def _stepwise(self, recompute: Tensor) -> None:
         for k in range(max(self._due)):
             active = [row for row in range(self.rows) if self._due[row] > k]
             longest = max(self._first[row] for row in active) + k + 1
-            self.public[:, :longest] = self._refresh(longest, anew)
-            anew = self._last  # within a frame the prefix stays
+            self.public[:, :longest] = self._refresh(longest, recompute)
+            recompute = self._last  # within a frame the prefix stays
             for row in active:
                 self._take(row, self._first[row] + k, 1)
 

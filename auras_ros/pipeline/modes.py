@@ -32,7 +32,7 @@ class _Keeping(Worker, Protocol):
     def keep(self, rows: Tensor) -> None: ...
 
 
-def _looks(like: Latched) -> Iterator[Latched]:
+def _random_observations(like: Latched) -> Iterator[Latched]:
     """Random observations of these shapes, each newer than the one before."""
     random = torch.Generator().manual_seed(0)
     for stamp_ns in count(1):
@@ -73,16 +73,18 @@ class Executor:
         """
         self.ledger.rehearse()
         interval_ns, self.ledger.interval_ns = self.ledger.interval_ns, 0
-        looks, took = _looks(like), [[0] for _ in self.workers]
+        observations, took = _random_observations(like), [[0] for _ in self.workers]
         filling = self.plan.latency_frames if self.plan.mode == "auras" else 0
         for _ in range(runs + filling):
             took = [
-                [*times, self._rehearse([worker], looks)[0]] for worker, times in zip(self.workers, took, strict=True)
+                [*times, self._rehearse([worker], observations)[0]]
+                for worker, times in zip(self.workers, took, strict=True)
             ]
         if len(self.workers) > 1:
             if self.plan.mode == "dec":
-                self._rehearse(self.workers[:1], looks)  # a context ahead, so that generation has work from the start
-            rounds = [self._rehearse(self.workers, looks) for _ in range(runs)]
+                # a context ahead, so that generation has work from the start
+                self._rehearse(self.workers[:1], observations)
+            rounds = [self._rehearse(self.workers, observations) for _ in range(runs)]
             took = [list(times) for times in zip(*rounds, strict=True)]
         self.ledger.forget()
         self.frame_ns = max(round(median(times[-runs:])) for times in took)
@@ -90,10 +92,10 @@ class Executor:
             interval_ns = self.frame_ns // self.plan.workers  # evenly spaced
         self.ledger.interval_ns = interval_ns
 
-    def _rehearse(self, workers: Sequence[Worker], looks: Iterator[Latched]) -> list[int]:
+    def _rehearse(self, workers: Sequence[Worker], observations: Iterator[Latched]) -> list[int]:
         """One frame of each of these workers, all at once. Returns how long each took, in ns."""
         for worker in workers:
-            worker.begin(next(looks), self.clock.now_ns())
+            worker.begin(next(observations), self.clock.now_ns())
         if len(workers) == 1:
             took = [self._timed(workers[0])]
         else:

@@ -42,7 +42,7 @@ class PhaseLock:
         """A frame has started at `now_ns` that was due at `tick_ns`: keep the grid where the images are."""
         late_ns = now_ns - tick_ns
         if self._nothing and late_ns > self._clocks[0].spare_ns:
-            self._move(late_ns)  # images are back: the grid begins anew with them
+            self._move(late_ns)  # images are back: the grid begins again with them
         else:
             self._move(self._step_ns(tick_ns))
         self._nothing = False

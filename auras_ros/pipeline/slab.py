@@ -70,17 +70,17 @@ class Slab:
     needs_priming = False
 
     def variants(self) -> dict[Hashable, list[Callable[[], None]]]:
-        """By what `choose` says: the bodies of a frame."""
+        """By what `select_variant` says: the bodies of a frame."""
         return {None: self.bodies()}
 
-    looks = False  # whether `choose` does, at the context's values
+    inspects_context = False  # whether `select_variant` looks at the context's values
 
-    def choose(self, context: Tensor) -> Hashable:
+    def select_variant(self, context: Tensor) -> Hashable:
         """Nothing is kept from frame to frame, so every frame is the same work."""
         return None
 
     def clear(self) -> None:
-        """Rows are written anew by their requests."""
+        """Rows are overwritten by their requests."""
 
     def prime(self) -> None:
         """Every request brings its own noise: there is nothing to begin with."""

@@ -165,12 +165,12 @@ class AutoregressivePolicy(nn.Module):
         return self.decoder.make_cache(batch, prefix + self.steps - 1)
 
     @torch.no_grad()
-    def complete(self, context: Tensor, workspace: Any, anew: Tensor | None = None) -> TokenState:
-        """All tokens of one batch of requests, with a KV cache (Auras equation 1). Positions of `anew` are written
+    def complete(self, context: Tensor, workspace: Any, recompute: Tensor | None = None) -> TokenState:
+        """All tokens of one batch of requests, with a KV cache (Auras equation 1). Positions of `recompute` are written
         before they are read; all of them unless given."""
         prefix = context.shape[1]
         positions = torch.arange(prefix + self.steps - 1, device=context.device)
-        first = positions[:prefix] if anew is None else anew
+        first = positions[:prefix] if recompute is None else recompute
         hidden = self._hidden(context.index_select(1, first), first, workspace)
         ids = [self._likeliest(hidden[:, -1])]
         for at in range(prefix, prefix + self.steps - 1):
@@ -185,17 +185,17 @@ class AutoregressivePolicy(nn.Module):
         context: Tensor,
         count: int,
         workspace: Any = None,
-        anew: Tensor | None = None,
+        recompute: Tensor | None = None,
     ) -> Tensor:
         """One forward over [X_V, X_L, X_A] for the first `count` action tokens, each from those before it in `tokens`
         [B, tokens]: int64 [B, count].
 
-        With a workspace the prefix is computed at the positions `anew` alone. That is exact where everything before
-        the first of them is as it was: a causal decoder's keys and values there do not know what comes later. Where
-        something unchanged follows something that changed, its keys and values are of the old neighbours: an
+        With a workspace the prefix is computed at the positions `recompute` alone. That is exact where everything
+        before the first of them is as it was: a causal decoder's keys and values there do not know what comes later.
+        Where something unchanged follows something that changed, its keys and values are of the old neighbours: an
         approximation.
         """
-        return self._likeliest(self._follow(tokens, context, count, workspace, anew))
+        return self._likeliest(self._follow(tokens, context, count, workspace, recompute))
 
     @torch.no_grad()
     def margins(self, context: Tensor) -> Tensor:
@@ -218,7 +218,7 @@ class AutoregressivePolicy(nn.Module):
         return (scores.max(-1).values - taken) / scores.std(-1)
 
     def _follow(
-        self, tokens: Tensor, context: Tensor, count: int, workspace: Any = None, anew: Tensor | None = None
+        self, tokens: Tensor, context: Tensor, count: int, workspace: Any = None, recompute: Tensor | None = None
     ) -> Tensor:
         """What the first `count` tokens follow from, hidden states [B, count, width]; see `refresh`."""
         written = self.decoder.embed(tokens[:, : count - 1])
@@ -226,7 +226,7 @@ class AutoregressivePolicy(nn.Module):
         positions = torch.arange(prefix + count - 1, device=context.device)
         if workspace is None:
             return self._hidden(torch.cat([context, written], 1), positions)[:, -count:]
-        first = positions[:prefix] if anew is None else anew
+        first = positions[:prefix] if recompute is None else recompute
         embedded = torch.cat([context.index_select(1, first), written], 1)
         return self._hidden(embedded, torch.cat([first, positions[prefix:]]), workspace)[:, -count:]
 

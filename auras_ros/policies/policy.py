@@ -80,16 +80,16 @@ class CausalPolicy(Policy, Protocol):
         """Keys and values of prefix and tokens, at fixed addresses."""
         ...
 
-    def complete(self, context: Tensor, workspace: Any, anew: Tensor | None = None) -> State:
-        """All steps of a batch of requests, one after the other. anew: positions of the prefix to compute, rising, the
-        last one of the prefix among them; keys and values of the others stand in the workspace. None: all."""
+    def complete(self, context: Tensor, workspace: Any, recompute: Tensor | None = None) -> State:
+        """All steps of a batch of requests, one after the other. recompute: positions of the prefix to compute, rising,
+        the last one of the prefix among them; keys and values of the others stand in the workspace. None: all."""
         ...
 
     def refresh(
-        self, tokens: Tensor, context: Tensor, count: int, workspace: Any = None, anew: Tensor | None = None
+        self, tokens: Tensor, context: Tensor, count: int, workspace: Any = None, recompute: Tensor | None = None
     ) -> Tensor:
-        """The first `count` tokens, each from those before it in `tokens` [B, steps]: int64 [B, count]. anew: as for
-        `complete`; without a workspace nothing is kept."""
+        """The first `count` tokens, each from those before it in `tokens` [B, steps]: int64 [B, count]. recompute: as
+        for `complete`; without a workspace nothing is kept."""
         ...
 
 

@@ -206,7 +206,7 @@ def spread_ms(values_ns: array[int]) -> Spread | None:
 
 
 def _risen(before: Mapping[str, int] | None, after: Mapping[str, int]) -> Iterable[tuple[str, int]]:
-    """How much each total rose. A total that fell belongs to a process that started anew."""
+    """How much each total rose. A total that fell belongs to a process that started again."""
     if before is None:
         return
     for name, total in after.items():

@@ -44,7 +44,7 @@ def window(spans: Sequence[tuple[int, int]], length_ns: int = WINDOW_NS) -> tupl
 
 
 def first_use_ns(chunk: ChunkTimes, actions: Sequence[ActionMark]) -> int | None:
-    """When the first action of this chunk was sent; None where none was. Request numbers start anew with an agent."""
+    """When the first action of this chunk was sent; None where none was. Request numbers start again with an agent."""
     for mark in actions:
         if mark.request == chunk.request and mark.mono_ns >= chunk.generated_ns:
             return mark.mono_ns

@@ -19,7 +19,7 @@ WAKE_S = 0.05  # Python runs a signal handler only between two waits
 SAID_EACH_S = 1.0
 LAST_LINES, LAST_CHARACTERS = 6, 1000  # of a traceback
 BROKEN_S = 2.0  # an executor that has done nothing but fail for this long is broken
-LOOK_S, DEAF_S, DEAF_TURNS = 0.5, 5.0, 50
+POLL_S, DEAF_S, DEAF_TURNS = 0.5, 5.0, 50
 
 
 class CallbackFailures:
@@ -102,7 +102,7 @@ class Callbacks:
         if not self._watching:
             self._watching = True
             self._alive()
-            self._node.create_timer(LOOK_S, self._alive, clock=Clock(clock_type=ClockType.STEADY_TIME))
+            self._node.create_timer(POLL_S, self._alive, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     def _alive(self) -> None:
         self._alive_s, self._turns = time.monotonic(), 0

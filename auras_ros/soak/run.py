@@ -30,7 +30,7 @@ from auras_ros.soak.usage import BIN_S, Usage
 from auras_ros.soak.witness import ACTION, Witness
 
 START_S = 120.0
-LOOK_S = 1.0  # beside a load
+POLL_S = 1.0  # beside a load
 STOP_P99_MS = 50.0  # from the press to the hold, where the process runs
 DISCOVERY_S = 1.0
 GROWTH_KIB_PER_MIN = 64.0  # less than this is no growth, however sure
@@ -202,7 +202,7 @@ def _beside_load(
     ended = result.ended = Ended()
     with busy(wanted.load):
         while (at_s := time.monotonic() - began_s) < wanted.seconds:
-            harness.pause(LOOK_S)
+            harness.pause(POLL_S)
             result.load.append(os.getloadavg()[0])
             ended.looks, ended.driven = ended.looks + 1, ended.driven + harness.witness.driving
             say(f"{at_s:5.0f} s  load {result.load[-1]:.1f}, {ended.rearmed} armed again, {ended.by_stall} stalls")

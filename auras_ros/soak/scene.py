@@ -22,7 +22,7 @@ from auras_ros.soak.usage import Usage
 from auras_ros.soak.witness import Witness
 
 SPIN_S = 0.02
-LOOK_S, READ_S = 0.1, 1.0  # at exit statuses; at what processes use
+POLL_S, READ_S = 0.1, 1.0  # at exit statuses; at what processes use
 ANSWER_S, RETRY_S = 3.0, 0.3
 RECOVERY_S = 90.0  # from a fault until it drives again; an agent that died is started again and loads
 TOLD_S = 0.3  # until the robot's new place has been told of, several times
@@ -75,7 +75,7 @@ class SoakHarness:
         if not self._callbacks.turn(at_most_s):
             raise RuntimeError("the witness hears nothing any more: its callbacks do nothing but fail")
         now_s = time.monotonic()
-        if now_s - self._looked_s >= LOOK_S:
+        if now_s - self._looked_s >= POLL_S:
             self._looked_s = now_s
             for news in self._supervisor.poll():
                 self._hear(news)

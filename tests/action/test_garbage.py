@@ -68,7 +68,7 @@ class Watch:
         self.silence()
 
     def silence(self) -> None:
-        """Nothing is published: positions start anew, rates and increments from nothing."""
+        """Nothing is published: positions start again, rates and increments from nothing."""
         self.last = np.where(self.starts_at_rest, 0.0, np.nan)
         self.pace: Any = np.zeros(len(self.last))
 

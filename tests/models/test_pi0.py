@@ -1,7 +1,7 @@
 """pi0's layout against transformers' and against one joint forward in which nothing is cached.
 
-Guards: a prefix that is causal; a state that sees the actions; positions of the suffix that begin anew; keys of another
-layer; time counted the other way; a context whose parts are laid out otherwise than they are read.
+Guards: a prefix that is causal; a state that sees the actions; positions of the suffix that begin again; keys of
+another layer; time counted the other way; a context whose parts are laid out otherwise than they are read.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def test_limits_that_change_while_armed_disarm_and_then_hold(
     assert diagnosed.values("actuator: limits")["limits"] == "the contract's, tightened by robot_description"
     watch.arm()
     watch.armed()
-    topic.publish(description())  # the same again, as when a model is published anew
+    topic.publish(description())  # the same again, as when a model is published again
     now = watch.states[-1]["tick"]
     watch.state_where(lambda state: state["tick"] > now + 30, "thirty ticks")
     watch.drives_on()

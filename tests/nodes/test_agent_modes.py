@@ -21,7 +21,7 @@ def give(agent: Running, plan: str) -> None:
 
 
 def test_chunks_come_in_each_mode_and_say_what_their_stages_saw(checkpoint: str, tmp_path: Path) -> None:
-    """One process, which is cleaned up and configured anew for each."""
+    """One process, which is cleaned up and configured again for each."""
     with running(checkpoint, tmp_path, autostart=False) as agent:
         for mode, stages in STAGES.items():
             give(agent, f"quick,{mode}")

@@ -81,8 +81,8 @@ def test_a_machine_that_may_have_been_busy_is_told_from_a_plan_that_never_can() 
 
 
 def naive(chunks: list[tuple[int, int]], max_age_ms: int, fallback: bool) -> list[OverloadLevel]:
-    """The step after each chunk, from the rule's words: three of the newest ten are late, counted anew after each step;
-    once halted ten of ten are in time."""
+    """The step after each chunk, from the rule's words: three of the newest ten are late, counted again after each
+    step; once halted ten of ten are in time."""
     step, since, steps = OverloadLevel.FIRST, list[bool](), list[OverloadLevel]()
     for age_ms, duration_ms in chunks:
         late = max_age_ms > 0 and age_ms + max(duration_ms, 100) > max_age_ms
@@ -120,7 +120,7 @@ def test_a_machine_that_was_busy_for_a_while_needs_no_person(fallback: bool, aft
         overload.finished(FREE, 300 * MS, 10 * MS)
     assert overload.step is OverloadLevel.HALTED
     for late in (*[False] * (WINDOW - 1), True, *[False] * (WINDOW - 1)):
-        assert not overload.finished(FREE, (300 if late else 100) * MS, 10 * MS), "one late one, and all begins anew"
+        assert not overload.finished(FREE, (300 if late else 100) * MS, 10 * MS), "one late one, and all begins again"
     assert overload.finished(FREE, 100 * MS, 10 * MS)
     assert overload.step is after
 

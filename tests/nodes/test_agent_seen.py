@@ -57,7 +57,7 @@ class Bench:
         )
         qos: Any = SimpleNamespace(subscription=lambda topic: None)
         self.inputs = ObservationInputs(node, spec, AgentSettings(**settings), qos)
-        self.inputs.open(self.news.release, self._anew, lambda: self.next_frame_ms * MS)
+        self.inputs.open(self.news.release, self._on_clock_jump, lambda: self.next_frame_ms * MS)
 
     def now_ns(self) -> int:
         return self.mono_ms * MS
@@ -70,7 +70,7 @@ class Bench:
         self.callbacks[topic] = callback
         return topic
 
-    def _anew(self) -> None:
+    def _on_clock_jump(self) -> None:
         self.epochs += 1
         self.inputs.reset()
 

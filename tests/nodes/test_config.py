@@ -172,7 +172,7 @@ def test_checking_needs_neither_torch_nor_ros() -> None:
 
 
 def test_the_page_of_parameters_is_the_code_s() -> None:
-    """`auras check --markdown > docs/parameters.md` makes it anew."""
+    """`auras check --markdown > docs/parameters.md` makes it again."""
     assert (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8") == reference.page()
     for node in config.SETTINGS:
         for name in config.settings_of(node).__dataclass_fields__:

@@ -189,7 +189,7 @@ def test_reset_begins_anew(make: SimpleNamespace) -> None:
 def test_a_reset_while_a_frame_is_preprocessed_leaves_nothing_of_it(
     make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stamps start anew after a reset: another frame may carry the very stamp of the one before."""
+    """Stamps start again after a reset: another frame may carry the very stamp of the one before."""
     source = assembler(make.spec(state=False, scale=1.0))
     inner = source.preprocess.image
 

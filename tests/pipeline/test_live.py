@@ -141,7 +141,7 @@ def test_frames_keep_in_phase_with_the_camera(text: str, lock: bool, monkeypatch
     arrivals, world = Arrivals(["top"]), World()
     clock, ages = Filmed(arrivals), list[float]()
     monkeypatch.setattr(live_module, "MonotonicClock", lambda: clock)
-    monkeypatch.setattr(live_module, "LOOK_S", 0.0)  # time passes with the looks: no reason to wait for real
+    monkeypatch.setattr(live_module, "POLL_S", 0.0)  # time passes with the looks: no reason to wait for real
 
     def latch(now_ns: int) -> Latched | None:
         if clock.image < 5 or (not ages and now_ns % clock.PERIOD_NS < 6 * MS):

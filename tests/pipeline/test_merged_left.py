@@ -62,7 +62,7 @@ def test_reuse_behind_an_unchanged_beginning_is_exact(
 
 
 def test_approximate_reuse_computes_what_changed_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The picture changes, what follows it does not: exact reuse computes everything behind the picture anew, the
+    """The picture changes, what follows it does not: exact reuse recomputes everything behind the picture, the
     approximate one the picture, the last position and the tokens, from keys and values made of the picture before."""
     looks, positions = still([1, 2, 3], picture=False), Positions(monkeypatch)
     plan = Plan(mode="auras", pp_generation=1, merge="frame")
@@ -74,11 +74,11 @@ def test_approximate_reuse_computes_what_changed_and_nothing_else(monkeypatch: p
     contexts = [POLICY.perceive(look.images, look.state) for look in looks]
     by_hand, cache = naive_greedy(POLICY, contexts[0][0]), POLICY.workspace(1, whole)
     POLICY.decoder(contexts[0], torch.arange(whole), cache)
-    anew = torch.tensor([0, 1, whole - 1])
+    recompute = torch.tensor([0, 1, whole - 1])
     by_hand = [naive_token(POLICY, contexts[0][0], by_hand[:i]) for i in range(TOKENS)]
     for context, emission in zip(contexts[1:], about, strict=True):
-        embedded = torch.cat([context[:, anew], POLICY.decoder.embed(torch.tensor([by_hand[:-1]]))], 1)
-        at = torch.cat([anew, torch.arange(whole, whole + tokens)])
+        embedded = torch.cat([context[:, recompute], POLICY.decoder.embed(torch.tensor([by_hand[:-1]]))], 1)
+        at = torch.cat([recompute, torch.arange(whole, whole + tokens)])
         hidden = POLICY.decoder(embedded, at, cache)[:, 2:]
         by_hand = POLICY.decoder.logits(hidden).argmax(-1)[0].tolist()
         assert emission is not None
@@ -87,7 +87,7 @@ def test_approximate_reuse_computes_what_changed_and_nothing_else(monkeypatch: p
 
 
 def test_approximate_reuse_has_an_age_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind a moving picture all is computed anew after APPROXIMATE_FRAMES, and that frame's chunk is exact again."""
+    """Behind a moving picture all is recomputed after APPROXIMATE_FRAMES, and that frame's chunk is exact again."""
     positions, whole = Positions(monkeypatch), sum(POLICY.segments)
     rounds = APPROXIMATE_FRAMES + 1
     looks = still(list(range(1, 2 * rounds + 1)), picture=False)

@@ -41,7 +41,7 @@ def frames(both: Both, first: int, count: int) -> list[int]:
     ids=str,
 )
 def test_rule_09_what_stood_still_for_a_minute_is_dropped(plan: Plan, latency: int) -> None:
-    """After the gap the pipeline fills anew: nothing for L - 1 frames, then a chunk every frame, of new contexts."""
+    """After the gap the pipeline fills again: nothing for L - 1 frames, then a chunk every frame, of new contexts."""
     both = Both(plan, 8, 2, stale=LIMIT)
     assert plan.latency_frames == latency
     assert frames(both, FRAME, BEFORE) == list(range(latency - 1, BEFORE))

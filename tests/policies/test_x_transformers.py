@@ -93,11 +93,11 @@ def test_every_mode_decodes_as_the_library_does(checkpoint: Checkpoint) -> None:
 def test_what_is_kept_of_the_frame_before_changes_nothing(checkpoint: Checkpoint) -> None:
     policy, seen = checkpoint.policy("quick"), moving(9)
     seen = [seen[i // 2] for i in range(9)]  # every picture twice
-    kept, anew = (
+    kept, recomputed = (
         run(real(Plan.parse(f"mode=auras,pp_generation=3,reuse={reuse}"), policy), seen) for reuse in ("exact", "none")
     )
-    assert len(kept) == len(anew) > 3
-    for one, other in zip(kept, anew, strict=True):
+    assert len(kept) == len(recomputed) > 3
+    for one, other in zip(kept, recomputed, strict=True):
         assert torch.equal(one.actions, other.actions)
     assert not torch.equal(kept[0].actions, kept[-1].actions)
 

@@ -78,7 +78,7 @@ def test_what_was_sent_late_is_told_from_what_was_lost_on_the_way() -> None:
     measures.pause()
     measures.action(9000 * MS, 0, "chunk", 0, 900)
     measures.action(9010 * MS, 0, "chunk", 0, 901)
-    measures.action(9020 * MS, 0, "chunk", 0, 1)  # an actuator that started anew
+    measures.action(9020 * MS, 0, "chunk", 0, 1)  # an actuator that started again
     found = measures.figures()
     assert (found["actions_lost"], found["sent_gap_ms_max"]) == (1, 12.0)
     assert "1 actions lost; longest gap between two sent 12.0 ms" in table(played(True), measures, 50.0)
@@ -105,7 +105,7 @@ def test_the_actuators_totals_count_by_how_much_they_rose() -> None:
     measures.actuator(actuator("disarmed", skipped=60, refused={"disarmed": 99, "late": 1}))
     measures.actuator(actuator(skipped=70, refused={"disarmed": 120, "late": 1}))
     measures.actuator(actuator("holding", skipped=71, refused={"disarmed": 120, "late": 3}))
-    measures.actuator(actuator(skipped=4, refused={"late": 3}))  # started anew: 4 are its own
+    measures.actuator(actuator(skipped=4, refused={"late": 3}))  # started again: 4 are its own
     assert measures.figures()["skipped_ticks"] == 2 + 1 + 4
     assert measures.refused_chunks == {"late": 1 + 2}
     assert measures.figures()["refused_chunks_late"] == 3

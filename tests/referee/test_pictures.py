@@ -227,7 +227,7 @@ def test_the_window_is_the_middle_of_the_middle_episode() -> None:
 
 
 def test_first_use_is_of_this_life_of_the_agent() -> None:
-    """Requests start anew with a new agent: an action before the chunk was made is of another chunk."""
+    """Requests start again with a new agent: an action before the chunk was made is of another chunk."""
     marks = [ActionMark(10, 1), ActionMark(50, 1), ActionMark(60, 2), ActionMark(70, 1)]
     assert first_use_ns(ChunkTimes(1, 20, 25, 30, 40, 41), marks) == 50
     assert first_use_ns(ChunkTimes(3, 20, 25, 30, 40, 41), marks) is None

@@ -140,7 +140,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
         (messages, "UNREAD_S", (0.1, 0.2)),
         (loaded, "LOADED_S", (0.1, 0.2)),
         (loaded, "LOOPS", 1),
-        (run_module, "LOOK_S", 0.05),
+        (run_module, "POLL_S", 0.05),
         (messages, "NOISE_S", 0.05),
         (presses, "MANY_JOINTS", 10),
         (presses, "MANY_DIMENSIONS", 10),

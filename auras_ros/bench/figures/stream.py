@@ -20,7 +20,7 @@ from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
 
-LOOK_S = 0.5
+POLL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def complete(
     try:
         for at_ns in [*queue.arrives_ns, end_ns]:
             while not outputs.over.is_set() and (left_ns := min(at_ns, end_ns) - clock.now_ns()) > 0:
-                outputs.over.wait(min(left_ns / 1e9, LOOK_S))
+                outputs.over.wait(min(left_ns / 1e9, POLL_S))
                 _require_working(live, executor)
             live.arrived()
     finally:
@@ -139,7 +139,7 @@ def saturate(executor: Executor, feed: Feed, outputs: int, limit_s: float, threa
     end_ns = clock.now_ns() + round(limit_s * 1e9)
     live.start()
     try:
-        while not came.over.wait(LOOK_S) and clock.now_ns() < end_ns:
+        while not came.over.wait(POLL_S) and clock.now_ns() < end_ns:
             _require_working(live, executor)
     finally:
         came.over.set()

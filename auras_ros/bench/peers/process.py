@@ -27,7 +27,7 @@ WORKER = Path(__file__).with_name("lerobot_worker.py")
 SAID_LINES = 6  # of what a dead peer wrote to stderr
 SAID_BYTES = 4096
 ENDING_S = 5.0  # how long a process that has closed its output may take to say its exit status
-LOOK_S = 0.02
+POLL_S = 0.02
 # One thread, as ours; no download; and nothing of our own package on its path.
 SETTINGS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 # Not a session of its own: where the kernel shares out the processor by session, one of the two would be favoured.
@@ -130,7 +130,7 @@ class PeerProcess:
             found = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             if found is not None:
                 return f"{'status' if found.si_code == os.CLD_EXITED else 'signal'} {found.si_status}"
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         return "nothing but its output closed"
 
     def _said(self) -> str:

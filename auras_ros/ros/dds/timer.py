@@ -57,7 +57,7 @@ class Timer:
         return self._canceled
 
     def reset(self) -> None:
-        """Start anew: not cancelled, due one period from now."""
+        """Start again: not cancelled, due one period from now."""
         self._next_ns = self.clock.now_ns() + self.timer_period_ns
         self._canceled = False
 
