@@ -19,11 +19,11 @@ from auras_ros.bench.figures.played import Progress, check_play
 from auras_ros.bench.kept import interruptible, run_turns, until
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.cores import available
+from auras_ros.evaluate.episode_runner import Task
+from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import grouped, play
 from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.seams import Seams
-from auras_ros.evaluate.seat import Task
-from auras_ros.evaluate.seats import Seats
 from auras_ros.evaluate.settings import SIMS, SettingsError, parse_plan
 from auras_ros.evaluate.statistics import paired_by_seed, wilson
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played
@@ -114,8 +114,9 @@ class SeamCampaign:
             return
         self._say(f"seeds from {seeds[0]}, {case.name}")
 
-        def watch(seats: Seats) -> None:
-            self._say(f"seeds from {seeds[0]}, {case.name}: {len(seats.finished)} of {len(seeds)} episodes over")
+        def watch(episode_runners: EpisodeRunners) -> None:
+            over = len(episode_runners.finished)
+            self._say(f"seeds from {seeds[0]}, {case.name}: {over} of {len(seeds)} episodes over")
 
         timing = Charged({case.plan.mode: case.frame_ns}, self._options.jitter, seeds[0])
         seams = Seams()

@@ -142,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
 def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
     """Raises what a bad setting deserves, naming it."""
     from auras_ros.evaluate.cores import available
-    from auras_ros.evaluate.seat import Task
+    from auras_ros.evaluate.episode_runner import Task
     from auras_ros.evaluate.settings import SIMS, SettingsError, check_max_steps, check_seeds, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
     from auras_ros.evaluate.tuner.record import EpisodeStore

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import BATCH, grouped, play
 from auras_ros.evaluate.outcome import ModeResult
-from auras_ros.evaluate.seats import Seats
 from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
 from auras_ros.evaluate.work import Work
 from auras_ros.pipeline.load import Checkpoint
@@ -56,8 +56,8 @@ class Campaign:
             return known
         settings = self.settings
 
-        def watch(seats: Seats) -> None:
-            self.say(pace.line(seats))
+        def watch(episode_runners: EpisodeRunners) -> None:
+            self.say(pace.line(episode_runners))
 
         timing = settings.timing(clock)
         made = play(self.checkpoint, contender.plan, group, settings.task, timing, contender.plain, watch)
@@ -82,14 +82,14 @@ class _Pace:
         self._run, self._began_s = (run[0], run[1]), now_s
         self._left.remove(self._run)
 
-    def line(self, seats: Seats) -> str:
+    def line(self, episode_runners: EpisodeRunners) -> str:
         clock, name = self._run or ("", "")
-        over = seats.finished
+        over = episode_runners.finished
         won = sum(episode.success for episode in over)
-        done = self._total - len(self._left)
+        done, of = self._total - len(self._left), len(over) + len(episode_runners)
         return (
-            f"run {done} of {self._total}, {clock} {name}: {len(over)} of {len(over) + len(seats)} episodes over, "
-            f"{won} succeed, about {_minutes(self._left_s(seats.progress))} left"
+            f"run {done} of {self._total}, {clock} {name}: {len(over)} of {of} episodes over, "
+            f"{won} succeed, about {_minutes(self._left_s(episode_runners.progress))} left"
         )
 
     def _left_s(self, progress: float) -> float:

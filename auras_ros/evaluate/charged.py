@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from auras_ros.evaluate.seats import Seats
+from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.turn import Watch, step
 from auras_ros.pipeline.frames import FrameClock
 from auras_ros.pipeline.modes import Executor
@@ -62,7 +62,7 @@ class Charged:
             return plan
         return replace(plan, frame_period_ms=self._duration_ns("par", "") / plan.workers / 1e6)
 
-    def play(self, executor: Executor, seats: Seats, now_ns: int, watch: Watch) -> None:
+    def play(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> None:
         """From event to event until no episode is left. The world's grid starts now."""
         mode = executor.plan.mode
         period_ns = 0 if mode == "par" else round(executor.plan.frame_period_ms * 1e6)
@@ -71,15 +71,15 @@ class Charged:
             for place, worker in enumerate(executor.workers)
         ]
         tick_ns = now_ns
-        while len(seats):
+        while len(episode_runners):
             executor.clock.sleep_until_ns(now_ns)
             if now_ns == tick_ns:
-                seats.observe(now_ns, min(runner.soonest_ns(now_ns) for runner in runners))
-            _settle(runners, seats, now_ns)
+                episode_runners.observe(now_ns, min(runner.soonest_ns(now_ns) for runner in runners))
+            _settle(runners, episode_runners, now_ns)
             if now_ns == tick_ns:
-                step(executor, seats, now_ns)
-                watch(seats)
-                tick_ns += seats.dt_ns
+                step(executor, episode_runners, now_ns)
+                watch(episode_runners)
+                tick_ns += episode_runners.dt_ns
             wakes = [tick_ns, now_ns + executor.ledger.closed_ns(now_ns)]
             wakes += [runner.soonest_ns(now_ns) for runner in runners]
             now_ns = min(at_ns for at_ns in wakes if at_ns > now_ns)
@@ -98,12 +98,12 @@ class Charged:
         return self.durations_ns[key]
 
 
-def _settle(runners: Sequence[_Runner], seats: Seats, now_ns: int) -> None:
+def _settle(runners: Sequence[_Runner], episode_runners: EpisodeRunners, now_ns: int) -> None:
     """Ends before beginnings, workers in their order, until nothing more happens at this instant."""
     busy = True
     while busy:
-        ended = [runner.end(seats, now_ns) for runner in runners]
-        began = [] if any(ended) else [runner.begin(seats, now_ns) for runner in runners]
+        ended = [runner.end(episode_runners, now_ns) for runner in runners]
+        began = [] if any(ended) else [runner.begin(episode_runners, now_ns) for runner in runners]
         busy = any(ended) or any(began)
 
 
@@ -119,21 +119,21 @@ class _Runner:
         """Not before then does anything happen here by itself: the end of the frame, or the next one's start."""
         return self._frames.next_start_ns(now_ns) if self._ends_ns is None else self._ends_ns
 
-    def end(self, seats: Seats, now_ns: int) -> bool:
+    def end(self, episode_runners: EpisodeRunners, now_ns: int) -> bool:
         """Whether a frame ended."""
         if self._ends_ns is None or self._ends_ns > now_ns:
             return False
         self._ends_ns = None
         emission = self._worker.end(now_ns)
         for each in () if emission is None else emission.every:
-            seats.offer(each, now_ns)
+            episode_runners.offer(each, now_ns)
         return True
 
-    def begin(self, seats: Seats, now_ns: int) -> bool:
+    def begin(self, episode_runners: EpisodeRunners, now_ns: int) -> bool:
         """Whether a frame began."""
         if self._ends_ns is not None or self._frames.next_start_ns(now_ns) > now_ns:
             return False
-        seen = seats.seen(now_ns)
+        seen = episode_runners.seen(now_ns)
         if not self._worker.wants(seen, now_ns):
             self._frames.idle()
             return False
@@ -141,5 +141,5 @@ class _Runner:
         self._worker.begin(seen, now_ns)
         self._worker.run()
         self._ends_ns = now_ns + next(self._durations_ns)
-        seats.frames += int(self._emits)
+        episode_runners.frames += int(self._emits)
         return True

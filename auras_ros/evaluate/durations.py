@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from auras_ros.evaluate.cores import available, on_cores
-from auras_ros.evaluate.seats import NOISE_SEED
+from auras_ros.evaluate.episode_runners import NOISE_SEED
 from auras_ros.pipeline.decoupled import PerceptionWorker
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.load import Checkpoint, executor_on, noise_tape

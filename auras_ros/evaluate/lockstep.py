@@ -13,11 +13,11 @@ import torch
 
 from auras_ros.clock import VirtualClock
 from auras_ros.evaluate.charged import Charged
+from auras_ros.evaluate.episode_runner import Task
+from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seams import Seams
-from auras_ros.evaluate.seat import Task
-from auras_ros.evaluate.seats import Seats
 from auras_ros.evaluate.turn import Timing, Watch
 from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.modes import make_executor
@@ -33,7 +33,7 @@ def play(
     task: Task,
     timing: Timing,
     plain: bool = False,
-    watch: Watch = lambda seats: None,
+    watch: Watch = lambda episode_runners: None,
     seams: Seams | None = None,
 ) -> ModeResult:
     """All seeds as one batch, to the end of the last. plain: chunks run from index 0 whenever they come. seams: where
@@ -43,21 +43,22 @@ def play(
     """
     torch.set_num_threads(1)  # small networks: threads that wait for one another cost far more than they bring
     start_ns = checkpoint.contract.dt_ns
-    policy, seats = checkpoint.policy(plan.generation), Seats(checkpoint, task, list(seeds), plain, start_ns, seams)
+    policy = checkpoint.policy(plan.generation)
+    episode_runners = EpisodeRunners(checkpoint, task, list(seeds), plain, start_ns, seams)
     if isinstance(timing, Charged):
         plan = timing.paced(plan)
     executor = make_executor(
         policy,
         plan,
-        lambda request: seats.noise(policy.noise_shape, request),
+        lambda request: episode_runners.noise(policy.noise_shape, request),
         VirtualClock(start_ns),
         contract=checkpoint.contract,
     )
     try:
-        timing.play(executor, seats, start_ns, watch)
+        timing.play(executor, episode_runners, start_ns, watch)
     finally:
         executor.close()
-    return seats.outcome()
+    return episode_runners.outcome()
 
 
 def run_episodes(
@@ -78,8 +79,8 @@ def run_episodes(
         raise ValueError(f"execute_steps must be in [1, {checkpoint.horizon}], got {execute_steps}")
     done: list[EpisodeRecord] = []
 
-    def watch(seats: Seats) -> None:
-        report([*done, *seats.finished])
+    def watch(episode_runners: EpisodeRunners) -> None:
+        report([*done, *episode_runners.finished])
 
     for group in grouped(seeds, batch):
         done += play(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from auras_ros.evaluate.seats import Seats
+from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.turn import Watch, step
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.request import Worker
@@ -28,15 +28,15 @@ class Paused:
         if self.frame_steps < 1:
             raise ValueError(f"frame_steps must be at least 1, got {self.frame_steps}")
 
-    def play(self, executor: Executor, seats: Seats, now_ns: int, watch: Watch) -> None:
+    def play(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> None:
         """Frame by frame until no episode is left: observe, begin and run, end, offer, move."""
         lasts = executor.plan.workers if executor.plan.mode == "par" else 1
         ends: dict[str, int] = {}  # worker -> the frame at whose end it is done
         frame = 0
-        while len(seats):
+        while len(episode_runners):
             executor.clock.sleep_until_ns(now_ns)
-            seats.observe(now_ns, now_ns)
-            began = self._begin(executor, seats, now_ns, ends)
+            episode_runners.observe(now_ns, now_ns)
+            began = self._begin(executor, episode_runners, now_ns, ends)
             for worker in began:
                 ends[worker.name] = frame + lasts - 1
                 worker.run()
@@ -45,27 +45,29 @@ class Paused:
                     del ends[worker.name]
                     emission = worker.end(now_ns)
                     for each in () if emission is None else emission.every:
-                        seats.offer(each, now_ns)
-            now_ns = self._move(executor, seats, now_ns, watch)
+                        episode_runners.offer(each, now_ns)
+            now_ns = self._move(executor, episode_runners, now_ns, watch)
             frame += 1
 
-    def _begin(self, executor: Executor, seats: Seats, now_ns: int, busy: dict[str, int]) -> list[Worker]:
+    def _begin(
+        self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, busy: dict[str, int]
+    ) -> list[Worker]:
         began = []
-        seats.frames += 1
+        episode_runners.frames += 1
         for worker in executor.workers:
-            if worker.name not in busy and worker.wants(seats.seen(now_ns), now_ns):
-                worker.begin(seats.seen(now_ns), now_ns)
+            if worker.name not in busy and worker.wants(episode_runners.seen(now_ns), now_ns):
+                worker.begin(episode_runners.seen(now_ns), now_ns)
                 began.append(worker)
         return began
 
-    def _move(self, executor: Executor, seats: Seats, now_ns: int, watch: Watch) -> int:
+    def _move(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> int:
         """The frame's steps; returns when the next frame starts."""
-        next_ns = now_ns + self.frame_steps * seats.dt_ns
-        for at_ns in range(now_ns, next_ns, seats.dt_ns):
+        next_ns = now_ns + self.frame_steps * episode_runners.dt_ns
+        for at_ns in range(now_ns, next_ns, episode_runners.dt_ns):
             if at_ns > now_ns:
-                seats.observe(at_ns, next_ns)
-            step(executor, seats, at_ns)
-            watch(seats)
-            if not len(seats):
+                episode_runners.observe(at_ns, next_ns)
+            step(executor, episode_runners, at_ns)
+            watch(episode_runners)
+            if not len(episode_runners):
                 break
         return next_ns

@@ -1,7 +1,7 @@
 """What the commands do where one chunk follows another: how far they jump, and how far the two chunks disagree.
 
-A watch looks at one seat's commands and changes nothing. It asks `action.align` what a chunk alone says for a tick, as
-the stream itself does, so that alignment is written once. Everything counted is whole tenths of the channels' unit:
+A watch looks at one episode's commands and changes nothing. It asks `action.align` what a chunk alone says for a tick,
+as the stream itself does, so that alignment is written once. Everything counted is whole tenths of the channels' unit:
 parts joined later give exactly what the whole would have given.
 """
 
@@ -83,7 +83,7 @@ class Seams:
 
 
 class SeamWatch:
-    """Adds one seat's seams to `seams`. It is told every chunk that the stream has taken, and every tick's command.
+    """Adds one episode's seams to `seams`. It is told every chunk that the stream has taken, and every tick's command.
 
     tick_ns: the stream's period; span_ns: how far back an origin may lie. Raises ContractError, naming the channel, for
     a kind of which a difference between two commands is no distance.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from auras_ros.evaluate.seats import Seats
+from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.pipeline.modes import Executor
 
-Watch = Callable[[Seats], None]  # called after each control step
+Watch = Callable[[EpisodeRunners], None]  # called after each control step
 
 
 class Timing(Protocol):
@@ -17,12 +17,12 @@ class Timing(Protocol):
     @property
     def name(self) -> str: ...
 
-    def play(self, executor: Executor, seats: Seats, now_ns: int, watch: Watch) -> None:
+    def play(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> None:
         """From `now_ns` until no episode is left."""
         ...
 
 
-def step(executor: Executor, seats: Seats, now_ns: int) -> None:
-    rows = seats.tick(now_ns)
+def step(executor: Executor, episode_runners: EpisodeRunners, now_ns: int) -> None:
+    rows = episode_runners.tick(now_ns)
     if rows is not None and len(rows):
         executor.keep(rows)

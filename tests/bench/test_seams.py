@@ -18,10 +18,10 @@ from auras_ros.bench import seams as bench
 from auras_ros.bench import seams_game
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.charged import Charged
+from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import play as really_play
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.seams import Seams
-from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.statistics import paired_difference
 from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.plan import Plan

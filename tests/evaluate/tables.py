@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from auras_ros.clock import SchedulerClock
 from auras_ros.evaluate import lockstep
-from auras_ros.evaluate.seat import Task
+from auras_ros.evaluate.episode_runner import Task
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, Ledger
 from auras_ros.policies.checkpoint import Checkpoint

@@ -8,8 +8,8 @@ import pytest
 from torch import Tensor
 
 from auras_ros import resources
-from auras_ros.evaluate.seat import Task
-from auras_ros.evaluate.seats import Seats
+from auras_ros.evaluate.episode_runner import Task
+from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.pipeline.load import Checkpoint, load
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
@@ -27,9 +27,9 @@ def shipped() -> Checkpoint:
 def look(checkpoint: Checkpoint) -> Latched:
     """What two real tables look like at the start."""
     now_ns = checkpoint.contract.dt_ns
-    seats = Seats(checkpoint, Task(), SEEDS, False, now_ns)
-    seats.observe(now_ns, now_ns)
-    return seats.seen(now_ns)
+    episode_runners = EpisodeRunners(checkpoint, Task(), SEEDS, False, now_ns)
+    episode_runners.observe(now_ns, now_ns)
+    return episode_runners.seen(now_ns)
 
 
 @pytest.mark.parametrize("generation", ["quick", "ddpm100"])

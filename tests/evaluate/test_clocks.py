@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from auras_ros.evaluate.charged import Charged, duration_key
+from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import play
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.turn import Timing
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint

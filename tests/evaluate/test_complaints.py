@@ -18,10 +18,10 @@ from auras_ros.action import Chunk
 from auras_ros.clock import VirtualClock
 from auras_ros.evaluate import lockstep
 from auras_ros.evaluate.charged import Charged
+from auras_ros.evaluate.episode_runner import EpisodeRunner, Task
+from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import play
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.seat import Seat, Task
-from auras_ros.evaluate.seats import Seats
 from auras_ros.evaluate.turn import Timing
 from auras_ros.observation import Assembler, decode_raw
 from auras_ros.pipeline.load import Pipeline, to_latched
@@ -48,18 +48,18 @@ GUIDED = tuple(f"{plan},guide={guide}" for guide in ("inpaint", "rtc") for plan 
 
 @dataclass
 class Offers:
-    """Every chunk that a seat was offered, with when."""
+    """Every chunk that an episode was offered, with when."""
 
     found: list[tuple[int, Chunk]] = field(default_factory=list)
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Offers:
-        offer = Seat.offer
+        offer = EpisodeRunner.offer
 
-        def noted(seat: Seat, chunk: Chunk, now_ns: int) -> None:
+        def noted(episode_runner: EpisodeRunner, chunk: Chunk, now_ns: int) -> None:
             self.found.append((now_ns, chunk))
-            offer(seat, chunk, now_ns)
+            offer(episode_runner, chunk, now_ns)
 
-        monkeypatch.setattr(Seat, "offer", noted)
+        monkeypatch.setattr(EpisodeRunner, "offer", noted)
         return self
 
 
@@ -167,12 +167,12 @@ def test_what_comes_over_topics_is_preprocessed_as_in_lockstep() -> None:
     """The agent's way, from the message to the executor's input: joints in another order among others, images as bytes.
     Bit for bit what lockstep gives the executor."""
     checkpoint = tiny_checkpoint()
-    seats, world = Seats(checkpoint, Task(), [3], False, START), Task().world()
+    episode_runners, world = EpisodeRunners(checkpoint, Task(), [3], False, START), Task().world()
     assembler = Assembler(checkpoint.spec, 300.0, 300.0, 0.0)
     world.reset(3)
     for step in range(4):
         now_ns = START + step * DT
-        seats.observe(now_ns, now_ns)
+        episode_runners.observe(now_ns, now_ns)
         side = checkpoint.spec.cameras[0].height
         message = image_message(world.image(side), stamp_ns=now_ns, frame_id="camera", encoding="rgb8")
         pixels = decode_raw(
@@ -183,11 +183,11 @@ def test_what_comes_over_topics_is_preprocessed_as_in_lockstep() -> None:
         assert assembler.put_state(names, positions, now_ns, now_ns) is None
         assert assembler.put_image("top", pixels, stamp_ns(message.header.stamp), now_ns) is None
         over_topics: Any = assembler.latch(now_ns)
-        mine, lockstep_s = to_latched(over_topics, checkpoint), seats.seen(now_ns)
+        mine, lockstep_s = to_latched(over_topics, checkpoint), episode_runners.seen(now_ns)
         assert torch.equal(mine.images, lockstep_s.images)
         assert torch.equal(mine.state, lockstep_s.state)
         np.testing.assert_array_equal(mine.origin.reference, lockstep_s.origin.reference)
-        seats.tick(now_ns)
+        episode_runners.tick(now_ns)
         world.step(np.zeros(2))
 
 
@@ -222,17 +222,17 @@ def test_no_frame_calls_the_policy_as_warm_up_has_not(plan: str, monkeypatch: py
     pipeline.warm_up()
     warm = set(called)
     called.clear()
-    seats = Seats(checkpoint, Task(), [3], False, START)
+    episode_runners = EpisodeRunners(checkpoint, Task(), [3], False, START)
     for step in range(12):
         now_ns = START + step * DT
-        seats.observe(now_ns, now_ns)
-        seen = seats.seen(now_ns)
+        episode_runners.observe(now_ns, now_ns)
+        seen = episode_runners.seen(now_ns)
         for worker in pipeline.executor.workers:
             if worker.wants(seen, now_ns):
                 worker.begin(seen, now_ns)
                 worker.run()
                 worker.end(now_ns + 50 * MS)
-        seats.tick(now_ns)
+        episode_runners.tick(now_ns)
     pipeline.executor.close()
     assert {name for name, *_ in called} >= {"perceive", "begin", "finish"}
     assert called <= warm, called - warm

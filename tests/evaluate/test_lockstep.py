@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from auras_ros.action import Contract
-from auras_ros.evaluate import lockstep, seats
+from auras_ros.evaluate import episode_runners, lockstep
+from auras_ros.evaluate.episode_runner import LockstepError, Task
+from auras_ros.evaluate.episode_runners import NOISE_SEED, REQUESTS_PER_EPISODE
 from auras_ros.evaluate.lockstep import grouped, play, run_episodes
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.seat import LockstepError, Task
-from auras_ros.evaluate.seats import NOISE_SEED, REQUESTS_PER_EPISODE
 from auras_ros.observation import StateSpec
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
@@ -106,8 +106,8 @@ def test_each_seed_has_its_own_stretch_of_the_noise_tape_whatever_is_beside_it(
 
 
 def test_an_episode_never_reaches_into_the_next_seeds_tape(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seats, "REQUESTS_PER_EPISODE", 3)
-    made = seats.Seats(cast(Checkpoint, scripted_checkpoint()), Task(max_steps=3), [0], False, DT)
+    monkeypatch.setattr(episode_runners, "REQUESTS_PER_EPISODE", 3)
+    made = episode_runners.EpisodeRunners(cast(Checkpoint, scripted_checkpoint()), Task(max_steps=3), [0], False, DT)
     assert made.noise((3,), 2).shape == (1, 3)
     with pytest.raises(LockstepError, match="more than 3 requests"):
         made.noise((3,), 3)

@@ -11,12 +11,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from auras_ros.evaluate import seats
+from auras_ros.evaluate import episode_runners
 from auras_ros.evaluate.charged import Charged
+from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import play
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.turn import Timing
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission
@@ -178,8 +178,10 @@ def test_auras_answers_what_its_last_stage_saw(players: Players) -> None:
 def test_the_skipped_images_change_nothing(players: Players, monkeypatch: pytest.MonkeyPatch) -> None:
     charged = Charged({"seq": 420 * MS})
     lean = [players("quick", timing)[0] for timing in (Paused(4), charged)]
-    observe = seats.Seats.observe
-    monkeypatch.setattr(seats.Seats, "observe", lambda self, now_ns, soonest_ns: observe(self, now_ns, now_ns))
+    observe = episode_runners.EpisodeRunners.observe
+    monkeypatch.setattr(
+        episode_runners.EpisodeRunners, "observe", lambda self, now_ns, soonest_ns: observe(self, now_ns, now_ns)
+    )
     full = [players("quick", timing)[0] for timing in (Paused(4), charged)]
     for one, other in zip(lean, full, strict=True):
         same(one, other)
@@ -198,13 +200,13 @@ def test_a_run_is_the_same_again(players: Players) -> None:
 def test_every_chunk_of_a_batch_is_offered(players: Players, monkeypatch: pytest.MonkeyPatch, timing: Timing) -> None:
     """Two requests that begin together leave together; on the paused clock the batch lasts two frames."""
     offered: list[tuple[int, int, int]] = []
-    offer = seats.Seats.offer
+    offer = episode_runners.EpisodeRunners.offer
 
-    def noted(self: seats.Seats, emission: Emission, now_ns: int) -> None:
+    def noted(self: episode_runners.EpisodeRunners, emission: Emission, now_ns: int) -> None:
         offered.append((emission.request, emission.origin.mono_ns, now_ns))
         offer(self, emission, now_ns)
 
-    monkeypatch.setattr(seats.Seats, "offer", noted)
+    monkeypatch.setattr(episode_runners.EpisodeRunners, "offer", noted)
     players(TOGETHER, timing, steps=12)
     assert [request for request, _, _ in offered] == list(range(len(offered)))
     assert len(offered) >= 4

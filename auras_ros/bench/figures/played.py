@@ -22,9 +22,9 @@ import torch
 from auras_ros import resources
 from auras_ros.bench.kept import attempt, interruptible, run_turns, until
 from auras_ros.bench.options import add_minutes
+from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import grouped
 from auras_ros.evaluate.report import Report, unwritable
-from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, check_max_steps, check_seeds, parse_plan
 from auras_ros.evaluate.statistics import wilson
 from auras_ros.evaluate.tuner.record import EpisodeStore

@@ -14,10 +14,10 @@ from typing import Any
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.durations import FrameDuration, measure_durations
+from auras_ros.evaluate.episode_runner import Task
+from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import grouped, play
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.seat import Task
-from auras_ros.evaluate.seats import Seats
 from auras_ros.evaluate.statistics import paired_by_seed, wilson
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played, Timed
 from auras_ros.evaluate.tuner.requirements import Requirements
@@ -131,8 +131,8 @@ class Trials:
         left = self._record.missing(name, seeds)
         for group in grouped(left, self._batch):
 
-            def watch(seats: Seats) -> None:
-                self._say(f"{name}: {len(seats.finished)} of {len(group)} episodes over")  # noqa: B023
+            def watch(episode_runners: EpisodeRunners) -> None:
+                self._say(f"{name}: {len(episode_runners.finished)} of {len(group)} episodes over")  # noqa: B023
 
             plain = self._plain and name != SEQ
             outcome = play(self.checkpoint, plan, group, self._task, timing, plain, watch)

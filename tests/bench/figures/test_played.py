@@ -21,10 +21,10 @@ from auras_ros.bench.figures import fig5, fig12, fig13, played
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.durations import FrameDuration
+from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import play as really_play
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.tuner import trials as trials_module
 from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.plan import Plan

@@ -17,8 +17,8 @@ import pytest
 from auras_ros import resources
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.durations import FrameDuration
+from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
-from auras_ros.evaluate.seat import Task
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.evaluate.tuner import trials as trials_module
 from auras_ros.evaluate.tuner.bayes import bayes

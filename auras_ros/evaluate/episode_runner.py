@@ -1,6 +1,6 @@
 """One episode's own things: a Push-T table, and the observation and action code that the nodes run.
 
-A seat knows nothing of schedules, batches or other episodes. Times are arguments, ns on one virtual clock.
+An episode runner knows nothing of schedules, batches or other episodes. Times are arguments, ns on one virtual clock.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Task:
         )
 
 
-class Seat:
+class EpisodeRunner:
     """See the module's docstring. plain: a chunk runs from its index 0 whenever it comes (par, as in the paper). seams:
-    where this seat's seams are counted, if anybody wants to know."""
+    where this episode's seams are counted, if anybody wants to know."""
 
     def __init__(
         self,

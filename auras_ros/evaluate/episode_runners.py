@@ -1,4 +1,4 @@
-"""Episodes that share one schedule, stepped together: one batch for the executor, a seat of its own for each.
+"""Episodes that share one schedule, stepped together: one batch for the executor, a runner of its own for each.
 
 Frames depend on time and not on the world, so that a whole batch latches, computes and acts at the same instants. This
 module knows nothing of modes or clocks.
@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from auras_ros.evaluate.episode_runner import EpisodeRunner, LockstepError, Task
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.seams import Seams
-from auras_ros.evaluate.seat import LockstepError, Seat, Task
 from auras_ros.pipeline.load import Checkpoint, noise_tape, to_latched
 from auras_ros.pipeline.request import Emission, Identity, Latched, to_chunk
 
@@ -25,9 +25,9 @@ NOISE_SEED = 0
 _IDENTITY = Identity()
 
 
-class Seats:
-    """One seat a seed; those that are done leave. frames: the executor's so far, without those of perception alone.
-    seams: where all seats' seams are counted, if anybody wants to know."""
+class EpisodeRunners:
+    """One runner a seed; those that are done leave. frames: the executor's so far, without those of perception alone.
+    seams: where all runners' seams are counted, if anybody wants to know."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Seats:
         self._checkpoint, self.task = checkpoint, task
         self.dt_ns = checkpoint.contract.dt_ns
         self._reach_ns = checkpoint.spec.history * max(self.dt_ns, checkpoint.spec.dt_ns)
-        self._live = [Seat(checkpoint, task, seed, plain, task.world(), start_ns, seams) for seed in seeds]
+        self._live = [EpisodeRunner(checkpoint, task, seed, plain, task.world(), start_ns, seams) for seed in seeds]
         self._count = len(self._live)
         self._finished: list[EpisodeRecord] = []
         self._outcome = ModeResult()
@@ -62,7 +62,7 @@ class Seats:
     @property
     def progress(self) -> float:
         """How much is done, 0 to 1: an episode that ends early is done at once."""
-        played = sum(seat.episode.steps for seat in self._live) / self.task.max_steps
+        played = sum(episode_runner.episode.steps for episode_runner in self._live) / self.task.max_steps
         return (len(self._finished) + played) / self._count
 
     def outcome(self) -> ModeResult:
@@ -73,20 +73,20 @@ class Seats:
         """The tape of every live episode for its request of this number, [E, *shape] (design rule 7)."""
         if request >= REQUESTS_PER_EPISODE:
             raise LockstepError(f"more than {REQUESTS_PER_EPISODE} requests in one episode")
-        bases = [seat.seed * REQUESTS_PER_EPISODE for seat in self._live]
+        bases = [episode_runner.seed * REQUESTS_PER_EPISODE for episode_runner in self._live]
         return torch.stack([noise_tape(shape, NOISE_SEED, base + request) for base in bases])
 
     def observe(self, now_ns: int, soonest_ns: int) -> None:
         """Sensors deliver. soonest_ns: no frame begins before; images that none can see then are not drawn."""
         image = soonest_ns < now_ns + self._reach_ns
-        for seat in self._live:
-            seat.observe(now_ns, image)
+        for episode_runner in self._live:
+            episode_runner.observe(now_ns, image)
         self._observed_ns, self._latched = now_ns, None
 
     def seen(self, now_ns: int) -> Latched:
         """The newest observation of all live episodes, as of now. The same object until the next one comes."""
         if self._latched is None:
-            every = [to_latched(seat.latch(now_ns), self._checkpoint) for seat in self._live]
+            every = [to_latched(episode_runner.latch(now_ns), self._checkpoint) for episode_runner in self._live]
             first = every[0]
             if any(one.origin.mono_ns != first.origin.mono_ns for one in every):
                 raise LockstepError("episodes of one batch saw different instants")
@@ -102,21 +102,21 @@ class Seats:
         """Each live episode takes its row of the chunks."""
         if len(emission.actions) != len(self._live):
             raise LockstepError(f"{len(emission.actions)} rows of actions for {len(self._live)} episodes")
-        for row, seat in enumerate(self._live):
+        for row, episode_runner in enumerate(self._live):
             chunk = to_chunk(emission, _IDENTITY, row)
-            seat.offer(chunk, now_ns)
+            episode_runner.offer(chunk, now_ns)
             self._outcome.aged(chunk.provenance.context_age_ns)
 
     def tick(self, now_ns: int) -> Tensor | None:
         """One control step everywhere. Returns the rows that go on, int64, if any episode has ended; else None."""
-        for seat in self._live:
-            age_steps = seat.tick(now_ns, self.frames)
+        for episode_runner in self._live:
+            age_steps = episode_runner.tick(now_ns, self.frames)
             if age_steps is not None:
                 self._outcome.acted(age_steps)
-        rows = [row for row, seat in enumerate(self._live) if not seat.done]
+        rows = [row for row, episode_runner in enumerate(self._live) if not episode_runner.done]
         if len(rows) == len(self._live):
             return None
-        self._finished += [seat.episode for seat in self._live if seat.done]
+        self._finished += [episode_runner.episode for episode_runner in self._live if episode_runner.done]
         self._live = [self._live[row] for row in rows]
         kept = torch.tensor(rows, dtype=torch.int64)
         if rows and self._latched is not None:
