@@ -2,7 +2,7 @@
 
 It stands where a robot would: one control step each 100 ms of an absolute grid, whatever the agent does.
 Each tick steps the world with the newest valid action and then shows it: what is stamped T is the world at T,
-and the action in force at the next tick is the answer to it. The rules are `pusht_game`'s; this module never
+and the active action at the next tick is the answer to it. The rules are `pusht_game`'s; this module never
 decides about them, and knows no policy.
 """
 
@@ -66,7 +66,7 @@ CAMERA_FRAME, TABLE_FRAME = "camera_top", "table"
 JPEG_QUALITY = 95
 COLLECT_PERIOD_S = 10.0  # a table that was reset is a cycle of objects: left to themselves they pile up for an hour
 LATEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
-# Every action is judged, so that refusals are counted; the newest valid one is in force.
+# Every action is judged, so that refusals are counted; the newest valid one is active.
 ACTIONS = QoSProfile(depth=10)
 
 

@@ -78,7 +78,7 @@ class GamePhase(str, Enum):
 
 
 class ActionRefusal(str, Enum):
-    """Why an action did not become the one in force; the first reason wins."""
+    """Why an action did not become the active one; the first reason wins."""
 
     CHANNELS = "channels"
     SIZE = "size"
@@ -134,7 +134,7 @@ class PushTGame:
         self._shown_ns: int | None = None
 
     def offer(self, values: Sequence[float], now_ns: int, names: str = "", label: str = "") -> ActionRefusal | None:
-        """An action [agent_x, agent_y] px. The newest valid one is in force; a refused one changes nothing.
+        """An action [agent_x, agent_y] px. The newest valid one is active; a refused one changes nothing.
 
         names: comma-joined channels, if the sender says. label: the sender's JSON object about this action;
         it is looked at only while waiting: an action that was made for the episode before must not start one.

@@ -1,4 +1,4 @@
-"""A horizon that is yet to be checked: what the plan in force wants, and the motion to check it with.
+"""A horizon that is yet to be checked: what the active plan wants, and the motion to check it with.
 
 The plan is taken under the stream's lock and the rows are worked out outside it, in another thread than the
 ticks', because a hundred rows take longer than a tick may wait. This module never changes the plan or the

@@ -2,7 +2,7 @@
 
 A chunk's origin defines its action 0. Used d steps later it starts at index d, and d is read from the
 actuator's own record of executed ticks, never from an estimated latency. A tick that came late stands for
-the periods it missed: the command before it was in force meanwhile, so those actions' time has passed and
+the periods it missed: the command before it was active meanwhile, so those actions' time has passed and
 they are never made up. This module never blends, limits or publishes, and reads no clock: times are
 arguments.
 """

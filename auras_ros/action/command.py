@@ -30,7 +30,7 @@ class Command:
 
 @dataclass(frozen=True, eq=False)
 class Horizon:
-    """What is still to come of the chunk in force: `values` [steps, channels], one policy step apart, each
+    """What is still to come of the active chunk: `values` [steps, channels], one policy step apart, each
     within the limits and no faster than rates and accelerations, starting at the chunk's step `index`."""
 
     index: int

@@ -76,7 +76,7 @@ class CommandOutput:
         self.running = False
 
     def take_back(self) -> None:
-        """The last command was not published: what the one before said is in force."""
+        """The last command was not published: what the one before said is active."""
         self.motion.anchor, self.running = self._before
 
     def place(self, measured: FloatArray) -> None:

@@ -1,4 +1,4 @@
-"""The seam between two chunks: a straight blend from the trajectory in force into the new one.
+"""The seam between two chunks: a straight blend from the active trajectory into the new one.
 
 Two chunks from two observations disagree; switching in one tick would be a jerk. During `ticks` ticks the
 old trajectory's own future (while it lasts, else its last command) fades out and the new one fades in. Only

@@ -21,8 +21,8 @@ from .admission import Admission
 from .ahead import Ahead
 from .chunk import Chunk
 from .command import Command
+from .command_generator import AWAITING, CommandGenerator
 from .contract import Contract
-from .course import AWAITING, Course
 from .ensemble import DEFAULT_ENSEMBLE_DECAY
 from .limits import DEFAULT_CLIP_TOLERANCE
 from .options import ActionStreamOptions
@@ -35,12 +35,12 @@ class ActionStream:
 
     `tick_ns`: the period between ticks. `seam`, how a chunk follows another: "blend" fades over `blend_ms`,
     "ensemble" averages all chunks that cover a tick with `ensemble_decay` (see `ensemble`), "switch" does
-    neither. `hold_after_ms`: after the last valid action the last command stays in force this long
+    neither. `hold_after_ms`: after the last valid action the last command stays active this long
     (increments: none), then the hold policies apply. `max_chunk_age_ms`: no action is executed when its
     chunk's origin is older. `clip_tolerance`: see `limits`. `host`: where given, chunks from another host's
     monotonic clock are refused.
 
-    A chunk that carries NaN, Inf or a value beyond its limits is refused, and the one in force is dropped
+    A chunk that carries NaN, Inf or a value beyond its limits is refused, and the active one is dropped
     with it: the stream holds at the next tick until a valid chunk comes. Raises ContractError.
     """
 
@@ -62,7 +62,7 @@ class ActionStream:
         )
         options.check(contract)
         self.contract, self.tick_ns = contract, tick_ns
-        self._course = Course(contract, options)
+        self._generator = CommandGenerator(contract, options)
         self._admission = Admission(contract, options.max_age_ns, host)
         self._lock = threading.Lock()
 
@@ -71,17 +71,17 @@ class ActionStream:
     def offer(self, chunk: Chunk, now_ns: int) -> Accepted | Rejected:
         """Take a chunk for the ticks from now on, or say why not. Newest (epoch, origin, request) wins."""
         with self._lock:
-            course = self._course
+            generator = self._generator
             verdict = (
-                course.safety.refuse()
+                generator.safety.refuse()
                 or self._admission.refuse(chunk, now_ns)
-                or course.plan.place(chunk, now_ns, course.output.motion.anchor)
+                or generator.plan.place(chunk, now_ns, generator.output.motion.anchor)
             )
-            course.tally.offered(verdict)
+            generator.tally.offered(verdict)
             if isinstance(verdict, Accepted):
                 self._admission.admit(chunk.provenance)
             elif verdict.reason in (ChunkRefusal.NON_FINITE, ChunkRefusal.OVER_LIMIT):
-                course.drop(now_ns, f"chunk refused: {verdict.detail}")
+                generator.drop(now_ns, f"chunk refused: {verdict.detail}")
             return verdict
 
     # -- ticks --------------------------------------------------------------------------------------------
@@ -89,11 +89,11 @@ class ActionStream:
     def tick(self, now_ns: int) -> Command:
         """The command for this tick. Missed periods are counted, never made up."""
         with self._lock:
-            last_ns = self._course.timeline.last_ns
+            last_ns = self._generator.timeline.last_ns
             if last_ns is not None and now_ns < last_ns:  # all ages are meaningless now
                 self._disarm(now_ns, "the clock went back")
-                self._course.timeline.clear()
-            return self._course.command(now_ns)
+                self._generator.timeline.clear()
+            return self._generator.command(now_ns)
 
     # -- transitions --------------------------------------------------------------------------------------
 
@@ -106,18 +106,18 @@ class ActionStream:
         being braked go on from their last command. Refused when stopped.
         """
         with self._lock:
-            course = self._course
-            if course.safety.state is SafetyState.STOPPED:
-                return Rejected(ChunkRefusal.STOPPED, f"stopped: {course.safety.reason}; disarm first")
-            if course.safety.state is SafetyState.ARMED:
+            generator = self._generator
+            if generator.safety.state is SafetyState.STOPPED:
+                return Rejected(ChunkRefusal.STOPPED, f"stopped: {generator.safety.reason}; disarm first")
+            if generator.safety.state is SafetyState.ARMED:
                 return Accepted(detail="already armed")
             if current is not None:
-                measured = course.limits.measured(np.asarray(current, dtype=np.float64))
+                measured = generator.limits.measured(np.asarray(current, dtype=np.float64))
                 if isinstance(measured, Rejected):
                     return measured
-                course.output.place(measured)
+                generator.output.place(measured)
             self._admission.forget()
-            course.begin(now_ns)
+            generator.begin(now_ns)
             return Accepted(detail="armed")
 
     def disarm(self, now_ns: int, reason: str = "disarm requested") -> Accepted:
@@ -132,19 +132,19 @@ class ActionStream:
     def stop(self, now_ns: int, reason: str = "stop requested") -> Accepted:
         """Latch the hold command until disarmed. From disarmed nothing is published either."""
         with self._lock:
-            self._course.starve(reason)
-            self._course.safety.stop(now_ns, reason)
+            self._generator.starve(reason)
+            self._generator.safety.stop(now_ns, reason)
             return Accepted(detail="stopped")
 
     def hold(self, now_ns: int, reason: str = "agent lost") -> None:
-        """Drop the chunk in force and hold; a valid chunk of the same session ends it."""
+        """Drop the active chunk and hold; a valid chunk of the same session ends it."""
         with self._lock:
-            self._course.drop(now_ns, reason)
+            self._generator.drop(now_ns, reason)
 
     def end(self, now_ns: int, reason: str) -> None:
         """Disarm where something may move; a latched stop stays latched, one that is pressed at this moment too."""
         with self._lock:
-            if self._course.safety.live:
+            if self._generator.safety.live:
                 self._disarm(now_ns, reason)
 
     def fall_silent(self, now_ns: int, reason: str, *, unsent: bool = False) -> None:
@@ -155,18 +155,18 @@ class ActionStream:
         last sent: a controller goes on with a rate. unsent: the last command was given out, and not published.
         """
         with self._lock:
-            self._course.fall_silent(now_ns, reason, unsent)
+            self._generator.fall_silent(now_ns, reason, unsent)
             self._admission.forget()
 
     def reset(self, now_ns: int, reason: str = "reset") -> None:
-        """The world was reset: drop the chunk in force, forget session, epoch and order, and hold."""
+        """The world was reset: drop the active chunk, forget session, epoch and order, and hold."""
         with self._lock:
-            self._course.drop(now_ns, reason)
-            self._course.starve(AWAITING)
+            self._generator.drop(now_ns, reason)
+            self._generator.starve(AWAITING)
             self._admission.forget()
 
     def _disarm(self, now_ns: int, reason: str) -> None:
-        self._course.end(now_ns, reason)
+        self._generator.end(now_ns, reason)
         self._admission.forget()
 
     # -- looking in ---------------------------------------------------------------------------------------
@@ -174,12 +174,12 @@ class ActionStream:
     @property
     def state(self) -> SafetyState:
         """The safety state."""
-        return self._course.safety.state
+        return self._generator.safety.state
 
     @property
     def reason(self) -> str:
         """Why the state was entered: the first reason, kept until the state is left."""
-        return self._course.safety.reason
+        return self._generator.safety.reason
 
     @property
     def session(self) -> str | None:
@@ -190,28 +190,28 @@ class ActionStream:
     def silent(self) -> bool:
         """Whether nothing is published any more: not armed, and the final command is out. At most
         `limits.MAX_BRAKING_S` of ticks after disarm."""
-        return not self._course.authority
+        return not self._generator.authority
 
     def drain_events(self) -> list[Event]:
         """Transitions since the last call, for the log."""
         with self._lock:
-            return self._course.safety.drain()
+            return self._generator.safety.drain()
 
     def counters(self) -> dict[str, Any]:
         """Totals since the start, for diagnostics; `refused` maps reason to number."""
         with self._lock:
-            output = self._course.output
+            output = self._generator.output
             moved = {"published": output.published, "limited_ticks": output.limited_ticks}
-            return {**self._course.tally.totals(), **moved}
+            return {**self._generator.tally.totals(), **moved}
 
     def ahead(self, now_ns: int) -> Ahead | None:
-        """What the chunk in force still holds, to be checked like commands at one policy step apart.
+        """What the active chunk still holds, to be checked like commands at one policy step apart.
 
         None unless armed. Blends and tick phases are left out; increments are per policy step. A copy: whoever
         checks it may take longer than a tick, and keeps none waiting.
         """
         with self._lock:
-            course = self._course
-            if course.safety.state is not SafetyState.ARMED:
+            generator = self._generator
+            if generator.safety.state is not SafetyState.ARMED:
                 return None
-            return course.plan.ahead(now_ns, course.output.motion)
+            return generator.plan.ahead(now_ns, generator.output.motion)

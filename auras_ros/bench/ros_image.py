@@ -47,7 +47,7 @@ def _publisher_process(width: int, height: int, rate_hz: float, domain: int) -> 
 
 @contextmanager
 def on_loopback() -> Iterator[str]:
-    """Localhost discovery (and its large fragments) unless the user chose a range; yields the range in force."""
+    """Localhost discovery (and its large fragments) unless the user chose a range; yields the effective range."""
     if reach.said():
         yield "as set in the environment"
         return

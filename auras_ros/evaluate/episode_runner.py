@@ -123,7 +123,7 @@ class EpisodeRunner:
     def tick(self, now_ns: int, frames: int) -> int | None:
         """One control step with the command that is due; `frames`: the executor's so far.
 
-        Returns how many control steps old the observation behind the action is, None where no chunk was in force.
+        Returns how many control steps old the observation behind the action is, None where no chunk was active.
         """
         self._tick_before(now_ns)
         command = self._command(now_ns)

@@ -59,7 +59,7 @@ class PositionMonitor:
     def take(
         self, names: Sequence[str], positions: FloatArray, now_ns: int, *, watching: bool = False, stamp_ns: int = 0
     ) -> None:
-        """What one message says. watching: commands are in force. stamp_ns: the message's own, 0 where it has none; one
+        """What one message says. watching: commands are active. stamp_ns: the message's own, 0 where it has none; one
         that stands still makes nothing younger. Raises MessageError for a joint that is named twice."""
         if len(set(names)) != len(names):
             twice, _ = Counter(names).most_common(1)[0]

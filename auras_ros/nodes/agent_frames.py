@@ -1,6 +1,6 @@
 """One active life of the agent: frames run, chunks come out with their provenance, overload changes the plan.
 
-The workers' threads call in here. Every plan's threads live from activation on, and only those of the plan in force
+The workers' threads call in here. Every plan's threads live from activation on, and only those of the active plan
 are given observations: changing the plan is one step at an epoch boundary, and takes no time.
 """
 
@@ -32,8 +32,8 @@ class _PlanRuntime:
 
 class FrameRunner:
     """publish(chunk, emission) is called from the workers' threads, and so is changed(step) when overload changes what
-    runs. pipelines: of the first plan, and of the fallback where there is one. prompt: what is wanted; in_force: what
-    the policy runs, where it runs by a prompt. While the two differ no chunk is published.
+    runs. pipelines: of the first plan, and of the fallback where there is one. prompt: what is wanted; active_prompt:
+    what the policy runs, where it runs by a prompt. While the two differ no chunk is published.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class FrameRunner:
         cores: list[int] | None,
         threads: int,
         prompt: str,
-        in_force: str | None,
+        active_prompt: str | None,
         phase_lock: bool,
     ) -> None:
         self._inputs, self._actuator, self.overload = inputs, actuator, overload
@@ -64,8 +64,9 @@ class FrameRunner:
         self._number = 0
         newest = max((track.ledger for track in self._tracks), key=lambda ledger: ledger.epoch)
         self._tracks[0].ledger.follow(newest)  # what an earlier activation has left on its way is over
-        self._wanted, spoken = prompt, in_force is not None
-        self._prompt, self._prompt_before = (in_force if in_force is not None else prompt), None if spoken else ""
+        self._wanted, spoken = prompt, active_prompt is not None
+        self._prompt = active_prompt if active_prompt is not None else prompt
+        self._prompt_before = None if spoken else ""
         self._prompt_from = self._tracks[0].ledger.epoch
 
     @property
@@ -74,12 +75,12 @@ class FrameRunner:
 
     @property
     def pipeline(self) -> Pipeline:
-        """Of the plan in force."""
+        """Of the active plan."""
         return self._track.pipeline
 
     @property
     def live(self) -> Live:
-        """Of the plan in force."""
+        """Of the active plan."""
         return self._track.live
 
     def start(self) -> None:
@@ -88,7 +89,7 @@ class FrameRunner:
             track.live.start()
 
     def earliest_ns(self) -> int:
-        """No frame of the plan in force starts before."""
+        """No frame of the active plan starts before."""
         return self.live.earliest_ns()
 
     def broken(self) -> bool:
@@ -169,10 +170,10 @@ class FrameRunner:
     def _emit(self, number: int, emission: Emission) -> None:
         track = self._tracks[number]
         with self._lock:
-            in_force = number == self._number and emission.epoch == track.ledger.epoch
+            active = number == self._number and emission.epoch == track.ledger.epoch
             prompt = self._prompt if emission.epoch >= self._prompt_from else self._prompt_before
             unwanted = prompt is None or self._wanted != self._prompt
-            if self._halted or not in_force or self._actuator.silent() or unwanted:
+            if self._halted or not active or self._actuator.silent() or unwanted:
                 track.pipeline.not_executed()
                 return
             assert prompt is not None

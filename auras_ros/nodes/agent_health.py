@@ -1,4 +1,4 @@
-"""How the agent's frames do, in the words of diagnostics: rate, durations, overruns, the plan in force.
+"""How the agent's frames do, in the words of diagnostics: rate, durations, overruns, the active plan.
 
 It only looks. The age contract is judged in `overload`, hung frames in `agent_heart`.
 """
@@ -37,7 +37,7 @@ class FramesHealth:
         return DiagnosticReport(Level.OK, "frames run" if self._rate_hz else "no frame", values)
 
     def plan(self) -> DiagnosticReport:
-        """Which plan is in force, and how it keeps the age contract."""
+        """Which plan is active, and how it keeps the age contract."""
         overload = self._frames.overload
         values: dict[str, object] = {
             "plan": str(self._frames.pipeline.plan),

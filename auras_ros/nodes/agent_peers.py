@@ -107,15 +107,15 @@ def prompt_refusal(text: str, limit_bytes: int) -> str:
 class PromptGate:
     """The newest prompt that was taken, and what was refused: no text at all, or one that the policy cannot use.
 
-    text: what is wanted; before the first message what the policy was made with, where it takes a prompt. in_force: the
+    text: what is wanted; before the first message what the policy was made with, where it takes a prompt. active: the
     one that the policy runs, where it takes one; None: it takes none, and every text will do. Written by the executor's
     thread and by that which makes token ids, read by any.
     """
 
-    def __init__(self, node: Node, limit_bytes: int, in_force: str | None = None, trouble: str = "") -> None:
+    def __init__(self, node: Node, limit_bytes: int, active: str | None = None, trouble: str = "") -> None:
         """trouble: what keeps other prompts than the stored one from being used."""
         self._node, self._limit_bytes, self._trouble = node, limit_bytes, trouble
-        self.text, self.in_force = in_force or "", in_force
+        self.text, self.active = active or "", active
         self.accepted, self.refused, self._refusal = 0, 0, ""
         self._unusable = "", ""  # a text, and why not
 
@@ -138,15 +138,15 @@ class PromptGate:
     @property
     def holds(self) -> str:
         """What keeps chunks back; empty if nothing does."""
-        if self.in_force is None or self.in_force == self.text:
+        if self.active is None or self.active == self.text:
             return ""
         text, reason = self._unusable
         return reason if text == self.text else "prompt: is being set"
 
     def check(self) -> DiagnosticReport:
         values: dict[str, object] = {"prompt": _shown(self.text), "accepted": self.accepted, "refused": self.refused}
-        if self.in_force is not None:
-            values |= {"in_force": _shown(self.in_force), "tokenizer": self._trouble or "ready"}
+        if self.active is not None:
+            values |= {"in_force": _shown(self.active), "tokenizer": self._trouble or "ready"}
         if reason := self.holds:
             return DiagnosticReport(Level.ERROR, f"no chunk is published: {reason}", values)
         if self._refusal:

@@ -53,7 +53,7 @@ class ConfiguredPolicy:
         with self._setting:
             self._frames = frames = FrameRunner(
                 self.pipelines, self.inputs, self.actuator, overload, publish, on_step, settings.core_numbers(),
-                settings.threads, self.prompt.text, self.prompt.in_force, settings.phase_lock,
+                settings.threads, self.prompt.text, self.prompt.active, settings.phase_lock,
             )  # fmt: skip
         return frames
 
@@ -77,7 +77,7 @@ class ConfiguredPolicy:
             else:
                 for pipeline in self.pipelines:
                     pipeline.set_prompt(ids)
-            self.prompt.in_force = text
+            self.prompt.active = text
 
     def close(self) -> None:
         """Let go of topics and plans. The frames have ended."""

@@ -34,7 +34,7 @@ class AgentSettings:
     )
     reuse: str = parameter("none", "auras, tokens: keys and values kept of the frame before: none, exact, approximate")
     guide: str = parameter(
-        "none", "seq, dec, auras, denoising: a chunk goes on from the one in force: none, inpaint, rtc"
+        "none", "seq, dec, auras, denoising: a chunk goes on from the active one: none, inpaint, rtc"
     )
     workers: int = parameter(1, "par: requests at a time", 1, MAX_STAGES)
     together: bool = parameter(False, "par: these requests begin together and run as one batch")

@@ -39,7 +39,7 @@ class StampReader:
         return stamp, max(0, ago_ns) if self._node.get_parameter("use_sim_time").value else ago_ns
 
     def jumped(self) -> None:
-        """Time went back (simulated, or this host's clock was set), leapt, or another clock is in force: what was seen
+        """Time went back (simulated, or this host's clock was set), leapt, or another clock is in use: what was seen
         belongs to a world that is over."""
         self._jumped_ns = self._monotonic.now_ns()
         self._on_clock_jump()

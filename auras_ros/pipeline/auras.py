@@ -95,7 +95,7 @@ class PipelineWorker:
         self._guide(now_ns)
 
     def _guide(self, now_ns: int) -> None:
-        """Every request of this frame generates from one context, and so goes on from the chunk in force as seen from
+        """Every request of this frame generates from one context, and so goes on from the active chunk as seen from
         there. The oldest ends in this frame; the next ones stand where it does, frame after frame. Without requests
         nothing would wait for what is sent."""
         self._continuity.began(self._epoch, now_ns)

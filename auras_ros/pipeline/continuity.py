@@ -1,4 +1,4 @@
-"""What a guided plan's chunks go on from: the chunk in force, seen from the observation that the next one answers.
+"""What a guided plan's chunks go on from: the active chunk, seen from the observation that the next one answers.
 
 A chunk says what is executed from its own origin on. Its successor has a later origin, where the same instant has a
 smaller index: the old actions are shifted by the time between the two, as the actuator places them (`action.align`).
@@ -61,7 +61,7 @@ class Continuity:
         self._began_ns: int | None = None
 
     def cut(self) -> None:
-        """The chunk in force is not executed any more, or never was: the next one goes on from nothing."""
+        """The active chunk is not executed any more, or never was: the next one goes on from nothing."""
         self._newest = None
 
     def began(self, epoch: int, now_ns: int) -> None:

@@ -41,7 +41,7 @@ class Plan:
     own work (par alone). Of an autoregressive policy (`pipeline.merged`): merge, one forward for each token that a
     stage has left, or one for the whole frame; emit, all tokens as they stand at a request's end (newest), or those
     that it took on its way (own, as in the paper); reuse, of the frame before's keys and values, those up to what
-    changed (exact), or all but of what changed (approximate). guide: how a chunk goes on from the one in force
+    changed (exact), or all but of what changed (approximate). guide: how a chunk goes on from the active one
     (`policies.guidance`), for policies that denoise and one request at a time, or one frame.
     """
 
@@ -84,7 +84,7 @@ class Plan:
 
         if self.mode == "par" and self.guide != "none":
             raise PlanError(
-                "plan: guide: has no meaning in mode par: a request begins before the chunk in force is there"
+                "plan: guide: has no meaning in mode par: a request begins before the active chunk is there"
             )
 
     def _whole(self, name: str, low: int, high: int) -> None:

@@ -1,4 +1,4 @@
-"""Real-time chunking: a chunk is generated as the continuation of the one in force (Black, Galliker and Levine 2025).
+"""Real-time chunking: a chunk is generated as the continuation of the active one (Black, Galliker and Levine 2025).
 
 While a chunk is generated the robot executes the one before. What it will have executed by then is frozen, and what
 the old chunk says beyond that pulls the new one towards it, the less the later: so the new chunk begins where the old

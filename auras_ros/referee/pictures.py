@@ -31,8 +31,8 @@ STATE_COLOURS = {"armed": GOOD, "holding": WARN}
 class FilmFrame:
     """What a frame shows. Absent values are None.
 
-    table: uint8 RGB, square, of any size. rest: [n, 2] the actions still to come of the chunk in force, in order.
-    action: the target in force, px. age_ms: how old the observation is that it answers. verdict: a word over the
+    table: uint8 RGB, square, of any size. rest: [n, 2] the actions still to come of the active chunk, in order.
+    action: the active target, px. age_ms: how old the observation is that it answers. verdict: a word over the
     table at an episode's end.
     """
 

@@ -85,7 +85,7 @@ def test_increments_fade_out_and_all_of_them_count_as_executed(make: SimpleNames
     stream, now_ns = moving(make, ticks=4, kind="delta_previous")
     stream.hold(now_ns)
     assert published(onward(stream, now_ns, 5)) == pytest.approx([3, 2, 1, 0, 0])
-    assert stream._course.timeline.executed.tolist() == pytest.approx([1 + 2 + 3 + 4 + 3 + 2 + 1])
+    assert stream._generator.timeline.executed.tolist() == pytest.approx([1 + 2 + 3 + 4 + 3 + 2 + 1])
 
 
 def test_a_hold_value_is_gone_to_along_an_allowed_path(make: SimpleNamespace) -> None:

@@ -131,7 +131,7 @@ def test_memory_is_bounded_and_the_newest_stay(make: SimpleNamespace) -> None:
     for k in range(MAX_MEMBERS + 50):
         assert stream.offer(level(make, float(k < 50), k), k).ok
     assert run(stream, STEP) == [0.0]
-    assert len(stream._course.plan._ensemble._members) == MAX_MEMBERS  # type: ignore[union-attr]
+    assert len(stream._generator.plan._ensemble._members) == MAX_MEMBERS  # type: ignore[union-attr]
 
 
 def test_the_horizon_is_the_mean_too(make: SimpleNamespace) -> None:

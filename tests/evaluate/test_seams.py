@@ -95,7 +95,7 @@ def offerings(draw: Any) -> list[tuple[int, Chunk]]:
 @settings(max_examples=60, deadline=None)
 @given(offers=offerings(), tick_ms=st.sampled_from([10, 50, 100]))
 def test_seams_against_a_model_without_a_stream(offers: list[tuple[int, Chunk]], tick_ms: int) -> None:
-    """d = ceil(time since the origin / dt), the newest chunk that is there is in force, and a used-up one holds."""
+    """d = ceil(time since the origin / dt), the newest chunk that is there is active, and a used-up one holds."""
     drive, tick_ns = Drive(two(), tick_ms * MS), tick_ms * MS
     drive.run(offers, 2500 * MS)
     jumps, apart, within = [], [], [0]

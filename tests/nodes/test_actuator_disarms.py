@@ -174,7 +174,7 @@ def in_metres(actuator: Callable[..., Child], contract: Contract, tmp_path: Path
     return lambda **parameters: actuator(checkpoint=str(tmp_path / "table"), **parameters)
 
 
-def test_limits_that_come_before_arming_are_in_force(
+def test_limits_that_come_before_arming_are_active(
     in_metres: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
 ) -> None:
     """350 px is within the contract's limits and beyond the robot's: the chunk is refused, and nothing moves there."""

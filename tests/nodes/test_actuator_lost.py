@@ -57,7 +57,7 @@ def test_one_that_was_stopped_goes_on_with_what_is_fresh_alone(
     actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
 ) -> None:
     """SIGSTOP for longer than a horizon: somebody else may drive meanwhile, so that it is silent until somebody arms.
-    The chunk in force has passed and must not be caught up with."""
+    The active chunk has passed and must not be caught up with."""
     child = actuator(patient=False, max_chunk_age_ms=600.0)
     fake.live()
     fake.drive(ramp())

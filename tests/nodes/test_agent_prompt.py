@@ -1,4 +1,4 @@
-"""The prompt: refused by length before anything else, and in force from an epoch boundary on."""
+"""The prompt: refused by length before anything else, and active from an epoch boundary on."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_text_is_taken_up_to_its_length_in_bytes(text: str, limit: int) -> None:
     assert (prompt_refusal(text, limit) == "") == (len(text.encode()) <= limit)
 
 
-def test_a_prompt_from_before_is_in_force_from_the_first_chunk_and_the_next_raises_the_epoch(
+def test_a_prompt_from_before_is_active_from_the_first_chunk_and_the_next_raises_the_epoch(
     checkpoint: str, tmp_path: Path
 ) -> None:
     with running(checkpoint, tmp_path, autostart=False) as agent:

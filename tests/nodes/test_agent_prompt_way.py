@@ -216,7 +216,7 @@ def test_every_chunk_answers_the_prompt_that_it_names(
     by_epoch = {(chunk.provenance.epoch, chunk.provenance.prompt) for chunk in robot.chunks}
     assert len({epoch for epoch, _ in by_epoch}) == len(by_epoch)  # one prompt an epoch
     assert robot.prompt.check().level is Level.OK
-    assert robot.prompt.in_force == text
+    assert robot.prompt.active == text
 
 
 def test_no_chunk_of_another_task_leaves_once_one_is_asked_for(
@@ -330,18 +330,18 @@ def test_what_is_no_prompt_is_refused_and_the_task_goes_on(start: Callable[..., 
     assert "longer than 4096 bytes" in report.message
 
 
-def test_a_prompt_before_activation_is_in_force_from_the_first_chunk_on(
+def test_a_prompt_before_activation_is_active_from_the_first_chunk_on(
     start: Callable[..., Robot], actions_of: dict[str, np.ndarray]
 ) -> None:
     robot = start("greedy,mode=auras,pp_generation=2")
     robot.tell(TEXTS[3])
-    until(lambda: robot.prompt.in_force == TEXTS[3], "the prompt is set")
+    until(lambda: robot.prompt.active == TEXTS[3], "the prompt is set")
     frames = robot.activate()
     robot.answers(TEXTS[3])
     assert {chunk.provenance.prompt for chunk in robot.chunks} == {TEXTS[3]}
     assert frames.halt()
     robot.tell(TEXTS[1])  # and one between two activations
-    until(lambda: robot.prompt.in_force == TEXTS[1], "the next one is set")
+    until(lambda: robot.prompt.active == TEXTS[1], "the next one is set")
     robot.activate()
     robot.answers(TEXTS[1])
     check_all(robot, actions_of)

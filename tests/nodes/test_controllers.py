@@ -91,7 +91,7 @@ def controller(watch: Watch) -> TrajectoryController:
 
 
 def drive(driver: FakeAgent, watch: Watch, controller: TrajectoryController) -> None:
-    """Arm, and one chunk that is in force."""
+    """Arm, and one chunk that is active."""
     watch.arm()
     driver.chunk(wave())
     watch.until(lambda: controller.horizons, "the chunk's trajectory")

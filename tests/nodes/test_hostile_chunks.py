@@ -123,7 +123,7 @@ def wrong_shapes(fake: FakeAgent) -> dict[str, Float64MultiArray]:
     }
 
 
-def test_a_chunk_that_is_not_of_the_form_is_refused_and_the_one_in_force_goes_on(
+def test_a_chunk_that_is_not_of_the_form_is_refused_and_the_active_one_goes_on(
     driven: FakeAgent, watch: Watch, contract: Contract
 ) -> None:
     for what, message in wrong_shapes(driven).items():

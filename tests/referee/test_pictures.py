@@ -46,7 +46,7 @@ def test_the_table_fills_its_square_whatever_the_cameras_size() -> None:
         assert (frame[:, :TABLE_PX] == 90).all()
 
 
-def test_the_action_in_force_is_a_cross_at_its_place() -> None:
+def test_the_active_action_is_a_cross_at_its_place() -> None:
     frame = draw(scene(action=(200.0, 310.0)))
     assert near(frame, 200, 310, CROSS)
     assert near(frame, 208, 318, CROSS)
@@ -150,7 +150,7 @@ def test_a_lost_picture_is_replaced_by_the_frame_before(film: tuple[Film, list[I
     assert it.lost == 1
 
 
-def test_the_rest_starts_after_the_index_in_force(film: tuple[Film, list[Image]]) -> None:
+def test_the_rest_starts_after_the_active_index(film: tuple[Film, list[Image]]) -> None:
     it, frames = film
     it.chunk(7, np.array([[50.0, 400.0], [150.0, 400.0], [250.0, 400.0], [350.0, 400.0]]))
     it.action("armed", "chunk", 1, 100 * MS, 7)

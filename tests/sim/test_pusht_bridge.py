@@ -181,10 +181,10 @@ def test_garbage_is_refused_and_counted_and_the_sentinel_after_it_applied(watche
         watcher.act(garbage)
     watcher.act([5.0, 5.0], names="agent_y,agent_x")
     watcher.act([100.0, 400.0])
-    watcher.until(lambda: watcher.last["action"] == [100.0, 400.0], "the sentinel in force")
+    watcher.until(lambda: watcher.last["action"] == [100.0, 400.0], "the sentinel is active")
     refused = {"size": 3, "not_finite": 3, "out_of_range": 2, "channels": 1}
     assert watcher.last["refused"] == refused
-    # Reliable and in order: nothing beyond the limits was ever in force before it either.
+    # Reliable and in order: nothing beyond the limits was ever active before it either.
     assert {tuple(each["action"]) for each in watcher.status if each["action"]} == {(256.0, 300.0), (100.0, 400.0)}
 
 

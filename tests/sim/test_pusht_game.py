@@ -64,7 +64,7 @@ def test_the_table_stands_still_until_the_first_valid_action() -> None:
         ([5.0, 5.0], "agent_y,agent_x", ActionRefusal.CHANNELS),
     ],
 )
-def test_a_refused_action_leaves_the_one_in_force(values: list[float], names: str, reason: ActionRefusal) -> None:
+def test_a_refused_action_leaves_the_active_one(values: list[float], names: str, reason: ActionRefusal) -> None:
     table = Table()
     table.offer(HERE)
     assert table.offer(values, names) is reason

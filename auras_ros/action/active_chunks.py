@@ -1,4 +1,4 @@
-"""The trajectory in force: the newest chunk on the timeline, and how it is joined to the ones before it.
+"""The active trajectory: the newest chunk on the timeline, and how it is joined to the ones before it.
 
 Commands that the plan wants are not yet guarded by limits. This module never publishes or changes state.
 """
@@ -33,7 +33,7 @@ class Due:
     provenance: Provenance
 
 
-class InForce:
+class ActiveChunks:
     """At most one chunk is active, or an ensemble of them. Increments are wanted as what is left of the path,
     others as values."""
 

@@ -1,4 +1,4 @@
-"""One command a tick: what the plan in force wants, else what holds, else the way to rest; and then nothing.
+"""One command a tick: what the active chunk wants, else what holds, else the way to rest; and then nothing.
 
 Joins the plan, the safety state and the way out. It takes no chunk and grants no transition: `stream` does, and
 holds the lock that this module needs around it.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from .active_chunks import ActiveChunks, Due
 from .align import Timeline
 from .chunk import Provenance
 from .command import Command
 from .contract import Contract, FloatArray
-from .in_force import Due, InForce
 from .limits import Limits
 from .options import ActionStreamOptions
 from .output import CommandOutput, GuardedCommand
@@ -22,14 +22,14 @@ from .tally import Tally
 AWAITING = "awaiting a chunk"
 
 
-class Course:
+class CommandGenerator:
     """`authority`: from `begin` until the final command; only then is anything published. Not thread-safe."""
 
     def __init__(self, contract: Contract, options: ActionStreamOptions) -> None:
         tick_ns, max_age_ns = options.tick_ns, options.max_age_ns
         self.limits = Limits(contract, tick_ns, options.clip_tolerance)
         self.timeline = Timeline(tick_ns, max_age_ns, len(contract.channels))
-        self.plan = InForce(
+        self.plan = ActiveChunks(
             contract, self.timeline, self.limits, max_age_ns, options.blend_ticks, options.ensemble(contract)
         )
         self.output = CommandOutput(self.limits, self.timeline)
