@@ -32,7 +32,6 @@ from auras_ros.bench.figures.rounds import measure, room, room_as_run
 from auras_ros.bench.job import Job, Progress, Subjects, add_job_options, add_seed, check_job_options, run_jobs
 from auras_ros.bench.options import listed
 from auras_ros.bench.pipeline_rate import Bench
-from auras_ros.evaluate.report import Report
 from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.openvla import OpenVlaConfig, build_openvla
 from auras_ros.models.presets import OPENVLAS, RT2S
@@ -42,6 +41,7 @@ from auras_ros.policies.architectures import RECIPES
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids
+from auras_ros.report.result import Report
 
 __all__ = ["draw", "run", "table"]
 

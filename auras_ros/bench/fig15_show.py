@@ -8,8 +8,9 @@ from typing import Any
 
 from auras_ros.bench.cores import words
 from auras_ros.bench.figures.rounds import marked
-from auras_ros.bench.figures.show import BLUE, GREEN, ORANGE, aligned, legend_below, picture, whiskers
-from auras_ros.evaluate.report import Report
+from auras_ros.report.picture import BLUE, GREEN, ORANGE, legend_below, picture, whiskers
+from auras_ros.report.result import Report
+from auras_ros.report.table import aligned
 
 TOKENS_ROW, STEPS_ROW, REUSE_ROW = "tokens: auras over seq", "diffusion: auras over seq", "reuse over none"
 PAPER = (

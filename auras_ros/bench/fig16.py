@@ -21,10 +21,10 @@ from auras_ros.bench.figures.rounds import Measured, measure
 from auras_ros.bench.job import Job, Progress, add_job_options, add_seed, check_job_options, check_stages, run_jobs
 from auras_ros.bench.options import listed
 from auras_ros.bench.pipeline_checks import batched_difference, equal_fields, equal_words
-from auras_ros.evaluate.report import Report
 from auras_ros.models.presets import QUARTER, TINYVLAS
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.tinyvla import INFERENCE_STEPS, TinyVlaPolicy, make_tinyvla
+from auras_ros.report.result import Report
 
 MODELS = ("tinyvla-400m", "tinyvla-700m", "tinyvla-1.3b")
 WANTED = 2.0  # times seq: what the paper's user requires (section 6.6)

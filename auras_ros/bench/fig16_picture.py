@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from auras_ros.bench.cores import words
-from auras_ros.evaluate.report import Report
+from auras_ros.report.result import Report
 
 OFFSETS = (0, -1)
 PANEL_INCHES, DPI = (4.6, 2.7), 110

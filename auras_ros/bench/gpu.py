@@ -21,7 +21,7 @@ from auras_ros.bench.gpu_parts import GROUPS, PARTS, SOURCES, digest
 from auras_ros.bench.gpu_process import PartError, PartSkippedError
 from auras_ros.device.cuda import require_cuda
 from auras_ros.device.lane import DeviceError
-from auras_ros.evaluate.report import hardware, versions
+from auras_ros.report.result import hardware, versions
 
 TESTS = "tests"
 INTERRUPTED = 130

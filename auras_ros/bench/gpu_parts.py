@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.bench.gpu_process import LIMIT_S, ROOT, PartError, PartSkippedError, call
-from auras_ros.evaluate.report import Report
+from auras_ros.report.result import Report
 
 CLI = (sys.executable, "-m", "auras_ros.cli.main")
 NOTHING_COLLECTED = 5  # pytest's exit status

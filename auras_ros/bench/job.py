@@ -13,8 +13,8 @@ from auras_ros.bench.cores import add_cores, check_cores, words
 from auras_ros.bench.kept import Ends, MeasureStep, run_parts
 from auras_ros.bench.options import Options, add_device, add_windows, check_least, kind_of
 from auras_ros.bench.pipeline_rate import Bench, Length
-from auras_ros.evaluate.report import Report
 from auras_ros.policies.family import LoadedPolicy
+from auras_ros.report.result import Report
 
 Progress = Callable[[str], None]
 

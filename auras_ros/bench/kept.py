@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import PlanError
+from auras_ros.report.result import Report
 
 # DeviceError, a GPU without memory: RuntimeErrors. ConfigError: a ValueError; options have been checked before.
 FAILURES = (RuntimeError, PlanError, MemoryError, ValueError, OSError)

@@ -33,9 +33,9 @@ from auras_ros.bench.pipeline_rounds import Rates, Rounds
 from auras_ros.bench.pipeline_steady import growth
 from auras_ros.bench.pipeline_summary import disturbed, rate_row, summary, table
 from auras_ros.bench.pipeline_variants import Variant
-from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.architectures import make_policy
+from auras_ros.report.result import Report
 
 __all__ = ["draw", "run", "table"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.bench.cores import words
-from auras_ros.bench.figures.show import COLOURS, whiskers
-from auras_ros.evaluate.report import Report
+from auras_ros.report.picture import COLOURS, whiskers
+from auras_ros.report.result import Report
 
 BAR_INCHES, HEAD_INCHES, DPI = 0.26, 1.1, 110
 

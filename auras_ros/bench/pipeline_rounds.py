@@ -16,7 +16,7 @@ from statistics import median
 from auras_ros.bench.kept import FAILURES, OVER, Ends, fail, leave_out
 from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.bench.pipeline_variants import Variant
-from auras_ros.evaluate.report import Report
+from auras_ros.report.result import Report
 
 TRIAL_ROUNDS = 3
 TRIAL_SHARE = 1 / 3  # of the time that there is

@@ -10,7 +10,7 @@ import numpy as np
 
 from auras_ros.bench.pipeline_checks import equal_words
 from auras_ros.bench.pipeline_variants import Comparison, Variant, control_of
-from auras_ros.evaluate.report import Report
+from auras_ros.report.result import Report
 
 ROUNDS = "in interleaved rounds"
 STALE = "  stale: how old what the newest chunk's last step read is, averaged over time"

@@ -22,9 +22,9 @@ from auras_ros.bench.processes import listening, running, wait_until_armed
 from auras_ros.bench.ros_image import RATE_HZ, measure_image_latency
 from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.durations import measure_durations
-from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.load import load
 from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.report.result import Report
 from auras_ros.ros import QoSProfile
 from auras_ros.ros.msg import DiagnosticArray, String
 

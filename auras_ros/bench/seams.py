@@ -21,13 +21,12 @@ import argparse
 
 from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ContractError
 from auras_ros.bench.figures.played import Progress, add_play_options
-from auras_ros.bench.figures.show import key
 from auras_ros.bench.options import listed
 from auras_ros.bench.seams_game import SeamCampaign
 from auras_ros.bench.seams_show import draw, table
-from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.pipeline.load import CheckpointError, PlanError
+from auras_ros.report.result import Report, key
 
 __all__ = ["draw", "run", "table"]
 FIGURES = ("success", "jump_max_px", "jump_p99_px", "step_max_px", "disagreement_max_px", "disagreement_p99_px")

@@ -22,13 +22,13 @@ from auras_ros.evaluate.cores import available
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import grouped, play
-from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.settings import SIMS, SettingsError, parse_plan
-from auras_ros.evaluate.statistics import paired_by_seed, wilson
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played
 from auras_ros.pipeline.load import check_plan, load
 from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.report.result import Report
+from auras_ros.report.statistics import paired_by_seed, wilson
 
 MODES = ("seq", "auras")
 SWITCH = "switch"

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from auras_ros.bench.figures.show import aligned, picture, whiskers
-from auras_ros.evaluate.report import Report
+from auras_ros.report.picture import picture, whiskers
+from auras_ros.report.result import Report
+from auras_ros.report.table import aligned
 
 COLUMNS = (
     "join",

@@ -18,7 +18,6 @@ from auras_ros.bench.feed import DIFFERENT, Feed, random_feed
 from auras_ros.bench.options import kind_of
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import Spans, make_device
-from auras_ros.evaluate.report import hardware, versions
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.load import Checkpoint, load
 from auras_ros.pipeline.modes import Executor, make_executor
@@ -29,6 +28,7 @@ from auras_ros.policies.architectures import make_policy
 from auras_ros.policies.denoising import SamplerName
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.noise import noise_tape
+from auras_ros.report.result import hardware, versions
 
 __all__ = ["Plan", "Setup", "Traced", "from_checkpoint", "from_registry", "record"]
 

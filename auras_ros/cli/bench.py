@@ -12,7 +12,7 @@ from auras_ros.bench.cores import unnamed
 from auras_ros.bench.kept import fail
 from auras_ros.cli.outputs import check_outputs, term_interrupts, written
 from auras_ros.cli.progress import Progress
-from auras_ros.evaluate.report import Report
+from auras_ros.report.result import Report
 
 INTERRUPTED = 130
 BENCHES = {

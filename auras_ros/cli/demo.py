@@ -16,7 +16,6 @@ from auras_ros import resources
 from auras_ros.cli.demo_options import DemoOptions, overrides, parse
 from auras_ros.cli.progress import Progress
 from auras_ros.clock import MonotonicClock
-from auras_ros.evaluate.report import Report
 from auras_ros.nodes import reach
 from auras_ros.nodes.config import read_config
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
@@ -26,6 +25,7 @@ from auras_ros.referee.pictures import HEIGHT_PX, WIDTH_PX
 from auras_ros.referee.referee import Referee, RefereePhase
 from auras_ros.referee.summary import figures, table
 from auras_ros.referee.video import VideoFile
+from auras_ros.report.result import Report
 
 STARTUP_S = 30.0  # without anything new arriving
 AGENT_STARTUP_S = 90.0  # when only the agent is awaited: it reads, checks and warms up the policy

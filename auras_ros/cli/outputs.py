@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from auras_ros.evaluate.report import unwritable
+from auras_ros.report.result import unwritable
 
 
 def check_outputs(parser: argparse.ArgumentParser, files: Mapping[str, Path | None]) -> None:

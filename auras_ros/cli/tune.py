@@ -209,8 +209,8 @@ def _show(
     options: argparse.Namespace,
     template: _Template | None,
 ) -> None:
-    from auras_ros.evaluate.report import Report
     from auras_ros.evaluate.tuner.show import draw, rows, table
+    from auras_ros.report.result import Report
 
     wanted = search.requirements.words()
     cores = search.trials.cores
@@ -288,7 +288,7 @@ def _has_cuda() -> bool:
 
 def _write_config(template: _Template, plan: Plan, where: Mapping[str, str], path: Path) -> None:
     """The config with this plan in its agent, on the device and in the type that it was measured in."""
-    from auras_ros.evaluate.report import write_whole
+    from auras_ros.report.result import write_whole
 
     named = {each.name: getattr(plan, each.name) for each in fields(plan)}
     template.agent.update({"plan" if name == "generation" else name: value for name, value in named.items()})

@@ -8,7 +8,7 @@ from typing import Any
 
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
-from auras_ros.evaluate.statistics import mean, paired_difference, quantile, wilson
+from auras_ros.report.statistics import mean, paired_difference, quantile, wilson
 from auras_ros.sim.pusht import CONTROL_DT_MS
 
 Outcomes = Mapping[tuple[str, str], ModeResult]  # (clock, name of the contender)

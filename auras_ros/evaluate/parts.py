@@ -14,8 +14,8 @@ from typing import Any
 from auras_ros.evaluate.comparison import rows, summary
 from auras_ros.evaluate.durations import FrameDuration
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
-from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.settings import EvaluationSettings, SettingsError
+from auras_ros.report.result import Report
 
 NAME = "eval"
 

@@ -17,7 +17,7 @@ import numpy as np
 from auras_ros.action import ChannelKind, Chunk, Command, Contract, ContractError, Limits, Provenance
 from auras_ros.action.align import AlignedChunk, Timeline
 from auras_ros.action.contract import FloatArray
-from auras_ros.evaluate.statistics import quantile
+from auras_ros.report.statistics import quantile
 
 PER_UNIT = 10  # values are counted in tenths of the unit
 COMMANDED_AS_IT_IS = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN)

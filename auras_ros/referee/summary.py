@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from auras_ros.evaluate.statistics import wilson
 from auras_ros.referee.measures import Measures, Spread
 from auras_ros.referee.referee import Referee
+from auras_ros.report.statistics import wilson
 
 
 def figures(referee: Referee, measures: Measures) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from auras_ros.evaluate.report import Report
+from auras_ros.report.result import Report
 from auras_ros.soak.faults.presses import cases
 from auras_ros.soak.run import SoakResult
 from auras_ros.soak.usage import Usage

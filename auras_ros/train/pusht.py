@@ -15,12 +15,12 @@ import torch
 
 from auras_ros.evaluate.lockstep import run_episodes
 from auras_ros.evaluate.outcome import EpisodeRecord
-from auras_ros.evaluate.report import versions
-from auras_ros.evaluate.statistics import wilson
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.policies.checkpoint import load
 from auras_ros.policies.denoising import TRAINING_STEPS
+from auras_ros.report.result import versions
+from auras_ros.report.statistics import wilson
 from auras_ros.sim.pusht import SUCCESS_COVERAGE
 from auras_ros.train import tokens
 from auras_ros.train.diffusion import HORIZON

@@ -17,9 +17,9 @@ import torch
 from auras_ros.bench import fig16
 from auras_ros.bench.figures import rounds
 from auras_ros.cli import bench as command
-from auras_ros.evaluate.report import Report
 from auras_ros.models.presets import QUARTER, TINYVLAS
 from auras_ros.models.tinyvla import build_head, build_llava_pythia
+from auras_ros.report.result import Report
 
 SHORT = ["--rounds", "1", "--cores", "1", "--chunks", "1", "--seconds", "0", "--steps", "3", "--device", "cpu"]
 STAGES = ["--pp-perception", "3", "--pp-generation", "1,2"]

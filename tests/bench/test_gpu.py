@@ -17,7 +17,7 @@ import pytest
 from auras_ros.bench import gpu, gpu_parts, gpu_process
 from auras_ros.bench.gpu_parts import GpuPart
 from auras_ros.bench.gpu_process import PartError, PartSkippedError
-from auras_ros.evaluate.report import Report
+from auras_ros.report.result import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 JUNIT = """<testsuites><testsuite>

@@ -24,7 +24,7 @@ from auras_ros.bench.figures import fig3, fig11, fig12, fig13, fig14, startup
 from auras_ros.bench.gpu_parts import GROUPS, PARTS, GpuPart
 from auras_ros.bench.gpu_process import LIMIT_S, PartError, PartSkippedError
 from auras_ros.cli import bench as cli_bench
-from auras_ros.evaluate.report import Report
+from auras_ros.report.result import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "docs" / "benchmarks"

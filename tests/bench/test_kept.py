@@ -9,9 +9,9 @@ import pytest
 from auras_ros.bench import kept
 from auras_ros.bench.kept import CUT, OVER, Budget, Ends, OverError, fail, interruptible, run_parts, run_turns, until
 from auras_ros.device import DeviceError
-from auras_ros.evaluate.report import Report
 from auras_ros.nodes.config import ConfigError
 from auras_ros.pipeline.plan import PlanError
+from auras_ros.report.result import Report
 
 
 class Clock:

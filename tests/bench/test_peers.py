@@ -26,7 +26,7 @@ from auras_ros.bench.peers.lerobot_shapes import SHAPES, robot_of
 from auras_ros.bench.pipeline_rate import Length
 from auras_ros.cli import main as cli
 from auras_ros.device.precision import full_float32
-from auras_ros.evaluate.report import Report
+from auras_ros.report.result import Report
 
 OPTIONS = argparse.Namespace(seed=0, chunks=1, seconds=0.0, rounds=6, minutes=1.0)
 NEVER = Ends(math.inf, math.inf)

@@ -26,9 +26,9 @@ from auras_ros.bench.pipeline_steady import Growth
 from auras_ros.bench.pipeline_summary import disturbed, rate_row, ratio, summary
 from auras_ros.bench.pipeline_variants import Comparison, Variant, control_of, default_workers, forms
 from auras_ros.cli import main as cli
-from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.slab import Slab
+from auras_ros.report.result import Report
 from tests.bench.registered import NAME
 
 SHORT = Length(chunks=1, seconds=0.0, limit_s=60.0)

@@ -13,8 +13,8 @@ from auras_ros.bench import processes, ros
 from auras_ros.bench.kept import CUT, OverError
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.durations import FrameDuration
-from auras_ros.evaluate.report import Report
 from auras_ros.nodes import reach
+from auras_ros.report.result import Report
 
 
 @pytest.mark.parametrize("arguments", [["--seconds", "0"], ["--seconds", "-1"], ["--messages", "0"]])

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from auras_ros.cli import bench
-from auras_ros.evaluate.report import Report
+from auras_ros.report.result import Report
 
 
 class Fake(ModuleType):

@@ -21,8 +21,8 @@ from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.parts import EvaluationPart, merge
 from auras_ros.evaluate.picture import draw
 from auras_ros.evaluate.settings import EvaluationSettings, SettingsError
-from auras_ros.evaluate.statistics import paired_difference, wilson
 from auras_ros.evaluate.table import table
+from auras_ros.report.statistics import paired_difference, wilson
 
 MEASURED = {
     "seq": FrameDuration(0.36, 24, 0.35, 0.4),

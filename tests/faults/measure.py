@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from auras_ros import resources
-from auras_ros.evaluate.report import Report
+from auras_ros.report.result import Report
 from auras_ros.soak.summary import spread
 from tests.faults import planted
 

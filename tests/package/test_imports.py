@@ -89,6 +89,8 @@ AGAINST_THE_GRAIN = [
     ("policies", "cuda"),
     ("pipeline", "accelerate"),
     ("evaluate", "rclpy"),
+    ("report", "auras_ros.pipeline"),
+    ("nodes", "auras_ros.report"),
     ("kernels", "auras_ros.models"),
     ("sim", "auras_ros.ros"),
     ("nodes", "auras_ros.bench"),

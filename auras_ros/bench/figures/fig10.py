@@ -20,10 +20,12 @@ from typing import Any
 
 from auras_ros.bench import pipeline
 from auras_ros.bench.cores import unnamed, words
-from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, legend_below, picture, with_paper
+from auras_ros.bench.figures.show import finish, with_paper
 from auras_ros.evaluate.parts import EvaluationPart
-from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.settings import SettingsError
+from auras_ros.report.picture import COLOURS, legend_below, picture
+from auras_ros.report.result import Report, key
+from auras_ros.report.table import aligned
 
 ACCURACY = "success is of Push-T alone, with a policy of our own: the paper's other models were not played here"
 BATCHED = "par-batched"  # its requests begin together

@@ -19,14 +19,16 @@ from typing import Any
 from auras_ros.bench.cores import on_cores, suffix, words
 from auras_ros.bench.figures.policies import add_choice, auras_plan, build, chosen, is_causal
 from auras_ros.bench.figures.rounds import Measured, add_measured, marked, measure, room_as_run
-from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, legend_below, picture, with_paper
+from auras_ros.bench.figures.show import finish, with_paper
 from auras_ros.bench.figures.stream import complete, saturate, spread_percent
 from auras_ros.bench.job import Job, Progress, add_seed, check_job_options, check_stages, run_jobs
 from auras_ros.bench.kept import OVER, OverError, attempt
 from auras_ros.bench.options import amount, listed
 from auras_ros.bench.pipeline import SWITCH_S
-from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.report.picture import COLOURS, legend_below, picture
+from auras_ros.report.result import Report, key
+from auras_ros.report.table import aligned
 
 DEFAULTS = {"cuda": ("dp", "dp-plus", "openvla-7b", "llava-1.5-7b"), "cpu": ("dp-small",)}
 WORKERS = {"cuda": (1, 2, 4, 8, 16), "cpu": (1, 2, 3, 4)}

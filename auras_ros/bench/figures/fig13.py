@@ -16,13 +16,13 @@ from auras_ros.bench.cores import suffix
 from auras_ros.bench.figures.played import Point, Progress, add_options, play
 from auras_ros.bench.figures.played_show import draw_panels, found, lines
 from auras_ros.bench.figures.rates import add_rate_options, rates_of
-from auras_ros.bench.figures.show import finish, key, with_paper
+from auras_ros.bench.figures.show import finish, with_paper
 from auras_ros.bench.options import check_least, listed
-from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.modes import Policy
 from auras_ros.pipeline.plan import Plan, stage_steps
+from auras_ros.report.result import Report, key
 
 PANEL = "alpha"
 

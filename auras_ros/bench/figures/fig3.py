@@ -24,16 +24,18 @@ import torch
 from auras_ros.bench.feed import random_feed
 from auras_ros.bench.figures.policies import add_choice, build, chosen, generation_of
 from auras_ros.bench.figures.rounds import room_as_run
-from auras_ros.bench.figures.show import BLUE, ORANGE, aligned, finish, key, legend_below, picture, with_paper
+from auras_ros.bench.figures.show import finish, with_paper
 from auras_ros.bench.kept import Ends, MeasureStep, run_parts
 from auras_ros.bench.options import add_device, add_minutes, check_least, kind_of
 from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.device.precision import full_float32
-from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.slicing import counting
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.policy import CausalPolicy
+from auras_ros.report.picture import BLUE, ORANGE, legend_below, picture
+from auras_ros.report.result import Report, key
+from auras_ros.report.table import aligned
 
 DEFAULTS = {"cuda": ("dp", "openvla-7b", "tinyvla-1.3b"), "cpu": ("dp-small", "rt2-small", "tinyvla-small")}
 SIZES = {"cuda": 8192, "cpu": 1024}  # of the matrix product that counts as all the device can

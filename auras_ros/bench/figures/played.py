@@ -24,14 +24,14 @@ from auras_ros.bench.kept import attempt, interruptible, run_turns, until
 from auras_ros.bench.options import add_minutes
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import grouped
-from auras_ros.evaluate.report import Report, unwritable
 from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, check_max_steps, check_seeds, parse_plan
-from auras_ros.evaluate.statistics import wilson
 from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.tuner.trials import SEQ, Trials
 from auras_ros.pipeline.load import Checkpoint, CheckpointError, PlanError, check_plan, load
 from auras_ros.pipeline.plan import Plan
+from auras_ros.report.result import Report, unwritable
+from auras_ros.report.statistics import wilson
 from auras_ros.sim import pusht
 
 Progress = Callable[[str], None]

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.bench.figures.rates import rate_lines
-from auras_ros.bench.figures.show import BLUE, GREEN, GREY, ORANGE, aligned, legend_below, picture, whiskers
-from auras_ros.evaluate.report import Report
+from auras_ros.report.picture import BLUE, GREEN, GREY, ORANGE, legend_below, picture, whiskers
+from auras_ros.report.result import Report
+from auras_ros.report.table import aligned
 
 COLUMNS = ("plan", "clock", "cores", "chunks/s", "x seq", "episodes", "success", "95 %", "- seq", "95 %", "age ms", "")
 

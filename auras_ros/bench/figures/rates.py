@@ -8,11 +8,11 @@ from typing import Any
 
 from auras_ros.bench.figures.policies import build, generation_of, names
 from auras_ros.bench.figures.rounds import add_measured, marked, measure, room_as_run
-from auras_ros.bench.figures.show import aligned
 from auras_ros.bench.job import Job, Progress, check_job_options, run_jobs
-from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.modes import Policy, check_plan
 from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.report.result import Report
+from auras_ros.report.table import aligned
 
 
 def add_rate_options(parser: argparse.ArgumentParser) -> None:

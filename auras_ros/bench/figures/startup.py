@@ -27,19 +27,21 @@ from auras_ros.bench.feed import random_feed
 from auras_ros.bench.figures.held import Capturing, growth
 from auras_ros.bench.figures.policies import add_choice, auras_plan, build, chosen
 from auras_ros.bench.figures.rounds import room, room_as_run
-from auras_ros.bench.figures.show import COLOURS, aligned, finish, key, legend_below, picture, with_paper
+from auras_ros.bench.figures.show import finish, with_paper
 from auras_ros.bench.figures.stream import saturate
 from auras_ros.bench.job import Job, Progress, add_seed, check_stages, run_jobs
 from auras_ros.bench.kept import OVER, OverError, attempt
 from auras_ros.bench.options import add_device, add_minutes, check_least, kind_of
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import MB, DeviceError, in_words, make_device
-from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.offloaded import Offload, place_policy
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.noise import noise_tape
+from auras_ros.report.picture import COLOURS, legend_below, picture
+from auras_ros.report.result import Report, key
+from auras_ros.report.table import aligned
 
 DEFAULTS = {"cuda": ("dp", "dp-plus", "openvla-7b", "llava-1.5-7b"), "cpu": ("dp-small", "rt2-small")}
 LIMIT_S = 300.0

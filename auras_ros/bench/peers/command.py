@@ -23,8 +23,8 @@ from auras_ros.bench.peers.contest import Progress
 from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES
 from auras_ros.bench.peers.process import PeerError
 from auras_ros.bench.peers.show import draw, table
-from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.plan import MAX_STAGES, PlanError
+from auras_ros.report.result import Report
 
 __all__ = ["draw", "run", "table"]
 

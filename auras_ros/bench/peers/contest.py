@@ -22,10 +22,10 @@ from auras_ros.bench.feed import Feed
 from auras_ros.bench.kept import CUT, FAILURES, OVER, Ends, OverError, fail, leave_out
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.bench.pipeline_variants import Variant
-from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched
+from auras_ros.report.result import Report
 
 PERCENTILES = (10, 50, 90)
 WINDOW_S = 600.0  # the longest one: a published policy on one core

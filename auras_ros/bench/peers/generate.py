@@ -38,12 +38,12 @@ from auras_ros.bench.peers.contest import (
 from auras_ros.bench.peers.published import PublishedOpenVla
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.device.precision import full_float32
-from auras_ros.evaluate.report import Report
 from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.llama import Llama
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.vision_language import VisionLanguagePrefix
+from auras_ros.report.result import Report
 
 PART = "transformers"
 GENERATE = "generate"

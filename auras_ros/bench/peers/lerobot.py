@@ -41,10 +41,10 @@ from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES, robot_of
 from auras_ros.bench.peers.process import PeerError, PeerProcess, PeerRefusedError
 from auras_ros.bench.pipeline_rate import Bench, Length
 from auras_ros.device.precision import full_float32
-from auras_ros.evaluate.report import Report
 from auras_ros.pipeline.load import Checkpoint, load
 from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan
+from auras_ros.report.result import Report
 
 PART = "lerobot"
 EAGER, COMPILED = "eager", "compiled"

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.bench.cores import words
-from auras_ros.bench.figures.show import BLUE, COLOURS, GREEN, GREY, aligned, picture, whiskers
-from auras_ros.evaluate.report import Report
+from auras_ros.report.picture import BLUE, COLOURS, GREEN, GREY, picture, whiskers
+from auras_ros.report.result import Report
+from auras_ros.report.table import aligned
 
 VERSIONS = ("auras_ros", "lerobot", "diffusers", "transformers", "torch", "torchvision")
 COLUMNS = ("chunks/s", "p10", "p90", "rounds", "ratio", "p10", "p90", "differs by")

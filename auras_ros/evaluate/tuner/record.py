@@ -14,9 +14,9 @@ from typing import Any
 
 from auras_ros.evaluate.durations import FrameDuration
 from auras_ros.evaluate.outcome import ModeResult
-from auras_ros.evaluate.report import write_whole
 from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.settings import SettingsError
+from auras_ros.report.result import write_whole
 
 FORMAT = "auras-tune/1"
 

@@ -18,12 +18,12 @@ from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import grouped, play
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.statistics import paired_by_seed, wilson
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played, Timed
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.turn import Timing
 from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.report.statistics import paired_by_seed, wilson
 
 SEQ = "seq"
 TOGETHER = 6  # plans that are timed in the same rounds, each with an executor of its own

@@ -16,12 +16,12 @@ from auras_ros.bench import fig15_show, pipeline_picture, seams_show, trace_pict
 from auras_ros.bench.fig15_show import REUSE_ROW, STEPS_ROW, TOKENS_ROW
 from auras_ros.clock import VirtualClock
 from auras_ros.device import Span
-from auras_ros.evaluate.report import Report
 from auras_ros.evaluate.tuner import show as tuner_show
 from auras_ros.evaluate.tuner.search import SearchResult
 from auras_ros.evaluate.tuner.trials import Candidate
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.trace import Recording
+from auras_ros.report.result import Report
 
 KEPT = Path(__file__).parents[3] / "docs" / "benchmarks"
 OLDER = {"cores": 1, "together": False, "disturbed": False}  # what rows of before lack

@@ -95,3 +95,8 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def key(text: str) -> str:
+    """A name as the keys of a summary have it."""
+    return text.replace("-", "_").replace(".", "_")

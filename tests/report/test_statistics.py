@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.evaluate.statistics import Z_95, mean, paired_by_seed, paired_difference, quantile, wilson
+from auras_ros.report.statistics import Z_95, mean, paired_by_seed, paired_difference, quantile, wilson
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from auras_ros.evaluate import report
-from auras_ros.evaluate.report import Report, hardware, versions
+from auras_ros.report import result
+from auras_ros.report.result import Report, hardware, versions
 
 
 def test_the_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,12 +86,12 @@ def test_hardware_with_a_gpu_says_which_and_how_many_connections_were_asked_for(
 
 
 def test_hardware_without_cpuinfo_still_names_the_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "CPUINFO", tmp_path / "none")
+    monkeypatch.setattr(result, "CPUINFO", tmp_path / "none")
     assert hardware()["cpu"]
 
 
 def test_versions_name_what_is_installed_and_leave_out_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "PACKAGES", ("numpy", "surely-not-installed"))
+    monkeypatch.setattr(result, "PACKAGES", ("numpy", "surely-not-installed"))
     found = versions()
     assert set(found) == {"auras_ros", "python", "numpy"}
     assert found["python"].startswith("3.")

@@ -1,0 +1,1 @@
+"""What every result is written in: one form of report, statistics, aligned tables and pictures."""

@@ -1,0 +1,43 @@
+"""What all pictures have in common. matplotlib is imported where a picture is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+BLUE, ORANGE, GREY, GREEN = "#1f77b4", "#d9822b", "#4c4f56", "#3d8f5f"
+COLOURS = {"seq": GREY, "dec": "#8c6bb1", "par": ORANGE, "auras": BLUE}
+NOTE_AT = 8  # points
+
+
+@contextmanager
+def picture(path: Path, title: str, panels: int, height: float = 4.0) -> Iterator[Sequence[Any]]:
+    """`panels` axes side by side; the PNG is written at the end of the block."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(max(6.0, 5.0 * panels), height), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=10)
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    yield axes
+    for each in axes:
+        each.tick_params(labelsize=NOTE_AT)
+        each.spines[["top", "right"]].set_visible(False)
+        each.grid(axis="y", alpha=0.3)
+        each.set_axisbelow(True)
+    figure.savefig(path, dpi=110)
+
+
+def legend_below(axes: Any, columns: int = 2, under: float = -0.16) -> None:
+    """Below the axes and their label, where it covers no data. Nothing where nothing is labelled."""
+    if axes.get_legend_handles_labels()[0]:
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, under)}
+        axes.legend(fontsize=8, ncols=columns, frameon=False, **place)
+
+
+def whiskers(row: Mapping[str, Any], value: str, low: str = "low", high: str = "high") -> list[list[float]]:
+    """An interval as matplotlib's error bars take it; never negative."""
+    return [[max(0.0, row[value] - row[low])], [max(0.0, row[high] - row[value])]]
