@@ -1,4 +1,4 @@
-"""A robot's processes, run for a bench and heard over topics. What they print is kept for the error that ends it."""
+"""A robot's processes, run for a bench and heard over topics, as long as the bench's minutes last."""
 
 from __future__ import annotations
 
@@ -6,30 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 from auras_ros.bench.kept import OverError
-from auras_ros.bench.ros_image import on_loopback
+from auras_ros.live.loop import Spin, told
 from auras_ros.nodes.supervisor import Supervisor
-from auras_ros.ros import Node, init, spin_once, try_shutdown
-
-START_S = 90.0
-LAST_LINES = 12  # of the processes' output, beside an error
-Spin = Callable[[Callable[[], bool], float], None]  # until something is true, or for so many seconds
-
-
-@contextmanager
-def listening(name: str) -> Iterator[Node]:
-    """A node of our own. On this host alone unless the user chose otherwise: a bench publishes actions."""
-    with on_loopback():
-        init(args=[])
-        node = Node(name)
-        try:
-            yield node
-        finally:
-            node.destroy_node()
-            try_shutdown()
+from auras_ros.ros import Node, spin_once
 
 
 @contextmanager
@@ -48,20 +30,3 @@ def running(node: Node, config: Path, overrides: dict[str, dict[str, Any]], end_
                     raise RuntimeError(f"a process ended: {'; '.join(news)}")
 
         yield spin
-
-
-def wait_until_armed(spin: Spin, state: Callable[[], str], config: Path) -> None:
-    spin(lambda: state() == "armed", START_S)
-    if state() != "armed":
-        raise RuntimeError(f"the actuator was not armed within {START_S:g} s; try: auras run {config}")
-
-
-@contextmanager
-def told() -> Iterator[IO[str]]:
-    """Where processes write what nobody reads, unless something goes wrong: then a RuntimeError ends with it."""
-    with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-        try:
-            yield log
-        except RuntimeError as error:
-            log.seek(0)
-            raise RuntimeError("\n".join([str(error), *log.read().splitlines()[-LAST_LINES:]])) from error

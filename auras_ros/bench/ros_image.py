@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from auras_ros import ros
-from auras_ros.nodes import reach
+from auras_ros.live.loop import on_loopback
 from auras_ros.ros.image import image_message, stamp_ns
 from auras_ros.ros.msg import Image
 
@@ -43,23 +43,6 @@ def _publisher_process(width: int, height: int, rate_hz: float, domain: int) -> 
         child.wait(_CHILD_EXIT_TIMEOUT_S)
         if child.stdin is not None:
             child.stdin.close()
-
-
-@contextmanager
-def on_loopback() -> Iterator[str]:
-    """Localhost discovery (and its large fragments) unless the user chose a range; yields the effective range."""
-    if reach.said():
-        yield "as set in the environment"
-        return
-    before = os.environ.get(reach.VARIABLE)
-    os.environ[reach.VARIABLE] = reach.DEFAULT
-    try:
-        yield reach.DEFAULT
-    finally:
-        if before is None:
-            del os.environ[reach.VARIABLE]
-        else:
-            os.environ[reach.VARIABLE] = before
 
 
 def measure_image_latency(

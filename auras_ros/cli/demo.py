@@ -16,15 +16,15 @@ from auras_ros import resources
 from auras_ros.cli.demo_options import DemoOptions, overrides, parse
 from auras_ros.cli.progress import Progress
 from auras_ros.clock import MonotonicClock
+from auras_ros.live.referee.film import RATE_HZ, Film
+from auras_ros.live.referee.pictures import HEIGHT_PX, WIDTH_PX
+from auras_ros.live.referee.referee import Referee, RefereePhase
+from auras_ros.live.referee.summary import figures, table
+from auras_ros.live.referee.video import VideoFile
 from auras_ros.nodes import reach
 from auras_ros.nodes.config import read_config
 from auras_ros.nodes.supervisor import Supervisor, SupervisorError
 from auras_ros.pipeline.plan import Plan
-from auras_ros.referee.film import RATE_HZ, Film
-from auras_ros.referee.pictures import HEIGHT_PX, WIDTH_PX
-from auras_ros.referee.referee import Referee, RefereePhase
-from auras_ros.referee.summary import figures, table
-from auras_ros.referee.video import VideoFile
 from auras_ros.report.result import Report
 
 STARTUP_S = 30.0  # without anything new arriving
@@ -68,7 +68,7 @@ class _Demo:
             self._film = Film(self._video, float(pusht["success_coverage"]), str(options.plan))
 
     def run(self) -> int:
-        from auras_ros.referee.node import RefereeNode
+        from auras_ros.live.referee.node import RefereeNode
         from auras_ros.ros import SignalHandlerOptions, init, try_shutdown
 
         init(args=[], signal_handler_options=SignalHandlerOptions.NO)
@@ -145,7 +145,7 @@ class _Demo:
 
     def _await_all(self, node: Any, turn: Callable[[], bool]) -> bool:
         """Until every topic and service is there; False if asked to stop. Raises DemoError naming what is missing."""
-        from auras_ros.referee.node import ACTION, FROM_AGENT
+        from auras_ros.live.referee.node import ACTION, FROM_AGENT
 
         clock = MonotonicClock()
         missing, since_ns = node.missing(), clock.now_ns()
@@ -208,7 +208,7 @@ def progress_line(referee: Referee, now_ns: int) -> str:
 
 def _timeline(measures: Any, path: Path, title: str) -> bool:
     try:
-        from auras_ros.referee.timeline import draw_timeline
+        from auras_ros.live.referee.timeline import draw_timeline
     except ModuleNotFoundError as error:
         print(f"no timeline: {error}; pip install 'auras_ros[plot]'", file=sys.stderr)
         return False

@@ -11,7 +11,7 @@ from types import FrameType
 
 from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
-from auras_ros.soak.not_drawn import NOT_DRAWN
+from auras_ros.live.soak.not_drawn import NOT_DRAWN
 
 INTERRUPTED = 130
 EXAMPLE = """
@@ -50,9 +50,9 @@ def run(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if not 0 < options.minutes <= 10_000:
         parser.error(f"--minutes: must be in (0, 10000], got {options.minutes:g}")
-    from auras_ros.soak.faults import faults
-    from auras_ros.soak.run import Wanted, soak
-    from auras_ros.soak.summary import report, table
+    from auras_ros.live.soak.faults import faults
+    from auras_ros.live.soak.run import Wanted, soak
+    from auras_ros.live.soak.summary import report, table
 
     only, known = [word for word in options.only.replace(" ", "").split(",") if word], faults(1.0, 1.0)
     for word in only:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from auras_ros.bench import processes, ros
+from auras_ros.bench import ros
 from auras_ros.bench.kept import CUT, OverError
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.durations import FrameDuration
-from auras_ros.nodes import reach
 from auras_ros.report.result import Report
 
 
@@ -22,38 +19,6 @@ def test_what_measures_nothing_is_refused(arguments: list[str], capsys: pytest.C
     with pytest.raises(SystemExit):
         ros.run(arguments, print)
     assert arguments[0] in capsys.readouterr().err
-
-
-def test_what_a_process_said_stands_beside_the_error() -> None:
-    def end() -> None:
-        with processes.told() as log:
-            subprocess.run(["echo", "the last words"], stdout=log, check=True)
-            raise RuntimeError("it ended")
-
-    with pytest.raises(RuntimeError, match=r"\Ait ended\nthe last words\Z"):
-        end()
-
-
-@pytest.mark.parametrize("word", [None, ""])
-def test_a_bench_stays_on_this_machine_whatever_is_said_of_cyclone_dds(
-    ros_domain_id: int, monkeypatch: pytest.MonkeyPatch, word: str | None
-) -> None:
-    """It publishes actions: a robot's computer, which exports CYCLONEDDS_URI, is where nobody may hear them."""
-    monkeypatch.setenv("CYCLONEDDS_URI", "<CycloneDDS/>")
-    monkeypatch.delenv(reach.OLD_VARIABLE, raising=False)
-    if word is None:
-        monkeypatch.delenv(reach.VARIABLE, raising=False)
-    else:
-        monkeypatch.setenv(reach.VARIABLE, word)
-    with processes.listening("quiet"):
-        assert os.environ[reach.VARIABLE] == "LOCALHOST"
-    assert os.environ.get(reach.VARIABLE) == word
-
-
-def test_a_bench_keeps_the_range_that_was_chosen(ros_domain_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(reach.VARIABLE, "OFF")
-    with processes.listening("quiet"):
-        assert os.environ[reach.VARIABLE] == "OFF"
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ from auras_ros import resources
 from auras_ros.cli import demo
 from auras_ros.cli.demo import DemoError, progress_line
 from auras_ros.cli.demo_options import overrides, parse
+from auras_ros.live.referee.episode import Rules, TableStatus
+from auras_ros.live.referee.referee import Call, Referee, RefereePhase
 from auras_ros.nodes.config import read_config
 from auras_ros.pipeline.plan import Plan
-from auras_ros.referee.episode import Rules, TableStatus
-from auras_ros.referee.referee import Call, Referee, RefereePhase
 from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
 from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE
 

@@ -17,11 +17,11 @@ import pytest
 
 from auras_ros import resources
 from auras_ros.cli import soak as cli
-from auras_ros.soak import run
-from auras_ros.soak.faults import HOLD_MS, faults
-from auras_ros.soak.judge import CommandLimits, Judge
-from auras_ros.soak.not_drawn import NOT_DRAWN
-from auras_ros.soak.run import (
+from auras_ros.live.soak import run
+from auras_ros.live.soak.faults import HOLD_MS, faults
+from auras_ros.live.soak.judge import CommandLimits, Judge
+from auras_ros.live.soak.not_drawn import NOT_DRAWN
+from auras_ros.live.soak.run import (
     GROWTH_S,
     Ended,
     FaultResult,
@@ -31,8 +31,8 @@ from auras_ros.soak.run import (
     on_this_host_alone,
     one_round,
 )
-from auras_ros.soak.summary import report, table
-from auras_ros.soak.usage import Reading, Usage
+from auras_ros.live.soak.summary import report, table
+from auras_ros.live.soak.usage import Reading, Usage
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 240.0

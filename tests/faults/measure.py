@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from auras_ros import resources
+from auras_ros.live.soak.summary import spread
 from auras_ros.report.result import Report
-from auras_ros.soak.summary import spread
 from tests.faults import planted
 
 Times = dict[str, list[float]]

@@ -18,10 +18,10 @@ from typing import Any
 import cv2
 import numpy as np
 
+from auras_ros.live.soak.garbage import HUGE_PROMPT
+from auras_ros.live.soak.said import LogListener
 from auras_ros.ros.image import compressed_message
 from auras_ros.ros.msg import CompressedImage, String
-from auras_ros.soak.garbage import HUGE_PROMPT
-from auras_ros.soak.said import LogListener
 from tests.nodes.agent_child import Running, published_ns, running
 from tests.nodes.stand_ins import Loop, Robot
 from tests.nodes.wire import BEST_EFFORT, LATCHED, MS, Child, Children, Watch, own_domain

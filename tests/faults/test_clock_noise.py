@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from auras_ros.live.soak.faults.loaded import STALLED
 from auras_ros.ros import BACKEND, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import to_time_msg
 from auras_ros.ros.msg import ClockMsg, TimeMsg
-from auras_ros.soak.faults.loaded import STALLED
 from tests.nodes.agent_child import Running
 from tests.nodes.stand_ins import Loop, Robot
 from tests.nodes.wire import Child, Children, Watch, own_domain

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from auras_ros.soak.faults import InjectedFault, faults
-from auras_ros.soak.scene import MS, RECOVERY_S, SoakHarness
+from auras_ros.live.soak.faults import InjectedFault, faults
+from auras_ros.live.soak.scene import MS, RECOVERY_S, SoakHarness
 from tests.faults.conftest import MAX_AGE_MS, RATE_HZ, arm_after_a_stall, stood_still
 
 BUSY = 3.0  # room for a machine that has other work, in the limits of what is only named

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from auras_ros.live.soak.faults.presses import Announcer, DeafClient
 from auras_ros.ros import BACKEND, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import Bool, Float64MultiArray, JointState, MultiArrayDimension, String
 from auras_ros.ros.srv import Trigger
-from auras_ros.soak.faults.presses import Announcer, DeafClient
 from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Loop, Robot, ramp
 from tests.nodes.wire import LATCHED, MS, RELIABLE, Child, Children, Watch

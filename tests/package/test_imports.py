@@ -95,6 +95,7 @@ AGAINST_THE_GRAIN = [
     ("sim", "auras_ros.ros"),
     ("nodes", "auras_ros.bench"),
     ("train", "auras_ros.cli"),
+    ("live", "auras_ros.bench"),
 ]
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from auras_ros import ros
+from auras_ros.live.soak.faults.presses import Announcer
 from auras_ros.ros.dds import announced
 from auras_ros.ros.dds.cdr import CdrError
 from auras_ros.ros.dds.endpoint import Writer
 from auras_ros.ros.dds.graph import _WRITER_QOS
 from auras_ros.ros.dds.messages import message_type, serialize_bytes
 from auras_ros.ros.msg import String
-from auras_ros.soak.faults.presses import Announcer
 
 SpinUntil = Callable[[Callable[[], Any]], None]
 

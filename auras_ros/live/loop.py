@@ -1,0 +1,65 @@
+"""A node that hears a robot's processes, on this host alone unless the user chose otherwise. What they print is kept for
+the error that ends them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+from auras_ros.nodes import reach
+from auras_ros.ros import Node, init, try_shutdown
+
+START_S = 90.0
+LAST_LINES = 12  # of the processes' output, beside an error
+Spin = Callable[[Callable[[], bool], float], None]  # until something is true, or for so many seconds
+
+
+@contextmanager
+def listening(name: str) -> Iterator[Node]:
+    """A node of our own. On this host alone unless the user chose otherwise: a bench publishes actions."""
+    with on_loopback():
+        init(args=[])
+        node = Node(name)
+        try:
+            yield node
+        finally:
+            node.destroy_node()
+            try_shutdown()
+
+
+def wait_until_armed(spin: Spin, state: Callable[[], str], config: Path) -> None:
+    spin(lambda: state() == "armed", START_S)
+    if state() != "armed":
+        raise RuntimeError(f"the actuator was not armed within {START_S:g} s; try: auras run {config}")
+
+
+@contextmanager
+def told() -> Iterator[IO[str]]:
+    """Where processes write what nobody reads, unless something goes wrong: then a RuntimeError ends with it."""
+    with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        try:
+            yield log
+        except RuntimeError as error:
+            log.seek(0)
+            raise RuntimeError("\n".join([str(error), *log.read().splitlines()[-LAST_LINES:]])) from error
+
+
+@contextmanager
+def on_loopback() -> Iterator[str]:
+    """Localhost discovery (and its large fragments) unless the user chose a range; yields the effective range."""
+    if reach.said():
+        yield "as set in the environment"
+        return
+    before = os.environ.get(reach.VARIABLE)
+    os.environ[reach.VARIABLE] = reach.DEFAULT
+    try:
+        yield reach.DEFAULT
+    finally:
+        if before is None:
+            del os.environ[reach.VARIABLE]
+        else:
+            os.environ[reach.VARIABLE] = before

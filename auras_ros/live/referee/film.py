@@ -1,0 +1,116 @@
+"""Turns what the referee hears into the frames of a video: pairs pictures with statuses, remembers chunks.
+
+One frame a control step, so that the video runs at the speed of the world; a picture that was lost on the way is
+replaced by the frame before. It knows no ROS and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from auras_ros.live.referee.episode import TableStatus
+from auras_ros.live.referee.pictures import FilmFrame, draw
+
+RATE_HZ = 10.0
+LAST_FRAME_COPIES = 10  # a finished table is shown for a second
+KEPT_CHUNKS = 8
+
+
+class FrameSink(Protocol):
+    """Where frames go, uint8 RGB [height, width, 3]."""
+
+    def write(self, frame: NDArray[np.uint8]) -> None: ...
+
+
+class Film:
+    """`chunk`, `action`, `actuator` as they come; `table` and `status` for each control step, in either order."""
+
+    def __init__(self, frames: FrameSink, threshold: float, plan: str) -> None:
+        """threshold: the coverage beyond which a table is a success. plan: as it is shown, may change."""
+        self.lost = 0
+        self._frames, self._threshold, self.plan = frames, threshold, plan
+        self._chunks: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
+        self._state, self._source = "unknown", "none"
+        self._index: int | None = None
+        self._request: int | None = None
+        self._age_ns: int | None = None
+        self._table: tuple[int, NDArray[np.uint8]] | None = None
+        self._waiting: tuple[TableStatus, int, int] | None = None
+        self._frame: NDArray[np.uint8] | None = None
+
+    def chunk(self, request: int, actions: NDArray[np.float64]) -> None:
+        """actions: [horizon, 2], table px."""
+        self._chunks[request] = actions
+        self._chunks.move_to_end(request)
+        while len(self._chunks) > KEPT_CHUNKS:
+            self._chunks.popitem(last=False)
+
+    def action(self, state: str, source: str, index: int | None, age_ns: int | None, request: int | None) -> None:
+        """The label of the newest action."""
+        self._state, self._source, self._index, self._age_ns, self._request = state, source, index, age_ns, request
+
+    def actuator(self, state: str) -> None:
+        """The actuator's state: it says so where no action does."""
+        self._state = state
+        if state not in ("armed", "holding"):
+            self._source, self._index, self._age_ns, self._request = "none", None, None, None
+
+    def table(self, stamp_ns: int, image: NDArray[np.uint8]) -> None:
+        """A picture of the viewer's camera, uint8 RGB; it is copied, because messages own their memory."""
+        self._table = (stamp_ns, image.copy())
+        self._shoot()
+
+    def status(self, status: TableStatus, played: int, successes: int) -> None:
+        """A control step to be filmed; `played` and `successes` include the episode if it is done."""
+        if self._waiting is not None:
+            self._repeat()
+        self._waiting = (status, played, successes)
+        self._shoot()
+
+    def cut(self) -> None:
+        """The filming pauses: what is still waited for does not come any more."""
+        if self._waiting is not None:
+            self._repeat()
+
+    def _repeat(self) -> None:
+        """The picture of a step was lost."""
+        self.lost += 1
+        self._waiting = None
+        if self._frame is not None:
+            self._frames.write(self._frame)
+
+    def _shoot(self) -> None:
+        """Draw a frame once the picture and the status of one step are there."""
+        if self._waiting is None or self._table is None or self._table[0] != self._waiting[0].stamp_ns:
+            return
+        status, played, successes = self._waiting
+        self._waiting = None
+        self._frame = draw(self._scene(status, played, successes, self._table[1]))
+        for _ in range(LAST_FRAME_COPIES if status.done else 1):
+            self._frames.write(self._frame)
+
+    def _scene(self, status: TableStatus, played: int, successes: int, table: NDArray[np.uint8]) -> FilmFrame:
+        chunk = None if self._request is None else self._chunks.get(self._request)
+        verdict = ("success" if status.success else f"no success in {status.step} steps") if status.done else ""
+        return FilmFrame(
+            table=table,
+            episode=status.episode,
+            seed=status.seed,
+            step=status.step,
+            coverage=status.coverage,
+            threshold=self._threshold,
+            state=self._state,
+            source=self._source,
+            age_ms=None if self._age_ns is None else self._age_ns / 1e6,
+            request=self._request,
+            action=status.action,
+            rest=None if chunk is None or self._index is None else chunk[self._index + 1 :],
+            successes=successes,
+            played=played,
+            plan=self.plan,
+            verdict=verdict,
+        )

@@ -1,0 +1,212 @@
+"""Wires the referee, the measures and the film to topics and services. It publishes nothing and decides nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from auras_ros.clock import SchedulerClock
+from auras_ros.live.referee.episode import Rules, TableStatus
+from auras_ros.live.referee.film import Film
+from auras_ros.live.referee.measures import ChunkTimes, Measures
+from auras_ros.live.referee.referee import Call, Referee
+from auras_ros.nodes.actuator import DEADLINE_TICKS, LATCHED
+from auras_ros.nodes.messages import MessageError, read_action, read_chunk, read_json
+from auras_ros.ros import Duration, Future, Node, QoSProfile, ReliabilityPolicy, SubscriptionEventCallbacks
+from auras_ros.ros.image import stamp_ns
+from auras_ros.ros.msg import DiagnosticArray, Float64MultiArray, Image, String
+from auras_ros.ros.srv import Trigger
+
+STATUS, VIEWER, STATE = "pusht/status", "camera/viewer/image_raw", "actuator/state"
+ACTION, CHUNK, PROVENANCE = "action", "agent/chunk", "provenance"
+FROM_AGENT = (PROVENANCE, Call.RESET_AGENT.value)  # the last to come: it loads and warms up the policy
+
+
+class RefereeNode(Node):
+    """Listens from the start; plays once `begin` was called. One thread: the caller spins it and calls `step`.
+
+    contract: the checkpoint's action contract. rate_hz: the actuator's rate, which gives the deadline asked for.
+    """
+
+    def __init__(
+        self, contract: Any, rate_hz: float, film: Film | None, clock: SchedulerClock, **node_options: Any
+    ) -> None:
+        super().__init__("referee", **node_options)
+        self.measures = Measures()
+        self.referee: Referee | None = None
+        self.heard: set[str] = set()
+        self.unreadable = 0
+        self.deadline_ms = DEADLINE_TICKS * 1000.0 / rate_hz
+        self._contract, self._film, self._mono = contract, film, clock
+        self._was_playing = False
+        self._status: TableStatus | None = None
+        self._calls = {call: self.create_client(Trigger, call.value) for call in Call}
+        self._pending: tuple[Call, Future] | None = None
+        self._listen()
+
+    def _listen(self) -> None:
+        every = QoSProfile(depth=100, reliability=ReliabilityPolicy.RELIABLE)
+        deadline = QoSProfile(
+            depth=100,
+            reliability=ReliabilityPolicy.RELIABLE,
+            deadline=Duration(nanoseconds=round(self.deadline_ms * 1e6)),
+        )
+        events = SubscriptionEventCallbacks(deadline=self._on_deadline)
+        self.create_subscription(Float64MultiArray, ACTION, self._on_action, deadline, event_callbacks=events)
+        self.create_subscription(Float64MultiArray, CHUNK, self._on_chunk, every)
+        self.create_subscription(DiagnosticArray, PROVENANCE, self._on_provenance, every)
+        self.create_subscription(String, STATE, self._on_actuator, LATCHED)
+        self.create_subscription(String, STATUS, self._on_status, every)
+        if self._film is not None:
+            newest = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+            self.create_subscription(Image, VIEWER, self._on_viewer, newest)
+
+    # -- what the caller does -----------------------------------------------------------------------------
+
+    def missing(self) -> list[str]:
+        """Topics not heard of yet, and services not there yet."""
+        wanted = [STATUS, STATE, PROVENANCE] + ([VIEWER] if self._film is not None else [])
+        services = [call.value for call, client in self._calls.items() if not client.service_is_ready()]
+        return [topic for topic in wanted if topic not in self.heard] + services
+
+    def begin(self, rules: Rules) -> Referee:
+        self.referee = Referee(rules, self._mono.now_ns(), self._status)
+        return self.referee
+
+    def step(self) -> None:
+        """Call after every callback: time limits, the next service call, the end of an episode."""
+        if self.referee is None:
+            return
+        now_ns = self._mono.now_ns()
+        self.referee.on_time(now_ns)
+        call = self.referee.due(now_ns)
+        if call is not None:
+            self._ask(call)
+        if self._was_playing and not self.referee.playing:
+            self.measures.pause()
+            if self._film is not None:
+                self._film.cut()
+        self._was_playing = self.referee.playing
+
+    def finish(self) -> None:
+        """No more callbacks will come: what is running counts as unfinished."""
+        if self.referee is not None:
+            self.referee.interrupt()
+            self.step()
+
+    def _ask(self, call: Call) -> None:
+        if self._pending is not None:  # not answered in time: an answer that comes now belongs to the past
+            self._calls[self._pending[0]].remove_pending_request(self._pending[1])
+        future = self._calls[call].call_async(Trigger.Request())
+        self._pending = call, future
+        future.add_done_callback(lambda done: self._on_answer(call, done.result()))
+
+    def _on_answer(self, call: Call, response: Any) -> None:
+        self._pending = None
+        if self.referee is not None and response is not None:
+            self.referee.on_answer(call, response.success, response.message, self._mono.now_ns())
+
+    # -- what arrives -------------------------------------------------------------------------------------
+
+    @property
+    def _playing(self) -> bool:
+        return self.referee is not None and self.referee.playing
+
+    def _on_action(self, message: Float64MultiArray) -> None:
+        try:
+            _, label = read_action(message)
+            numbers = (label.mono_ns, label.tick, 0 if label.age_ns is None else label.age_ns)
+            if any(type(number) is not int for number in numbers):
+                raise MessageError(f"action: mono_ns, tick, age_ns: expected integers, got {numbers}"[:200])
+        except MessageError as error:
+            self._refuse(error)
+            return
+        if self._playing:
+            self.measures.action(label.mono_ns, label.request, label.source, label.age_ns, label.tick)
+        if self._film is not None:
+            self._film.action(label.state, label.source, label.index, label.age_ns, label.request)
+
+    def _on_chunk(self, message: Float64MultiArray) -> None:
+        if self._film is None:
+            return
+        try:
+            chunk = read_chunk(message, self._contract)
+        except ValueError as error:
+            self._refuse(error)
+            return
+        self._film.chunk(chunk.provenance.request, chunk.actions[:, :2])
+
+    def _on_provenance(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            if status.message != "chunk":
+                continue
+            try:
+                times = ChunkTimes.from_values({pair.key: pair.value for pair in status.values})
+            except ValueError as error:
+                self._refuse(error)
+                continue
+            self.heard.add(PROVENANCE)
+            if self._playing:
+                self.measures.chunk(times)
+
+    def _on_actuator(self, message: String) -> None:
+        try:
+            fields = read_json(message.data, STATE)
+            state, reason, sent_ns = str(fields["state"]), str(fields["reason"]), int(fields["mono_ns"])
+            if self._playing:
+                self.measures.actuator(fields)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            self._refuse(error)
+            return
+        self.heard.add(STATE)
+        if self.referee is not None:
+            self.referee.on_actuator(state, reason, sent_ns, self._mono.now_ns())
+        if self._film is not None:
+            self._film.actuator(state)
+
+    def _on_status(self, message: String) -> None:
+        try:
+            fields = read_json(message.data, STATUS)
+            status = self._status = TableStatus.from_dict(fields)
+            if self._playing:
+                self.measures.world(fields)
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            self._refuse(error)
+            return
+        self.heard.add(STATUS)
+        referee = self.referee
+        if referee is None:
+            return
+        playing = referee.playing
+        referee.on_status(status, self._mono.now_ns())
+        if playing and self._film is not None:
+            self._film.status(status, len(referee.episodes), referee.successes)
+
+    def _on_viewer(self, message: Image) -> None:
+        image = rgb8(message)
+        if image is None:
+            size = f"{message.width}x{message.height}"
+            self._refuse(ValueError(f"{VIEWER}: expected rgb8 without padding, got {message.encoding} {size}"))
+            return
+        self.heard.add(VIEWER)
+        if self._film is not None:
+            self._film.table(stamp_ns(message), image)
+
+    def _on_deadline(self, info: Any) -> None:
+        if self._playing:
+            self.measures.deadlines_missed(info.total_count_change, self._mono.now_ns())
+
+    def _refuse(self, error: Exception) -> None:
+        self.unreadable += 1
+        self.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
+
+
+def rgb8(message: Image) -> NDArray[np.uint8] | None:
+    """The picture of an rgb8 message [height, width, 3], a view; None where it is not one without padding."""
+    data: NDArray[np.uint8] = np.frombuffer(message.data, dtype=np.uint8)
+    shape = (message.height, message.width, 3)
+    if message.encoding != "rgb8" or message.step != 3 * message.width or data.size != np.prod(shape) or not data.size:
+        return None
+    return data.reshape(shape)

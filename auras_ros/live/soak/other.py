@@ -1,0 +1,93 @@
+"""An actuator of our own beside the loop's, in a namespace of its own: it takes the chunks of the loop's agent, and a
+robot that stands still is played for it. Nothing moves by its commands; what it may not say is read off them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from auras_ros.live.soak.judge import ReceivedAction
+from auras_ros.live.soak.qos import EVERY, LATCHED
+from auras_ros.live.soak.witness import Witness
+from auras_ros.nodes.messages import read_action, read_json
+from auras_ros.ros import Clock, ClockType, Future, qos_profile_sensor_data
+from auras_ros.ros.msg import Float64MultiArray, JointState, String
+from auras_ros.ros.srv import Trigger
+
+NAMESPACE = "/beside"
+STATES_S = 0.02
+JOINTS = ("agent_x", "agent_y")  # of the table that is played
+PLACE = dict.fromkeys(JOINTS, 256.0)
+SERVICES = ("arm", "disarm", "stop")
+GRACE_S = 10.0
+
+
+class OtherActuator:
+    """`sent`: what it and those beside it in the namespace have commanded. `state`: its newest word. `speaking`: the
+    joints that its robot tells of, each by a driver of its own."""
+
+    def __init__(self, witness: Witness, name: str, log: Path, parameters: dict[str, Any]) -> None:
+        self._witness = witness
+        self.sent: list[ReceivedAction] = []
+        self.state: dict[str, Any] = {}
+        self.speaking: set[str] = set()
+        arguments = ["-r", f"__ns:={NAMESPACE}", "-r", f"__node:={name}"]
+        for key, value in {"agent": "/agent", **parameters}.items():
+            arguments += ["-p", f"{key}:={json.dumps(value)}"]
+        child = [sys.executable, "-m", "auras_ros.nodes.child", str(os.getpid()), "auras_ros.nodes.actuator"]
+        command = [*child, "--ros-args", *arguments]
+        self._subscriptions = [
+            witness.create_subscription(Float64MultiArray, f"{NAMESPACE}/action", self._on_action, EVERY),
+            witness.create_subscription(String, f"{NAMESPACE}/{name}/state", self._on_state, LATCHED),
+        ]
+        self._clients = {word: witness.create_client(Trigger, f"{NAMESPACE}/{name}/{word}") for word in SERVICES}
+        topic = f"{NAMESPACE}/joint_states"
+        self._drivers = {joint: witness.create_publisher(JointState, topic, qos_profile_sensor_data) for joint in PLACE}
+        self._timer = witness.create_timer(STATES_S, self._tell, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+
+    def speak(self) -> None:
+        """Let every joint be told of."""
+        self.speaking = set(PLACE)
+
+    def _tell(self) -> None:
+        for joint in self.speaking:
+            self._drivers[joint].publish(JointState(name=[joint], position=[PLACE[joint]]))
+
+    def _on_action(self, message: Float64MultiArray) -> None:
+        values, label = read_action(message)
+        self.sent.append(ReceivedAction(label.mono_ns, label.state, label.tick, label.age_ns, values))
+
+    def _on_state(self, message: String) -> None:
+        self.state = read_json(message.data, "soak")
+
+    def call(self, word: str) -> Future | None:
+        """Ask for "arm", "disarm" or "stop"; None where nobody answers."""
+        client = self._clients[word]
+        return client.call_async(Trigger.Request()) if client.service_is_ready() else None
+
+    def close(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._witness.destroy_timer(self._timer)
+        for publisher in self._drivers.values():
+            self._witness.destroy_publisher(publisher)
+        for client in self._clients.values():
+            self._witness.destroy_client(client)
+        for subscription in self._subscriptions:
+            self._witness.destroy_subscription(subscription)

@@ -1,0 +1,238 @@
+"""The loop under test in one hand: listens, waits, signals processes, arms again, and looks after what runs.
+
+Nothing in here knows a fault; the faults are written with it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any, TypeVar
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.live.soak.judge import ReceivedAction
+from auras_ros.live.soak.other import OtherActuator
+from auras_ros.live.soak.usage import Usage
+from auras_ros.live.soak.witness import Witness
+from auras_ros.nodes.supervisor import Supervisor
+
+SPIN_S = 0.02
+POLL_S, READ_S = 0.1, 1.0  # at exit statuses; at what processes use
+ANSWER_S, RETRY_S = 3.0, 0.3
+RECOVERY_S = 90.0  # from a fault until it drives again; an agent that died is started again and loads
+TOLD_S = 0.3  # until the robot's new place has been told of, several times
+STEADY_NS = 300_000_000
+TOO_SLOW = "too slow for its settings"  # in the supervisor's news
+UNDISTURBED_MS = 1000.0
+MS = 1_000_000
+T = TypeVar("T")
+
+
+class Interrupted(Exception):  # noqa: N818  (nothing went wrong)
+    """Asked to stop."""
+
+
+class SoakHarness:
+    """One thread: every callback comes in `turn`, which raises Interrupted once `stopping` says so."""
+
+    def __init__(
+        self, witness: Witness, callbacks: Any, supervisor: Supervisor, rng: random.Random, stopping: Callable[[], bool]
+    ) -> None:
+        self.witness, self.judge, self.rng = witness, witness.judge, rng
+        self._callbacks, self._supervisor, self._stopping = callbacks, supervisor, stopping
+        self._clock = MonotonicClock()
+        self.usage = {name: Usage() for name in supervisor.processes}
+        self.planned_skips = 0
+        self.presses_again = 0  # of the emergency stop, where one could not be timed
+        self.unread_logs: Callable[[], AbstractContextManager[None]] = nullcontext  # a block in which nobody reads them
+        self.closed_logs: Callable[[], AbstractContextManager[None]] = nullcontext  # one in which nobody could
+        self.other = partial(OtherActuator, witness)  # starts one beside the loop's
+        self._killed: set[str] = set()
+        self._bags: dict[str, list[Any]] = {}
+        self._looked_s = self._read_s = 0.0
+
+    def now_ns(self) -> int:
+        return self._clock.now_ns()
+
+    def draw(self, name: str, items: Sequence[T]) -> T:
+        """One of them, in random order: none comes again under this name before all were there."""
+        bag = self._bags.get(name) or self.rng.sample(items, len(items))
+        self._bags[name] = bag
+        drawn: T = bag.pop()
+        return drawn
+
+    # -- waiting ------------------------------------------------------------------------------------------
+
+    def turn(self, at_most_s: float = SPIN_S) -> None:
+        """A callback, and from time to time a look at the processes. Raises Interrupted, SupervisorError."""
+        if self._stopping():
+            raise Interrupted
+        if not self._callbacks.turn(at_most_s):
+            raise RuntimeError("the witness hears nothing any more: its callbacks do nothing but fail")
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= POLL_S:
+            self._looked_s = now_s
+            for news in self._supervisor.poll():
+                self._hear(news)
+        if now_s - self._read_s >= READ_S:
+            self._read_s = now_s
+            for name, process in self._supervisor.processes.items():
+                if self.witness.driving or process.pid in self.usage[name].lives:  # one that still loads is not read
+                    self.usage[name].look(process.pid, now_s)
+
+    def _hear(self, news: str) -> None:
+        """A process that we did not kill must not end."""
+        name = news.split()[0]
+        if news.endswith("started again") or TOO_SLOW in news:  # it says that the machine is, and tries again
+            return
+        if name in self._killed:
+            self._killed.remove(name)
+        else:
+            self.judge.violate("process ended", news)
+
+    def until(self, condition: Callable[[], Any], patience_s: float) -> bool:
+        """Whether the condition came to hold in time."""
+        end_s = time.monotonic() + patience_s
+        while not condition():
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            self.turn(min(SPIN_S, left_s))
+        return True
+
+    def pause(self, seconds: float) -> None:
+        self.until(lambda: False, seconds)
+
+    # -- breaking -----------------------------------------------------------------------------------------
+
+    def kill(self, name: str) -> int:
+        """SIGKILL; the time just before, monotonic ns."""
+        process, at_ns = self._supervisor.processes.get(name), self.now_ns()
+        if process is not None:  # that it has ended by itself is a violation already
+            self._killed.add(name)
+            process.send_signal(signal.SIGKILL)
+        return at_ns
+
+    @contextmanager
+    def stopped(self, name: str) -> Iterator[int]:
+        """SIGSTOP for a block, SIGCONT after it, whatever happens in it; gives the time just before. Of a process that
+        has ended by itself there is nothing to stop: that is a violation of its own."""
+        process, at_ns = self._supervisor.processes.get(name), self.now_ns()
+        if process is not None:
+            process.send_signal(signal.SIGSTOP)
+        try:
+            yield at_ns
+        finally:
+            if process is not None:
+                process.send_signal(signal.SIGCONT)
+
+    @contextmanager
+    def given(self, node: str, **parameters: Any) -> Iterator[None]:
+        """Other parameters for a node that is started within a block."""
+        before = self._supervisor.override(node, {})
+        self._supervisor.override(node, {**before, **parameters})
+        try:
+            yield
+        finally:
+            self._supervisor.override(node, before)
+
+    # -- what is heard ------------------------------------------------------------------------------------
+
+    def left_armed(self, since_ns: int, patience_s: float) -> int | None:
+        """When the first command since then was sent that no chunk made; None where none comes."""
+        return self._first(lambda each: each.state != "armed", since_ns, patience_s)
+
+    def first_of(self, state: str, since_ns: int, patience_s: float) -> int | None:
+        """When the first command of that state since then was sent; None where none comes."""
+        return self._first(lambda each: each.state == state, since_ns, patience_s)
+
+    def _first(self, wanted: Callable[[ReceivedAction], bool], since_ns: int, patience_s: float) -> int | None:
+        found: list[ReceivedAction] = []
+
+        def heard() -> bool:
+            found[:] = [each for each in self.judge.sent if each.mono_ns >= since_ns and wanted(each)][:1]
+            return bool(found)
+
+        return found[0].mono_ns if self.until(heard, patience_s) else None
+
+    def undisturbed(self, since_ns: int, what: str) -> None:
+        """It must have been driven since then, and must be now, with no hold longer than a second."""
+        self.goes_on()
+        driven = [each.mono_ns for each in self.judge.sent if each.mono_ns >= since_ns and each.state == "armed"]
+        times_ns = [since_ns, *driven, self.now_ns()]
+        longest_ms = max(after - before for before, after in itertools.pairwise(times_ns)) / MS
+        if longest_ms > UNDISTURBED_MS:
+            self.judge.violate("disturbed", f"not driven for {longest_ms:.0f} ms by {what}")
+
+    def says(self, state: str, patience_s: float) -> bool:
+        """Whether the actuator comes to say that state."""
+        return self.until(lambda: self.witness.state.get("state") == state, patience_s)
+
+    def steady(self) -> bool:
+        """Whether it comes to be driven for a while without a hold; it must.
+
+        An agent that ended unasked is a violation of its own; the one after it drives nobody who has not armed again.
+        """
+
+        def unbroken() -> bool:
+            since_ns = self.now_ns() - STEADY_NS
+            newest = [each.state for each in self.judge.sent if each.mono_ns >= since_ns]
+            return len(newest) > 10 and set(newest) == {"armed"}
+
+        def another_life() -> bool:
+            follows = self.witness.state.get("session")
+            return bool(follows) and self.witness.beat.get("session") not in (None, follows)
+
+        found = self.until(lambda: unbroken() or another_life(), RECOVERY_S) and (unbroken() or self.drive())
+        if not (found and self.until(unbroken, RECOVERY_S)):
+            self.judge.violate("not steady", f"never driven for {STEADY_NS / 1e6:g} ms within {RECOVERY_S:g} s")
+            return False
+        return True
+
+    def goes_on(self) -> None:
+        """It must be driven again by itself."""
+        if not self.until(lambda: self.witness.driving, RECOVERY_S):
+            self.judge.violate("did not go on", f"not driven within {RECOVERY_S:g} s, without anybody's asking")
+
+    # -- asking -------------------------------------------------------------------------------------------
+
+    def answer(self, ask: Callable[[], Any], patience_s: float = ANSWER_S) -> Any:
+        """The response to a call; None where nobody answers in time."""
+        future = ask()
+        if future is None:
+            self.pause(RETRY_S)
+            return None
+        return future.result() if self.until(future.done, patience_s) else None
+
+    def new_table(self) -> None:
+        """Another one, which is nobody's to be moved on: disarmed for it, and armed again."""
+        self.answer(lambda: self.witness.call("actuator/disarm"))
+        self.answer(lambda: self.witness.call("pusht/reset"))
+        self.pause(TOLD_S)
+        self.drive()
+
+    def arm(self) -> bool:
+        """Ask once; whether it is armed."""
+        self.judge.ask()
+        response = self.answer(lambda: self.witness.call("actuator/arm"))
+        self.judge.answered(response is None or response.success, self.now_ns())
+        return response is not None and bool(response.success)
+
+    def drive(self) -> bool:
+        """Arm until it is driven. Whether it is, in time."""
+        end_s = time.monotonic() + RECOVERY_S
+        while time.monotonic() < end_s:
+            if self.witness.state.get("state") == "stopped":
+                self.answer(lambda: self.witness.call("actuator/disarm"))
+            if self.witness.state.get("emergency_stop"):  # by somebody who is gone, or the refusal says who
+                self.answer(lambda: self.witness.call("actuator/release_stop"))
+            if self.arm() and self.until(lambda: self.witness.driving, ANSWER_S):
+                return True
+            self.pause(RETRY_S)
+        self.judge.violate("not recovered", f"not driven within {RECOVERY_S:g} s: {self.witness.state.get('reason')}")
+        return False

@@ -1,0 +1,257 @@
+"""The video's frames, the film and the timeline from synthetic data: what must be seen is looked for as pixels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from auras_ros.live.referee.episode import TableStatus
+from auras_ros.live.referee.film import LAST_FRAME_COPIES, Film
+from auras_ros.live.referee.measures import ActionMark, ChunkTimes, Measures
+from auras_ros.live.referee.pictures import CROSS, GOOD, HEIGHT_PX, PLAN, TABLE_PX, WIDTH_PX, FilmFrame, draw
+from auras_ros.live.referee.timeline import draw_timeline, first_use_ns, window
+from auras_ros.live.referee.video import VideoError, VideoFile
+
+MS = 1_000_000
+Image = NDArray[np.uint8]
+
+
+def plain(level: int = 255, side: int = 384) -> Image:
+    return np.full((side, side, 3), level, dtype=np.uint8)
+
+
+def scene(**changes: object) -> FilmFrame:
+    told = {"episode": 0, "seed": 3, "step": 9, "coverage": 0.5, "threshold": 0.95, "state": "armed", "source": "chunk"}
+    return FilmFrame(**{"table": plain(), **told, **changes})  # type: ignore[arg-type]
+
+
+def near(image: Image, x: int, y: int, colour: tuple[int, int, int], reach: int = 2) -> bool:
+    """Whether the colour stands within `reach` pixels of (x, y), give or take a little."""
+    part = image[y - reach : y + reach + 1, x - reach : x + reach + 1].astype(int)
+    return bool((np.abs(part - colour).max(axis=2) < 30).any())
+
+
+# -- a frame ----------------------------------------------------------------------------------------------
+
+
+def test_the_table_fills_its_square_whatever_the_cameras_size() -> None:
+    for side in (96, 384, 512):
+        frame = draw(scene(table=plain(90, side)))
+        assert frame.shape == (HEIGHT_PX, WIDTH_PX, 3)
+        assert frame.dtype == np.uint8
+        assert (frame[:, :TABLE_PX] == 90).all()
+
+
+def test_the_active_action_is_a_cross_at_its_place() -> None:
+    frame = draw(scene(action=(200.0, 310.0)))
+    assert near(frame, 200, 310, CROSS)
+    assert near(frame, 208, 318, CROSS)
+    assert near(frame, 208, 302, CROSS)
+    assert not near(frame, 310, 200, CROSS)  # x and y are not exchanged
+    assert (draw(scene())[:, :TABLE_PX] == 255).all()
+
+
+def test_the_rest_of_the_chunk_fades_towards_the_horizon() -> None:
+    rest = np.array([[100.0 + 60 * i, 400.0 - 50 * i] for i in range(5)])
+    frame = draw(scene(rest=rest))
+    levels = [int(frame[round(y), round(x), 2]) for x, y in rest]  # blue: PLAN has little of it, white has all
+    assert near(frame, 100, 400, PLAN)
+    assert levels == sorted(levels)
+    assert levels[-1] - levels[0] > 100
+    assert levels[-1] < 250
+
+
+@pytest.mark.parametrize("far", [-1e9, 1e9, 511.9, 0.0])
+def test_actions_beyond_the_picture_are_drawn_or_left_out_without_harm(far: float) -> None:
+    frame = draw(scene(action=(far, far), rest=np.array([[256.0, 256.0], [far, far]])))
+    assert near(frame, 256, 256, PLAN)
+
+
+def test_coverage_is_a_bar_that_turns_green_beyond_the_threshold() -> None:
+    at = TABLE_PX + 20 + 10, 130
+    assert near(draw(scene(coverage=0.5)), *at, PLAN)
+    assert near(draw(scene(coverage=0.96)), *at, GOOD)
+    assert not near(draw(scene(coverage=0.0)), *at, PLAN)
+
+
+def test_every_word_of_the_panel_changes_the_panel() -> None:
+    base = draw(scene(action=(1.0, 1.0)))[:, TABLE_PX + 1 :]
+    changes = {
+        "episode": 4,
+        "seed": 8,
+        "step": 10,
+        "state": "holding",
+        "source": "blend",
+        "age_ms": 163.0,
+        "request": 7,
+    }
+    for name, value in {**changes, "plan": "quick", "successes": 1, "played": 2}.items():
+        panel = draw(scene(action=(1.0, 1.0), **{name: value}))[:, TABLE_PX + 1 :]
+        assert (panel != base).any(), name
+
+
+def test_the_verdict_stands_over_the_table() -> None:
+    assert near(draw(scene(verdict="success")), 300, 20, GOOD)
+    assert not near(draw(scene(verdict="no success in 300 steps")), 300, 20, GOOD)
+
+
+# -- the film ---------------------------------------------------------------------------------------------
+
+
+class Frames:
+    """Keeps what would be written."""
+
+    def __init__(self) -> None:
+        self.kept: list[Image] = []
+
+    def write(self, frame: Image) -> None:
+        self.kept.append(frame)
+
+
+def status(stamp_ns: int, step: int = 1, done: bool = False) -> TableStatus:
+    return TableStatus(0, 0, step, 0.5, done, done, False, stamp_ns, stamp_ns, (100.0, 100.0))
+
+
+@pytest.fixture
+def film() -> tuple[Film, list[Image]]:
+    frames = Frames()
+    return Film(frames, 0.95, "quick"), frames.kept
+
+
+@pytest.mark.parametrize("picture_first", [True, False])
+def test_picture_and_status_of_one_step_make_a_frame(film: tuple[Film, list[Image]], picture_first: bool) -> None:
+    it, frames = film
+    if picture_first:
+        it.table(5, plain(40))
+    it.status(status(5), 0, 0)
+    if not picture_first:
+        assert frames == []
+        it.table(4, plain(200))  # of another step
+        assert frames == []
+        it.table(5, plain(40))
+    assert len(frames) == 1
+    assert (frames[0][300:, 300:TABLE_PX] == 40).all()
+    assert it.lost == 0
+
+
+def test_a_lost_picture_is_replaced_by_the_frame_before(film: tuple[Film, list[Image]]) -> None:
+    it, frames = film
+    it.table(1, plain(40))
+    it.status(status(1), 0, 0)
+    it.status(status(2), 0, 0)
+    it.table(3, plain(90))
+    it.status(status(3), 0, 0)
+    assert len(frames) == 3
+    assert frames[1] is frames[0]
+    assert it.lost == 1
+
+
+def test_the_rest_starts_after_the_active_index(film: tuple[Film, list[Image]]) -> None:
+    it, frames = film
+    it.chunk(7, np.array([[50.0, 400.0], [150.0, 400.0], [250.0, 400.0], [350.0, 400.0]]))
+    it.action("armed", "chunk", 1, 100 * MS, 7)
+    it.table(1, plain())
+    it.status(status(1), 0, 0)
+    assert near(frames[0], 250, 400, PLAN)
+    assert not near(frames[0], 150, 400, PLAN)
+
+
+def test_a_disarmed_actuator_has_no_chunk(film: tuple[Film, list[Image]]) -> None:
+    it, frames = film
+    it.chunk(7, np.array([[50.0, 400.0], [250.0, 400.0]]))
+    it.action("armed", "chunk", 0, 100 * MS, 7)
+    it.actuator("disarmed")
+    it.table(1, plain())
+    it.status(status(1), 0, 0)
+    assert not near(frames[0], 250, 400, PLAN)
+
+
+def test_the_end_of_an_episode_is_shown_for_a_second(film: tuple[Film, list[Image]]) -> None:
+    it, frames = film
+    it.table(1, plain())
+    it.status(status(1, done=True), 1, 1)
+    assert len(frames) == LAST_FRAME_COPIES
+    assert near(frames[0], 300, 20, GOOD)
+
+
+def test_the_pictures_memory_may_be_used_again(film: tuple[Film, list[Image]]) -> None:
+    it, frames = film
+    image = plain(40)
+    it.table(1, image)
+    image[:] = 200
+    it.status(status(1), 0, 0)
+    assert (frames[0][300:, 300:TABLE_PX] == 40).all()
+
+
+def test_the_video_can_be_read_back(tmp_path: Path) -> None:
+    video = VideoFile(tmp_path / "demo.mp4", 10.0, WIDTH_PX, HEIGHT_PX)
+    for i in range(12):
+        video.write(draw(scene(step=i, action=(100.0 + 20 * i, 256.0))))
+    with pytest.raises(ValueError, match="video frame"):
+        video.write(plain())
+    video.close()
+    read = cv2.VideoCapture(str(tmp_path / "demo.mp4"))
+    assert (read.get(cv2.CAP_PROP_FRAME_WIDTH), read.get(cv2.CAP_PROP_FRAME_HEIGHT)) == (WIDTH_PX, HEIGHT_PX)
+    assert read.get(cv2.CAP_PROP_FPS) == 10.0
+    frames = 0
+    while read.read()[0]:
+        frames += 1
+    read.release()
+    assert frames == 12
+
+
+def test_a_video_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(VideoError, match=r"nowhere/demo\.mp4"):
+        VideoFile(tmp_path / "nowhere" / "demo.mp4", 10.0, WIDTH_PX, HEIGHT_PX)
+
+
+def test_without_a_frame_no_file_stays(tmp_path: Path) -> None:
+    VideoFile(tmp_path / "demo.mp4", 10.0, WIDTH_PX, HEIGHT_PX).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- the timeline -----------------------------------------------------------------------------------------
+
+
+def test_the_window_is_the_middle_of_the_middle_episode() -> None:
+    second = 1000 * MS
+    assert window([]) is None
+    assert window([(0, 10 * second)]) == (4 * second, 6 * second)
+    assert window([(0, 4 * second), (6 * second, 20 * second)]) == (9 * second, 11 * second)
+    assert window([(0, 9 * second), (11 * second, 20 * second)]) == (7 * second, 9 * second)  # never across a gap
+    assert window([(0, second), (2 * second, 2 * second + MS)]) == (0, second)  # all short: the longest
+
+
+def test_first_use_is_of_this_life_of_the_agent() -> None:
+    """Requests start again with a new agent: an action before the chunk was made is of another chunk."""
+    marks = [ActionMark(10, 1), ActionMark(50, 1), ActionMark(60, 2), ActionMark(70, 1)]
+    assert first_use_ns(ChunkTimes(1, 20, 25, 30, 40, 41), marks) == 50
+    assert first_use_ns(ChunkTimes(3, 20, 25, 30, 40, 41), marks) is None
+
+
+def test_the_timeline_shows_the_run(tmp_path: Path) -> None:
+    measures = Measures()
+    for i in range(60):
+        measures.world({"mono_ns": 100 * i * MS, "step": i})
+        times = (0, 5, 20, 80, 81)
+        measures.chunk(ChunkTimes(i, *((100 * i + more) * MS for more in times)))
+    for i in range(600):
+        measures.action(10 * i * MS, i // 10, "chunk", 90 * MS, i)
+    measures.pause()
+    path = tmp_path / "timeline.png"
+    assert draw_timeline(measures, path, "Push-T")
+    image = cv2.imread(str(path))
+    assert image is not None
+    assert image.shape[1] == 1600
+    for red, green, blue in ((0x33, 0x41, 0x5C), (0xA7, 0xB3, 0xC9), (0xE4, 0x57, 0x56), (0x54, 0xA2, 0x4B)):
+        found = (np.abs(image.astype(int) - (blue, green, red)).max(axis=2) < 8).sum()
+        assert found > 200, f"#{red:02x}{green:02x}{blue:02x}"
+
+
+def test_without_an_episode_there_is_no_timeline(tmp_path: Path) -> None:
+    assert not draw_timeline(Measures(), tmp_path / "timeline.png", "Push-T")
+    assert not (tmp_path / "timeline.png").exists()

@@ -1,0 +1,162 @@
+"""The judge of a soak: silent on what is promised, and each broken promise is named by its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from auras_ros.live.soak.judge import NAMED, CommandLimits, Judge, ReceivedAction
+
+MS = 1_000_000
+TICK_NS = 10 * MS
+BOUNDS = CommandLimits.of([(0.0, 512.0, 4000.0), (-1.0, 1.0, None)], rate_hz=100.0, max_age_ms=1600.0)
+
+
+class Told:
+    """A judge that is told of commands, ten milliseconds apart unless said otherwise."""
+
+    def __init__(self) -> None:
+        self.judge = Judge(BOUNDS)
+        self.tick = 0
+
+    @property
+    def now_ns(self) -> int:
+        return self.tick * TICK_NS
+
+    def send(self, x: float = 100.0, y: float = 0.0, state: str = "armed", age_ms: float | None = 100.0) -> None:
+        self.tick += 1
+        age_ns = None if age_ms is None else round(age_ms * MS)
+        self.judge.action(ReceivedAction(self.now_ns, state, self.tick, age_ns, np.array([x, y])))
+
+    def arm(self, armed: bool = True) -> None:
+        self.judge.ask()
+        self.judge.answered(armed, self.now_ns)
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        return dict(self.judge.kinds)
+
+
+@pytest.fixture
+def told() -> Told:
+    made = Told()
+    made.arm()
+    made.send(state="holding", age_ms=None)
+    made.send()
+    return made
+
+
+def test_a_good_life_breaks_nothing(told: Told) -> None:
+    for step in range(5):
+        told.send(x=100.0 + 40.0 * step)
+    told.send(x=260.0, state="holding", age_ms=None)
+    told.send(x=300.0)
+    told.send(x=300.0, state="disarmed", age_ms=None)
+    told.tick += 50
+    told.arm()
+    told.send(x=20.0, state="holding", age_ms=None)
+    assert told.kinds == {}
+    assert told.judge.lost == 0
+
+
+@pytest.mark.parametrize("x", [float("nan"), float("inf"), -0.001, 512.001])
+def test_a_value_beyond_its_limits(told: Told, x: float) -> None:
+    told.send(x=x)
+    assert "beyond limits" in told.kinds
+
+
+def test_a_missing_channel(told: Told) -> None:
+    told.judge.action(ReceivedAction(told.now_ns + TICK_NS, "armed", told.tick + 1, 0, np.array([1.0])))
+    assert told.kinds == {"beyond limits": 1}
+
+
+def test_a_step_beyond_the_rate(told: Told) -> None:
+    told.send(x=140.0)
+    assert told.kinds == {}
+    told.send(x=180.01)
+    assert told.kinds == {"beyond rate": 1}
+
+
+def test_arming_again_may_start_elsewhere_but_what_follows_may_not(told: Told) -> None:
+    told.judge.ask()
+    told.send(x=400.0)  # before the answer is heard
+    told.judge.answered(True, told.now_ns)
+    told.send(x=450.0)
+    assert told.kinds == {}
+    told.send(x=500.0)
+    assert told.kinds == {"beyond rate": 1}
+
+
+def test_an_action_that_answers_an_old_observation(told: Told) -> None:
+    told.send(age_ms=1600.0)
+    assert told.kinds == {}
+    told.send(age_ms=1600.1)
+    assert told.kinds == {"old action": 1}
+
+
+def test_an_action_after_the_last_word(told: Told) -> None:
+    told.send(state="disarmed", age_ms=None)
+    told.send(state="holding", age_ms=None)
+    assert told.kinds == {"action while disarmed": 1}
+
+
+def test_arming_that_overtakes_the_last_word_excuses_what_follows(told: Told) -> None:
+    told.judge.ask()
+    told.send(state="disarmed", age_ms=None)
+    told.judge.answered(True, told.now_ns + 1)
+    told.send(state="holding", age_ms=None)
+    assert told.kinds == {}
+
+
+def test_arming_that_was_refused_excuses_nothing(told: Told) -> None:
+    told.send(state="disarmed", age_ms=None)
+    told.tick += 1
+    told.arm(armed=False)
+    told.send(state="holding", age_ms=None)
+    assert told.kinds == {"action while disarmed": 1}
+
+
+def test_arming_long_ago_does_not_excuse_it(told: Told) -> None:
+    told.arm()
+    told.send()
+    told.send(state="disarmed", age_ms=None)
+    told.tick += 100
+    told.send(state="holding", age_ms=None)
+    assert told.kinds == {"action while disarmed": 1}
+
+
+def test_nobody_drives_where_arming_is_needed_first(told: Told) -> None:
+    told.judge.forbid(told.now_ns + TICK_NS)
+    told.send()  # still in time
+    told.send(state="holding", age_ms=None)
+    assert told.kinds == {}
+    told.send()
+    assert told.kinds == {"driven unasked": 1}
+    told.arm(armed=False)
+    told.send()
+    assert told.kinds == {"driven unasked": 2}
+    told.arm()
+    told.send()
+    assert told.kinds == {"driven unasked": 2}
+
+
+def test_ticks_that_did_not_come_are_counted_while_it_speaks(told: Told) -> None:
+    told.tick += 3
+    told.send()
+    assert told.judge.lost == 3
+    told.send(state="disarmed", age_ms=None)
+    told.tick += 100
+    told.arm()
+    told.send(state="holding", age_ms=None)
+    assert told.judge.lost == 3
+
+
+@pytest.mark.parametrize("count", [1, NAMED, NAMED + 7])
+def test_all_are_counted_and_the_first_are_named(told: Told, count: int) -> None:
+    violate: Callable[[str, str], None] = told.judge.violate
+    for each in range(count):
+        violate("kind", str(each))
+    assert told.kinds == {"kind": count}
+    assert told.judge.violations == [f"kind: {each}" for each in range(min(count, NAMED))]
