@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from auras_ros.device import make_device
+from auras_ros.device.make import kind_of
+from auras_ros.measure.cores import available
+from auras_ros.measure.window import Length
 
 Value = TypeVar("Value", int, float, str)
 Options = argparse.ArgumentParser | argparse._ArgumentGroup
+ALL = "all"
 
 
 def listed(kind: type[Value]) -> Callable[[str], list[Value]]:
@@ -62,8 +65,51 @@ def check_least(parser: argparse.ArgumentParser, options: argparse.Namespace, **
             parser.error(f"--{name.replace('_', '-')} must be at least {value}, got {getattr(options, name)}")
 
 
-def kind_of(device: str) -> str:
-    """`cpu` or `cuda`: what a device's name stands for here. Raises DeviceError."""
-    made = make_device(device)
-    made.close()
-    return made.tensors.type
+def add_cores(options: Options) -> None:
+    options.add_argument(
+        "--cores", type=listed(str), help=f"that each side gets, one comparison each (1,{ALL}; beside a GPU {ALL})"
+    )
+
+
+def check_cores(parser: argparse.ArgumentParser, given: Sequence[str] | None, kind: str) -> list[int]:
+    """The numbers of --cores, the fair one first. Ends the process with status 2 for what cannot be."""
+    most = available()
+    counts = []
+    for word in given or (["1", ALL] if kind == "cpu" else [ALL]):
+        count = most if word == ALL else int(word) if word.isdecimal() else 0
+        if not 1 <= count <= most:
+            parser.error(f"--cores: from 1 to the {most} of this process, or {ALL}, got '{word}'")
+        if kind != "cpu" and count != most:
+            parser.error(f"--cores: beside a GPU the host's threads only launch; there is {ALL} alone, got '{word}'")
+        counts.append(count)
+    return list(dict.fromkeys(counts))
+
+
+def add_job_options(options: Options, *, rounds: int = 5, minutes: float | None = 10.0, seconds: float = 0.5) -> None:
+    add_device(options)
+    add_windows(options, rounds=rounds, minutes=minutes, seconds=seconds)
+    add_cores(options)
+
+
+def add_seed(options: Options) -> None:
+    options.add_argument("--seed", type=int, default=0, help="of observations, noise and the order of rounds (0)")
+
+
+def check_job_options(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> str:
+    """Fill in cores and the length of a window; `cpu` or `cuda`. Ends the process with status 2 for what cannot be."""
+    check_least(parser, options, rounds=1, chunks=1, seed=0, **least)
+    kind = kind_of(options.device)
+    options.cores = check_cores(parser, options.cores, kind)
+    options.length = Length(options.chunks, options.seconds)
+    return kind
+
+
+def check_stages(parser: argparse.ArgumentParser, stages: int, steps: int) -> None:
+    if stages > steps:
+        parser.error(f"--pp-generation: {stages} stages for {steps} steps")
+
+
+def add_measured(options: Options, minutes: float | None = 10.0) -> None:
+    """What every measured figure takes, but for --seed; and for --minutes where a figure has it already."""
+    add_job_options(options, minutes=minutes)
+    options.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from auras_ros import resources
-from auras_ros.bench.kept import Ends, MeasureStep, run_parts
 from auras_ros.bench.options import add_minutes, amount, check_least, listed
 from auras_ros.bench.processes import running
-from auras_ros.evaluate.cores import available
 from auras_ros.live.loop import listening, wait_until_armed
+from auras_ros.measure.cores import available
+from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.report.result import Report
 from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import stamp_ns

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from auras_ros.bench.kept import OverError
 from auras_ros.live.loop import Spin, told
+from auras_ros.measure.minutes import OverError
 from auras_ros.nodes.supervisor import Supervisor
 from auras_ros.ros import Node, spin_once
 

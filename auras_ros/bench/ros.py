@@ -16,13 +16,13 @@ from functools import partial
 from typing import Any
 
 from auras_ros import resources
-from auras_ros.bench.kept import Ends, MeasureStep, run_parts
 from auras_ros.bench.options import add_minutes, amount, check_least
 from auras_ros.bench.processes import running
 from auras_ros.bench.ros_image import RATE_HZ, measure_image_latency
-from auras_ros.evaluate.cores import available
-from auras_ros.evaluate.durations import measure_durations
 from auras_ros.live.loop import listening, wait_until_armed
+from auras_ros.measure.cores import available
+from auras_ros.measure.durations import measure_durations
+from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.pipeline.load import load
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.report.result import Report

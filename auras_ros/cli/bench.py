@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from auras_ros.bench.cores import unnamed
-from auras_ros.bench.kept import fail
 from auras_ros.cli.outputs import check_outputs, term_interrupts, written
 from auras_ros.cli.progress import Progress
+from auras_ros.measure.cores import unnamed
+from auras_ros.measure.minutes import fail
 from auras_ros.report.result import Report
 
 INTERRUPTED = 130
@@ -33,7 +33,6 @@ BENCHES = {
     "peers": "LeRobot's DiffusionPolicy and transformers' generate beside seq and auras, on the same weights",
 }
 NOTES = {"left_out": "left out", "disturbed": "disturbed, measure again on a quiet machine", "chose": "chose"}
-IN_FIGURES = {"fig3", "fig5", "fig10", "fig11", "fig12", "fig13", "fig14", "startup"}  # where their modules are
 EXAMPLE = """
 example
   auras bench ros                          prints the figures
@@ -96,7 +95,8 @@ def _explain(name: str) -> None:
 
 
 def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"auras_ros.bench.{'figures.' if name in IN_FIGURES else ''}{name}")
+    folder = "figures." if name.startswith("fig") or name == "startup" else ""
+    return importlib.import_module(f"auras_ros.bench.{folder}{name}")
 
 
 def _check_outputs(parser: argparse.ArgumentParser, options: argparse.Namespace, bench: ModuleType) -> None:

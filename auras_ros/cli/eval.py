@@ -15,10 +15,10 @@ from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, w
 from auras_ros.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from auras_ros.evaluate.durations import FrameDuration
     from auras_ros.evaluate.parts import EvaluationPart
     from auras_ros.evaluate.settings import EvaluationSettings
     from auras_ros.evaluate.work import Work
+    from auras_ros.measure.durations import FrameDuration
     from auras_ros.pipeline.load import Checkpoint
 
 INTERRUPTED = 130
@@ -207,7 +207,7 @@ def _measured(
     checkpoint: Checkpoint, settings: EvaluationSettings, say: Callable[[str], None]
 ) -> dict[str, FrameDuration]:
     """Of the modes that are compared, with observations as often as the simulator gives them."""
-    from auras_ros.evaluate.durations import measure_durations
+    from auras_ros.measure.durations import measure_durations
 
     if "charged" not in settings.clocks:
         return {}
@@ -222,8 +222,8 @@ def _given(text: str | None, settings: EvaluationSettings) -> dict[str, FrameDur
     """Durations from a list or a file; None if none are given. Raises OSError, or SettingsError where the file cannot
     be read or was measured with another plan, number of workers or checkpoint (once that is known).
     """
-    from auras_ros.evaluate.durations import FrameDuration
     from auras_ros.evaluate.settings import SettingsError, parse_durations
+    from auras_ros.measure.durations import FrameDuration
 
     if text is None:
         return None

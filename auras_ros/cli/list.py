@@ -62,7 +62,7 @@ def types() -> Iterator[Line]:
 
 def architectures() -> Iterator[Line]:
     """What benches build by `--policy`."""
-    from auras_ros.bench.figures.policies import names
+    from auras_ros.bench.policies import names
 
     for name in names():
         yield name, "random weights"

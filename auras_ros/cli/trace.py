@@ -48,7 +48,7 @@ def run(argv: list[str]) -> int:
 
 
 def _trace(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    from auras_ros.bench import trace
+    from auras_ros.measure import trace
 
     try:
         plan = trace.Plan.parse(options.plan)

@@ -141,7 +141,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
     """Raises what a bad setting deserves, naming it."""
-    from auras_ros.evaluate.cores import available
     from auras_ros.evaluate.episode_runner import Task
     from auras_ros.evaluate.settings import SIMS, SettingsError, check_max_steps, check_seeds, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
@@ -150,6 +149,7 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving
     from auras_ros.evaluate.tuner.space import Space
     from auras_ros.evaluate.tuner.trials import Trials
+    from auras_ros.measure.cores import available
 
     if options.sim not in SIMS:
         raise SettingsError(f"sim: no {options.sim!r}; there is {', '.join(SIMS)}")

@@ -23,3 +23,10 @@ def make_device(name: str = "auto", spans: Spans | None = None) -> Device:
     from auras_ros.device.cpu import CpuDevice
 
     return CpuDevice(spans)
+
+
+def kind_of(device: str) -> str:
+    """`cpu` or `cuda`: what a device's name stands for here. Raises DeviceError."""
+    made = make_device(device)
+    made.close()
+    return made.tensors.type

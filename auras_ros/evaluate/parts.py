@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.evaluate.comparison import rows, summary
-from auras_ros.evaluate.durations import FrameDuration
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.settings import EvaluationSettings, SettingsError
+from auras_ros.measure.durations import FrameDuration
 from auras_ros.report.result import Report
 
 NAME = "eval"

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from auras_ros.evaluate.durations import FrameDuration
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.parts import packed, unpacked
 from auras_ros.evaluate.settings import EvaluationSettings, SettingsError
 from auras_ros.evaluate.tuner.record import require_key
+from auras_ros.measure.durations import FrameDuration
 from auras_ros.report.result import write_whole
 
 FORMAT = "auras-eval-work/1"

@@ -1,5 +1,5 @@
-"""A node that hears a robot's processes, on this host alone unless the user chose otherwise. What they print is kept for
-the error that ends them."""
+"""A node that hears a robot's processes, on this host alone unless the user chose otherwise. What they print is kept
+for the error that ends them."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from auras_ros.bench import pipeline_rate
-from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.measure import executors
+from auras_ros.measure.executors import Bench
 from auras_ros.policies import architectures
 from auras_ros.policies.architectures import make_policy
 from tests.bench.registered import NAME, RECIPE
@@ -20,7 +20,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A window begins with a garbage collection, and an executor with its warm-up: neither looks at what is there
     before a test, nor takes longer than it must."""
     torch.set_num_threads(1)
-    monkeypatch.setattr(pipeline_rate, "WARM_UP_RUNS", 1)
+    monkeypatch.setattr(executors, "WARM_UP_RUNS", 1)
     gc.freeze()
     yield
     gc.unfreeze()

@@ -19,11 +19,14 @@ from typing import Any
 import pytest
 import torch
 
-from auras_ros.bench import fig15, fig16, gpu_parts, options, pipeline_options, seams
-from auras_ros.bench.figures import fig3, fig11, fig12, fig13, fig14, startup
+from auras_ros.bench import gpu_parts
+from auras_ros.bench.figures import fig3, fig11, fig12, fig13, fig14, fig15, fig16, startup
 from auras_ros.bench.gpu_parts import GROUPS, PARTS, GpuPart
 from auras_ros.bench.gpu_process import LIMIT_S, PartError, PartSkippedError
+from auras_ros.bench.pipeline import options as pipeline_options
+from auras_ros.bench.seams import command as seams
 from auras_ros.cli import bench as cli_bench
+from auras_ros.device import make
 from auras_ros.report.result import Report
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +56,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def device(name: str = "auto") -> Any:
         return SimpleNamespace(tensors=torch.device("cuda" if name != "cpu" else name), close=lambda: None)
 
-    for module in (options, startup):
+    for module in (make, startup):
         monkeypatch.setattr(module, "make_device", device)
     for stops in STOPS.values():
         for module, name in stops:

@@ -6,9 +6,10 @@ import argparse
 
 import pytest
 
-from auras_ros.bench.options import add_windows, listed
+from auras_ros.bench.options import add_windows, check_cores, listed
 from auras_ros.cli import main as cli
 from auras_ros.cli.bench import BENCHES
+from auras_ros.measure.cores import available, suffix
 
 
 @pytest.fixture
@@ -52,3 +53,17 @@ def test_every_bench_is_bounded(name: str, capsys: pytest.CaptureFixture[str]) -
         cli.main(["bench", name, "--minutes=-1"])
     assert refused.value.code == 2
     assert "--minutes: expected a number from 0 on" in capsys.readouterr().err
+
+
+def test_the_fair_comparison_comes_first_and_then_all_cores() -> None:
+    parser, most = argparse.ArgumentParser(), available()
+    assert check_cores(parser, None, "cpu") == list(dict.fromkeys([1, most]))
+    assert check_cores(parser, ["all"], "cpu") == check_cores(parser, None, "cuda") == [most]
+    assert [suffix(cores, [1, 16]) for cores in (1, 16)] == ["", "_cores_16"]
+
+
+@pytest.mark.parametrize("word", ["0", "-1", "1.5", "many", "100000"])
+def test_cores_that_are_not_there_are_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        check_cores(argparse.ArgumentParser(), [word], "cpu")
+    assert f"got '{word}'" in capsys.readouterr().err

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 import torch
 
-from auras_ros.bench.kept import CUT, OVER, Ends, OverError
 from auras_ros.bench.peers import command, contest, environment
 from auras_ros.bench.peers.contest import RateSource, rounds, rows, summary
 from auras_ros.bench.peers.environment import DONE, SetupError, commands, setup
 from auras_ros.bench.peers.lerobot_shapes import SHAPES, robot_of
-from auras_ros.bench.pipeline_rate import Length
 from auras_ros.cli import main as cli
 from auras_ros.device.precision import full_float32
+from auras_ros.measure.minutes import CUT, OVER, Ends, OverError
+from auras_ros.measure.window import Length
 from auras_ros.report.result import Report
 
 OPTIONS = argparse.Namespace(seed=0, chunks=1, seconds=0.0, rounds=6, minutes=1.0)

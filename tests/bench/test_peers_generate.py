@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import nn
 
-from auras_ros.bench.figures.policies import build
 from auras_ros.bench.peers import command, generate
 from auras_ros.bench.peers.contest import UnequalError
 from auras_ros.bench.peers.generate import (
@@ -24,7 +23,9 @@ from auras_ros.bench.peers.generate import (
     their_rate,
     their_tokens,
 )
-from auras_ros.bench.pipeline_rate import Bench, Length
+from auras_ros.bench.policies import build
+from auras_ros.measure.executors import Bench
+from auras_ros.measure.window import Length
 from auras_ros.models.presets import OPENVLAS
 from auras_ros.pipeline.plan import Plan
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from auras_ros.bench.peers import command, lerobot
 from auras_ros.bench.peers.contest import UnequalError
-from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.measure.executors import Bench
 from auras_ros.report.result import Report
 from tests.bench.fake_lerobot import FakeLeRobot
 from tests.policies.loaders.lerobot_tiny import tiny_backbones

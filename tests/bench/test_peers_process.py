@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from auras_ros.bench.kept import OverError
 from auras_ros.bench.peers import process
 from auras_ros.bench.peers.process import PeerError, PeerProcess, PeerRefusedError
+from auras_ros.measure.minutes import OverError
 
 SHELL = Path("/bin/sh")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from auras_ros.bench import ros
-from auras_ros.bench.kept import CUT, OverError
 from auras_ros.cli import main as cli
-from auras_ros.evaluate.durations import FrameDuration
+from auras_ros.measure.durations import FrameDuration
+from auras_ros.measure.minutes import CUT, OverError
 from auras_ros.report.result import Report
 
 

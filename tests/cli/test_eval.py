@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from auras_ros.cli import main as cli
-from auras_ros.evaluate import campaign, durations
-from auras_ros.evaluate.cores import available
-from auras_ros.evaluate.durations import FrameDuration
+from auras_ros.evaluate import campaign
+from auras_ros.measure import durations
+from auras_ros.measure.cores import available
+from auras_ros.measure.durations import FrameDuration
 from tests.policies import tiny
 
 SMALL = ["--modes", "seq,auras", "--plan", "quick,pp_generation=2", "--max-steps", "4", "--batch", "2"]

@@ -14,8 +14,8 @@ import pytest
 
 from auras_ros import __version__
 from auras_ros.cli import main as cli
-from auras_ros.evaluate import durations
 from auras_ros.evaluate.tuner import trials
+from auras_ros.measure import durations
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = [name for name in cli.COMMANDS if (ROOT / "auras_ros" / "cli" / f"{name}.py").is_file()]

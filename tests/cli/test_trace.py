@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from auras_ros import resources
-from auras_ros.bench import trace as trace_bench
-from auras_ros.bench.trace_picture import GENERATION, PERCEPTION, draw, window
 from auras_ros.cli import main as cli
 from auras_ros.clock import VirtualClock
+from auras_ros.measure import trace as trace_bench
+from auras_ros.measure.recording import FrameMark, Recording
+from auras_ros.measure.trace_picture import GENERATION, PERCEPTION, draw, window
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.trace import FrameMark, Recording
 from auras_ros.policies import architectures
 from tests.bench.registered import NAME, RECIPE
 

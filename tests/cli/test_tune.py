@@ -21,9 +21,9 @@ import yaml
 
 from auras_ros import resources
 from auras_ros.cli import tune
-from auras_ros.evaluate.cores import available
-from auras_ros.evaluate.durations import FrameDuration, measure_durations
 from auras_ros.evaluate.tuner import search, trials
+from auras_ros.measure.cores import available
+from auras_ros.measure.durations import FrameDuration, measure_durations
 from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.nodes.config import read_parameters_file
 from auras_ros.pipeline import load

@@ -90,6 +90,8 @@ AGAINST_THE_GRAIN = [
     ("pipeline", "accelerate"),
     ("evaluate", "rclpy"),
     ("report", "auras_ros.pipeline"),
+    ("measure", "auras_ros.evaluate"),
+    ("measure", "auras_ros.nodes"),
     ("nodes", "auras_ros.report"),
     ("kernels", "auras_ros.models"),
     ("sim", "auras_ros.ros"),

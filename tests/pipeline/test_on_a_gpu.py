@@ -14,7 +14,7 @@ import torch
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import make_device
-from auras_ros.evaluate.durations import measure_durations
+from auras_ros.measure.durations import measure_durations
 from auras_ros.pipeline.load import Offload, Pipeline
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.families import FORMS, actions, checkpoint, least_mb

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from auras_ros.bench.pipeline_rate import Length, Meter
 from auras_ros.clock import VirtualClock
 from auras_ros.device.null import NullDevice
+from auras_ros.measure.window import Length, Meter
 from auras_ros.pipeline.decoupled import PerceptionWorker
 from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.modes import make_executor

@@ -19,10 +19,10 @@ from statistics import fmean
 from typing import Any
 
 from auras_ros.bench import pipeline
-from auras_ros.bench.cores import unnamed, words
 from auras_ros.bench.figures.show import finish, with_paper
 from auras_ros.evaluate.parts import EvaluationPart
 from auras_ros.evaluate.settings import SettingsError
+from auras_ros.measure.cores import unnamed, words
 from auras_ros.report.picture import COLOURS, legend_below, picture
 from auras_ros.report.result import Report, key
 from auras_ros.report.table import aligned

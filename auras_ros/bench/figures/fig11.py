@@ -16,15 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from auras_ros.bench.cores import on_cores, suffix, words
-from auras_ros.bench.figures.policies import add_choice, auras_plan, build, chosen, is_causal
-from auras_ros.bench.figures.rounds import Measured, add_measured, marked, measure, room_as_run
 from auras_ros.bench.figures.show import finish, with_paper
-from auras_ros.bench.figures.stream import complete, saturate, spread_percent
-from auras_ros.bench.job import Job, Progress, add_seed, check_job_options, check_stages, run_jobs
-from auras_ros.bench.kept import OVER, OverError, attempt
-from auras_ros.bench.options import amount, listed
-from auras_ros.bench.pipeline import SWITCH_S
+from auras_ros.bench.options import add_measured, add_seed, amount, check_job_options, check_stages, listed
+from auras_ros.bench.pipeline.command import SWITCH_S
+from auras_ros.bench.policies import add_choice, auras_plan, build, chosen, is_causal, room_as_run
+from auras_ros.measure.compare import Measured, marked, measure
+from auras_ros.measure.cores import on_cores, suffix, words
+from auras_ros.measure.job import Job, Progress, run_jobs
+from auras_ros.measure.minutes import OVER, OverError, attempt
+from auras_ros.measure.stream import complete, saturate, spread_percent
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.report.picture import COLOURS, legend_below, picture
 from auras_ros.report.result import Report, key

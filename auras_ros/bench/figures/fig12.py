@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from auras_ros.bench.cores import suffix
 from auras_ros.bench.figures.played import Point, Progress, add_options, play
 from auras_ros.bench.figures.played_show import draw_panels, lines
 from auras_ros.bench.figures.rates import add_rate_options, rates_of
 from auras_ros.bench.figures.show import finish, with_paper
 from auras_ros.bench.options import listed
+from auras_ros.measure.cores import suffix
 from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.modes import Policy, family_offset
 from auras_ros.pipeline.plan import Plan

@@ -17,14 +17,14 @@ from typing import Any
 
 import torch
 
-from auras_ros.bench.cores import suffix, words
-from auras_ros.bench.figures.policies import add_choice, auras_plan, build, chosen
-from auras_ros.bench.figures.rounds import add_measured, marked, measure, room_as_run
 from auras_ros.bench.figures.show import finish, with_paper
-from auras_ros.bench.job import Job, Progress, add_seed, check_job_options, check_stages, run_jobs
-from auras_ros.bench.kept import leave_out
-from auras_ros.bench.options import listed
+from auras_ros.bench.options import add_measured, add_seed, check_job_options, check_stages, listed
+from auras_ros.bench.policies import add_choice, auras_plan, build, chosen, room_as_run
 from auras_ros.device import DeviceError
+from auras_ros.measure.compare import marked, measure
+from auras_ros.measure.cores import suffix, words
+from auras_ros.measure.job import Job, Progress, run_jobs
+from auras_ros.measure.minutes import leave_out
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.report.picture import BLUE, ORANGE, legend_below, picture, whiskers
 from auras_ros.report.result import Report, key

@@ -21,14 +21,14 @@ from typing import Any
 
 import torch
 
-from auras_ros.bench.feed import random_feed
-from auras_ros.bench.figures.policies import add_choice, build, chosen, generation_of
-from auras_ros.bench.figures.rounds import room_as_run
 from auras_ros.bench.figures.show import finish, with_paper
-from auras_ros.bench.kept import Ends, MeasureStep, run_parts
-from auras_ros.bench.options import add_device, add_minutes, check_least, kind_of
-from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.bench.options import add_device, add_minutes, check_least
+from auras_ros.bench.policies import add_choice, build, chosen, generation_of, room_as_run
+from auras_ros.device.make import kind_of
 from auras_ros.device.precision import full_float32
+from auras_ros.measure.executors import Bench
+from auras_ros.measure.feed import random_feed
+from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.slicing import counting
 from auras_ros.policies.family import LoadedPolicy

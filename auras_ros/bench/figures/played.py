@@ -20,7 +20,6 @@ from typing import Any
 import torch
 
 from auras_ros import resources
-from auras_ros.bench.kept import attempt, interruptible, run_turns, until
 from auras_ros.bench.options import add_minutes
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import grouped
@@ -28,6 +27,7 @@ from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, check_max_s
 from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.tuner.trials import SEQ, Trials
+from auras_ros.measure.minutes import attempt, interruptible, run_turns, until
 from auras_ros.pipeline.load import Checkpoint, CheckpointError, PlanError, check_plan, load
 from auras_ros.pipeline.plan import Plan
 from auras_ros.report.result import Report, unwritable

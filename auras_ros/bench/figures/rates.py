@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from auras_ros.bench.figures.policies import build, generation_of, names
-from auras_ros.bench.figures.rounds import add_measured, marked, measure, room_as_run
-from auras_ros.bench.job import Job, Progress, check_job_options, run_jobs
+from auras_ros.bench.options import add_measured, check_job_options
+from auras_ros.bench.policies import build, generation_of, names, room_as_run
+from auras_ros.measure.compare import marked, measure
+from auras_ros.measure.job import Job, Progress, run_jobs
 from auras_ros.pipeline.modes import Policy, check_plan
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.report.result import Report

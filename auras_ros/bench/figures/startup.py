@@ -22,18 +22,18 @@ from typing import Any
 
 import torch
 
-from auras_ros.bench.cores import add_cores, check_cores, on_cores, suffix, words
-from auras_ros.bench.feed import random_feed
-from auras_ros.bench.figures.held import Capturing, growth
-from auras_ros.bench.figures.policies import add_choice, auras_plan, build, chosen
-from auras_ros.bench.figures.rounds import room, room_as_run
 from auras_ros.bench.figures.show import finish, with_paper
-from auras_ros.bench.figures.stream import saturate
-from auras_ros.bench.job import Job, Progress, add_seed, check_stages, run_jobs
-from auras_ros.bench.kept import OVER, OverError, attempt
-from auras_ros.bench.options import add_device, add_minutes, check_least, kind_of
+from auras_ros.bench.options import add_cores, add_device, add_minutes, add_seed, check_cores, check_least, check_stages
+from auras_ros.bench.policies import add_choice, auras_plan, build, chosen, room, room_as_run
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import MB, DeviceError, in_words, make_device
+from auras_ros.device.make import kind_of
+from auras_ros.measure.cores import on_cores, suffix, words
+from auras_ros.measure.feed import random_feed
+from auras_ros.measure.job import Job, Progress, run_jobs
+from auras_ros.measure.memory import Capturing, held_by
+from auras_ros.measure.minutes import OVER, OverError, attempt
+from auras_ros.measure.stream import saturate
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.offloaded import Offload, place_policy
 from auras_ros.pipeline.plan import Plan, PlanError
@@ -107,7 +107,7 @@ def ready(policy: LoadedPolicy, plan: Plan, device: torch.device, seed: int) -> 
         return noise_tape(policy.noise_shape, seed, request)[None]
 
     where = Capturing(make_device(device.type))
-    with growth(device) as grown:
+    with held_by(device) as grown:
         began_s = time.monotonic()
         executor = make_executor(policy, plan, noise, MonotonicClock(), where)
         executor.warm_up(random_feed(policy, seed, different=1)(0))

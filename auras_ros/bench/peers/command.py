@@ -15,14 +15,15 @@ from pathlib import Path
 
 import torch
 
-from auras_ros.bench.cores import available, on_cores
-from auras_ros.bench.kept import Ends, MeasureStep, run_parts
-from auras_ros.bench.options import add_device, add_windows, amount, check_least, kind_of
+from auras_ros.bench.options import add_device, add_windows, amount, check_least
 from auras_ros.bench.peers import environment, generate, lerobot
 from auras_ros.bench.peers.contest import Progress
 from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES
 from auras_ros.bench.peers.process import PeerError
 from auras_ros.bench.peers.show import draw, table
+from auras_ros.device.make import kind_of
+from auras_ros.measure.cores import available, on_cores
+from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.pipeline.plan import MAX_STAGES, PlanError
 from auras_ros.report.result import Report
 

@@ -18,10 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from auras_ros.bench.feed import Feed
-from auras_ros.bench.kept import CUT, FAILURES, OVER, Ends, OverError, fail, leave_out
-from auras_ros.bench.pipeline_rate import Bench, Length
-from auras_ros.bench.pipeline_variants import Variant
+from auras_ros.measure.executors import Bench
+from auras_ros.measure.feed import Feed
+from auras_ros.measure.forms import Variant
+from auras_ros.measure.minutes import CUT, FAILURES, OVER, Ends, OverError, fail, leave_out
+from auras_ros.measure.window import Length
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched

@@ -19,11 +19,6 @@ import torch
 from torch import Tensor
 
 from auras_ros import __version__
-from auras_ros.bench.feed import DIFFERENT, Feed
-from auras_ros.bench.figures.policies import Built, build
-from auras_ros.bench.figures.rounds import CLEAR, room
-from auras_ros.bench.kept import Ends
-from auras_ros.bench.options import kind_of
 from auras_ros.bench.peers.contest import (
     Progress,
     RateSource,
@@ -36,8 +31,14 @@ from auras_ros.bench.peers.contest import (
     tell,
 )
 from auras_ros.bench.peers.published import PublishedOpenVla
-from auras_ros.bench.pipeline_rate import Bench, Length
+from auras_ros.bench.policies import Built, build, room
+from auras_ros.device.make import kind_of
 from auras_ros.device.precision import full_float32
+from auras_ros.measure.executors import Bench
+from auras_ros.measure.feed import DIFFERENT, Feed
+from auras_ros.measure.minutes import Ends
+from auras_ros.measure.same import CLEAR
+from auras_ros.measure.window import Length
 from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.llama import Llama
 from auras_ros.pipeline.plan import Plan

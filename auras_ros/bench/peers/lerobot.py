@@ -23,9 +23,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from auras_ros import __version__
-from auras_ros.bench.feed import DIFFERENT, Feed
-from auras_ros.bench.kept import Ends
-from auras_ros.bench.options import kind_of
 from auras_ros.bench.peers.contest import (
     Progress,
     RateSource,
@@ -39,8 +36,12 @@ from auras_ros.bench.peers.contest import (
 )
 from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES, robot_of
 from auras_ros.bench.peers.process import PeerError, PeerProcess, PeerRefusedError
-from auras_ros.bench.pipeline_rate import Bench, Length
+from auras_ros.device.make import kind_of
 from auras_ros.device.precision import full_float32
+from auras_ros.measure.executors import Bench
+from auras_ros.measure.feed import DIFFERENT, Feed
+from auras_ros.measure.minutes import Ends
+from auras_ros.measure.window import Length
 from auras_ros.pipeline.load import Checkpoint, load
 from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from auras_ros.bench.kept import OverError
+from auras_ros.measure.minutes import OverError
 
 WORKER = Path(__file__).with_name("lerobot_worker.py")
 SAID_LINES = 6  # of what a dead peer wrote to stderr

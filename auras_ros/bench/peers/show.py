@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from auras_ros.bench.cores import words
+from auras_ros.measure.cores import words
 from auras_ros.report.picture import BLUE, COLOURS, GREEN, GREY, picture, whiskers
 from auras_ros.report.result import Report
 from auras_ros.report.table import aligned

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from auras_ros.evaluate.durations import FrameDuration
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.settings import SettingsError
+from auras_ros.measure.durations import FrameDuration
 from auras_ros.report.result import write_whole
 
 FORMAT = "auras-tune/1"

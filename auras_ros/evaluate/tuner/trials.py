@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from auras_ros.evaluate.charged import Charged
-from auras_ros.evaluate.cores import available
-from auras_ros.evaluate.durations import FrameDuration, measure_durations
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import grouped, play
@@ -21,6 +19,8 @@ from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played, Timed
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.turn import Timing
+from auras_ros.measure.cores import available
+from auras_ros.measure.durations import FrameDuration, measure_durations
 from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.report.statistics import paired_by_seed, wilson

@@ -13,11 +13,11 @@ import pytest
 
 from auras_ros.bench import pipeline
 from auras_ros.bench.figures import fig10
-from auras_ros.bench.pipeline_rate import Bench
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.parts import EvaluationPart
 from auras_ros.evaluate.settings import EvaluationSettings
+from auras_ros.measure.executors import Bench
 from auras_ros.report.result import Report
 
 RATES = {"seq": 4.0, "dec": 3.0, "par": 6.0, "auras": 12.0}

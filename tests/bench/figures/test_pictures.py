@@ -12,15 +12,18 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from auras_ros.bench import fig15_show, pipeline_picture, seams_show, trace_picture
-from auras_ros.bench.fig15_show import REUSE_ROW, STEPS_ROW, TOKENS_ROW
+from auras_ros.bench.figures import fig15_show
+from auras_ros.bench.figures.fig15_show import REUSE_ROW, STEPS_ROW, TOKENS_ROW
+from auras_ros.bench.pipeline import picture as pipeline_picture
+from auras_ros.bench.seams import show as seams_show
 from auras_ros.clock import VirtualClock
 from auras_ros.device import Span
 from auras_ros.evaluate.tuner import show as tuner_show
 from auras_ros.evaluate.tuner.search import SearchResult
 from auras_ros.evaluate.tuner.trials import Candidate
+from auras_ros.measure import trace_picture
+from auras_ros.measure.recording import Recording
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.trace import Recording
 from auras_ros.report.result import Report
 
 KEPT = Path(__file__).parents[3] / "docs" / "benchmarks"

@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from auras_ros.bench import kept
 from auras_ros.bench.figures import fig5, fig12, fig13, played
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.charged import Charged
-from auras_ros.evaluate.durations import FrameDuration
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import play as really_play
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.tuner import trials as trials_module
+from auras_ros.measure import minutes
+from auras_ros.measure.durations import FrameDuration
 from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.plan import Plan
 from tests.evaluate.tables import tiny_checkpoint
@@ -211,7 +211,7 @@ def test_the_minutes_end_it_with_what_there_is(world: World, tmp_path: Path, mon
         return right(*given)
 
     monkeypatch.setattr(trials_module, "play", slow)
-    for module in (played, kept):
+    for module in (played, minutes):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     code, report = command(tmp_path, "fig5", *SHORT, "--degree=1", "--clock=paused", "--minutes=4")
     assert code == 0  # a group of seq and of par, plain, and again both, aligned

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from auras_ros.bench.figures import fig14, policies, rounds
-from auras_ros.bench.figures.policies import build, scaled
-from auras_ros.bench.pipeline_rate import Bench, Length
-from auras_ros.bench.pipeline_variants import Variant
+from auras_ros.bench import policies
+from auras_ros.bench.figures import fig14
+from auras_ros.bench.policies import build, scaled
 from auras_ros.cli import main as cli
 from auras_ros.device import DeviceError
+from auras_ros.measure import same
+from auras_ros.measure.executors import Bench
+from auras_ros.measure.forms import Variant
+from auras_ros.measure.window import Length
 from auras_ros.models.presets import OPENVLAS, RT2S
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.autoregressive import AutoregressivePolicy
@@ -162,7 +165,7 @@ def test_it_really_runs(tiny: str) -> None:
 def test_tokens_that_differ_are_refused_unless_rounding_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(build("rt2-tiny", tokens=3).policy, "cpu", 0, most=1)
     plans = Plan(), Plan(mode="auras", pp_generation=3, fetch_offset=-1)
-    rounds.check_same(bench, *plans)
+    same.check_same(bench, *plans)
     right = AutoregressivePolicy.refresh
 
     def other(self: AutoregressivePolicy, *args: object, **rest: object) -> torch.Tensor:
@@ -172,9 +175,9 @@ def test_tokens_that_differ_are_refused_unless_rounding_decides(monkeypatch: pyt
     margins = torch.tensor([[0.5, 0.2, 1e-5]])  # the last is behind the first that differs: it decides nothing
     monkeypatch.setattr(AutoregressivePolicy, "margins", lambda self, context: margins)
     with pytest.raises(RuntimeError, match="numbers of a chunk differ from "):
-        rounds.check_same(bench, *plans)
+        same.check_same(bench, *plans)
     margins[0, 0] = 1e-5
-    rounds.check_same(bench, *plans)
+    same.check_same(bench, *plans)
     bench.close()
 
 
@@ -188,7 +191,7 @@ def test_networks_of_another_type_are_drawn_so_and_run_so() -> None:
     assert build("dp-small", steps=2, dtype=torch.bfloat16).dtype == torch.float32
     bench = Bench(built.policy, "cpu", 0, most=1)
     plans = Plan(), Plan(mode="auras", pp_generation=3, fetch_offset=-1)
-    rounds.check_same(bench, *plans)
+    same.check_same(bench, *plans)
     assert bench.rate(Variant(plans[1]), Length(1, 0.0)) > 0
     bench.close()
 

@@ -16,40 +16,16 @@ import pytest
 import torch
 
 from auras_ros.bench.figures import fig3, startup
-from auras_ros.bench.figures.held import Capturing, tensor_bytes
-from auras_ros.bench.figures.policies import build
 from auras_ros.bench.figures.startup import first_chunks, ready
-from auras_ros.bench.kept import OVER, OverError
-from auras_ros.bench.pipeline_rate import Bench
+from auras_ros.bench.policies import build
 from auras_ros.cli import main as cli
-from auras_ros.device import make_device
+from auras_ros.measure.executors import Bench
+from auras_ros.measure.minutes import OVER, OverError
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.architectures import make_policy
 
 CPU = torch.device("cpu")
 QUICK = ["--steps=4", "--pp-generation=2", "--repeats=2", "--device=cpu", "--cores=1"]
-
-
-def test_every_tensor_is_counted_once() -> None:
-    before = tensor_bytes()
-    one = torch.zeros(1000)
-    views = [one[:10], one.view(10, 100)]
-    assert tensor_bytes() - before == 4000
-    other = torch.zeros(500, dtype=torch.float64)
-    assert tensor_bytes() - before == 8000
-    del one, views, other
-    assert tensor_bytes() == before
-
-
-def test_captures_are_counted_and_timed() -> None:
-    device = Capturing(make_device("cpu"))
-    lane, waits = device.lane("here"), threading.Event()
-    device.capture("one", lambda: None, lane)
-    lane.launch(device.capture("two", waits.set, lane)).wait()
-    assert device.stages == 2
-    assert waits.is_set()
-    assert device.tensors == CPU
-    device.close()
 
 
 def test_each_worker_holds_its_own_and_auras_holds_one_frame(tiny: str) -> None:

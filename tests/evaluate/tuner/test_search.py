@@ -16,7 +16,6 @@ import pytest
 
 from auras_ros import resources
 from auras_ros.evaluate.charged import Charged
-from auras_ros.evaluate.durations import FrameDuration
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.settings import SettingsError
@@ -28,6 +27,7 @@ from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving, pare
 from auras_ros.evaluate.tuner.show import rows, table
 from auras_ros.evaluate.tuner.space import Space, SpaceError
 from auras_ros.evaluate.tuner.trials import Trials
+from auras_ros.measure.durations import FrameDuration
 from auras_ros.pipeline.load import Checkpoint, load
 from auras_ros.pipeline.plan import Plan
 

@@ -1,0 +1,205 @@
+"""`auras bench fig16`: throughput of TinyVLA, a language model that encodes, over its stages (Auras figure 16).
+
+Every pair of pp_perception 1 to 3 and pp_generation 1 to 5 with fetch_offset 0 and -1, and seq beside them, for the
+three published sizes. On a CPU a quarter of each size runs (`models.presets`); the paper's own on a GPU. Weights and
+observations are random. It is checked first that the modes compute the same. Rounds of all plans are interleaved in
+random order, and a ratio is taken within its round.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from auras_ros.bench.options import add_job_options, add_seed, check_job_options, check_stages, listed
+from auras_ros.measure.compare import Measured, measure
+from auras_ros.measure.cores import suffix, words
+from auras_ros.measure.job import Job, Progress, run_jobs
+from auras_ros.measure.same import batched_difference, equal_fields, equal_words
+from auras_ros.models.presets import QUARTER, TINYVLAS
+from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.tinyvla import INFERENCE_STEPS, TinyVlaPolicy, make_tinyvla
+from auras_ros.report.result import Report
+
+MODELS = ("tinyvla-400m", "tinyvla-700m", "tinyvla-1.3b")
+WANTED = 2.0  # times seq: what the paper's user requires (section 6.6)
+PAPER = (
+    "the difference between the offsets is not prominent; for twice the throughput, with fetch_offset -1, the "
+    "configurations that give it are simulated further (section 6.6; figure 16 has no numbers in the text)"
+)
+Row = Mapping[str, Any]
+
+
+def run(argv: list[str], progress: Progress) -> Report:
+    options = _options(argv)
+    report = Report("fig16")
+    report.more["paper"] = PAPER
+    run_jobs({model: partial(_measure, model) for model in options.models}, options, report, progress)
+    return report
+
+
+def draw(report: Report, path: Path) -> None:
+    """The grids as a PNG. Raises ValueError where nothing was measured."""
+    from auras_ros.bench.figures.fig16_picture import draw_grids
+
+    draw_grids(report, path, WANTED)
+
+
+def plans_of(options: argparse.Namespace) -> tuple[Plan, list[Plan]]:
+    """(seq, all of the figure's plans)."""
+    generation = f"ddim{options.steps}"
+    counts = product(options.offsets, options.pp_perception, options.pp_generation)
+    return Plan(generation), [
+        Plan(generation, "auras", pp_perception=p, pp_generation=g, fetch_offset=offset) for offset, p, g in counts
+    ]
+
+
+def _measure(model: str, job: Job) -> None:
+    """Check and compare one model; what was measured goes to the report."""
+    options, report = job.options, job.report
+    name = model if options.paper_sizes else model + QUARTER
+    job.say(f"{job.what}: building, checking that the modes compute the same ...")
+    policy = make_tinyvla(name, seed=0, steps=options.steps)
+    seq, plans = plans_of(options)
+    with job.bench(policy) as bench:
+        base = {"model": model, "sizes": name, "device": bench.device.type, "cores": job.cores}
+        stages = max(options.pp_generation)
+        differ = {"pp_generation": stages, "batched_difference": batched_difference(bench, seq.generation, stages)}
+        measured = measure(bench, job, [seq, *plans])
+    report.rows.append(
+        {**base, "measure": "check", **equal_fields(measured.difference), **_shapes(name, policy), **differ}
+    )
+    there = [plan for plan in plans if plan in measured]
+    report.rows += [_row(base, plan, measured.figures(plan, seq)) for plan in (seq, *there)]
+    report.summary |= _summary(model, suffix(job.cores, options.cores), measured, seq, there)
+
+
+def _shapes(name: str, policy: TinyVlaPolicy) -> dict[str, Any]:
+    """What was run: sizes of the parts, and how large it is in all."""
+    config = TINYVLAS[name]
+    vision, language = config.vision, config.language
+    return {
+        "million": sum(part.numel() for part in policy.parameters()) / 1e6,
+        "steps": policy.steps,
+        "prefix": sum(policy.encoder.prefix.segments),
+        "image_px": vision.image_px,
+        "vision": f"{vision.depth} x {vision.width}",
+        "language": f"{language.layers} x {language.width}",
+        "unet": "-".join(map(str, config.down_dims)),
+    }
+
+
+def _row(base: Row, plan: Plan, found: Row) -> dict[str, Any]:
+    """chunks_per_s: median; over_seq: median and quartiles of the ratios within each round."""
+    named = {"mode": plan.mode, "pp_perception": plan.pp_perception, "pp_generation": plan.pp_generation}
+    figures = {"chunks_per_s": found["rate_hz"], "n": found["rounds"], "threads": found["threads"]}
+    ratios = {
+        "over_seq": found["speedup"],
+        "over_seq_low": found["speedup_low"],
+        "over_seq_high": found["speedup_high"],
+    }
+    more = {"staleness_ms": found["staleness_ms"], "disturbed": found["disturbed"]}
+    return {**base, "measure": "rounds", **named, "fetch_offset": plan.fetch_offset, **figures, **ratios, **more}
+
+
+def _summary(model: str, ending: str, measured: Measured, seq: Plan, plans: Sequence[Plan]) -> dict[str, float]:
+    """Of one model: seq's rate, the best ratio of each offset, how many plans of offset -1 are twice as quick as seq,
+    and how many times as quick offset -1 is as 0 with the same stages (median, least, most)."""
+    key = model.replace("-", "_").replace(".", "_") + ending
+    over = {plan: measured.figures(plan, seq)["speedup"] for plan in plans}
+    found: dict[str, float] = {f"seq_per_s_{key}": measured.figures(seq, seq)["rate_hz"]}
+    for offset, word in ((0, "offset_0"), (-1, "offset_before")):
+        ratios = [value for plan, value in over.items() if plan.fetch_offset == offset]
+        if ratios:
+            found[f"best_over_seq_{word}_{key}"] = max(ratios)
+            found[f"twice_seq_{word}_{key}"] = sum(value >= WANTED for value in ratios)
+    pairs = _pairs(plans)
+    if pairs:
+        beside = [measured.figures(before, now)["speedup"] for before, now in pairs]
+        names = (f"before_over_0_{key}{end}" for end in ("", "_least", "_most"))
+        found |= dict(zip(names, (median(beside), min(beside), max(beside)), strict=True))
+    return found
+
+
+def _pairs(plans: Sequence[Plan]) -> list[tuple[Plan, Plan]]:
+    """Plans of the same stages: (offset -1, offset 0)."""
+    by_place = {(plan.pp_perception, plan.pp_generation, plan.fetch_offset): plan for plan in plans}
+    places = [(p, g) for p, g, offset in by_place if offset == 0]
+    return [(by_place[p, g, -1], by_place[p, g, 0]) for p, g in places if (p, g, -1) in by_place]
+
+
+def table(report: Report) -> str:
+    """For each model what was run and a grid for each offset; beside them what the paper says."""
+    lines = [f"paper: {PAPER}"]
+    for model, cores in dict.fromkeys((row["model"], row["cores"]) for row in report.rows):
+        rows = [row for row in report.rows if (row["model"], row["cores"]) == (model, cores)]
+        lines += _head(rows[0])
+        lines += [line for offset in (0, -1) for line in _grid(rows, offset)]
+    interrupted = [str(report.more["interrupted"])] if "interrupted" in report.more else []
+    return "\n".join([*lines, *(f"{name:40} {value:8.2f}" for name, value in report.summary.items()), *interrupted])
+
+
+def _head(row: Row) -> list[str]:
+    parts = f"CLIP {row['vision']} at {row['image_px']} px, Pythia {row['language']}, U-Net {row['unet']}"
+    where = f"{row['device']}, {words(row['cores'])} for each plan"
+    return [
+        f"{row['model']}, run as {row['sizes']}: {row['million']:.1f} M parameters, {where}",
+        f"  {parts}; a prefix of {row['prefix']} tokens, {row['steps']} steps",
+        f"  checked: seq and auras in one stage, unbatched, give the same chunks {equal_words(row)}; batched over",
+        f"  {row['pp_generation']} stages within {row['batched_difference']:.2g} of the action range",
+    ]
+
+
+def _grid(rows: Sequence[Row], offset: int) -> list[str]:
+    """A line for each pp_perception: chunks per second and how many times seq's; * where twice is reached."""
+    measured = [row for row in rows if row["measure"] == "rounds"]
+    seq = [row for row in measured if row["mode"] == "seq"]
+    cells = {
+        (r["pp_perception"], r["pp_generation"]): r
+        for r in measured
+        if r["mode"] == "auras" and r["fetch_offset"] == offset
+    }
+    if not cells:
+        return []
+    columns = sorted({generation for _, generation in cells})
+    title = f"  fetch_offset {offset}; seq {seq[0]['chunks_per_s']:.2f} chunks/s, {seq[0]['n']} rounds"
+    lines = [title, "    pp_generation" + "".join(f"{column:>16}" for column in columns)]
+    for row in sorted({perception for perception, _ in cells}):
+        each = (_cell(cells.get((row, column))) for column in columns)
+        lines.append(f"    pp_perception {row} " + " ".join(f"{cell:>15}" for cell in each).rstrip())
+    return lines
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return "-"
+    return f"{row['chunks_per_s']:8.2f} ({row['over_seq']:.2f}){'*' if row['over_seq'] >= WANTED else ' '}"
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="auras bench fig16", description=__doc__)
+    some = ",".join(MODELS)
+    parser.add_argument("--models", type=listed(str), default=list(MODELS), help=f"some of {some} (all)")
+    parser.add_argument("--sizes", default="auto", choices=("auto", "quarter", "paper"), help="paper's on a GPU (auto)")
+    parser.add_argument("--pp-perception", type=listed(int), default=[1, 2, 3], help="stages (1,2,3)")
+    parser.add_argument("--pp-generation", type=listed(int), default=[1, 2, 3, 4, 5], help="stages (1,2,3,4,5)")
+    parser.add_argument("--offsets", type=listed(int), default=[0, -1], help="fetch_offset (0,-1); or =-1,0")
+    parser.add_argument("--steps", type=int, default=INFERENCE_STEPS, help=f"DDIM steps ({INFERENCE_STEPS})")
+    add_job_options(parser, minutes=30.0)
+    add_seed(parser)
+    options = parser.parse_args(argv)
+    if unknown := [model for model in options.models if model not in MODELS]:
+        parser.error(f"--models: '{unknown[0]}' is not known; there is {some}")
+    kind = check_job_options(parser, options, steps=1)
+    try:
+        plans_of(options)
+    except ValueError as error:
+        parser.error(str(error))
+    check_stages(parser, max(options.pp_generation), options.steps)
+    options.paper_sizes = options.sizes == "paper" or (options.sizes == "auto" and kind == "cuda")
+    return options

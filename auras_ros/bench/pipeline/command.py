@@ -1,0 +1,119 @@
+"""`auras bench pipeline`: chunks per second of the four modes, side by side on this machine (Auras figure 10).
+
+First it is checked that auras in one stage gives what seq gives (bit for bit; on a GPU within a thousandth of the
+action range, and the row says how far off), and how far batched rows are off. Then every mode's forms (threads, par's
+workers) are tried, and the best of each is compared in interleaved rounds of random order, with the curve over
+pp_generation and the skewed plans. All of them have the same cores: first one, then all (--cores). Real threads, random
+observations always at hand, no camera limit; warm-up never counts.
+
+par of one worker does seq's work in seq's way. It is measured in every round as a control: where it is quicker or
+slower than seq, or windows of one plan differ among themselves, something else was at work, and the rows are marked.
+
+Skew on a GPU: the steps of a frame run one after another, one launch for all rows that still have some left. A frame of
+100 steps over five stages has 20 of them at alpha 0 and 64 at alpha 1, so where launches take the time and not the
+work in them, alpha 1 comes near 20/64 of alpha 0's rate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from functools import partial
+
+from auras_ros.bench.pipeline.options import parse
+from auras_ros.bench.pipeline.picture import draw
+from auras_ros.bench.pipeline.summary import rate_row, summary, table
+from auras_ros.measure.compare import disturbed
+from auras_ros.measure.cores import suffix
+from auras_ros.measure.executors import Bench
+from auras_ros.measure.feed import random_feed
+from auras_ros.measure.forms import Variant
+from auras_ros.measure.job import Job, Progress, run_jobs
+from auras_ros.measure.memory import growth_per_chunk
+from auras_ros.measure.minutes import Ends, MeasureStep, OverError, disturb
+from auras_ros.measure.rounds import Rates, Rounds
+from auras_ros.measure.same import batched_difference, check_equal, equal_fields
+from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.architectures import make_policy
+from auras_ros.report.result import Report
+
+__all__ = ["draw", "run", "table"]
+
+SWITCH_S = 0.0005  # par's workers hand the interpreter over more often than it does by itself: a fifth more for them
+STEADY_PLANS = ("ddim4", "ddim4,mode=dec", "ddim4,mode=par,workers=2", "ddim4,mode=auras,pp_generation=4")
+STEADY_STEPS = 4  # a short plan: memory is a matter of frames, not of steps
+
+
+def run(argv: list[str], progress: Progress) -> Report:
+    options = parse(argv, __doc__ or "")
+    sys.setswitchinterval(SWITCH_S)
+    report = Report("pipeline")
+    memory: dict[str, MeasureStep] = {}
+    if options.steady > 0:
+        memory["memory"] = partial(_steady, options, report, progress)
+    run_jobs({name: partial(_compare, name) for name in options.policy}, options, report, progress, **memory)
+    return report
+
+
+def _ending(name: str, cores: int, options: argparse.Namespace) -> str:
+    """Of a summary's keys."""
+    return f"_{name.replace('-', '_')}{suffix(cores, options.cores)}"
+
+
+def _compare(name: str, job: Job) -> None:
+    """Check, try, compare one policy; rows and ratios go to the report, those of whole rounds when interrupted too."""
+    what, options, report, sizes = job.what, job.options, job.report, job.options.sizes[job.cores]
+    job.say(f"{what}: building, checking that the modes compute the same ...")
+    policy = make_policy(name, seed=0, steps=options.steps)
+    bench = Bench(policy, options.device, options.seed, most=max(sizes.workers), cores=sizes.cores)
+    base = {"policy": name, "device": bench.device.type, "cores": bench.cores, "steps": options.steps}
+    rounds = Rounds(bench, what, options, job.ends, job.say)
+    began_s, rates = time.monotonic(), Rates()
+    trials: Rates = {}
+    best: dict[str, Variant] = {}
+    try:
+        equal = equal_fields(check_equal(bench, sizes.generation))
+        stages = sizes.headline
+        differ = {"pp_generation": stages, "batched_difference": batched_difference(bench, sizes.generation, stages)}
+        size = sum(part.numel() for part in policy.parameters()) / 1e6
+        report.rows.append({**base, "measure": "check", **equal, "million": size, **differ})
+        trials, best = rounds.trial(sizes.candidates())
+        for so_far in rounds.contest(sizes.contest(best, options.steps)):
+            rates = so_far
+    finally:
+        bench.close()
+        rounds.tell(report)
+        for measure, found in (("trial", trials), ("rounds", rates)):
+            said = disturbed(found, best.get("seq"))
+            seq = found.get(best["seq"], []) if "seq" in best else []
+            report.rows += [
+                rate_row(base, measure, v, values, bench.staleness_ms, v in said, seq) for v, values in found.items()
+            ]
+            disturb(report, f"{what}, {measure}", said.values())
+        if rates:
+            endings = [_ending(name, sizes.cores, options)]
+            endings += [suffix(sizes.cores, options.cores)] if name == options.policy[0] else []
+            report.summary |= summary(rates, best, sizes, endings)
+            report.summary[f"seconds{endings[0]}"] = time.monotonic() - began_s
+
+
+def _steady(options: argparse.Namespace, report: Report, progress: Progress, ends: Ends) -> None:
+    """Memory growth of each mode's frame loop, with the first policy and a short plan."""
+    name = options.policy[0]
+    policy = make_policy(name, seed=0, sampler="ddim", steps=STEADY_STEPS)
+    bench = Bench(policy, options.device, options.seed, most=2)
+    feed, grown = random_feed(policy, options.seed), []
+    try:
+        for plan in map(Plan.parse, STEADY_PLANS):
+            if time.monotonic() >= ends.hard_s:
+                raise OverError
+            progress(f"{name}: memory of {options.steady} chunks, {plan.mode}")
+            grown.append(growth_per_chunk(bench.prepare(plan), feed, options.steady, bench.device, ends.hard_s))
+            where = {"policy": name, "measure": "memory", "mode": plan.mode, "cores": bench.cores}
+            report.rows.append({**where, **grown[-1].fields()})
+    finally:
+        bench.close()
+        if grown:
+            report.summary["python_bytes_per_chunk_worst"] = max(each.python_bytes_per_chunk for each in grown)
+            report.summary["resident_bytes_per_chunk_worst"] = max(each.resident_bytes_per_chunk for each in grown)

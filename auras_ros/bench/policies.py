@@ -1,0 +1,292 @@
+"""Policies of the published architectures with random weights, by name, in the sizes that a figure asks for.
+
+A size is an exponent of two: at -2 a module has about a quarter of its parameters, by half the width at the same depth.
+Where memory would not hold a vision-language model, its layers share their parameters: as much work and as many bytes
+read, in less memory; `Built.shared` says so. Only modules far larger than any cache are shared. `room` says where they
+are built, and how much is free there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from auras_ros.bench.options import listed
+from auras_ros.device.make import kind_of
+from auras_ros.models.action_tokens import Rt2Tokens
+from auras_ros.models.llama import Llama, LlamaConfig, LlamaDecoderLayer
+from auras_ros.models.openvla import OpenVlaConfig, build_openvla
+from auras_ros.models.presets import OPENVLAS, RT2S, TINYVLAS
+from auras_ros.models.rt2 import Rt2Config, build_rt2
+from auras_ros.models.vision_language import VisionLanguage
+from auras_ros.models.vit import Vit, VitConfig
+from auras_ros.pipeline.modes import check_plan, family_offset
+from auras_ros.pipeline.plan import Plan
+from auras_ros.policies import architectures
+from auras_ros.policies.architectures import ArchitecturePreset, make_policy, policy_of
+from auras_ros.policies.autoregressive import AutoregressivePolicy
+from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
+from auras_ros.policies.family import LoadedPolicy
+from auras_ros.policies.precision import runtime_dtype
+from auras_ros.policies.tinyvla import make_tinyvla
+from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids
+
+PROMPT = 24  # ids after the picture
+TOKENS = 7  # of one action
+KEPT = 0.6  # of the free memory that parameters may take
+MULTIPLES = {"resnet18": 16, "keypoint": 8, "unet1d": 8}  # channels of a normalisation's group
+VlaConfig = OpenVlaConfig | Rt2Config
+Defaults = Mapping[str, Sequence[str]]  # policies for `cuda` and `cpu`
+PUBLISHED = torch.bfloat16  # of the files of policies that write tokens
+MEMORY = Path("/proc/meminfo")
+
+
+@dataclass(frozen=True)
+class Built:
+    """million: parameters of each module, counted once for every layer even where layers share them."""
+
+    policy: LoadedPolicy
+    perception_million: float
+    generation_million: float
+    shared: bool = False
+    dtype: torch.dtype = torch.float32
+
+    def fields(self) -> dict[str, Any]:
+        millions = {"perception_million": self.perception_million, "generation_million": self.generation_million}
+        return {**millions, "shared_layers": self.shared, "dtype": str(self.dtype).removeprefix("torch.")}
+
+
+def names() -> list[str]:
+    return [*architectures.RECIPES, *RT2S, *OPENVLAS, *TINYVLAS]
+
+
+def add_choice(parser: argparse.ArgumentParser, defaults: Defaults) -> None:
+    """--policy: which of them a figure measures. defaults: for each kind of device."""
+    some = "; ".join(f"{','.join(which)} on {kind}" for kind, which in defaults.items())
+    parser.add_argument("--policy", type=listed(str), help=f"some of {', '.join(names())} ({some})")
+
+
+def chosen(parser: argparse.ArgumentParser, given: Sequence[str] | None, kind: str, defaults: Defaults) -> list[str]:
+    """The names of --policy. Ends the process with status 2 for one that there is not."""
+    for name in given or ():
+        if name not in names():
+            parser.error(f"--policy: '{name}' is not known; there is {', '.join(names())}")
+    return list(given or defaults[kind])
+
+
+def is_causal(name: str) -> bool:
+    """Whether it writes tokens one after another."""
+    return name in RT2S or name in OPENVLAS
+
+
+def generation_of(name: str, steps: int) -> str:
+    """The generation of its plans; steps: of denoising."""
+    return "quick" if is_causal(name) else f"ddpm{steps}"
+
+
+def auras_plan(name: str, policy: LoadedPolicy, options: argparse.Namespace) -> Plan:
+    """With a stage for each token, or with --pp-generation stages of --steps. Raises PlanError."""
+    stages = policy.steps if is_causal(name) else options.pp_generation
+    generation = generation_of(name, options.steps)
+    plan = Plan(generation, "auras", pp_generation=stages, fetch_offset=family_offset(policy))
+    check_plan(policy, plan)
+    return plan
+
+
+def build(
+    name: str,
+    *,
+    steps: int = 100,
+    perception: int = 0,
+    generation: int = 0,
+    tokens: int = TOKENS,
+    free: int = 2**62,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Built:
+    """With random weights. steps: of denoising; tokens: of a chunk (autoregressive). perception, generation: exponents
+    of two. device, dtype: where and as what a policy that writes tokens is built, the others are on the CPU in float32;
+    free: bytes that there is room for there. Raises ValueError, naming what cannot be."""
+    if is_causal(name):
+        named: VlaConfig = RT2S[name] if name in RT2S else OPENVLAS[name]
+        config = scaled(named, perception, generation)
+        return _vision_language(name, config, tokens, free, torch.device(device), dtype)
+    if name in TINYVLAS and not perception and not generation:
+        return _counted(make_tinyvla(name, seed=0))
+    if name not in architectures.RECIPES:
+        raise ValueError(f"policy '{name}' is not known or has one size alone; there is {', '.join(names())}")
+    if not perception and not generation:
+        return _counted(make_policy(name, seed=0, steps=steps))
+    return _counted(_diffusion(architectures.RECIPES[name], perception, generation, steps))
+
+
+def _counted(policy: DiffusionPolicy) -> Built:
+    return Built(policy, _million(policy.encoder), _million(policy.network))
+
+
+def _million(module: nn.Module) -> float:
+    return sum(each.numel() for each in module.parameters()) / 1e6
+
+
+# -- diffusion ----------------------------------------------------------------------------------------
+
+
+def _diffusion(recipe: ArchitecturePreset, perception: int, generation: int, steps: int) -> DiffusionPolicy:
+    networks = _described(recipe.encoder, perception), _described(recipe.network, generation)
+    return policy_of(ArchitecturePreset(recipe.architecture, *networks), seed=0, steps=steps)
+
+
+def _described(sizes: Mapping[str, Any], exponent: int) -> dict[str, Any]:
+    """A network's description with its widths times 2^(exponent / 2), to the nearest that it can have."""
+    kind = sizes["type"]
+    multiple = sizes.get("heads") or sizes.get("groups") or MULTIPLES[kind]
+    made = dict(sizes)
+    for name in ("width", "widths", "down_dims"):
+        if name in sizes:
+            made[name] = _widths(sizes[name], exponent, multiple)
+    if kind == "resnet18" and exponent:  # each of its layers has its own, so that small ones can be rounded
+        first = sizes.get("width", 64)
+        made["width"] = [_widths(first * 2**layer, exponent, multiple) for layer in range(4)]
+    elif kind == "transformer":
+        made["width"] = _widths(sizes.get("width", 256), exponent, 2 * multiple)  # half of a head is a sine each
+    return made
+
+
+def _widths(width: Any, exponent: int, multiple: int) -> Any:
+    if isinstance(width, list):
+        return [_widths(each, exponent, multiple) for each in width]
+    return max(1, round(width * 2 ** (exponent / 2) / multiple)) * multiple
+
+
+# -- vision-language ----------------------------------------------------------------------------------
+
+
+def scaled(config: VlaConfig, perception: int, generation: int) -> VlaConfig:
+    """Vision encoders and decoder of other widths; heads keep about their size. Vocabulary and patches stay."""
+    language = _llama(config.language, generation)
+    if isinstance(config, Rt2Config):
+        return replace(config, vision=_vit(config.vision, perception), language=language)
+    return OpenVlaConfig(_vit(config.dinov2, perception), _vit(config.siglip, perception), language)
+
+
+def _vit(config: VitConfig, exponent: int) -> VitConfig:
+    factor = 2 ** (exponent / 2)
+    heads = max(1, round(config.heads * factor))
+    width = max(1, round(config.width * factor / heads)) * heads
+    return replace(config, width=width, heads=heads, hidden=max(1, round(config.hidden * factor)))
+
+
+def _llama(config: LlamaConfig, exponent: int) -> LlamaConfig:
+    factor, group = 2 ** (exponent / 2), config.heads // config.kv_heads
+    kv_heads = max(1, round(config.kv_heads * factor))
+    heads = kv_heads * group if config.heads * factor >= group else 1
+    width = max(1, round(config.width * factor / (2 * heads))) * 2 * heads
+    return replace(
+        config, width=width, heads=heads, kv_heads=min(kv_heads, heads), hidden=max(1, round(config.hidden * factor))
+    )
+
+
+def _vision_language(
+    name: str, config: VlaConfig, tokens: int, free: int, device: torch.device, dtype: torch.dtype
+) -> Built:
+    with torch.device("meta"):
+        sized = _network(config)
+    seeing = _million(sized.vision) + _million(sized.projector)  # type: ignore[arg-type]
+    writing = _million(sized.language)
+    shared = 1e6 * dtype.itemsize * (seeing + writing) > KEPT * free
+    with drawn(device, dtype):
+        network = _sharing(config) if shared else _network(config)
+    vocabulary, one = config.language.vocabulary, config.dinov2 if isinstance(config, OpenVlaConfig) else config.vision
+    channels = 6 if isinstance(config, OpenVlaConfig) else 3
+    shape = Architecture(name, 1, (one.image_px, one.image_px), 1, 0, 1, tokens, channels)
+    prefix = VisionLanguagePrefix(network, random_ids(1, vocabulary, 1), random_ids(PROMPT, vocabulary, 2), 1)
+    codec = Rt2Tokens([-1.0] * tokens, [1.0] * tokens, first=vocabulary - 256)
+    policy = AutoregressivePolicy(prefix, network.language, codec, 1, tokens, shape)
+    return Built(policy.eval().requires_grad_(False), seeing, writing, shared, dtype)
+
+
+@contextmanager
+def drawn(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
+    """Networks that are made meanwhile have their weights drawn there and of that type at once: a host takes a minute
+    for 7 B of them, and twice the memory where they are rounded afterwards. The caller's random state is left alone."""
+    before = torch.get_default_dtype()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), device:
+        torch.manual_seed(0)
+        torch.set_default_dtype(dtype)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
+
+
+def _network(config: VlaConfig) -> VisionLanguage:
+    return build_openvla(config) if isinstance(config, OpenVlaConfig) else build_rt2(config)
+
+
+def _sharing(config: VlaConfig) -> VisionLanguage:
+    """The network with one set of parameters for all layers of each module."""
+    one = replace(config.language, layers=1)
+    if isinstance(config, OpenVlaConfig):
+        network = _network(OpenVlaConfig(_thin(config.dinov2), _thin(config.siglip), one))
+        fused: Any = network.vision
+        for vit, sizes in ((fused.featurizer, config.dinov2), (fused.fused_featurizer, config.siglip)):
+            _deepen(vit, sizes)
+    else:
+        network = _network(Rt2Config(_thin(config.vision), one))
+        assert isinstance(network.vision, Vit)
+        _deepen(network.vision, config.vision)
+    language: Llama = network.language
+    language.config, language.layers = config.language, repeated(language.layers, config.language.layers, _numbered)
+    return network
+
+
+def _thin(config: VitConfig) -> VitConfig:
+    """With one layer that is built."""
+    return replace(config, depth=-config.feature_layer)
+
+
+def _deepen(vit: Vit, config: VitConfig) -> None:
+    vit.config, vit.layers = config, repeated(vit.layers, config.built)
+
+
+def _numbered(layer: nn.Module, number: int) -> None:
+    assert isinstance(layer, LlamaDecoderLayer)
+    layer.self_attn.layer = number  # its place in the cache
+
+
+def repeated(
+    layers: nn.ModuleList, count: int, number: Callable[[nn.Module, int], None] = lambda layer, number: None
+) -> nn.ModuleList:
+    """The one layer `count` times: modules of their own with the same parameters."""
+    (layer,) = layers
+    kept = {id(each): each for each in (*layer.parameters(), *layer.buffers())}
+    made = [copy.deepcopy(layer, dict(kept)) for _ in range(count)]
+    for i, each in enumerate(made):
+        number(each, i)
+    return nn.ModuleList(made)
+
+
+def room(device: str) -> dict[str, Any]:
+    """Where a policy is built, and how many bytes are free there: `build`'s arguments. Gives back what is unused."""
+    gc.collect()
+    torch.cuda.empty_cache()  # does nothing where there is no GPU
+    kind = kind_of(device)
+    if kind == "cuda":
+        return {"device": kind, "free": int(torch.cuda.mem_get_info()[0])}
+    lines = MEMORY.read_text(encoding="utf-8").splitlines() if MEMORY.exists() else []
+    free = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return {"device": kind, "free": free[0] if free else 2**62}
+
+
+def room_as_run(device: str) -> dict[str, Any]:
+    """The same, and of the type that such policies are run in there."""
+    return {**room(device), "dtype": runtime_dtype("auto", kind_of(device), PUBLISHED)}

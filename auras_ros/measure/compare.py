@@ -1,0 +1,121 @@
+"""Rates of several plans of one policy in interleaved rounds, after checking that they compute the same.
+
+`executors` measures a window and `rounds` interleaves them; here is what comes on top: plans of any family, each in its
+best form on the cores that all of them have, its ratio to seq within every round, and which rates were disturbed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from auras_ros.measure.cores import threads_tried
+from auras_ros.measure.executors import Bench
+from auras_ros.measure.forms import Variant, control_of, forms
+from auras_ros.measure.job import Job
+from auras_ros.measure.minutes import OVER, OverError, disturb
+from auras_ros.measure.rounds import Rates, Rounds
+from auras_ros.measure.same import check_same
+from auras_ros.pipeline.plan import Plan
+
+LEAST_WINDOWS = 3  # from where their spread says something
+APART, SAME = 0.2, 0.05  # shares of the median: quartiles of one plan's windows; two plans of the same work
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the rounds of one bench gave. best: the form that each plan ran in; those that failed are not there.
+    difference: what `check_same` returned."""
+
+    rates: Rates
+    best: Mapping[Plan, Variant]
+    bench: Bench
+    said: Mapping[Variant, str]  # of rates that something else had a part in
+    difference: float = 0.0
+
+    def __contains__(self, plan: Plan) -> bool:
+        return self.best.get(plan) in self.rates
+
+    def slowest_hz(self, plan: Plan) -> float:
+        return min(self.rates[self.best[plan]])
+
+    def figures(self, plan: Plan, seq: Plan) -> dict[str, Any]:
+        """rate_hz: median; speedup over seq within each round: median and quartiles. cores: of either side."""
+        form = self.best[plan]
+        low, middle, high = ratio(self.rates, form, self.best[seq])
+        found, stale_ms = self.rates[form], self.bench.staleness_ms.get(form)
+        return {
+            "plan": str(plan),
+            "cores": self.bench.cores,
+            "threads": form.threads,
+            "rate_hz": median(found),
+            "speedup": middle,
+            "speedup_low": low,
+            "speedup_high": high,
+            "staleness_ms": median(stale_ms) if stale_ms else None,
+            "rounds": len(found),
+            "disturbed": form in self.said,
+        }
+
+
+def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
+    """The first plan, seq, is checked against the second, then all are compared; what fails is named in the report.
+    Raises RuntimeError where the two differ, or seq itself gives no rate; OverError where it had no time for one."""
+    difference = check_same(bench, plans[0], plans[1]) if len(plans) > 1 else 0.0
+    rounds = Rounds(bench, job.what, job.options, job.ends, job.say)
+    tried = threads_tried(bench.cores, bench.device.type)
+    kinds = {str(plan): forms(plan, tried, bench.cores) for plan in plans}
+    best = {plan: kinds[str(plan)][0] for plan in plans}
+    if any(len(each) > 1 for each in kinds.values()):
+        _, found = rounds.trial(kinds)
+        best = {plan: found[str(plan)] for plan in plans if str(plan) in found}
+    rates: Rates = {}
+    try:
+        for so_far in rounds.contest(list(best.values())):
+            rates = so_far
+    finally:
+        rounds.tell(job.report)
+    seq = best.get(plans[0])
+    if OVER in {rounds.failed.get(form) for form in kinds[str(plans[0])]}:
+        raise OverError
+    if seq not in rates:
+        raise RuntimeError(f"{plans[0]} gave no rate: there is nothing to compare with")
+    said = disturbed(rates, seq)
+    disturb(job.report, job.what, said.values())
+    return Measured(rates, best, bench, said, difference)
+
+
+def marked(row: Mapping[str, Any]) -> str:
+    """Beside the figures of a row that something else had a part in."""
+    return "disturbed" if row["disturbed"] else ""
+
+
+def ratio(rates: Mapping[Variant, Sequence[float]], over: Variant, under: Variant) -> tuple[float, float, float]:
+    """Median and quartiles (low, median, high) of the ratio within each round: what slows a round slows both."""
+    low, middle, high = np.percentile(np.divide(rates[over], rates[under]), [25, 50, 75])
+    return float(low), float(middle), float(high)
+
+
+def disturbed(rates: Mapping[Variant, Sequence[float]], seq: Variant | None) -> dict[Variant, str]:
+    """Which rates something else had a part in, and how it shows: windows of one variant that differ too much, and par
+    of one worker, which does the work of seq, at another rate than seq."""
+    said: dict[Variant, str] = {}
+    for variant, values in rates.items():
+        low, middle, high = np.percentile(values, [25, 50, 75])
+        if len(values) >= LEAST_WINDOWS and high - low > APART * middle:
+            said[variant] = (
+                f"{variant.label}: windows of the same plan differ by {(high - low) / middle:.0%} (quartiles)"
+            )
+    if seq in rates:
+        assert seq is not None
+        control = control_of(seq)
+        if control in rates:
+            over = ratio(rates, control, seq)[1]
+            if abs(over - 1) > SAME:
+                word = "beats" if over > 1 else "falls behind"
+                said[seq] = said[control] = f"par of one worker, the same work, {word} seq by {abs(over - 1):.0%}"
+    return said

@@ -1,0 +1,103 @@
+"""Chunks per second of one variant: real threads, observations always at hand, a window between two chunks.
+
+Executors are made once and stay warm: a window goes on where the variant's last one ended, so that a pipeline is full
+from its first frame. Within a window a worker's rate is that between its first chunk and its last one, so neither the
+start of its thread nor a chunk that is half done counts. All threads of a bench stay on its cores.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+from dataclasses import replace
+
+from torch import Tensor
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.device import make_device
+from auras_ros.measure.cores import available, on_cores
+from auras_ros.measure.feed import random_feed
+from auras_ros.measure.forms import Variant
+from auras_ros.measure.window import Length, Meter
+from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.modes import WARM_UP_RUNS, Executor, make_executor
+from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.family import LoadedPolicy
+from auras_ros.policies.noise import noise_tape
+
+END_S = 600.0  # how long a frame may take that is under way when its window ends
+POLL_S = 0.5
+
+
+class Bench:
+    """One policy's executors on one kind of device, made when first asked for. most: par's largest count. cores: how
+    many of the host's all of them have, lanes and workers alike; None: all of this process's.
+
+    staleness_ms: of each variant and window, see `Meter.staleness_ms`.
+    """
+
+    def __init__(self, policy: LoadedPolicy, device: str, seed: int, most: int, cores: int | None = None) -> None:
+        self.cores = available() if cores is None else cores
+        self.staleness_ms: dict[Variant, list[float]] = {}
+        self.device = make_device(device).tensors
+        self._seed, self._most = seed, most
+        self.feed = random_feed(policy, seed)
+        policy.to(self.device)
+        self._policy = policy
+        self._clock = MonotonicClock()
+        self._made: dict[Plan, Executor] = {}
+
+    @property
+    def policy(self) -> LoadedPolicy:
+        return self._policy
+
+    def noise(self, request: int) -> Tensor:
+        return noise_tape(self._policy.noise_shape, self._seed, request)[None]
+
+    def make(self, plan: Plan) -> Executor:
+        """A new executor, warmed up, that the caller closes."""
+        with on_cores(self.cores):
+            executor = make_executor(self._policy, plan, self.noise, self._clock, make_device(self.device.type))
+            executor.warm_up(self.feed(0), 1 if plan.mode == "par" else WARM_UP_RUNS)  # a worker has no pipeline
+        executor.ledger.interval_ns = 0  # par is not held back: its workers take what they can
+        return executor
+
+    def prepare(self, plan: Plan) -> Executor:
+        """The plan's executor. All of par's counts share one: n workers are its first n, which know no others; a
+        batch is an executor of its own."""
+        if plan.mode != "par" or plan.together:
+            return self._kept(plan)
+        executor = copy.copy(self._kept(replace(plan, workers=self._most)))
+        executor.workers = executor.workers[: plan.workers]
+        return executor
+
+    def _kept(self, plan: Plan) -> Executor:
+        if plan not in self._made:
+            self._made[plan] = self.make(plan)
+        return self._made[plan]
+
+    def rate(self, variant: Variant, length: Length) -> float:
+        """Chunks per second in one window. Raises RuntimeError if a worker fails."""
+        executor = self.prepare(variant.plan)
+        emitting = sum(worker.name != "perceive" for worker in executor.workers)
+        meter = Meter(emitting, length, self._clock.now_ns)
+        gc.collect()
+        with on_cores(self.cores):
+            live = Live(executor, self.feed, meter.emit, threads=variant.threads)
+            began_ns = self._clock.now_ns()
+            live.start()
+        try:
+            while not meter.over.wait(POLL_S) and self._clock.now_ns() - began_ns < length.limit_s * 1e9:
+                if not live.working():
+                    raise RuntimeError(f"{variant.label}: a worker failed")
+        finally:
+            meter.over.set()
+            live.halt(END_S)
+        if (stale_ms := meter.staleness_ms()) is not None:
+            self.staleness_ms.setdefault(variant, []).append(stale_ms)
+        return meter.rate()
+
+    def close(self) -> None:
+        for executor in self._made.values():
+            executor.close()
+        self._made.clear()

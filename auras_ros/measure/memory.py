@@ -1,0 +1,196 @@
+"""Whether the frame loop keeps its memory: growth a frame, once it runs, in every mode. And what making an executor
+takes and what it holds: time in captures, tensors, and a GPU's memory in torch's hands.
+
+Two tools, because neither sees everything. tracemalloc sees what Python allocates, to the byte, and no tensor's data;
+the resident set sees all, in pages, with the noise of two allocators. The loop is the real one, with its threads.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import threading
+import time
+import tracemalloc
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from auras_ros.device import Device, Lane, Reasons, Stage
+from auras_ros.measure.minutes import OverError
+from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.modes import Executor
+from auras_ros.pipeline.request import Emission, Latched
+
+SAMPLES = 30
+STATM = Path("/proc/self/statm")
+POLL_S, LIMIT_S = 0.5, 300.0
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Bytes a chunk, from the second third of the samples to the last third, by their medians."""
+
+    chunks: int
+    python_bytes_per_chunk: float
+    resident_bytes_per_chunk: float
+    device_bytes_per_chunk: float  # torch's own count on a GPU; 0 on the CPU
+    python_peak_kib: float  # Python memory that comes and goes between two samples
+
+    def fields(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class _Sampler:
+    """Takes a sample every few chunks. It has its own memory from the start, so that it does not see itself grow."""
+
+    def __init__(self, chunks: int, device_bytes: Callable[[], int]) -> None:
+        self._device_bytes = device_bytes
+        self.over = threading.Event()
+        self.peak_bytes = self.taken = 0
+        self.chunks, self.python_bytes, self.resident_bytes, self.device_bytes = (
+            array("q", bytes(8 * SAMPLES)) for _ in range(4)
+        )
+        self._every, self._count = max(1, chunks // SAMPLES), 0
+        self._lock = threading.Lock()
+
+    def emit(self, emission: Emission) -> None:
+        with self._lock:
+            self._count += 1
+            if self.over.is_set() or self._count % self._every:
+                return
+            gc.collect()
+            now, peak = tracemalloc.get_traced_memory()
+            self.peak_bytes = max(self.peak_bytes, peak - now if self.taken else 0)
+            self.chunks[self.taken], self.python_bytes[self.taken] = self._count, now
+            self.resident_bytes[self.taken] = resident_bytes()
+            self.device_bytes[self.taken] = self._device_bytes()
+            self.taken += 1
+            tracemalloc.reset_peak()
+            if self.taken == SAMPLES:
+                self.over.set()
+
+    def growth(self) -> Growth:
+        chunks = _rise(self.chunks)
+        return Growth(
+            chunks=self.chunks[-1],
+            python_bytes_per_chunk=_rise(self.python_bytes) / chunks,
+            resident_bytes_per_chunk=_rise(self.resident_bytes) / chunks,
+            device_bytes_per_chunk=_rise(self.device_bytes) / chunks,
+            python_peak_kib=self.peak_bytes / 1024,
+        )
+
+
+def _rise(values: Sequence[int]) -> float:
+    """From the second third to the last one. In the first, what is made once is made."""
+    third = len(values) // 3
+    return median(values[-third:]) - median(values[third:-third])
+
+
+def growth_per_chunk(
+    executor: Executor,
+    latch: Callable[[int], Latched | None],
+    chunks: int,
+    device: torch.device | None = None,
+    end_s: float = math.inf,
+) -> Growth:
+    """Run the executor live for about `chunks` chunks; it should be warm. Raises RuntimeError if a worker fails, and
+    OverError where end_s of the monotonic clock comes first."""
+    on_gpu = device is not None and device.type == "cuda"
+    sampler = _Sampler(chunks, (lambda: torch.cuda.memory_allocated(device)) if on_gpu else (lambda: 0))
+    live = Live(executor, latch, sampler.emit)
+    tracing = tracemalloc.is_tracing()
+    gc.collect()
+    gc.freeze()  # what is there already is not looked at again: a sample costs a moment
+    if not tracing:
+        tracemalloc.start()
+    try:
+        live.start()
+        for _ in range(math.ceil(min(LIMIT_S, end_s - time.monotonic()) / POLL_S)):
+            if sampler.over.wait(POLL_S) or not live.working():
+                break
+    finally:
+        live.halt(LIMIT_S)
+        gc.unfreeze()
+        if not tracing:
+            tracemalloc.stop()
+    if not sampler.over.is_set():
+        if time.monotonic() >= end_s:
+            raise OverError
+        raise RuntimeError(f"{executor.plan}: {sampler.taken} of {SAMPLES} samples, then it stopped")
+    return sampler.growth()
+
+
+def resident_bytes() -> int:
+    """The process's resident set. Raises FileNotFoundError where the kernel does not tell (it is Linux's file)."""
+    import resource
+
+    return int(STATM.read_text().split()[1]) * resource.getpagesize()
+
+
+class Capturing:
+    """A device that notes how long its captures take."""
+
+    def __init__(self, inner: Device) -> None:
+        self._inner = inner
+        self.stages, self.capture_s = 0, 0.0
+
+    @property
+    def tensors(self) -> torch.device:
+        return self._inner.tensors
+
+    @property
+    def uncaptured(self) -> Mapping[str, Reasons]:
+        return self._inner.uncaptured
+
+    def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
+        return self._inner.lane(name, cores, threads)
+
+    def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
+        began_s = time.monotonic()
+        try:
+            return self._inner.capture(name, body, lane)
+        finally:
+            self.stages, self.capture_s = self.stages + 1, self.capture_s + time.monotonic() - began_s
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@contextmanager
+def held_by(device: torch.device) -> Iterator[dict[str, int]]:
+    """Filled at the end: bytes of tensors that were not there before, and of the GPU's memory that torch has taken.
+
+    What torch keeps for reuse is given back at both ends: nobody lives on an earlier one's leavings, and what is left
+    is what is needed: tensors, and what captured graphs hold for their temporaries.
+    """
+    found: dict[str, int] = {}
+    tensors, reserved = tensor_bytes(), reserved_bytes(device)
+    yield found
+    found |= {"tensor_bytes": tensor_bytes() - tensors, "reserved_bytes": reserved_bytes(device) - reserved}
+
+
+def tensor_bytes() -> int:
+    """Of every tensor that lives in this process, each storage once."""
+    gc.collect()
+    kept = {}
+    for each in gc.get_objects():
+        if issubclass(type(each), torch.Tensor) and not each.is_meta:
+            storage = each.untyped_storage()
+            kept[storage.device.type, storage.data_ptr()] = storage.nbytes()
+    return sum(kept.values())
+
+
+def reserved_bytes(device: torch.device) -> int:
+    """What torch has of the GPU's memory and cannot give back; 0 on a CPU."""
+    if device.type != "cuda":
+        return 0
+    torch.cuda.synchronize(device)
+    torch.cuda.empty_cache()
+    return int(torch.cuda.memory_reserved(device))

@@ -1,0 +1,131 @@
+"""Before anything is timed: that the modes compute the same thing (design rule 7).
+
+A schedule that is quick because it is wrong would otherwise win. Workers are driven one by one here; no thread, no
+clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from auras_ros.measure.executors import Bench
+from auras_ros.measure.feed import Feed
+from auras_ros.pipeline.modes import Executor
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Latched
+from auras_ros.policies.autoregressive import AutoregressivePolicy
+from auras_ros.policies.policy import CausalPolicy
+
+REQUESTS = 3
+GPU_TOLERANCE = 1e-3  # of the action range, which is -1 to 1
+CLEAR = 1e-3  # standard deviations of a token's scores: below, rounding decides which token wins
+CLEAR_BFLOAT16 = 0.1  # the same with 8 binary digits, rounded in each layer on the way
+
+
+def check_equal(bench: Bench, generation: str) -> float:
+    """seq equals auras in one stage, offset 0, unbatched: bit for bit on a CPU; on a GPU, whose libraries may choose
+    another algorithm for the same sizes, within GPU_TOLERANCE. Returns the largest difference, in units of the action
+    range. Raises RuntimeError, naming the request."""
+    feed = _examples(bench, REQUESTS)
+    seen = [feed(at) for at in range(1, REQUESTS + 1)]
+    expected = _chunks(bench, Plan(generation, "seq"), seen)
+    got = _chunks(bench, Plan(generation, "auras", batched=False), seen)
+    tolerance, worst = GPU_TOLERANCE if bench.device.type == "cuda" else 0.0, 0.0
+    for request in range(REQUESTS):
+        differs = float((expected[request] - got[request]).abs().max()) / 2
+        if not differs <= tolerance:
+            raise RuntimeError(
+                f"request {request}: auras in one stage differs from seq by up to {differs:g} of the action range, "
+                f"more than {tolerance:g}"
+            )
+        worst = max(worst, differs)
+    return worst
+
+
+def equal_fields(difference: float) -> dict[str, Any]:
+    """Of a row, of what `check_equal` returns."""
+    return {"bit_equal": int(difference == 0), "one_stage_difference": difference}
+
+
+def equal_words(row: Mapping[str, Any]) -> str:
+    """How equal the chunks of a row's seq and auras in one stage are."""
+    if row["bit_equal"]:
+        return "bit for bit"
+    return f"within {row['one_stage_difference']:.2g} of the action range (allowed: {GPU_TOLERANCE:g})"
+
+
+def batched_difference(bench: Bench, generation: str, stages: int) -> float:
+    """The largest difference of a chunk from seq's, in units of the action range, when `stages` rows are one batch.
+
+    Every frame sees the same picture, so that the context does not change on a request's way; what is left is the
+    rounding of another batch size.
+    """
+    feed = _examples(bench, 1)
+    seen = [feed(at) for at in range(1, REQUESTS + stages + 1)]
+    expected = _chunks(bench, Plan(generation, "seq"), seen[:REQUESTS])
+    got = _chunks(bench, Plan(generation, "auras", pp_generation=stages), seen)
+    return max(float((expected[request] - got[request]).abs().max()) / 2 for request in range(REQUESTS))
+
+
+def _examples(bench: Bench, count: int) -> Feed:
+    random = torch.Generator().manual_seed(1)
+    return Feed([bench.policy.example(1, random) for _ in range(count)])
+
+
+def _chunks(bench: Bench, plan: Plan, seen: Iterable[Latched]) -> dict[int, Tensor]:
+    """Each request's actions [1, horizon, channels], when every frame latches the next observation."""
+    executor = bench.make(plan)
+    try:
+        return dict(_drive(executor, seen))
+    finally:
+        executor.close()
+
+
+def _drive(executor: Executor, observations: Iterable[Latched]) -> Iterable[tuple[int, Tensor]]:
+    (worker,) = executor.workers
+    for seen in observations:
+        worker.begin(seen, seen.origin.mono_ns)
+        worker.run()
+        emission = worker.end(seen.origin.mono_ns)
+        if emission is not None:
+            yield emission.request, emission.actions
+
+
+def check_same(bench: Bench, seq: Plan, auras: Plan) -> float:
+    """Both compute the same (design rule 7). Diffusion: auras in one stage, unbatched, as `check_equal` says; returns
+    the difference that it found. Tokens: one observation, held still until its request is done, gives the same chunk,
+    unless a token hardly wins (rounding decides it then); returns 0. Raises RuntimeError."""
+    if not isinstance(bench.policy, CausalPolicy):
+        return check_equal(bench, seq.generation)
+    seen, chunks = bench.feed(1), []
+    for plan in (seq, auras):
+        executor = bench.make(plan)
+        (worker,) = executor.workers
+        emission, frames = None, 0
+        while emission is None and frames < plan.latency_frames + 1:
+            worker.begin(seen, seen.origin.mono_ns)
+            worker.run()
+            emission, frames = worker.end(seen.origin.mono_ns), frames + 1
+        executor.close()
+        if emission is None:
+            raise RuntimeError(f"{plan}: no chunk after {frames} frames")
+        chunks.append(emission.actions)
+    differs = (chunks[0] != chunks[1]).flatten()
+    if differs.any() and _clear(bench, seen, int(differs.nonzero()[0])):
+        raise RuntimeError(f"{auras}: {int(differs.sum())} of {differs.numel()} numbers of a chunk differ from {seq}")
+    return 0.0
+
+
+def _clear(bench: Bench, seen: Latched, token: int) -> bool:
+    """Whether all tokens of the observation's chunk up to this one win by more than rounding; what follows another
+    token may be anything, and two tokens may mean one action. So where the policy cannot tell."""
+    policy = bench.policy
+    if not isinstance(policy, AutoregressivePolicy):
+        return True
+    context = policy.perceive(seen.images.to(bench.device), seen.state.to(bench.device))
+    rounded = CLEAR if next(policy.parameters()).dtype == torch.float32 else CLEAR_BFLOAT16
+    return float(policy.margins(context)[0, : token + 1].min()) > rounded

@@ -1,0 +1,152 @@
+"""Requests that come at a fixed rate and wait in a queue, first come first served: how long each takes until its chunk.
+
+That is what figure 11's text measures (Auras 6.3). A robot would throw away all but the newest observation; here every
+one is a job, so that a schedule that cannot keep up shows how far it falls behind.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median, pstdev
+from typing import Any
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.measure.executors import END_S
+from auras_ros.measure.feed import Feed
+from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.modes import Executor
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
+
+POLL_S = 0.5
+
+
+@dataclass(frozen=True)
+class Completed:
+    """One run. arrived_ns, jct_ns: of the jobs that were finished, by arrival. ended_ns: of every output, in order."""
+
+    jobs: int
+    interval_ns: int
+    arrived_ns: tuple[int, ...]
+    jct_ns: tuple[int, ...]
+    ended_ns: tuple[int, ...]
+
+    def fields(self) -> dict[str, Any]:
+        """For a row. grows_ms: how much longer each job takes than the one before, from the first third to the last."""
+        jct_ms = [each / 1e6 for each in self.jct_ns]
+        third = max(1, len(jct_ms) // 3)
+        apart = len(jct_ms) - third
+        return {
+            "interval_ms": self.interval_ns / 1e6,
+            "jobs": self.jobs,
+            "finished": len(jct_ms),
+            "rate_hz": rate_hz(self.ended_ns),
+            "jct_ms": median(jct_ms) if jct_ms else None,
+            "jct_ms_first": jct_ms[0] if jct_ms else None,
+            "jct_ms_last": jct_ms[-1] if jct_ms else None,
+            "grows_ms": (fmean(jct_ms[-third:]) - fmean(jct_ms[:third])) / apart if apart > 0 else None,
+            "spread_percent": spread_percent(self.ended_ns),
+        }
+
+
+def rate_hz(ended_ns: Sequence[int]) -> float | None:
+    """Outputs per second between the first and the last; None for fewer than two."""
+    return (len(ended_ns) - 1) * 1e9 / (ended_ns[-1] - ended_ns[0]) if len(ended_ns) > 1 else None
+
+
+def spread_percent(ended_ns: Sequence[int]) -> float | None:
+    """Standard deviation of the intervals between outputs, of their mean; None for fewer than three outputs."""
+    gaps = [after - before for before, after in pairwise(ended_ns)]
+    return 100 * pstdev(gaps) / fmean(gaps) if len(gaps) > 1 else None
+
+
+class Queue:
+    """Jobs that arrive `interval_ns` apart from `start_ns` on. Taken in their order; the caller holds a lock.
+
+    Where nobody waits, what was taken last is still there to be seen: a pipeline goes on with what is on its way, and
+    nobody admits it again.
+    """
+
+    def __init__(self, feed: Feed, start_ns: int, interval_ns: int, jobs: int) -> None:
+        self._feed, self._jobs, self._taken = feed, jobs, 0
+        self._last: Latched | None = None
+        self.arrives_ns = [start_ns + i * interval_ns for i in range(jobs)]
+
+    def __call__(self, now_ns: int) -> Latched | None:
+        """The oldest job that nobody has taken, if it has arrived."""
+        if self._taken == self._jobs or self.arrives_ns[self._taken] > now_ns:
+            return self._last
+        at_ns, seen = self.arrives_ns[self._taken], self._feed(now_ns)
+        self._taken += 1
+        self._last = Latched(seen.images, seen.state, ObservationOrigin(at_ns, at_ns))
+        return self._last
+
+
+class _Outputs:
+    """When each job's chunk came. `over` is set when there are `wanted`."""
+
+    def __init__(self, wanted: int, now_ns: Callable[[], int]) -> None:
+        self.over = threading.Event()
+        self._wanted, self._now_ns = wanted, now_ns
+        self.jct_ns: dict[int, int] = {}
+        self.ended_ns: list[int] = []
+        self._lock = threading.Lock()
+
+    def emit(self, emission: Emission) -> None:
+        with self._lock:
+            came_ns, now_ns = emission.contexts[0].mono_ns, self._now_ns()
+            if self.over.is_set():
+                return
+            self.ended_ns.append(now_ns)
+            self.jct_ns[came_ns] = now_ns - came_ns
+            if len(self.ended_ns) == self._wanted:
+                self.over.set()
+
+
+def complete(
+    executor: Executor, feed: Feed, interval_ns: int, jobs: int, limit_s: float, threads: int = 1
+) -> Completed:
+    """Run so many jobs, or as many as there is time for, on a warm executor. Raises RuntimeError if a worker fails."""
+    clock = MonotonicClock()
+    executor.reset()  # what is on its way is another's
+    start_ns = clock.now_ns() + 1_000_000
+    queue, outputs = Queue(feed, start_ns, interval_ns, jobs), _Outputs(jobs, clock.now_ns)
+    live = Live(executor, queue, outputs.emit, threads=threads)
+    end_ns = start_ns + round(limit_s * 1e9)
+    live.start()
+    try:
+        for at_ns in [*queue.arrives_ns, end_ns]:
+            while not outputs.over.is_set() and (left_ns := min(at_ns, end_ns) - clock.now_ns()) > 0:
+                outputs.over.wait(min(left_ns / 1e9, POLL_S))
+                _require_working(live, executor)
+            live.arrived()
+    finally:
+        outputs.over.set()
+        live.halt(END_S)
+    arrived_ns = tuple(sorted(outputs.jct_ns))
+    jct_ns = tuple(outputs.jct_ns[at] for at in arrived_ns)
+    return Completed(jobs, interval_ns, arrived_ns, jct_ns, tuple(outputs.ended_ns))
+
+
+def saturate(executor: Executor, feed: Feed, outputs: int, limit_s: float, threads: int = 1) -> tuple[int, ...]:
+    """When each of so many outputs came, with an observation always at hand: ns, in order."""
+    clock = MonotonicClock()
+    executor.reset()  # what is on its way is another's
+    came = _Outputs(outputs, clock.now_ns)
+    live = Live(executor, feed, came.emit, threads=threads)
+    end_ns = clock.now_ns() + round(limit_s * 1e9)
+    live.start()
+    try:
+        while not came.over.wait(POLL_S) and clock.now_ns() < end_ns:
+            _require_working(live, executor)
+    finally:
+        came.over.set()
+        live.halt(END_S)
+    return tuple(came.ended_ns)
+
+
+def _require_working(live: Live, executor: Executor) -> None:
+    if not live.working():
+        raise RuntimeError(f"{executor.plan}: a worker failed")

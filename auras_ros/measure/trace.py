@@ -1,0 +1,156 @@
+"""An executor live for a few seconds, and what it leaves: a Chrome trace and a picture of its timeline."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from auras_ros.action import Contract
+from auras_ros.clock import MonotonicClock
+from auras_ros.device import Spans, make_device
+from auras_ros.device.make import kind_of
+from auras_ros.measure.feed import DIFFERENT, Feed, random_feed
+from auras_ros.measure.recording import Recording, chrome_trace
+from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.load import Checkpoint, load
+from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.request import Emission
+from auras_ros.policies.architectures import make_policy
+from auras_ros.policies.denoising import SamplerName
+from auras_ros.policies.family import LoadedPolicy
+from auras_ros.policies.noise import noise_tape
+from auras_ros.report.result import hardware, versions
+
+__all__ = ["Plan", "Setup", "Traced", "from_checkpoint", "from_registry", "record"]
+
+CAPACITY = 200_000  # spans: hours of frames, 6 MB
+POLL_S, FIRST_CHUNK_S, END_S = 0.1, 120.0, 600.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What to run: a policy under a plan, and what it sees."""
+
+    name: str
+    policy: LoadedPolicy
+    plan: Plan
+    feed: Feed
+    contract: Contract | None = None  # a checkpoint's, which a guided plan needs
+
+
+def from_registry(name: str, plan: Plan, seed: int) -> Setup:
+    """A registered architecture with random weights. Raises PlanError, ValueError, naming what is not known."""
+    match = re.fullmatch(rf"({'|'.join(get_args(SamplerName))})([1-9][0-9]*)", plan.generation)
+    if match is None:
+        raise PlanError(f"plan: generation: {plan.generation!r}: without a checkpoint say ddpmN or ddimN, N steps")
+    sampler: SamplerName = "ddpm" if match[1] == "ddpm" else "ddim"
+    policy = make_policy(name, seed=seed, sampler=sampler, steps=int(match[2]))
+    return Setup(name, policy, plan, random_feed(policy, seed))
+
+
+def from_checkpoint(folder: Path, plan: Plan, seed: int, device: str, dtype: str) -> Setup:
+    """A checkpoint's policy, its weights in the type that an agent would have on that device; it sees random values of
+    its shapes. Raises CheckpointError, DeviceError."""
+    checkpoint = load(folder, dtype, kind_of(device))
+    random = torch.Generator().manual_seed(seed)
+    feed = Feed([_example(checkpoint, random) for _ in range(DIFFERENT)])
+    return Setup(checkpoint.name, checkpoint.policy(plan.generation), plan, feed, checkpoint.contract)
+
+
+def _example(checkpoint: Checkpoint, random: torch.Generator) -> tuple[Tensor, Tensor]:
+    spec = checkpoint.spec
+    states = 0 if spec.state is None else len(spec.state.names)
+    images = torch.randn((1, spec.history, len(spec.cameras), spec.channels, *spec.image_size), generator=random)
+    return images, torch.randn((1, spec.history, states), generator=random)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A run that is over."""
+
+    setup: Setup
+    device: str
+    spans: Spans
+    recording: Recording
+
+    def write_trace(self, path: Path) -> None:
+        """The Chrome trace, with the machine and the plan in `otherData`."""
+        run = {"policy": self.setup.name, "plan": str(self.setup.plan), "device": self.device}
+        machine = {name: str(value) for name, value in {**hardware(), **versions()}.items() if value is not None}
+        about = {**run, "spans_dropped": self.spans.dropped, **machine}
+        path.write_text(json.dumps(chrome_trace(self.spans.rows(), self.recording, about)), encoding="utf-8")
+
+    def write_picture(self, path: Path) -> None:
+        """The timeline; needs matplotlib."""
+        from auras_ros.measure.trace_picture import draw
+
+        title = f"{self.setup.name}, {self.setup.plan} ({self.device})"
+        draw(self.spans.rows(), self.recording, title, path)
+
+    def summary(self) -> str:
+        """One line: frames, chunks, and how often."""
+        times = sorted(r.emitted_ns for r in self.recording.requests() if r.emitted_ns)
+        rate = (len(times) - 1) * 1e9 / (times[-1] - times[0]) if len(times) > 1 else 0.0
+        lost = f"; {self.spans.dropped} spans gave way to later ones" if self.spans.dropped else ""
+        return f"{len(self.recording.frames())} frames, {len(times)} chunks, {rate:.1f} a second{lost}"
+
+
+def record(setup: Setup, device: str, seconds: float, seed: int, threads: int) -> Traced:
+    """Run live until `seconds` after the first chunk; warm-up leaves no trace.
+
+    Raises RuntimeError if a worker fails or no chunk comes.
+    """
+    clock, spans = MonotonicClock(), Spans(CAPACITY)
+    where = make_device(device, spans)
+    policy, recording = setup.policy.to(where.tensors), Recording(clock)
+
+    def noise(request: int) -> Tensor:
+        return noise_tape(policy.noise_shape, seed, request)[None]
+
+    torch.set_num_threads(threads)
+    executor = make_executor(policy, setup.plan, recording.noise(noise), clock, where, contract=setup.contract)
+    try:
+        executor.warm_up(setup.feed(0))
+        spans.clear()
+        recording.clear()
+        executor.workers = recording.workers(executor)
+        _run(executor, setup.feed, recording, threads, seconds)
+    finally:
+        executor.close()
+    return Traced(setup, where.tensors.type, spans, recording)
+
+
+def _run(executor: Executor, feed: Feed, recording: Recording, threads: int, seconds: float) -> None:
+    first, never = threading.Event(), threading.Event()
+
+    def emit(emission: Emission) -> None:
+        recording.emitted(emission)
+        first.set()
+
+    live = Live(executor, feed, emit, threads=threads)
+    live.start()
+    try:
+        if not _wait(live, first, FIRST_CHUNK_S):
+            raise RuntimeError(f"no chunk in {FIRST_CHUNK_S:g} s")
+        _wait(live, never, seconds)
+    finally:
+        live.halt(END_S)
+
+
+def _wait(live: Live, event: threading.Event, seconds: float) -> bool:
+    """Whether the event came in this time. Raises RuntimeError if a worker fails meanwhile."""
+    end_s = time.monotonic() + seconds
+    while not event.is_set() and (left_s := end_s - time.monotonic()) > 0:
+        event.wait(min(left_s, POLL_S))
+        if not live.working():
+            raise RuntimeError("a worker failed while it was traced")
+    return event.is_set()
