@@ -33,7 +33,7 @@ def run(argv: list[str]) -> int:
         parser.error(f"{options.source}: not found")
     if options.images is not None and not options.images.is_dir():
         parser.error(f"--images: {options.images}: no such folder")
-    from auras_ros.manifest import ROBOT
+    from auras_ros.checkpoints.manifest import ROBOT
     from auras_ros.policies.loaders.convert import convert
     from auras_ros.policies.loaders.open import translator
     from auras_ros.policies.loaders.ranges import ranges

@@ -148,8 +148,8 @@ def files() -> Finding:
 
 def checkpoints() -> Finding:
     """Every policy that ships loads: format, hash, tensors, and the golden sample under each plan."""
+    from auras_ros.checkpoints.errors import CheckpointError
     from auras_ros.policies.checkpoint import load
-    from auras_ros.policies.tensors import CheckpointError
 
     try:
         folder = resources.share_dir() / "checkpoints"

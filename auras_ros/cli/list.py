@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from auras_ros import resources
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.json_file import read_json
 from auras_ros.cli.bench import BENCHES
 from auras_ros.cli.sim import SIMULATORS
-from auras_ros.json_file import JsonFileError, read_json
 
 Line = tuple[str, str]
 EXAMPLE = """
@@ -29,7 +30,7 @@ def checkpoints() -> Iterator[Line]:
             channels = ", ".join(each["name"] for each in told["action"]["channels"])
             plans = ", ".join(told["plans"])
             yield path.parent.name, f"{told['type']}; plans {plans}; cameras {cameras}; actions {channels}"
-        except (JsonFileError, KeyError, TypeError) as error:
+        except (CheckpointError, KeyError, TypeError) as error:
             yield path.parent.name, f"cannot be read: {error}"
 
 

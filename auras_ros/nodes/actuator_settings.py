@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from auras_ros import resources
 from auras_ros.action import Contract, ContractError
-from auras_ros.json_file import JsonFileError
-from auras_ros.manifest import MANIFEST, ROBOT, read_policy, read_robot
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.manifest import MANIFEST, ROBOT, read_policy, read_robot
 from auras_ros.nodes.parameters import ParameterError, parameter
 
 COMMANDS = ("array", "twist")
@@ -83,7 +83,7 @@ def load_contract(checkpoint: str) -> Contract:
     path = folder / (ROBOT if foreign else MANIFEST)
     try:
         manifest = read_robot(path) if foreign else read_policy(path)
-    except JsonFileError as error:
+    except CheckpointError as error:
         raise ContractError(str(error)) from error
     if not isinstance(manifest.get("action"), dict):
         raise ContractError(f"{path}: has no action contract (key 'action')")

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from auras_ros.action import Contract, ContractError
-from auras_ros.json_file import JsonFileError
-from auras_ros.manifest import MANIFEST, OPTIONAL, read_policy
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.manifest import MANIFEST, OPTIONAL, read_policy
 from auras_ros.observation import ObservationSpec, SpecError
 from auras_ros.policies import bounds, golden
 from auras_ros.policies.diffusion import Architecture
@@ -28,7 +28,7 @@ from auras_ros.policies.family import Family, LoadedPolicy, Trained
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.language import Language, PromptError, language_of
 from auras_ros.policies.precision import HALF, runtime_dtype, stored_dtype, weights_in
-from auras_ros.policies.tensors import CheckpointError, fill, read_tensors, sha256
+from auras_ros.policies.tensors import fill, read_tensors, sha256
 
 WEIGHTS, GOLDEN = "model.safetensors", "golden.safetensors"
 GOLDEN_TOLERANCE = {  # of each channel's range; half precision has 11 (float16) and 8 binary digits
@@ -131,10 +131,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         pickles = [p.name for p in folder.glob("*") if p.suffix in (".ckpt", ".pt", ".pth", ".pkl")]
         hint = f"; {pickles[0]} is a pickle and is refused" if pickles else ""
         raise CheckpointError(f"{path}: file not found{hint}")
-    try:
-        return read_policy(path)
-    except JsonFileError as error:
-        raise CheckpointError(str(error)) from error
+    return read_policy(path)
 
 
 def build(

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.observation import ObservationSpec
 from auras_ros.policies.golden import GoldenSample, observed
 from auras_ros.policies.policy import Policy
-from auras_ros.policies.tensors import CheckpointError
 
 MARGIN = 1e-3  # standard deviations of a place's scores; float32 moves them by some 1e-6 (12 layers)
 TRIES = 64

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from auras_ros.policies.tensors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 HALF = (torch.bfloat16, torch.float16)

@@ -12,12 +12,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from auras_ros.checkpoints.errors import CheckpointError
+
 PICKLE_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin", ".npy", ".joblib")
 PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be used; the text names the file, key or tensor."""
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from auras_ros.action import Contract
-from auras_ros.manifest import FORMAT, MANIFEST
+from auras_ros.checkpoints.manifest import FORMAT, MANIFEST
 from auras_ros.observation import ObservationSpec
 from auras_ros.policies import checkpoint, golden
 from auras_ros.policies.golden import GoldenSample

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.manifest import FORMAT, KEYS, MANIFEST
+from auras_ros.checkpoints.manifest import FORMAT, KEYS, MANIFEST
 from auras_ros.ros import Node, QoSProfile
 from auras_ros.ros.msg import Float64MultiArray, JointTrajectory, TwistStamped
 

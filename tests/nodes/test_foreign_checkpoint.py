@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from auras_ros.action import ContractError
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.nodes.actuator_settings import load_contract
 from auras_ros.nodes.agent_status import AgentStatus
 from auras_ros.nodes.diagnostics import Level
 from auras_ros.policies.checkpoint import read_manifest
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies import tiny
 from tests.policies.loaders.lerobot_tiny import copied, edit_json
 

@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from auras_ros import resources
-from auras_ros.manifest import FORMAT, KEYS
+from auras_ros.checkpoints.manifest import FORMAT, KEYS
 from auras_ros.nodes import actuator, agent
 from auras_ros.nodes.exit_status import BAD_SETTINGS, BROKEN, TOO_SLOW, of_refusal
 from auras_ros.pipeline.live import DeviceError

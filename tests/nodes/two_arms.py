@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 
-from auras_ros.manifest import FORMAT, MANIFEST
+from auras_ros.checkpoints.manifest import FORMAT, MANIFEST
 from auras_ros.observation import Preprocessor
 from auras_ros.policies.architectures import RECIPES
 from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, Checkpoint, build

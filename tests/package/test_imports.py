@@ -25,15 +25,13 @@ TOOLS = {
     "clock",
     "descriptors",
     "heap",
-    "json_file",
-    "manifest",
     "output",
     "parameter_file",
     "resources",
     "spelling",
 }  # every room may use them
 ENDS = ("observation", "action")
-CORE = ("pipeline", "policies", "models", "kernels")
+CORE = ("pipeline", "policies", "checkpoints", "models", "kernels")
 NOT_IN_THE_CORE = {
     "rclpy",
     "cyclonedds",
@@ -84,6 +82,7 @@ AGAINST_THE_GRAIN = [
     ("action", "auras_ros.ros"),
     ("models", "auras_ros.policies"),
     ("policies", "auras_ros.pipeline"),
+    ("checkpoints", "auras_ros.policies"),
     ("pipeline", "auras_ros.nodes"),
     ("pipeline", "cyclonedds"),
     ("policies", "cuda"),

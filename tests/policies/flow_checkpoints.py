@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from auras_ros.manifest import FORMAT
+from auras_ros.checkpoints.manifest import FORMAT
 from auras_ros.models.presets import PI0S, PI05S, SMOLVLAS
 from auras_ros.policies.checkpoint import build
 from auras_ros.policies.writing import write_manifest

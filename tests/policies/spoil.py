@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from auras_ros.manifest import MANIFEST
+from auras_ros.checkpoints.manifest import MANIFEST
 from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS
 
 Tensors = dict[str, torch.Tensor]

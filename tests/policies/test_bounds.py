@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies import bounds
 from auras_ros.policies.checkpoint import load
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies import tiny
 from tests.policies.spoil import edit_manifest
 

@@ -15,10 +15,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from auras_ros.manifest import MANIFEST
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.manifest import MANIFEST
 from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, load
 from auras_ros.policies.golden import GoldenSample
-from auras_ros.policies.tensors import CheckpointError, fill
+from auras_ros.policies.tensors import fill
 from tests.policies import tiny
 from tests.policies.spoil import edit_manifest, edit_weights
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from auras_ros.manifest import MANIFEST
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.manifest import MANIFEST
 from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, load
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies.spoil import Tensors, edit_golden, edit_weights, sign
 
 FIRST = "encoder.auxiliary.bias"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.checkpoint import load
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies import tiny
 from tests.policies.spoil import edit_manifest
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
 from auras_ros.models.pi0 import Pi0
 from auras_ros.models.smolvla import SmolVla
@@ -24,7 +25,6 @@ from auras_ros.policies.checkpoint import Checkpoint, build, load
 from auras_ros.policies.flow import FlowMatchingPolicy
 from auras_ros.policies.golden import GoldenSample, observed
 from auras_ros.policies.policy import generate
-from auras_ros.policies.tensors import CheckpointError
 from tests.pipeline.real import real, run
 from tests.policies import flow_checkpoints as tiny
 from tests.policies.spoil import edit_manifest

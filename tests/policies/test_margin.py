@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies import margin
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.checkpoint import load
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.margin import MARGIN, clear_sample, smallest_margin
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies import tiny as tiny_diffusion
 from tests.policies import vision_language_checkpoints as tiny
 from tests.policies.tiny_autoregressive import naive_greedy, tiny_autoregressive

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, load
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies.spoil import sign
 
 

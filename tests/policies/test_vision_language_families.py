@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
 from auras_ros.observation import CameraSpec
 from auras_ros.pipeline.load import load_pipeline
@@ -22,7 +23,6 @@ from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.checkpoint import Checkpoint, build, load
 from auras_ros.policies.golden import GoldenSample, observed
 from auras_ros.policies.policy import CausalPolicy, generate
-from auras_ros.policies.tensors import CheckpointError
 from auras_ros.policies.tinyvla import TinyVlaPolicy
 from auras_ros.policies.vision_language import PaddedPrefix
 from tests.pipeline.real import real, run

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from auras_ros.action import Channel, ChannelKind, Contract, HoldPolicy
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
 from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
 from auras_ros.pipeline.modes import make_executor
@@ -22,7 +23,6 @@ from auras_ros.policies import checkpoint
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.families import FAMILIES, find
 from auras_ros.policies.noise import noise_tape
-from auras_ros.policies.tensors import CheckpointError
 from auras_ros.policies.writing import Description, write
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-policy.md"

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from auras_ros.action import Contract
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.observation import ObservationSpec
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint, load
-from auras_ros.policies.tensors import CheckpointError
 from auras_ros.policies.writing import Description, write
 from tests.pipeline.real import SEEDS, moving, real, run, still
 from tests.policies import tiny

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from auras_ros.manifest import FORMAT
-from auras_ros.manifest import MANIFEST as MANIFEST_FILE
+from auras_ros.checkpoints.manifest import FORMAT
+from auras_ros.checkpoints.manifest import MANIFEST as MANIFEST_FILE
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, Checkpoint, build

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from auras_ros.manifest import MANIFEST
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.manifest import MANIFEST
 from auras_ros.observation import Preprocessor
 from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, load
 from auras_ros.policies.golden import GoldenSample
-from auras_ros.policies.tensors import CheckpointError
 from auras_ros.train import export
 from auras_ros.train.diffusion import HALF_PX, HORIZON, pixels
 from auras_ros.train.loops import Curve

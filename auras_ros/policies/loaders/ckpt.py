@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auras_ros.manifest import FORMAT
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.manifest import FORMAT
 from auras_ros.observation import CameraSpec, Crop, ObservationSpec, Resize, SpecError, StateSpec
 from auras_ros.policies.bounds import HISTORY, HORIZON, STEPS
 from auras_ros.policies.loaders.ckpt_config import CkptConfig, plain
@@ -25,7 +26,6 @@ from auras_ros.policies.loaders.ckpt_network import plans, reorder
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.torch_file import LazyTensors, TorchFile
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
-from auras_ros.policies.tensors import CheckpointError
 
 PACKAGE = "diffusion_policy.policy."
 POLICIES = {  # encoder of each policy whose weights can be taken over

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.bounds import WIDTH, shown
 from auras_ros.policies.loaders.inert import Name, PickledObject
-from auras_ros.policies.tensors import CheckpointError
 
 DEEPEST, MOST, MOST_BITS = 40, 200_000, 1024
 ORDERED = Name("collections", "OrderedDict")

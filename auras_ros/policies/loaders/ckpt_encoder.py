@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders.ckpt_config import CkptConfig
-from auras_ros.policies.tensors import CheckpointError
 
 ROBOMIMIC, MULTI_IMAGE = "robomimic", "multi_image"
 SHARED = "rgb"  # the one network of all cameras

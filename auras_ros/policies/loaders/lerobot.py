@@ -16,15 +16,15 @@ from typing import Any
 
 from torch import Tensor
 
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.json_file import read_json
 from auras_ros.policies.bounds import shown
-from auras_ros.policies.json_file import read_json
 from auras_ros.policies.loaders.files import read_weights
 from auras_ros.policies.loaders.lerobot_files import PolicyFeature, ProcessorStep, read_features, read_steps
 from auras_ros.policies.loaders.lerobot_processors import check_harmless, check_listed, check_order, mode_of
 from auras_ros.policies.loaders.normalization import FeatureNormalization, Statistics, normalization
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
-from auras_ros.policies.tensors import CheckpointError
 
 __all__ = ["BURIED", "PolicyFeature", "LeRobotFolder", "ProcessorStep", "translate"]
 

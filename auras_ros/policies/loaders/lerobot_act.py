@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.bounds import shown
 from auras_ros.policies.loaders import lerobot_manifest
 from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
 from auras_ros.policies.loaders.lerobot_diffusion import BACKBONES
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
-from auras_ros.policies.tensors import CheckpointError
 
 KEYS = {
     "chunk_size", "n_action_steps", "vision_backbone", "replace_final_stride_with_dilation", "pre_norm", "dim_model",

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.bounds import STEPS
 from auras_ros.policies.loaders import lerobot_manifest
 from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
-from auras_ros.policies.tensors import CheckpointError
 
 BACKBONES: dict[str, dict[str, Any]] = {
     "resnet18": {"width": 64, "depth": [2, 2, 2, 2]},

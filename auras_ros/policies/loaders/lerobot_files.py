@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.json_file import read_json
 from auras_ros.policies.bounds import WIDTH, shown
-from auras_ros.policies.json_file import read_json
 from auras_ros.policies.loaders.files import read_weights
-from auras_ros.policies.tensors import CheckpointError
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from auras_ros.manifest import FORMAT
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.manifest import FORMAT
 from auras_ros.observation import CameraSpec, Crop, ObservationSpec, Resize, SpecError, StateSpec
 from auras_ros.policies.loaders.lerobot import LeRobotFolder, PolicyFeature
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.tensors import CheckpointError
 
 COLORS = 3
 

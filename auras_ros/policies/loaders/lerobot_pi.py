@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.presets import PI0S
 from auras_ros.models.vit import VitConfig
@@ -23,7 +24,6 @@ from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
 from auras_ros.policies.loaders.lerobot_vla import camera_of, cameras_of, executed, joined_attention, siglip_name
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
-from auras_ros.policies.tensors import CheckpointError
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders.lerobot_files import PolicyFeature, ProcessorStep
-from auras_ros.policies.tensors import CheckpointError
 
 RENAME, DEVICE = "rename_observations_processor", "device_processor"
 HARMLESS = {RENAME, "to_batch_processor", DEVICE}  # no value is changed, wherever they stand

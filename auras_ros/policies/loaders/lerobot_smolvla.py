@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.presets import SMOLVLAS
 from auras_ros.models.vit import VitConfig
@@ -28,7 +29,6 @@ from auras_ros.policies.loaders.lerobot_vla import (
 )
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
-from auras_ros.policies.tensors import CheckpointError
 
 
 @dataclass(frozen=True)

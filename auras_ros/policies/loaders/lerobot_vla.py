@@ -11,10 +11,10 @@ import re
 import torch
 from torch import Tensor
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.observation import CameraSpec, Pad, Resize, SpecError
 from auras_ros.policies.loaders.lerobot import LeRobotFolder, PolicyFeature
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.tensors import CheckpointError
 
 EMPTY = re.compile(r"observation\.images\.empty_camera_\d+")
 HALF = (0.5, 0.5, 0.5)

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from auras_ros.policies.tensors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError
 
 MODES = {
     "MIN_MAX": ("min", "max"),

@@ -16,18 +16,18 @@ import torch
 from torch import Tensor
 
 from auras_ros.action import ChannelKind
-from auras_ros.manifest import FORMAT
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.json_file import read_json
+from auras_ros.checkpoints.manifest import FORMAT
 from auras_ros.models.action_tokens import BINS, ActionStatistics
 from auras_ros.models.hf_configs import openvla_config
 from auras_ros.models.hf_names import TensorNameError, openvla_rule
 from auras_ros.models.openvla import OpenVlaConfig
-from auras_ros.policies.json_file import read_json
 from auras_ros.policies.loaders.openvla_picture import camera, zoom
 from auras_ros.policies.loaders.openvla_prompt import prompt
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.shards import Shards
 from auras_ros.policies.loaders.translated import Translated, wanted_names
-from auras_ros.policies.tensors import CheckpointError
 
 CONFIG, STATISTICS = "config.json", "dataset_statistics.json"
 BOS = 1  # Llama's, where `text_config` does not say

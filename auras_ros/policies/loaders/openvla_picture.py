@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from auras_ros.policies.json_file import read_json
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.json_file import read_json
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.tensors import CheckpointError
 
 FILE = "preprocessor_config.json"
 FEATURE = "image"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auras_ros.action import Channel, ChannelKind
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.policies.tensors import CheckpointError
 
 SPREAD = 3  # standard deviations about the mean: nearly all of what a policy was trained on
 ELSEWHERE = (ChannelKind.DELTA_ORIGIN,)  # limits of the set point, which the origin's state is a part of

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.action import Contract, ContractError
-from auras_ros.json_file import JsonFileError
-from auras_ros.manifest import PAGE, read_robot
-from auras_ros.policies.tensors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.manifest import PAGE, read_robot
 
 TEXT_BYTES = 16384  # the most that the agent lets `prompt_limit_bytes` allow
 CAMERA_KEYS = {"name", "height", "width"}
@@ -56,10 +55,7 @@ class Robot:
                 f"{path}: file not found; a checkpoint of another library needs it: it says what the actions and the "
                 f"state mean on this robot (names, units, limits) and how often the policy acts, see {PAGE}"
             )
-        try:
-            raw = read_robot(path)
-        except JsonFileError as error:
-            raise CheckpointError(str(error)) from error
+        raw = read_robot(path)
         return cls(
             path,
             raw["dt_ms"],

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.bounds import shown
 from auras_ros.policies.loaders.inert import InertError, Name, PickledObject, Stored, read
-from auras_ros.policies.tensors import CheckpointError
 
 STORAGES = {
     "DoubleStorage": torch.float64,

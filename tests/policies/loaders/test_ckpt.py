@@ -15,13 +15,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders import open as opening
 from auras_ros.policies.loaders.ckpt import translate
 from auras_ros.policies.loaders.convert import convert
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.tensors import CheckpointError
 from tests.pipeline.real import real, run
 from tests.policies.loaders import diffusion_policy_file as made
 from tests.policies.loaders.diffusion_policy_file import (

@@ -16,9 +16,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders.ckpt import translate
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies.loaders import diffusion_policy_file as made
 from tests.policies.loaders.diffusion_policy_file import HYBRID_TRANSFORMER, Policy, image_unet
 

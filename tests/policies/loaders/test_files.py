@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders import files
-from auras_ros.policies.tensors import CheckpointError
 
 
 @pytest.mark.parametrize("name", ["x.dat", "x", "x.SAFETENSORS", "x.safetensors.bak"])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.load import load_pipeline
 from auras_ros.pipeline.modes import make_executor
@@ -20,7 +21,6 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders.open import load
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies.loaders.lerobot_tiny import copied, edit_json, tiny_backbones
 from tests.policies.loaders.reference import DATA, Reference, error, observed, replayed
 from tests.policies.test_capturable import OneDevice

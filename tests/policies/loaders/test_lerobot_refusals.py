@@ -16,9 +16,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders import lerobot_act, lerobot_diffusion
 from auras_ros.policies.loaders.open import load
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies.loaders.lerobot_tiny import copied, edit_json, edit_tensors, tiny_backbones
 
 __all__ = ["tiny_backbones"]

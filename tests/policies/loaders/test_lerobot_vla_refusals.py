@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import torch
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies import language
 from auras_ros.policies.loaders import lerobot_pi, lerobot_smolvla
 from auras_ros.policies.loaders.open import load
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies.loaders.reference import DATA
 from tests.policies.loaders.spoil_vla import (
     Spoil,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders.normalization import FeatureNormalization, Statistics, normalization
-from auras_ros.policies.tensors import CheckpointError
 
 VALUES = {
     name: torch.tensor([low, low + 2.0]) for low, name in enumerate(["min", "q01", "q10", "mean", "q90", "q99", "max"])

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders.open import load
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies.loaders import openvla_folder as published
 from tests.policies.loaders.reference import DATA
 from tests.policies.loaders.tiny_vla import shrink

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from auras_ros import resources
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.load import load_pipeline
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.loaders.open import load
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies import tiny
 from tests.policies.loaders.lerobot_tiny import copied, edit_json, edit_tensors, tiny_backbones
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.checkpoint import Checkpoint
@@ -25,7 +26,6 @@ from auras_ros.policies.loaders.open import load
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.margin import MARGIN
 from auras_ros.policies.policy import generate
-from auras_ros.policies.tensors import CheckpointError
 from tests.models.published_openvla import PublishedOpenVla
 from tests.pipeline.real import real, run
 from tests.pipeline.real import still as frames_of

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from auras_ros.action import ChannelKind, HoldPolicy
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.loaders.ranges import check_ranges, ranges
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies import tiny
 from tests.policies.loaders.lerobot_tiny import copied, edit_json, tiny_backbones
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.tensors import CheckpointError
 
 PAGE = Path(__file__).parents[3] / "docs" / "checkpoints.md"
 CHANNEL = {"name": "a", "unit": "rad", "kind": "absolute", "lower": -1.0, "upper": 1.0, "hold": "last"}

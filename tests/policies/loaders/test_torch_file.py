@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import nn
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders.inert import Name, Stored
 from auras_ros.policies.loaders.torch_file import TorchFile
-from auras_ros.policies.tensors import CheckpointError
 
 
 def saved(tmp_path: Path, value: Any) -> Path:

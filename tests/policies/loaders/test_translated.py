@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies import checkpoint
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders import translated
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
-from auras_ros.policies.tensors import CheckpointError
 from tests.policies import tiny
 
 SOURCE = Path("folder")

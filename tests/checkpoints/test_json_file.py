@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from auras_ros.policies import checkpoint, json_file
-from auras_ros.policies.tensors import CheckpointError
+from auras_ros.checkpoints import json_file
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.policies import checkpoint
 
 
 @pytest.mark.parametrize("text", ['{"a": 1, "b": 2, "a": 3}', '{"x": [{"a": {}, "a": {}}]}'])
@@ -29,7 +30,7 @@ def test_what_cannot_be_read_is_named(text: str, tmp_path: Path) -> None:
 def test_a_file_too_large_to_be_a_config_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.json").write_text('{"a": 1}')
     assert json_file.read_json(tmp_path / "x.json") == {"a": 1}
-    monkeypatch.setattr("auras_ros.json_file.JSON_BYTES", 7)
+    monkeypatch.setattr("auras_ros.checkpoints.json_file.JSON_BYTES", 7)
     with pytest.raises(CheckpointError, match=r"x.json: 8 bytes, expected 7 at most"):
         json_file.read_json(tmp_path / "x.json")
 

@@ -10,33 +10,31 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from auras_ros.checkpoints.errors import CheckpointError
+
 JSON_BYTES = 16 << 20  # an index of a thousand shards has a tenth of it
 
 
-class JsonFileError(ValueError):
-    """A file that holds no JSON object, or one that can be read in two ways; the text names the file."""
-
-
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object in which no key stands twice. Raises JsonFileError."""
+    """A JSON object in which no key stands twice. Raises CheckpointError."""
     if not path.is_file():
-        raise JsonFileError(f"{path}: file not found")
+        raise CheckpointError(f"{path}: file not found")
     if path.stat().st_size > JSON_BYTES:
-        raise JsonFileError(f"{path}: {path.stat().st_size} bytes, expected {JSON_BYTES} at most")
+        raise CheckpointError(f"{path}: {path.stat().st_size} bytes, expected {JSON_BYTES} at most")
 
     def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) < len(pairs):  # which of them is meant, nobody can say; json itself takes the last
             twice, times = Counter(name for name, _ in pairs).most_common(1)[0]
-            raise JsonFileError(f"{path}: key '{twice}' stands there more than once ({times} times)")
+            raise CheckpointError(f"{path}: key '{twice}' stands there more than once ({times} times)")
         return made
 
     try:
         raw = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unambiguous)
-    except JsonFileError:
+    except CheckpointError:
         raise
     except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a whole number of thousands of digits
-        raise JsonFileError(f"{path}: not JSON: {error}") from error
+        raise CheckpointError(f"{path}: not JSON: {error}") from error
     if not isinstance(raw, dict):
-        raise JsonFileError(f"{path}: expected an object, got {type(raw).__name__}")
+        raise CheckpointError(f"{path}: expected an object, got {type(raw).__name__}")
     return raw

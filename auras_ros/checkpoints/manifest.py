@@ -10,7 +10,8 @@ from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
-from auras_ros.json_file import JsonFileError, read_json
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.json_file import read_json
 from auras_ros.spelling import nearest
 
 MANIFEST, ROBOT = "policy.json", "robot.json"
@@ -35,16 +36,16 @@ PAGE = "docs/checkpoints.md"
 
 
 def read_policy(path: Path) -> dict[str, Any]:
-    """A `policy.json`. Raises JsonFileError, naming file and key."""
+    """A `policy.json`. Raises CheckpointError, naming file and key."""
     raw = read_json(path)
     if raw.get("format") != FORMAT:
-        raise JsonFileError(f"{path}: format is not '{FORMAT}'")
+        raise CheckpointError(f"{path}: format is not '{FORMAT}'")
     _refuse(path, raw, KEYS, OPTIONAL)
     return raw
 
 
 def read_robot(path: Path) -> dict[str, Any]:
-    """A `robot.json`. Raises JsonFileError, naming file and key."""
+    """A `robot.json`. Raises CheckpointError, naming file and key."""
     raw = read_json(path)
     _refuse(path, raw, ROBOT_KEYS, ROBOT_OPTIONAL)
     return raw
@@ -55,6 +56,6 @@ def _refuse(path: Path, raw: dict[str, Any], required: Set[str], optional: Set[s
     for key in sorted(raw.keys() - known):
         meant = nearest(key, known)
         hint = f"did you mean {meant}?" if meant else f"there is {', '.join(known)}"
-        raise JsonFileError(f"{path}: key '{key}' is unknown; {hint}")
+        raise CheckpointError(f"{path}: key '{key}' is unknown; {hint}")
     for key in sorted(required - raw.keys()):
-        raise JsonFileError(f"{path}: key '{key}' is missing, see {PAGE}")
+        raise CheckpointError(f"{path}: key '{key}' is missing, see {PAGE}")
