@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from auras_ros.bench.options import listed
+from auras_ros.checkpoints.dtype import runtime_dtype
 from auras_ros.device.make import kind_of
 from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.llama import Llama, LlamaConfig, LlamaDecoderLayer
@@ -36,7 +37,6 @@ from auras_ros.policies.architectures import ArchitecturePreset, make_policy, po
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
 from auras_ros.policies.family import LoadedPolicy
-from auras_ros.policies.precision import runtime_dtype
 from auras_ros.policies.tinyvla import make_tinyvla
 from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids
 

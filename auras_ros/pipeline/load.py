@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from auras_ros.action import Chunk
+from auras_ros.checkpoints.dtype import DTYPES, runtime_dtype
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.device import MB, Device, Reasons, in_words, make_device
@@ -25,7 +26,6 @@ from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import PromptedPolicy
-from auras_ros.policies.precision import DTYPES, runtime_dtype
 
 __all__ = [
     "DTYPES",

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from auras_ros.checkpoints import limits
 from auras_ros.models.act import ActConfig, ActDecoder, ActEncoder
 from auras_ros.models.resnet import ResNet18
-from auras_ros.policies import bounds
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.family import Trained
 from auras_ros.policies.perception import PerceptionBlock
@@ -108,7 +108,7 @@ class Act:
         if encoder.get("type", "resnet18") != "resnet18":
             raise ValueError(f"encoder: type {encoder['type']!r} is not known; there is resnet18")
         for key in ("encoder_layers", "decoder_layers"):
-            bounds.most(f"network: {key}", network.get(key), bounds.LAYERS)
+            limits.most(f"network: {key}", network.get(key), limits.LAYERS)
         config = ActConfig(**network)
         backbone = ResNet18(**{key: value for key, value in encoder.items() if key != "type"})
         seen = ActEncoder(config, backbone, architecture.cameras, architecture.state, architecture.image_px)

@@ -18,17 +18,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from auras_ros.action import Contract, ContractError
+from auras_ros.checkpoints.dtype import HALF, runtime_dtype, stored_dtype, weights_in
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.limits import HISTORY, HORIZON, STEPS, check_sizes, most
 from auras_ros.checkpoints.manifest import MANIFEST, OPTIONAL, read_policy
+from auras_ros.checkpoints.tensors import fill, read_tensors, sha256
+from auras_ros.checkpoints.tokenizer import PromptError
 from auras_ros.observation import ObservationSpec, SpecError
-from auras_ros.policies import bounds, golden
+from auras_ros.policies import golden
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.families import FLOAT32_ALONE, find
 from auras_ros.policies.family import Family, LoadedPolicy, Trained
 from auras_ros.policies.golden import GoldenSample
-from auras_ros.policies.language import Language, PromptError, language_of
-from auras_ros.policies.precision import HALF, runtime_dtype, stored_dtype, weights_in
-from auras_ros.policies.tensors import fill, read_tensors, sha256
+from auras_ros.policies.prompt import Language, language_of
 
 WEIGHTS, GOLDEN = "model.safetensors", "golden.safetensors"
 GOLDEN_TOLERANCE = {  # of each channel's range; half precision has 11 (float16) and 8 binary digits
@@ -143,7 +145,7 @@ def build(
 ) -> Checkpoint:
     """The networks of a manifest, with weights still random, of this type. Raises CheckpointError."""
     try:
-        bounds.check(manifest)
+        check_limits(manifest)
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from error
     try:
@@ -214,3 +216,22 @@ def _executed(values: Any, horizon: Any, path: Path) -> tuple[int, int]:
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def check_limits(manifest: Mapping[str, Any]) -> None:
+    """The manifest's sizes and its plans'. What is no number is the families' to refuse. Raises ValueError by key."""
+    most("horizon", manifest["horizon"], HORIZON)
+    observation = manifest["observation"]
+    if isinstance(observation, Mapping):
+        most("observation: history", observation.get("history"), HISTORY)
+    for part in ("encoder", "network"):
+        check_sizes(part, "", manifest[part], 0)
+    if isinstance(manifest["plans"], Mapping):
+        check_plans(manifest["plans"])
+
+
+def check_plans(plans: Mapping[str, Any]) -> None:
+    """Raises ValueError, naming plan and key."""
+    for name, plan in plans.items():
+        if isinstance(plan, Mapping):
+            most(f"plans: {name}: steps", plan.get("steps"), STEPS)

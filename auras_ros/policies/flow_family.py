@@ -1,6 +1,6 @@
 """The checkpoint family `flow`: pi0, pi0.5 and SmolVLA, whose actions are carried along a learned velocity.
 
-The manifest's `network` says which of them (`model`), holds their sizes and the prompt (`policies.language`); what the
+The manifest's `network` says which of them (`model`), holds their sizes and the prompt (`policies.prompt`); what the
 networks' numbers mean on the robot are the manifest's statistics. Nothing here reads a file or knows a tokenizer.
 """
 
@@ -20,7 +20,7 @@ from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.family import Trained
 from auras_ros.policies.flow import FlowMatchingPolicy
 from auras_ros.policies.flow_prefix import FlowPrefix, Pi0Prefix, Pi05Prefix, SmolVlaPrefix
-from auras_ros.policies.language import PromptTemplate
+from auras_ros.policies.prompt import PromptTemplate
 from auras_ros.policies.vision_language_family import check_keys, check_pictures, checked_prompt, read_config, whole
 
 COMMON = frozenset({"model", "vision", "language", "expert", "state", "actions", "prompt"})

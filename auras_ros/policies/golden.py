@@ -18,9 +18,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.tensors import naming, read_tensors
 from auras_ros.observation import ObservationError, ObservationSpec, Preprocessor
 from auras_ros.policies.policy import Policy, generate
-from auras_ros.policies.tensors import naming, read_tensors
 
 NOISE_SEED = 20_250_101
 LEAST_LIKELY = 0.25  # standard deviations by which a token of the sample may lose; a wrong picture costs some 1.2

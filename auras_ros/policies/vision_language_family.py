@@ -1,6 +1,6 @@
 """The checkpoint families `openvla` and `rt2`: a vision-language model that writes its actions as tokens.
 
-The manifest's `network` holds the sizes of the published networks, the prompt (`policies.language`) and which ids mean
+The manifest's `network` holds the sizes of the published networks, the prompt (`policies.prompt`) and which ids mean
 actions; what they mean on the robot are the manifest's statistics, and what the pictures are made of its observation.
 Nothing here reads a file.
 """
@@ -24,8 +24,8 @@ from auras_ros.models.vit import VitConfig
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.family import Trained
-from auras_ros.policies.language import KEYS as PROMPT_KEYS
-from auras_ros.policies.language import PromptTemplate
+from auras_ros.policies.prompt import KEYS as PROMPT_KEYS
+from auras_ros.policies.prompt import PromptTemplate
 from auras_ros.policies.vision_language import PaddedPrefix, VisionLanguagePrefix
 
 ConfigT = TypeVar("ConfigT")

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from auras_ros.action import Contract
 from auras_ros.checkpoints.manifest import FORMAT, MANIFEST
+from auras_ros.checkpoints.tensors import fill, naming, read_tensors, sha256
+from auras_ros.checkpoints.tokenizer import TOKENIZER
 from auras_ros.observation import ObservationSpec
 from auras_ros.policies import checkpoint, golden
 from auras_ros.policies.golden import GoldenSample
-from auras_ros.policies.language import TOKENIZER
 from auras_ros.policies.margin import clear_sample
-from auras_ros.policies.tensors import fill, naming, read_tensors, sha256
 
 
 @dataclass(frozen=True)

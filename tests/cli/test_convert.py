@@ -16,12 +16,12 @@ import cv2
 import numpy as np
 import pytest
 
+from auras_ros.checkpoints.tensors import naming
 from auras_ros.cli.main import main
 from auras_ros.policies import checkpoint
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.loaders.ranges import ranges
-from auras_ros.policies.tensors import naming
 from tests.policies.loaders.lerobot_tiny import copied, edit_json, tiny_backbones
 from tests.policies.loaders.reference import DATA, Reference, replayed
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from auras_ros.checkpoints.hf_names import TensorNameError, gpt_neox_rule, rename
 from auras_ros.models.gpt_neox import GptNeox, GptNeoxConfig
-from auras_ros.models.hf_names import TensorNameError, gpt_neox_rule, rename
 from auras_ros.models.presets import PYTHIAS
 from tests.models import published
 

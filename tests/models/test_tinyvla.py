@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from auras_ros.checkpoints.hf_names import TensorNameError, llava_pythia_rule, rename, tinyvla_rule
 from auras_ros.models.gpt_neox import GptNeox
-from auras_ros.models.hf_names import TensorNameError, llava_pythia_rule, rename, tinyvla_rule
 from auras_ros.models.presets import CLIP_L_336, PYTHIAS, TINYVLAS
 from auras_ros.models.tinyvla import build_head, build_llava_pythia
 from auras_ros.models.vit import VitLayer

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from auras_ros.models.hf_names import llava_rule, openvla_rule, rename
+from auras_ros.checkpoints.hf_names import llava_rule, openvla_rule, rename
 from auras_ros.models.llama import greedy
 from auras_ros.models.openvla import FusedVision, build_openvla
 from auras_ros.models.presets import LLAMAS, OPENVLAS, RT2S

@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from auras_ros import resources
+from auras_ros.checkpoints.dtype import runtime_dtype
 from auras_ros.clock import MonotonicClock, VirtualClock
 from auras_ros.device import make_device
 from auras_ros.pipeline import load as loading
 from auras_ros.pipeline.load import Offload, Pipeline, executor_on, load, load_pipeline, noise_tape
 from auras_ros.pipeline.plan import Plan
-from auras_ros.policies.precision import runtime_dtype
 from tests.pipeline.elsewhere import Elsewhere
 from tests.pipeline.families import FORMS, actions, checkpoint, least_mb
 

@@ -17,9 +17,9 @@ from safetensors.torch import load_file
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.manifest import MANIFEST
+from auras_ros.checkpoints.tensors import fill
 from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, load
 from auras_ros.policies.golden import GoldenSample
-from auras_ros.policies.tensors import fill
 from tests.policies import tiny
 from tests.policies.spoil import edit_manifest, edit_weights
 

@@ -15,11 +15,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from auras_ros import resources
+from auras_ros.checkpoints.dtype import DTYPES, runtime_dtype, stored_dtype, weights_in
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.checkpoint import GOLDEN, Checkpoint
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.policy import generate
-from auras_ros.policies.precision import DTYPES, runtime_dtype, stored_dtype, weights_in
 from tests.pipeline.families import FORMS, checkpoint
 from tests.policies.loaders import openvla_folder
 

@@ -13,13 +13,13 @@ from safetensors.torch import save_file
 
 from auras_ros.checkpoints.manifest import FORMAT
 from auras_ros.checkpoints.manifest import MANIFEST as MANIFEST_FILE
+from auras_ros.checkpoints.tensors import sha256
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, Checkpoint, build
 from auras_ros.policies.denoising import make_sampler
 from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.golden import GoldenSample, replay
-from auras_ros.policies.tensors import sha256
 
 AXES = ("agent_x", "agent_y")
 LOWER, UPPER = (0.0, -40.0), (512.0, 60.0)

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.limits import HISTORY, HORIZON, STEPS
 from auras_ros.checkpoints.manifest import FORMAT
+from auras_ros.checkpoints.torch_file import LazyTensors, TorchFile
 from auras_ros.observation import CameraSpec, Crop, ObservationSpec, Resize, SpecError, StateSpec
-from auras_ros.policies.bounds import HISTORY, HORIZON, STEPS
 from auras_ros.policies.loaders.ckpt_config import CkptConfig, plain
 from auras_ros.policies.loaders.ckpt_encoder import MULTI_IMAGE, ROBOMIMIC, ShapeMeta, crops, is_ignored, read_inputs
 from auras_ros.policies.loaders.ckpt_network import described as describe_network
 from auras_ros.policies.loaders.ckpt_network import plans, reorder
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.loaders.torch_file import LazyTensors, TorchFile
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
 
 PACKAGE = "diffusion_policy.policy."

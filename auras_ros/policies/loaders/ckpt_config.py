@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.policies.bounds import WIDTH, shown
-from auras_ros.policies.loaders.inert import Name, PickledObject
+from auras_ros.checkpoints.inert import Name, PickledObject
+from auras_ros.checkpoints.limits import WIDTH, shown
 
 DEEPEST, MOST, MOST_BITS = 40, 200_000, 1024
 ORDERED = Name("collections", "OrderedDict")

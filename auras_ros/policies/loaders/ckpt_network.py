@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auras_ros.policies.bounds import LAYERS, STEPS
+from auras_ros.checkpoints.limits import LAYERS, STEPS
+from auras_ros.checkpoints.torch_file import LazyTensors
 from auras_ros.policies.loaders.ckpt_config import CkptConfig
-from auras_ros.policies.loaders.torch_file import LazyTensors
 
 COMMON = {
     "_target_", "shape_meta", "noise_scheduler", "horizon", "n_action_steps", "n_obs_steps", "num_inference_steps",

@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.files import digest
 from auras_ros.checkpoints.json_file import read_json
+from auras_ros.checkpoints.tokenizer import TOKENIZER
 from auras_ros.observation import CameraSpec, ObservationError, ObservationSpec, StateSpec, decode_compressed
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.policies.language import TOKENIZER
-from auras_ros.policies.loaders.files import digest
 from auras_ros.policies.loaders.open import translate
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.writing import write_manifest

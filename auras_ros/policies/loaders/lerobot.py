@@ -17,9 +17,9 @@ from typing import Any
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.files import read_weights
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.policies.bounds import shown
-from auras_ros.policies.loaders.files import read_weights
+from auras_ros.checkpoints.limits import shown
 from auras_ros.policies.loaders.lerobot_files import PolicyFeature, ProcessorStep, read_features, read_steps
 from auras_ros.policies.loaders.lerobot_processors import check_harmless, check_listed, check_order, mode_of
 from auras_ros.policies.loaders.normalization import FeatureNormalization, Statistics, normalization

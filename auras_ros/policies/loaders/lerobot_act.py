@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.policies.bounds import shown
+from auras_ros.checkpoints.limits import shown
 from auras_ros.policies.loaders import lerobot_manifest
 from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
 from auras_ros.policies.loaders.lerobot_diffusion import BACKBONES

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.policies.bounds import STEPS
+from auras_ros.checkpoints.limits import STEPS
 from auras_ros.policies.loaders import lerobot_manifest
 from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
 from auras_ros.policies.loaders.robot import Robot

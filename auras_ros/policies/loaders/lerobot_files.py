@@ -10,9 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.files import read_weights
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.policies.bounds import WIDTH, shown
-from auras_ros.policies.loaders.files import read_weights
+from auras_ros.checkpoints.limits import WIDTH, shown
 
 
 @dataclass(frozen=True)

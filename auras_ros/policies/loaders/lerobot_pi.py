@@ -18,12 +18,12 @@ from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.presets import PI0S
 from auras_ros.models.vit import VitConfig
 from auras_ros.observation import Pad
-from auras_ros.policies.language import INSTRUCTION, PromptTemplate
 from auras_ros.policies.loaders import lerobot_manifest, prompts
 from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
 from auras_ros.policies.loaders.lerobot_vla import camera_of, cameras_of, executed, joined_attention, siglip_name
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.prompt import INSTRUCTION, PromptTemplate
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.tokenizer import TOKENIZER, read_tokenizer
 from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.presets import SMOLVLAS
 from auras_ros.models.vit import VitConfig
 from auras_ros.observation import Pad
-from auras_ros.policies.language import INSTRUCTION, TOKENIZER, read_tokenizer
 from auras_ros.policies.loaders import lerobot_manifest, prompts
 from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
 from auras_ros.policies.loaders.lerobot_vla import (
@@ -29,6 +29,7 @@ from auras_ros.policies.loaders.lerobot_vla import (
 )
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.prompt import INSTRUCTION
 
 
 @dataclass(frozen=True)

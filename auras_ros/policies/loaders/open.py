@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.files import digest
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.manifest import MANIFEST, ROBOT
 from auras_ros.policies import checkpoint
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.policies.loaders.files import digest
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
 

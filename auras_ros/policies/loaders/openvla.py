@@ -1,8 +1,8 @@
 """Hugging Face folders of OpenVLA (Kim et al. 2024): config.json, safetensors in shards, statistics, tokenizer.
 
-The folder's code is not read; what it does is in `models.openvla`, `models.hf_configs` and here: which statistics undo
-the normalisation, what the processor makes of a picture, what the prompt looks like. A folder that asks for something
-else is refused by name.
+The folder's code is not read; what it does is in `models.openvla`, `checkpoints.hf_config` and here: which statistics
+undo the normalisation, what the processor makes of a picture, what the prompt looks like. A folder that asks for
+something else is refused by name.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from torch import Tensor
 
 from auras_ros.action import ChannelKind
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.hf_config import openvla_config
+from auras_ros.checkpoints.hf_names import TensorNameError, openvla_rule
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.manifest import FORMAT
+from auras_ros.checkpoints.shards import Shards
 from auras_ros.models.action_tokens import BINS, ActionStatistics
-from auras_ros.models.hf_configs import openvla_config
-from auras_ros.models.hf_names import TensorNameError, openvla_rule
 from auras_ros.models.openvla import OpenVlaConfig
 from auras_ros.policies.loaders.openvla_picture import camera, zoom
 from auras_ros.policies.loaders.openvla_prompt import prompt
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.loaders.shards import Shards
 from auras_ros.policies.loaders.translated import Translated, wanted_names
 
 CONFIG, STATISTICS = "config.json", "dataset_statistics.json"

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError
 from auras_ros.models.openvla import PROMPT_END
-from auras_ros.policies.language import TOKENIZER, Language, PromptError, PromptTemplate
 from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.prompt import Language, PromptTemplate
 
 TEMPLATE = "In: What action should the robot take to {instruction}?\nOut:"
 LIMIT = 64  # tokens of a prompt, unless robot.json says otherwise: instructions of OpenVLA's data sets make 15 to 40

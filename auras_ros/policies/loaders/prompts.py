@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, read_tokenizer
 from auras_ros.policies.flow_prefix import BINS
-from auras_ros.policies.language import TOKENIZER, PromptError, PromptTemplate, read_tokenizer
 from auras_ros.policies.loaders.lerobot import LeRobotFolder
 from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.prompt import PromptTemplate
 
 TOKENIZE = "tokenizer_processor"
 BOS = {"pi0": 2, "pi05": 2}  # by type: what PaliGemma's tokenizer begins with; SmolVLM2's adds nothing

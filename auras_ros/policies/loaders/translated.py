@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from auras_ros.checkpoints.dtype import runtime_dtype, stored_dtype
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.tensors import converted
 from auras_ros.policies.checkpoint import Checkpoint, build
 from auras_ros.policies.loaders.ranges import check_ranges
-from auras_ros.policies.precision import runtime_dtype, stored_dtype
-from auras_ros.policies.tensors import converted
 
 
 @dataclass(frozen=True)

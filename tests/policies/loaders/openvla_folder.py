@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.models import hf_configs
+from auras_ros.checkpoints import hf_config
 from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.openvla import OpenVlaConfig
 from auras_ros.models.presets import OPENVLAS
@@ -84,7 +84,7 @@ PREPROCESSOR: dict[str, Any] = {
 @contextmanager
 def tiny_encoders() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hf_configs, "TIMM_VITS", {DINO: CONFIG.dinov2, SIGLIP: CONFIG.siglip})
+        patch.setattr(hf_config, "TIMM_VITS", {DINO: CONFIG.dinov2, SIGLIP: CONFIG.siglip})
         yield
 
 

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import torch
 
+from auras_ros.checkpoints.tokenizer import PromptError
 from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.load import load_pipeline
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.flow import FlowMatchingPolicy
-from auras_ros.policies.language import PromptError
 from auras_ros.policies.loaders.open import load
 from tests.pipeline import real
 from tests.policies.loaders.reference import DATA, Reference, error, observed, replayed

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.policies import language
+from auras_ros.checkpoints import tokenizer
 from auras_ros.policies.loaders import lerobot_pi, lerobot_smolvla
 from auras_ros.policies.loaders.open import load
 from tests.policies.loaders.reference import DATA
@@ -304,7 +304,7 @@ def test_a_key_that_changes_actions_is_not_guessed(name: str, module: ModuleType
 
 
 def test_a_tokenizer_too_large_to_be_one_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(language, "TOKENIZER_BYTES", 1000)
+    monkeypatch.setattr(tokenizer, "TOKENIZER_BYTES", 1000)
     with pytest.raises(CheckpointError, match=r"tokenizer.json: \d+ bytes, expected 1000 at most"):
         load(DATA / PI0)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.policies.tensors import PICKLE_SUFFIXES, read_tensors, sha256
+from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, read_tensors, sha256
 
 SAFETENSORS = ".safetensors"
 DIGESTED = ("*.json", f"*{SAFETENSORS}")  # what decides what a foreign folder does: nothing else in it is read

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.policies.tensors import PICKLE_SUFFIXES, check_file, check_finite
+from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, check_file, check_finite
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 KINDS = {"BF16": torch.bfloat16, "F16": torch.float16}  # safetensors' names of half precision

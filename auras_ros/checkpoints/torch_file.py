@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.policies.bounds import shown
-from auras_ros.policies.loaders.inert import InertError, Name, PickledObject, Stored, read
+from auras_ros.checkpoints.inert import InertError, Name, PickledObject, Stored, read
+from auras_ros.checkpoints.limits import shown
 
 STORAGES = {
     "DoubleStorage": torch.float64,

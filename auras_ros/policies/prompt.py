@@ -14,17 +14,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-TOKENIZER = "tokenizer.json"
-TOKENIZER_BYTES = 64 << 20  # twice the largest that is published
+from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, read_tokenizer
+
 INSTRUCTION = "{instruction}"
 KEYS = frozenset(
     {"prompt", "prompt_text", "prompt_template", "prompt_lower", "prompt_plain", "prompt_end", "prompt_limit"}
 )
 SHOWN_CHARS = 80
-
-
-class PromptError(ValueError):
-    """A prompt that cannot be used; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -157,23 +153,6 @@ class Language:
     def _tokenizer(self) -> Any:
         assert self._path is not None
         return read_tokenizer(self._path)
-
-
-def read_tokenizer(path: Path) -> Any:
-    """A `tokenizers.Tokenizer` that neither pads nor cuts. Raises PromptError, naming the file."""
-    try:
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        raise PromptError(f"{path}: needs the tokenizers library: pip install 'auras_ros[language]'") from error
-    if path.is_file() and path.stat().st_size > TOKENIZER_BYTES:
-        raise PromptError(f"{path}: {path.stat().st_size} bytes, expected {TOKENIZER_BYTES} at most")
-    try:
-        made = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        raise PromptError(f"{path}: not a tokenizer: {error}") from error
-    made.no_padding()
-    made.no_truncation()
-    return made
 
 
 def language_of(network: Any, folder: Path) -> Language | None:

@@ -18,10 +18,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from auras_ros.checkpoints import shards as module
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.policies.loaders import shards as module
+from auras_ros.checkpoints.shards import Shards
 from auras_ros.policies.loaders.open import load
-from auras_ros.policies.loaders.shards import Shards
 from tests.policies.loaders import openvla_folder as published
 
 FILES = {"one.safetensors": ("a", "c"), "two.safetensors": ("b", "d")}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from auras_ros.models.hf_configs import (
+from auras_ros.checkpoints.hf_config import (
     ModelConfigError,
     clip_config,
     llama_config,

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.policies.loaders.inert import Name, Stored
-from auras_ros.policies.loaders.torch_file import TorchFile
+from auras_ros.checkpoints.inert import Name, Stored
+from auras_ros.checkpoints.torch_file import TorchFile
 
 
 def saved(tmp_path: Path, value: Any) -> Path:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from auras_ros.checkpoints import files
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.policies.loaders import files
 
 
 @pytest.mark.parametrize("name", ["x.dat", "x", "x.SAFETENSORS", "x.safetensors.bak"])

@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import nn
 
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.policies.tensors import PICKLE_SUFFIXES, fill, read_tensors, sha256
+from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, fill, read_tensors, sha256
 
 WHOLE = save({"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(4, dtype=torch.float16)})
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.tokenizer import PromptError
 from auras_ros.policies.checkpoint import load
-from auras_ros.policies.language import Language, PromptError, PromptTemplate, language_of
+from auras_ros.policies.prompt import Language, PromptTemplate, language_of
 from tests.policies import vision_language_checkpoints as tiny
 
 pytest.importorskip("tokenizers")

@@ -27,25 +27,6 @@ OTHERS = {"prompt", "prompt_end", "numbers", "after", "around", "rope_theta", "r
 DEEPEST = 8
 
 
-def check(manifest: Mapping[str, Any]) -> None:
-    """The manifest's sizes and its plans'. What is no number is the families' to refuse. Raises ValueError by key."""
-    most("horizon", manifest["horizon"], HORIZON)
-    observation = manifest["observation"]
-    if isinstance(observation, Mapping):
-        most("observation: history", observation.get("history"), HISTORY)
-    for part in ("encoder", "network"):
-        _sizes(part, "", manifest[part], 0)
-    if isinstance(manifest["plans"], Mapping):
-        check_plans(manifest["plans"])
-
-
-def check_plans(plans: Mapping[str, Any]) -> None:
-    """Raises ValueError, naming plan and key."""
-    for name, plan in plans.items():
-        if isinstance(plan, Mapping):
-            most(f"plans: {name}: steps", plan.get("steps"), STEPS)
-
-
 def most(key: str, value: object, limit: int) -> None:
     """Raises ValueError for a number above the limit."""
     if isinstance(value, int | float) and value > limit:
@@ -64,16 +45,16 @@ def shown(value: object) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def _sizes(owner: str, key: str, value: Any, depth: int) -> None:
+def check_sizes(owner: str, key: str, value: Any, depth: int) -> None:
     if depth > DEEPEST:
         raise ValueError(f"{owner}: is nested deeper than {DEEPEST}")
     if key in OTHERS:
         return
     if isinstance(value, Mapping):
         for name, each in value.items():
-            _sizes(f"{owner}: {name}", str(name), each, depth + 1)
+            check_sizes(f"{owner}: {name}", str(name), each, depth + 1)
     elif isinstance(value, list | tuple):
         for each in value:
-            _sizes(owner, key, each, depth + 1)
+            check_sizes(owner, key, each, depth + 1)
     else:
         most(owner, value, LIMITS.get(key, WIDTH))

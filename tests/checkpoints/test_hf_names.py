@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.models.hf_names import TensorNameError, clip_rule, llama_rule, llava_rule, openvla_rule, rename
+from auras_ros.checkpoints.hf_names import TensorNameError, clip_rule, llama_rule, llava_rule, openvla_rule, rename
 from auras_ros.models.llama import Llama
 from auras_ros.models.openvla import build_openvla
 from auras_ros.models.presets import LLAMAS, OPENVLAS, RT2S

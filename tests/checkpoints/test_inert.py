@@ -20,11 +20,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from auras_ros.checkpoints import inert
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.policies.loaders import inert
+from auras_ros.checkpoints.inert import InertError, Name, PickledObject, Stored, read
 from auras_ros.policies.loaders.ckpt import translate
 from auras_ros.policies.loaders.ckpt_config import plain
-from auras_ros.policies.loaders.inert import InertError, Name, PickledObject, Stored, read
 from auras_ros.policies.loaders.robot import Robot
 from tests.policies.loaders import diffusion_policy_file as made
 
