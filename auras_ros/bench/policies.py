@@ -33,9 +33,10 @@ from auras_ros.models.vit import Vit, VitConfig
 from auras_ros.pipeline.modes import check_plan, family_offset
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies import architectures
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.architectures import ArchitecturePreset, make_policy, policy_of
 from auras_ros.policies.autoregressive import AutoregressivePolicy
-from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
+from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.tinyvla import make_tinyvla
 from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from auras_ros.checkpoints import limits
 from auras_ros.models.act import ActConfig, ActDecoder, ActEncoder
 from auras_ros.models.resnet import ResNet18
-from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.family import Trained
 from auras_ros.policies.perception import PerceptionBlock
 from auras_ros.policies.precision import like_weights, mark

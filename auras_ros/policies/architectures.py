@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.denoising import TRAINING_STEPS, Prediction, SamplerName, Spacing, make_sampler
-from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
+from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.networks import build_encoder, build_network
 
 PREDICTION: Prediction = "epsilon"  # as published

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from auras_ros.models.action_tokens import ActionTokens
-from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.perception import Body, PerceptionBlock
 
 

@@ -9,8 +9,8 @@ from torch import nn
 
 from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.llama import Llama, LlamaConfig
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.autoregressive import AutoregressivePolicy
-from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.family import Trained, known
 from auras_ros.policies.networks import build_encoder
 from auras_ros.policies.observation_tokens import ObservationTokens

@@ -26,7 +26,7 @@ from auras_ros.checkpoints.tensors import fill, read_tensors, sha256
 from auras_ros.checkpoints.tokenizer import PromptError
 from auras_ros.observation import ObservationSpec, SpecError
 from auras_ros.policies import golden
-from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.families import FLOAT32_ALONE, find
 from auras_ros.policies.family import Family, LoadedPolicy, Trained
 from auras_ros.policies.golden import GoldenSample

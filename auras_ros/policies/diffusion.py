@@ -8,41 +8,15 @@ be captured and replayed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.denoising import DenoisingState, Sampler
 from auras_ros.policies.guidance import FlowTime, undone
 from auras_ros.policies.perception import PerceptionBlock, cut, seen
 from auras_ros.policies.precision import like_weights, mark
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """What a policy takes and gives. image_px: (height, width) as the encoder sees them, after any crop."""
-
-    name: str
-    cameras: int
-    image_px: tuple[int, int]
-    history: int  # observation steps
-    state: int  # numbers of the robot's state, one observation step
-    horizon: int
-    actions: int  # channels of one action
-    channels: int = 3  # of a picture
-
-    def instant(self, features: int) -> int:
-        """Numbers that describe one instant: so many features of each camera, and the state."""
-        return self.cameras * features + self.state
-
-    def example(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Random (images [batch, history, cameras, channels, h, w], state [batch, history, state]), where the
-        generator is."""
-        device = None if generator is None else generator.device
-        shape = (batch, self.history, self.cameras, self.channels, *self.image_px)
-        images = torch.randn(shape, generator=generator, device=device)
-        return images, torch.randn((batch, self.history, self.state), generator=generator, device=device)
 
 
 class DiffusionPolicy(nn.Module):

@@ -7,8 +7,9 @@ from typing import Any
 
 from torch import nn
 
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.denoising import make_sampler
-from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
+from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.family import Trained, known
 from auras_ros.policies.networks import build_encoder, build_network
 

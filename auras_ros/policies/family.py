@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.denoising import TRAINING_STEPS, Prediction
-from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.policy import Policy
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.flow_prefix import FlowPrefix
 from auras_ros.policies.guidance import FlowTime, undone
 from auras_ros.policies.perception import Body, PerceptionBlock

@@ -16,7 +16,7 @@ from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.pi0 import Pi0, Pi0Config
 from auras_ros.models.smolvla import SmolVla, SmolVlaConfig
 from auras_ros.models.vit import VitConfig
-from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.family import Trained
 from auras_ros.policies.flow import FlowMatchingPolicy
 from auras_ros.policies.flow_prefix import FlowPrefix, Pi0Prefix, Pi05Prefix, SmolVlaPrefix

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from auras_ros.models.presets import TINYVLAS
 from auras_ros.models.tinyvla import LlavaPythia, PooledCondition, TinyVlaConfig, build_head, build_llava_pythia
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.denoising import SamplerName, make_sampler
-from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
+from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.perception import Body, PerceptionBlock
 from auras_ros.policies.precision import like_weights, mark
 from auras_ros.policies.vision_language import VisionLanguagePrefix, beside, random_ids

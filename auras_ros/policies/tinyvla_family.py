@@ -14,7 +14,7 @@ from torch import nn
 from auras_ros.models.gpt_neox import GptNeoxConfig
 from auras_ros.models.tinyvla import TinyVlaConfig, build_head, build_llava_pythia
 from auras_ros.models.vit import VitConfig
-from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.diffusion_family import Diffusion
 from auras_ros.policies.family import Trained
 from auras_ros.policies.tinyvla import TinyVlaEncoder, TinyVlaPolicy

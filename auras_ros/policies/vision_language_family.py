@@ -21,8 +21,8 @@ from auras_ros.models.rotary import RopeScaling
 from auras_ros.models.rt2 import Rt2Config, build_rt2
 from auras_ros.models.vision_language import SeeingLanguage, VisionLanguage
 from auras_ros.models.vit import VitConfig
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.autoregressive import AutoregressivePolicy
-from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.family import Trained
 from auras_ros.policies.prompt import KEYS as PROMPT_KEYS
 from auras_ros.policies.prompt import PromptTemplate

@@ -19,9 +19,10 @@ from safetensors.torch import load_file, save_file
 
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.denoising import TRAINING_STEPS, make_sampler
-from auras_ros.policies.diffusion import Architecture, DiffusionPolicy
+from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.families import FAMILIES
 from auras_ros.policies.family import Trained
 from auras_ros.policies.observation_tokens import ObservationTokens

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.architectures import ArchitecturePreset
-from auras_ros.policies.diffusion import Architecture
 
 NAME = "tiny"
 RECIPE = ArchitecturePreset(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.families import FAMILIES
 from auras_ros.policies.family import Trained
 

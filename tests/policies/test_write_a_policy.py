@@ -58,7 +58,7 @@ def written(registered: None, tmp_path: Path) -> Path:
     torch.manual_seed(0)
     plans = {"all": {}}
     description = Description("reach", "reach", 4, SPEC, CONTRACT, [0.0, 0.0], [1.0, 1.0], plans, {"features": 16})
-    from auras_ros.policies.diffusion import Architecture
+    from auras_ros.policies.architecture import Architecture
 
     shape = Architecture("reach", 1, (SIDE, SIDE), 1, 2, 4, 2)
     networks = find("reach").networks(description.encoder, {}, shape)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from auras_ros.models.pi0 import Pi0
 from auras_ros.models.presets import PI0S
-from auras_ros.policies.diffusion import Architecture
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.flow import FlowMatchingPolicy
 from auras_ros.policies.flow_prefix import Pi0Prefix
 from tests.models import published

@@ -37,9 +37,9 @@ from auras_ros.models.openvla import OpenVlaConfig, build_openvla
 from auras_ros.models.presets import OPENVLAS, RT2S
 from auras_ros.models.rt2 import Rt2Config, build_rt2
 from auras_ros.pipeline.plan import MAX_STAGES, Plan
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.architectures import RECIPES
 from auras_ros.policies.autoregressive import AutoregressivePolicy
-from auras_ros.policies.diffusion import Architecture
 from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids
 from auras_ros.report.result import Report
 
