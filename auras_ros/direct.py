@@ -17,10 +17,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from auras_ros import resources
+from auras_ros.loading.pipeline import executor_on, to_latched
 from auras_ros.observation import Assembler, ObservationFault
-from auras_ros.pipeline.load import Checkpoint, executor_on, noise_tape, to_latched
-from auras_ros.pipeline.load import load as open_checkpoint
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.loaders.open import load as open_checkpoint
+from auras_ros.policies.noise import noise_tape
 
 AGE_LIMIT_MS = 1e9  # nothing gets old where no time passes
 

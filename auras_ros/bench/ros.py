@@ -23,8 +23,8 @@ from auras_ros.live.loop import listening, wait_until_armed
 from auras_ros.measure.cores import available
 from auras_ros.measure.durations import measure_durations
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
-from auras_ros.pipeline.load import load
 from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.policies.loaders.open import load
 from auras_ros.report.result import Report
 from auras_ros.ros import QoSProfile
 from auras_ros.ros.msg import DiagnosticArray, String

@@ -66,7 +66,7 @@ def parse(argv: list[str]) -> DemoOptions:
     except ValueError as error:
         parser.error(str(error))
     if given.dtype != "auto":
-        from auras_ros.pipeline.load import DTYPES
+        from auras_ros.checkpoints.dtype import DTYPES
 
         if given.dtype not in DTYPES:
             parser.error(f"--dtype: {given.dtype!r}: must be one of {', '.join(DTYPES)}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from auras_ros.evaluate.settings import EvaluationSettings
     from auras_ros.evaluate.work import Work
     from auras_ros.measure.durations import FrameDuration
-    from auras_ros.pipeline.load import Checkpoint
+    from auras_ros.policies.checkpoint import Checkpoint
 
 INTERRUPTED = 130
 PICTURE = "eval.png"
@@ -120,12 +120,15 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tup
     batch = min(64, -(-options.episodes // 4)) if options.batch is None else options.batch
     if options.episodes < 1 or options.seed < 0 or batch < 1:
         parser.error("--episodes and --batch must be at least 1 and --seed must not be negative")
+    from auras_ros.checkpoints.errors import CheckpointError
     from auras_ros.evaluate.campaign import Campaign
     from auras_ros.evaluate.parts import EvaluationPart
     from auras_ros.evaluate.settings import SettingsError, check_seeds, plan_named
     from auras_ros.evaluate.shortened import shortened
     from auras_ros.evaluate.work import Work
-    from auras_ros.pipeline.load import CheckpointError, PlanError, check_plan, load
+    from auras_ros.pipeline.modes import check_plan
+    from auras_ros.pipeline.plan import PlanError
+    from auras_ros.policies.loaders.open import load
     from auras_ros.sim import pusht
 
     pusht.check()

@@ -20,8 +20,8 @@ from auras_ros.nodes.config import ConfigError, NodeConfig, read_parameters_file
 
 if TYPE_CHECKING:
     from auras_ros.evaluate.tuner.search import Explore, Search, SearchResult
-    from auras_ros.pipeline.load import Checkpoint
     from auras_ros.pipeline.plan import Plan
+    from auras_ros.policies.checkpoint import Checkpoint
 
 INTERRUPTED = 130
 NOT_FOUND = 3
@@ -60,10 +60,12 @@ def run(argv: list[str]) -> int:
     if options.device == "cuda" and not _has_cuda():
         parser.error("no CUDA device is here, where frames would be timed; --device cpu times them on the CPU")
     importlib.import_module("matplotlib")  # now, and not after an hour
+    from auras_ros.checkpoints.errors import CheckpointError
     from auras_ros.evaluate.settings import SettingsError
     from auras_ros.evaluate.tuner.requirements import RequirementError
     from auras_ros.evaluate.tuner.space import SpaceError
-    from auras_ros.pipeline.load import CheckpointError, PlanError, load
+    from auras_ros.pipeline.plan import PlanError
+    from auras_ros.policies.loaders.open import load
     from auras_ros.sim import pusht
 
     pusht.check()

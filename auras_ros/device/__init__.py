@@ -3,6 +3,7 @@
 from auras_ros.device.cores import checked, occupy
 from auras_ros.device.lane import Device, DeviceError, Lane, Mark, Stage, launches_ahead
 from auras_ros.device.make import make_device
+from auras_ros.device.offload import Offload
 from auras_ros.device.spans import Span, Spans
 from auras_ros.device.staging import Download, Upload
 from auras_ros.device.uncaptured import Reasons, cannot_capture, in_words
@@ -15,6 +16,7 @@ __all__ = [
     "Download",
     "Lane",
     "Mark",
+    "Offload",
     "Reasons",
     "Span",
     "Spans",

@@ -16,7 +16,7 @@ from auras_ros.evaluate.lockstep import BATCH, grouped, play
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
 from auras_ros.evaluate.work import Work
-from auras_ros.pipeline.load import Checkpoint
+from auras_ros.policies.checkpoint import Checkpoint
 
 Say = Callable[[str], None]
 

@@ -12,7 +12,7 @@ from auras_ros.action.verdict import ChunkRefusal, Rejected
 from auras_ros.evaluate.outcome import EpisodeRecord
 from auras_ros.evaluate.seams import Seams, SeamWatch
 from auras_ros.observation import Assembler, Observation, ObservationFault
-from auras_ros.pipeline.load import Checkpoint
+from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.sim.pusht import CONTROL_DT_MS, PushTWorld
 from auras_ros.sim.pusht_game import NAMES
 

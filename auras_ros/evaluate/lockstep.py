@@ -19,9 +19,9 @@ from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.turn import Timing, Watch
-from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.checkpoint import Checkpoint
 
 BATCH = 64
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from auras_ros.evaluate.settings import SettingsError
-from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.modes import family_offset
+from auras_ros.policies.checkpoint import Checkpoint
 
 
 def shortened(checkpoint: Checkpoint, actions: int) -> Checkpoint:

@@ -16,13 +16,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from auras_ros.loading.pipeline import executor_on
 from auras_ros.measure.cores import available, on_cores
 from auras_ros.pipeline.decoupled import PerceptionWorker
 from auras_ros.pipeline.live import Live
-from auras_ros.pipeline.load import Checkpoint, executor_on, noise_tape
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin, Worker
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.noise import noise_tape
 
 ROUNDS, FRAMES, LIMIT_S = 3, 8, 120.0
 NOISE_SEED = 0

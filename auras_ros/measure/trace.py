@@ -20,13 +20,14 @@ from auras_ros.device.make import kind_of
 from auras_ros.measure.feed import DIFFERENT, Feed, random_feed
 from auras_ros.measure.recording import Recording, chrome_trace
 from auras_ros.pipeline.live import Live
-from auras_ros.pipeline.load import Checkpoint, load
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.pipeline.request import Emission
 from auras_ros.policies.architectures import make_policy
+from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.denoising import SamplerName
 from auras_ros.policies.family import LoadedPolicy
+from auras_ros.policies.loaders.open import load
 from auras_ros.policies.noise import noise_tape
 from auras_ros.report.result import hardware, versions
 

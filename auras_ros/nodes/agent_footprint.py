@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from auras_ros.pipeline.load import MB, Pipeline, in_words
+from auras_ros.device import MB, in_words
+from auras_ros.loading.pipeline import Pipeline
 
 
 def uncaptured(pipelines: Sequence[Pipeline]) -> str:

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from auras_ros.action import Chunk
 from auras_ros.clock import MonotonicClock
+from auras_ros.loading.pipeline import Pipeline
 from auras_ros.nodes.agent_inputs import ObservationInputs
 from auras_ros.nodes.agent_peers import ActuatorWatch
 from auras_ros.nodes.overload import Overload, OverloadLevel
 from auras_ros.pipeline.live import Live
-from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.request import Emission, Latched
 
 STALL_S = 5.0

@@ -10,13 +10,16 @@ import threading
 from functools import partial
 
 from auras_ros import resources
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import MonotonicClock
+from auras_ros.device import DeviceError
+from auras_ros.loading.pipeline import Pipeline, at_best, load_pipeline
 from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.nodes.messages import host_id
 from auras_ros.nodes.overload import check_age
 from auras_ros.nodes.parameters import ParameterError
-from auras_ros.pipeline.live import DeviceError, Live
-from auras_ros.pipeline.load import CheckpointError, Pipeline, PlanError, TooSlowError, at_best, load_pipeline
+from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.plan import PlanError, TooSlowError
 from auras_ros.ros.refusals import SETTINGS_ERRORS
 
 _OWN = (CheckpointError, DeviceError, ParameterError, PlanError, OSError)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from auras_ros.action import Chunk
+from auras_ros.loading.pipeline import Pipeline
 from auras_ros.nodes.agent_frames import FrameRunner
 from auras_ros.nodes.agent_inputs import ObservationInputs
 from auras_ros.nodes.agent_load import unload
@@ -15,7 +16,6 @@ from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.nodes.agent_voice import AgentPublishers
 from auras_ros.nodes.diagnostics import QosWatch
 from auras_ros.nodes.overload import Overload, OverloadLevel
-from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.request import Emission
 from auras_ros.ros import Node
 from auras_ros.ros.msg import String

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from auras_ros.device import Offload
 from auras_ros.nodes.parameters import ParameterError, parameter
 from auras_ros.pipeline.plan import MAX_STAGES, Plan, PlanError
-
-if TYPE_CHECKING:  # who checks a config needs no torch
-    from auras_ros.pipeline.load import Offload
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,6 @@ class AgentSettings:
             if folder is not None:
                 raise ParameterError("agent: offload_folder: without max_memory_mb all weights are on the device")
             return None
-        from auras_ros.pipeline.load import Offload
-
         return Offload(self.max_memory_mb, folder)
 
     def check(self) -> None:

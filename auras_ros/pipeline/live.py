@@ -9,15 +9,13 @@ import threading
 from collections.abc import Callable, Sequence
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.device import DeviceError, checked, occupy
+from auras_ros.device import checked, occupy
 from auras_ros.observation import Arrivals
 from auras_ros.pipeline.frames import FrameClock
 from auras_ros.pipeline.meter import FrameMeter
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.phase import PhaseLock
 from auras_ros.pipeline.request import Emission, Latched, Worker
-
-__all__ = ["DeviceError", "Live"]
 
 POLL_S = 0.02  # how long a worker waits for news before it looks at the ages again
 

@@ -22,8 +22,7 @@ from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
 from auras_ros.pipeline.request import Latched, Ledger, NoiseTape, ObservationOrigin, Worker
 from auras_ros.pipeline.whole import RequestWorker
 from auras_ros.policies.guidance import GuidablePolicy
-from auras_ros.policies.policy import CausalPolicy
-from auras_ros.policies.policy import Policy as Policy  # for those who hand policies on
+from auras_ros.policies.policy import CausalPolicy, Policy
 
 WARM_UP_RUNS = 3
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from auras_ros.bench.peers.process import PeerRefusedError
-from auras_ros.pipeline.load import load
+from auras_ros.policies.loaders.open import load
 from auras_ros.policies.policy import generate
 from tests.policies.loaders.reference import DATA
 

@@ -26,9 +26,9 @@ from auras_ros.measure.cores import available
 from auras_ros.measure.durations import FrameDuration, measure_durations
 from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.nodes.config import read_parameters_file
-from auras_ros.pipeline import load
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.diffusion import DiffusionPolicy
+from auras_ros.policies.loaders import open as opening
 
 TINY = [
     *("--pp-perception", "1", "--pp-generation", "1,2", "--alpha", "0.5"),
@@ -43,7 +43,7 @@ several = pytest.mark.skipif(available() < 2, reason="one core: there is nothing
 def loaded_once() -> Iterator[None]:
     """A checkpoint replays its golden samples when it is loaded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load, "load", cache(load.load))
+        patch.setattr(opening, "load", cache(opening.load))
         yield
 
 

@@ -10,9 +10,10 @@ from torch import Tensor
 from auras_ros import resources
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
-from auras_ros.pipeline.load import Checkpoint, load
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.loaders.open import load
 from tests.pipeline.real import real, run
 
 TOLERANCE_PX = 0.01  # of a table of 512; measured: 0.0002

@@ -23,8 +23,8 @@ from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import play
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.turn import Timing
+from auras_ros.loading.pipeline import Pipeline, to_latched
 from auras_ros.observation import Assembler, decode_raw
-from auras_ros.pipeline.load import Pipeline, to_latched
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from auras_ros.loading import pipeline
 from auras_ros.measure import durations
 from auras_ros.measure.durations import FrameDuration, measure_durations
-from auras_ros.pipeline import load
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.diffusion import DiffusionPolicy
 from tests.evaluate.tables import tiny_checkpoint
@@ -161,7 +161,7 @@ def test_on_another_device_the_checkpoint_stays_where_it_is(monkeypatch: pytest.
         asked.append(name)
         return Elsewhere()
 
-    monkeypatch.setattr(load, "make_device", device)
+    monkeypatch.setattr(pipeline, "make_device", device)
     values_stay_behind(monkeypatch)
     checkpoint = tiny_checkpoint()
     plans = {"seq": Plan(), "auras": Plan(mode="auras", pp_generation=2)}

@@ -20,6 +20,7 @@ import torch
 
 from auras_ros.action import Chunk
 from auras_ros.clock import MonotonicClock
+from auras_ros.loading.pipeline import Pipeline
 from auras_ros.nodes import agent_policy
 from auras_ros.nodes.agent_frames import FrameRunner
 from auras_ros.nodes.agent_peers import PromptGate
@@ -28,10 +29,10 @@ from auras_ros.nodes.agent_prompt import Tokenising
 from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.nodes.diagnostics import Level
 from auras_ros.observation import Observation
-from auras_ros.pipeline.load import Pipeline, load
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched
 from auras_ros.policies.golden import GoldenSample, observed
+from auras_ros.policies.loaders.open import load
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
 from tests.policies import vision_language_checkpoints as tiny

@@ -21,10 +21,10 @@ from safetensors.torch import load_file, save_file
 from auras_ros import resources
 from auras_ros.checkpoints.manifest import FORMAT, KEYS
 from auras_ros.checkpoints.tensors import sha256
+from auras_ros.device import DeviceError
+from auras_ros.loading.pipeline import MEASURES
 from auras_ros.nodes import actuator, agent
 from auras_ros.nodes.exit_status import BAD_SETTINGS, BROKEN, TOO_SLOW, of_refusal
-from auras_ros.pipeline.live import DeviceError
-from auras_ros.pipeline.load import MEASURES
 from auras_ros.pipeline.plan import Plan, TooSlowError
 from auras_ros.ros.dds import loopback
 from auras_ros.ros.dds.library import DdsError

@@ -31,7 +31,7 @@ TOOLS = {
     "spelling",
 }  # every room may use them
 ENDS = ("observation", "action")
-CORE = ("pipeline", "policies", "checkpoints", "models", "kernels")
+CORE = ("loading", "pipeline", "policies", "checkpoints", "models", "kernels")
 NOT_IN_THE_CORE = {
     "rclpy",
     "cyclonedds",
@@ -84,6 +84,9 @@ AGAINST_THE_GRAIN = [
     ("policies", "auras_ros.pipeline"),
     ("checkpoints", "auras_ros.policies"),
     ("pipeline", "auras_ros.nodes"),
+    ("pipeline", "auras_ros.loading"),
+    ("pipeline", "auras_ros.checkpoints"),
+    ("nodes", "auras_ros.policies"),
     ("pipeline", "cyclonedds"),
     ("policies", "cuda"),
     ("pipeline", "accelerate"),

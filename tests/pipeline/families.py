@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from auras_ros.device.weights import MB, least, survey
-from auras_ros.pipeline.load import Checkpoint, Pipeline
-from auras_ros.pipeline.offloaded import uses
+from auras_ros.loading.pipeline import Pipeline
+from auras_ros.loading.placement import uses
 from auras_ros.pipeline.request import Latched, ObservationOrigin
-from auras_ros.policies.checkpoint import build
+from auras_ros.policies.checkpoint import Checkpoint, build
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.precision import cast
 from tests.policies import flow_checkpoints, tiny, vision_language_checkpoints

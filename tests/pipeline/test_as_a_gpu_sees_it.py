@@ -25,8 +25,8 @@ from torch.utils._pytree import tree_leaves
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import Lane, Mark, Stage
 from auras_ros.device.cpu import CpuDevice
+from auras_ros.loading.pipeline import Pipeline
 from auras_ros.pipeline.continuity import Aim, Continuity
-from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.elsewhere import Elsewhere, values_stay_behind
 from tests.pipeline.families import FORMS, checkpoint, looks

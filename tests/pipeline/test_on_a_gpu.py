@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.device import make_device
+from auras_ros.device import Offload, make_device
+from auras_ros.loading.pipeline import Pipeline
 from auras_ros.measure.durations import measure_durations
-from auras_ros.pipeline.load import Offload, Pipeline
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.families import FORMS, actions, checkpoint, least_mb
 

@@ -13,9 +13,9 @@ import torch
 
 from auras_ros.clock import VirtualClock
 from auras_ros.device.null import NullDevice
+from auras_ros.loading.pipeline import Pipeline
 from auras_ros.measure.window import Length, Meter
 from auras_ros.pipeline.decoupled import PerceptionWorker
-from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
 from tests.pipeline.driver import BEGUN, MS, Both

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from auras_ros.clock import VirtualClock
-from auras_ros.pipeline.load import Pipeline
+from auras_ros.loading.pipeline import Pipeline
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.driver import Both, Left
 from tests.pipeline.recording import IMAGE, mono_ns, stamp_of

@@ -11,8 +11,8 @@ import torch
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import make_device
+from auras_ros.loading.pipeline import Pipeline
 from auras_ros.pipeline.live import Live
-from auras_ros.pipeline.load import Pipeline
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched
 from tests.pipeline.families import FORMS, checkpoint, looks

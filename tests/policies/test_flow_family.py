@@ -16,9 +16,9 @@ from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
+from auras_ros.loading.pipeline import load_pipeline
 from auras_ros.models.pi0 import Pi0
 from auras_ros.models.smolvla import SmolVla
-from auras_ros.pipeline.load import load_pipeline
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.checkpoint import Checkpoint, build, load

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
+from auras_ros.loading.pipeline import load_pipeline
 from auras_ros.observation import CameraSpec
-from auras_ros.pipeline.load import load_pipeline
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.checkpoint import Checkpoint, build, load

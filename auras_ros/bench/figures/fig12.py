@@ -19,9 +19,10 @@ from auras_ros.bench.figures.rates import add_rate_options, rates_of
 from auras_ros.bench.figures.show import finish, with_paper
 from auras_ros.bench.options import listed
 from auras_ros.measure.cores import suffix
-from auras_ros.pipeline.load import Checkpoint
-from auras_ros.pipeline.modes import Policy, family_offset
+from auras_ros.pipeline.modes import family_offset
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.policy import Policy
 from auras_ros.report.result import Report, key
 
 PANELS = ("pp_generation", "pp_perception")

@@ -19,9 +19,9 @@ from auras_ros.bench.figures.show import finish, with_paper
 from auras_ros.bench.options import check_least, listed
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.measure.cores import suffix
-from auras_ros.pipeline.load import Checkpoint
-from auras_ros.pipeline.modes import Policy
 from auras_ros.pipeline.plan import Plan, stage_steps
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.policy import Policy
 from auras_ros.report.result import Report, key
 
 PANEL = "alpha"

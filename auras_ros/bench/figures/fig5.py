@@ -17,9 +17,9 @@ from auras_ros.bench.figures.played import Point, Progress, add_options, play
 from auras_ros.bench.figures.played_show import draw_panels, lines
 from auras_ros.bench.figures.show import finish, with_paper
 from auras_ros.bench.options import listed
-from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.modes import family_offset
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.report.result import Report
 
 PANELS = ("par", "par, aligned", "auras")

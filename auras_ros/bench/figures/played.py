@@ -21,6 +21,7 @@ import torch
 
 from auras_ros import resources
 from auras_ros.bench.options import add_minutes
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import grouped
 from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, check_max_steps, check_seeds, parse_plan
@@ -28,8 +29,10 @@ from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.tuner.trials import SEQ, Trials
 from auras_ros.measure.minutes import attempt, interruptible, run_turns, until
-from auras_ros.pipeline.load import Checkpoint, CheckpointError, PlanError, check_plan, load
-from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.modes import check_plan
+from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.loaders.open import load
 from auras_ros.report.result import Report, unwritable
 from auras_ros.report.statistics import wilson
 from auras_ros.sim import pusht

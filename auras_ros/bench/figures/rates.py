@@ -10,8 +10,9 @@ from auras_ros.bench.options import add_measured, check_job_options
 from auras_ros.bench.policies import build, generation_of, names, room_as_run
 from auras_ros.measure.compare import marked, measure
 from auras_ros.measure.job import Job, Progress, run_jobs
-from auras_ros.pipeline.modes import Policy, check_plan
+from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.policies.policy import Policy
 from auras_ros.report.result import Report
 from auras_ros.report.table import aligned
 

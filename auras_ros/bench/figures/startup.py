@@ -26,8 +26,9 @@ from auras_ros.bench.figures.show import finish, with_paper
 from auras_ros.bench.options import add_cores, add_device, add_minutes, add_seed, check_cores, check_least, check_stages
 from auras_ros.bench.policies import add_choice, auras_plan, build, chosen, room, room_as_run
 from auras_ros.clock import MonotonicClock
-from auras_ros.device import MB, DeviceError, in_words, make_device
+from auras_ros.device import MB, DeviceError, Offload, in_words, make_device
 from auras_ros.device.make import kind_of
+from auras_ros.loading.placement import place_policy
 from auras_ros.measure.cores import on_cores, suffix, words
 from auras_ros.measure.feed import random_feed
 from auras_ros.measure.job import Job, Progress, run_jobs
@@ -35,7 +36,6 @@ from auras_ros.measure.memory import Capturing, held_by
 from auras_ros.measure.minutes import OVER, OverError, attempt
 from auras_ros.measure.stream import saturate
 from auras_ros.pipeline.modes import make_executor
-from auras_ros.pipeline.offloaded import Offload, place_policy
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.noise import noise_tape

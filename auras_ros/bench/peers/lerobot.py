@@ -42,9 +42,10 @@ from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import DIFFERENT, Feed
 from auras_ros.measure.minutes import Ends
 from auras_ros.measure.window import Length
-from auras_ros.pipeline.load import Checkpoint, load
 from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.loaders.open import load
 from auras_ros.report.result import Report
 
 PART = "lerobot"

@@ -24,8 +24,9 @@ from auras_ros.bench.figures.played import Progress, add_play_options
 from auras_ros.bench.options import listed
 from auras_ros.bench.seams.game import SeamCampaign
 from auras_ros.bench.seams.show import draw, table
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.evaluate.settings import SettingsError
-from auras_ros.pipeline.load import CheckpointError, PlanError
+from auras_ros.pipeline.plan import PlanError
 from auras_ros.report.result import Report, key
 
 __all__ = ["draw", "run", "table"]

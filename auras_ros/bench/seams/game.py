@@ -25,8 +25,9 @@ from auras_ros.evaluate.settings import SIMS, SettingsError, parse_plan
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played
 from auras_ros.measure.cores import available
 from auras_ros.measure.minutes import interruptible, run_turns, until
-from auras_ros.pipeline.load import check_plan, load
+from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.policies.loaders.open import load
 from auras_ros.report.result import Report
 from auras_ros.report.statistics import paired_by_seed, wilson
 

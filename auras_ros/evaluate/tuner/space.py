@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
 
-from auras_ros.pipeline.modes import Policy, check_plan, family_offset
+from auras_ros.pipeline.modes import check_plan, family_offset
 from auras_ros.pipeline.plan import MAX_STAGES, Plan, PlanError, stage_steps
+from auras_ros.policies.policy import Policy
 
 
 class SpaceError(ValueError):

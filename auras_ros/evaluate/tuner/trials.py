@@ -21,8 +21,8 @@ from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.turn import Timing
 from auras_ros.measure.cores import available
 from auras_ros.measure.durations import FrameDuration, measure_durations
-from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.report.statistics import paired_by_seed, wilson
 
 SEQ = "seq"

@@ -26,8 +26,8 @@ from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.tuner import trials as trials_module
 from auras_ros.measure import minutes
 from auras_ros.measure.durations import FrameDuration
-from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.checkpoint import Checkpoint
 from tests.evaluate.tables import tiny_checkpoint
 
 SEEDS = 20

@@ -22,8 +22,8 @@ from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import play as really_play
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.seams import Seams
-from auras_ros.pipeline.load import Checkpoint
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.report.statistics import paired_difference
 from tests.evaluate.tables import MS, Tables, tiny_checkpoint
 

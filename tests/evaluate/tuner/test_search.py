@@ -28,8 +28,9 @@ from auras_ros.evaluate.tuner.show import rows, table
 from auras_ros.evaluate.tuner.space import Space, SpaceError
 from auras_ros.evaluate.tuner.trials import Trials
 from auras_ros.measure.durations import FrameDuration
-from auras_ros.pipeline.load import Checkpoint, load
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.loaders.open import load
 
 BASE = Plan("quick", mode="auras")
 SPACE = Space(BASE, (1, 2), (1, 2, 4), alpha=(0.0, 0.5))

@@ -15,7 +15,7 @@ import torch
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
-from auras_ros.pipeline.load import load_pipeline
+from auras_ros.loading.pipeline import load_pipeline
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin

@@ -16,7 +16,7 @@ import torch
 
 from auras_ros.checkpoints.tokenizer import PromptError
 from auras_ros.clock import VirtualClock
-from auras_ros.pipeline.load import load_pipeline
+from auras_ros.loading.pipeline import load_pipeline
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.checkpoint import Checkpoint

@@ -14,7 +14,7 @@ import pytest
 from auras_ros import resources
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
-from auras_ros.pipeline.load import load_pipeline
+from auras_ros.loading.pipeline import load_pipeline
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.loaders.open import load
 from tests.policies import tiny

@@ -11,40 +11,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from auras_ros.action import Chunk
-from auras_ros.checkpoints.dtype import DTYPES, runtime_dtype
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.dtype import runtime_dtype
 from auras_ros.clock import MonotonicClock, SchedulerClock
-from auras_ros.device import MB, Device, Reasons, in_words, make_device
+from auras_ros.device import Device, Offload, Reasons, make_device
 from auras_ros.device.memory import device_bytes
+from auras_ros.device.offload import PlacedWeights
+from auras_ros.loading.placement import place_policy
 from auras_ros.observation import Observation
-from auras_ros.pipeline.modes import Executor, check_plan, make_executor
-from auras_ros.pipeline.offloaded import Offload, PlacedWeights, place_policy
-from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
+from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.plan import Plan, TooSlowError
 from auras_ros.pipeline.request import Emission, Identity, Latched, NoiseTape, ObservationOrigin, to_chunk
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import PromptedPolicy
-
-__all__ = [
-    "DTYPES",
-    "MB",  # device is unknown to nodes
-    "Checkpoint",
-    "CheckpointError",
-    "Offload",
-    "Pipeline",
-    "PlanError",
-    "TooSlowError",
-    "at_best",
-    "check_plan",
-    "executor_on",
-    "in_words",
-    "load",
-    "load_pipeline",
-    "noise_tape",
-    "to_latched",
-]
 
 MEASURES = 3  # of a frame's duration, before a plan is refused for it
 
@@ -171,7 +152,7 @@ def load_pipeline(
     """Load, check (golden sample included) and warm up. Raises CheckpointError, PlanError or DeviceError by name.
 
     `progress` is told which step begins. cores: see `make_executor`. device: cpu, cuda or auto. offload: None leaves
-    no weights out. dtype: of the weights, see `precision.runtime_dtype`.
+    no weights out. dtype: of the weights, see `dtype.runtime_dtype`.
     """
     torch.set_num_threads(threads)
     progress("loading")

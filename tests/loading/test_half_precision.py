@@ -16,11 +16,14 @@ import torch
 
 from auras_ros import resources
 from auras_ros.checkpoints.dtype import runtime_dtype
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import MonotonicClock, VirtualClock
-from auras_ros.device import make_device
-from auras_ros.pipeline import load as loading
-from auras_ros.pipeline.load import Offload, Pipeline, executor_on, load, load_pipeline, noise_tape
+from auras_ros.device import Offload, make_device
+from auras_ros.loading import pipeline as loading
+from auras_ros.loading.pipeline import Pipeline, executor_on, load_pipeline
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.loaders.open import load
+from auras_ros.policies.noise import noise_tape
 from tests.pipeline.elsewhere import Elsewhere
 from tests.pipeline.families import FORMS, actions, checkpoint, least_mb
 
@@ -98,5 +101,5 @@ def test_what_is_timed_elsewhere_is_of_the_type_that_an_agent_would_take_there(
 
 
 def test_a_type_that_is_not_known_is_refused_at_load() -> None:
-    with pytest.raises(loading.CheckpointError, match="dtype 'half': must be one of"):
+    with pytest.raises(CheckpointError, match="dtype 'half': must be one of"):
         load(resources.checkpoint("pusht"), "half")

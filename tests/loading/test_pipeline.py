@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from auras_ros.action import Chunk
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
+from auras_ros.loading.pipeline import MEASURES, Pipeline, at_best, load_pipeline
 from auras_ros.nodes.agent_settings import AgentSettings
 from auras_ros.observation import Observation
-from auras_ros.pipeline.load import MEASURES, CheckpointError, Pipeline, PlanError, at_best, load_pipeline
-from auras_ros.pipeline.plan import Plan, TooSlowError
+from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
 from auras_ros.pipeline.request import Emission
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate

@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.device import DeviceError, make_device
+from auras_ros.device import DeviceError, Offload, in_words, make_device
 from auras_ros.device.weights import MB, least, survey
-from auras_ros.pipeline import offloaded
-from auras_ros.pipeline.load import Offload, Pipeline, in_words
-from auras_ros.pipeline.offloaded import place_policy, uses
+from auras_ros.loading import placement
+from auras_ros.loading.pipeline import Pipeline
+from auras_ros.loading.placement import place_policy, uses
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.policy import PromptedPolicy
 from tests.pipeline.families import FORMS, actions, checkpoint, least_mb
@@ -152,7 +152,7 @@ def test_all_that_stages_do_is_tried(kind: str, done: dict[str, int], monkeypatc
 
     for name in done:
         monkeypatch.setattr(policy, name, noted(name, getattr(policy, name)))
-    monkeypatch.setattr(offloaded, "run_blocks", noted("run_blocks", offloaded.run_blocks))
+    monkeypatch.setattr(placement, "run_blocks", noted("run_blocks", placement.run_blocks))
     for use in uses(policy):
         use.run()
     assert {name: called.count(name) for name in done} == done

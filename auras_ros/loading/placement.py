@@ -18,8 +18,6 @@ from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.policy import BlockPolicy, CausalPolicy
 from auras_ros.policies.precision import cast
 
-__all__ = ["Offload", "PlacedWeights", "place_policy", "uses"]
-
 
 def place_policy(
     policy: LoadedPolicy, device: torch.device, offload: Offload | None, dtype: torch.dtype | None = None
