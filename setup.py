@@ -118,8 +118,8 @@ setup(
     entry_points={
         "console_scripts": [
             "auras = auras_ros.cli.main:main",
-            "agent = auras_ros.nodes.agent:program",
-            "actuator = auras_ros.nodes.actuator:main",
+            "agent = auras_ros.nodes.agent.node:program",
+            "actuator = auras_ros.nodes.actuator.node:main",
             "pusht_bridge = auras_ros.sim.pusht_bridge:main",
         ],
     },

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.descriptors import ensure_descriptors
 from auras_ros.heap import bound_heap
-from auras_ros.nodes.exit_status import of_refusal
+from auras_ros.nodes.common.exit_status import of_refusal
 from auras_ros.output import never_in_the_way
 from auras_ros.ros import (
     Clock,

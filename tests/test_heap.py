@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from auras_ros import heap
-from auras_ros.nodes import actuator, agent, process
+from auras_ros.nodes.actuator import node as actuator
+from auras_ros.nodes.agent import node as agent
+from auras_ros.nodes.common import process
 from auras_ros.sim import pusht_bridge
 
 ROOT = Path(__file__).resolve().parents[1]

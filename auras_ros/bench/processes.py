@@ -10,7 +10,7 @@ from typing import Any
 
 from auras_ros.live.loop import Spin, told
 from auras_ros.measure.minutes import OverError
-from auras_ros.nodes.supervisor import Supervisor
+from auras_ros.nodes.common.supervisor import Supervisor
 from auras_ros.ros import Node, spin_once
 
 

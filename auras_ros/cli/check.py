@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable
 
 from auras_ros.cli.run import config_path
-from auras_ros.nodes import reference
-from auras_ros.nodes.config import SUPERVISOR, ConfigError, read_parameters_file
+from auras_ros.nodes.common import reference
+from auras_ros.nodes.common.config import SUPERVISOR, ConfigError, read_parameters_file
 
 EXAMPLE = """
 example

@@ -21,9 +21,9 @@ from auras_ros.live.referee.pictures import HEIGHT_PX, WIDTH_PX
 from auras_ros.live.referee.referee import Referee, RefereePhase
 from auras_ros.live.referee.summary import figures, table
 from auras_ros.live.referee.video import VideoFile
-from auras_ros.nodes import reach
-from auras_ros.nodes.config import read_config
-from auras_ros.nodes.supervisor import Supervisor, SupervisorError
+from auras_ros.nodes.common import discovery
+from auras_ros.nodes.common.config import read_config
+from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
 from auras_ros.pipeline.plan import Plan
 from auras_ros.report.result import Report
 
@@ -40,7 +40,7 @@ class DemoError(RuntimeError):
 
 def run(argv: list[str]) -> int:
     options = parse(argv)
-    reach.settle(read_config(resources.find("config", "demo.yaml")))  # never into a robot's network by accident
+    discovery.settle(read_config(resources.find("config", "demo.yaml")))  # never into a robot's network by accident
     options.out.mkdir(parents=True, exist_ok=True)
     stopping: list[int] = []
     with _signals_noted(stopping):
@@ -51,7 +51,7 @@ class _Demo:
     """One run: start, play, stop, write down. What can be written is written, however the run ends."""
 
     def __init__(self, options: DemoOptions, stopping: list[int]) -> None:
-        from auras_ros.nodes.actuator import load_contract
+        from auras_ros.nodes.actuator.settings import load_contract
 
         self._options, self._stopping, self._progress = options, stopping, Progress(quiet_s=5.0)
         self._config = resources.find("config", "demo.yaml")

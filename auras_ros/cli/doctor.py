@@ -21,7 +21,7 @@ from importlib import metadata
 from auras_ros import __version__, resources
 from auras_ros.cli import host, machine
 from auras_ros.cli.finding import Check, Finding, Verdict, note, ok, problem
-from auras_ros.nodes import reach
+from auras_ros.nodes.common import discovery as reach
 
 COLUMN = 18  # where the findings begin
 PINNED_CYCLONEDDS = "11.0.1"

@@ -87,7 +87,7 @@ class Told:
         self._episodes = self._successes = 0
 
     def action(self, message: Any) -> None:
-        from auras_ros.nodes.messages import read_action
+        from auras_ros.nodes.common.messages import read_action
 
         try:
             _, label = read_action(message)
@@ -97,7 +97,7 @@ class Told:
             return  # a twist, or somebody else's: the line is without an age
 
     def actuator(self, message: Any) -> None:
-        from auras_ros.nodes.messages import read_json
+        from auras_ros.nodes.common.messages import read_json
 
         try:
             said = read_json(message.data, "actuator/state")
@@ -111,7 +111,7 @@ class Told:
             self._chunks += accepted - before if accepted >= before else accepted  # it was started again
 
     def table(self, message: Any) -> None:
-        from auras_ros.nodes.messages import read_json
+        from auras_ros.nodes.common.messages import read_json
 
         try:
             said = read_json(message.data, "pusht/status")

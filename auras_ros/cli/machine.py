@@ -16,11 +16,11 @@ from pathlib import Path
 
 from auras_ros.cli import host
 from auras_ros.cli.finding import Check, Finding, note, ok
-from auras_ros.nodes import reach
+from auras_ros.nodes.common import discovery
 
 FIFO_PRIORITY = 50  # the actuator's default
 RTPRIO_WANTED = 98
-MEMLOCK_WANTED_MIB = 4096  # the actuator's own rule is what it has mapped and 2 GiB (nodes/realtime.py)
+MEMLOCK_WANTED_MIB = 4096  # the actuator's own rule is what it has mapped and 2 GiB (nodes/actuator/realtime.py)
 LIMITS = "/etc/security/limits.conf"
 INTERFACES = Path("/sys/class/net")
 ROUTES = Path("/proc/net/route")
@@ -165,7 +165,7 @@ def multicast_error(interface: str) -> str:
 
 def network() -> Finding:
     """Which interface peers will be looked for on, and whether multicast finds them."""
-    if reach.followed() in ("LOCALHOST", "OFF"):
+    if discovery.followed() in ("LOCALHOST", "OFF"):
         return ok("network", "this host alone, as the environment says; multicast is not needed")
     up = interfaces()
     used = default_interface() or next((name for name, flags in up.items() if not flags & FLAG_LOOPBACK), "")

@@ -11,9 +11,9 @@ from types import FrameType
 
 from auras_ros import resources
 from auras_ros.cli.figures import Figures
-from auras_ros.nodes import reach
-from auras_ros.nodes.config import ConfigError
-from auras_ros.nodes.supervisor import Supervisor, SupervisorError
+from auras_ros.nodes.common import discovery
+from auras_ros.nodes.common.config import ConfigError
+from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
 from auras_ros.output import never_in_the_way
 
 POLL_S = 0.1
@@ -67,7 +67,7 @@ def _supervise(options: argparse.Namespace, stopping: list[int]) -> int:
     figures = Figures(options.namespace)
     try:
         supervisor = Supervisor(config_path(options.config), namespace=options.namespace)
-        found_by = reach.settle(supervisor.read)
+        found_by = discovery.settle(supervisor.read)
         with supervisor:
             for line in supervisor.warnings:
                 print(f"warning: {line}", file=sys.stderr, flush=True)

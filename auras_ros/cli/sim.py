@@ -7,8 +7,8 @@ from pathlib import Path
 
 from auras_ros.cli.check import say_errors, say_warnings
 from auras_ros.cli.run import config_path
-from auras_ros.nodes import reach
-from auras_ros.nodes.config import ConfigError, read_parameters_file
+from auras_ros.nodes.common import discovery
+from auras_ros.nodes.common.config import ConfigError, read_parameters_file
 
 SIMULATORS = {"pusht": "Push-T: a disc pushes a tee onto its outline; config pusht_drift moves the tee"}
 GREETING = """the table runs at 10 Hz until Ctrl-C; it waits for the first action
@@ -43,7 +43,7 @@ def run(argv: list[str]) -> int:
         say_errors(error)
         return 2
     say_warnings(config.warnings)
-    reach.settle(config)
+    discovery.settle(config)
     from auras_ros.sim.pusht_bridge import main
 
     print(GREETING, flush=True)

@@ -16,7 +16,7 @@ from auras_ros.cli.check import say_errors
 from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, written
 from auras_ros.cli.progress import Progress
 from auras_ros.cli.run import config_path
-from auras_ros.nodes.config import ConfigError, NodeConfig, read_parameters_file
+from auras_ros.nodes.common.config import ConfigError, NodeConfig, read_parameters_file
 
 if TYPE_CHECKING:
     from auras_ros.evaluate.tuner.search import Explore, Search, SearchResult

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-from auras_ros.nodes import reach
+from auras_ros.nodes.common import discovery
 from auras_ros.ros import Node, init, try_shutdown
 
 START_S = 90.0
@@ -51,15 +51,15 @@ def told() -> Iterator[IO[str]]:
 @contextmanager
 def on_loopback() -> Iterator[str]:
     """Localhost discovery (and its large fragments) unless the user chose a range; yields the effective range."""
-    if reach.said():
+    if discovery.said():
         yield "as set in the environment"
         return
-    before = os.environ.get(reach.VARIABLE)
-    os.environ[reach.VARIABLE] = reach.DEFAULT
+    before = os.environ.get(discovery.VARIABLE)
+    os.environ[discovery.VARIABLE] = discovery.DEFAULT
     try:
-        yield reach.DEFAULT
+        yield discovery.DEFAULT
     finally:
         if before is None:
-            del os.environ[reach.VARIABLE]
+            del os.environ[discovery.VARIABLE]
         else:
-            os.environ[reach.VARIABLE] = before
+            os.environ[discovery.VARIABLE] = before

@@ -1,1 +1,1 @@
-"""The processes of the runtime, one file a node. Here ROS meets the rooms that do not know it."""
+"""The processes of the runtime: agent, actuator, and what they share. Here ROS meets the rooms that do not know it."""

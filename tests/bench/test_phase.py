@@ -15,7 +15,7 @@ import pytest
 from auras_ros.bench import phase
 from auras_ros.cli import main as cli
 from auras_ros.live.loop import START_S, Spin
-from auras_ros.nodes.config import ConfigError
+from auras_ros.nodes.common.config import ConfigError
 from auras_ros.pipeline.phase import PhaseLock
 from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, Image, KeyValue, String
 from tests.pipeline import in_phase

@@ -24,7 +24,7 @@ from auras_ros.cli.demo import DemoError, progress_line
 from auras_ros.cli.demo_options import overrides, parse
 from auras_ros.live.referee.episode import Rules, TableStatus
 from auras_ros.live.referee.referee import Call, Referee, RefereePhase
-from auras_ros.nodes.config import read_config
+from auras_ros.nodes.common.config import EXECUTABLES, read_config
 from auras_ros.pipeline.plan import Plan
 from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
 from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE
@@ -316,7 +316,7 @@ def test_a_whole_run_plays_measures_and_writes(begin: Callable[..., Run], tmp_pa
     run = begin("--episodes", "1", "--seconds", "4", "--out", str(out), "--json", str(extra))
     run.until("  step ")
     children = run.children()
-    assert {"auras_ros.nodes.agent", "auras_ros.nodes.actuator", "auras_ros.sim.pusht_bridge"} <= set(children)
+    assert set(EXECUTABLES.values()) <= set(children)
     text = run.until(None)
     assert run.process.wait(timeout=30) == 0, text
     report = json.loads((out / "demo.json").read_text())
@@ -339,7 +339,7 @@ def test_a_killed_agent_is_noted_and_an_interrupt_still_writes(begin: Callable[.
     """The actuator holds, the supervisor starts another agent, the referee arms nothing within the episode."""
     run = begin("--seconds", "100", "--no-video", "--out", str(tmp_path))
     run.until("  step ")
-    os.kill(run.children()["auras_ros.nodes.agent"], signal.SIGKILL)
+    os.kill(run.children()[EXECUTABLES["agent"]], signal.SIGKILL)
     run.until("agent was killed by SIGKILL")
     run.until("agent started again")
     run.until("  step ")  # the state that says so has been heard by now: it is sent at 20 Hz, this line every second

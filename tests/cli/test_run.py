@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from auras_ros.cli import run as run_command
-from auras_ros.nodes import reach
-from auras_ros.nodes import supervisor as module
-from auras_ros.nodes.config import ConfigError, read_config
-from auras_ros.nodes.supervisor import Supervisor
+from auras_ros.nodes.common import discovery
+from auras_ros.nodes.common import supervisor as module
+from auras_ros.nodes.common.config import ConfigError, read_config
+from auras_ros.nodes.common.supervisor import Supervisor
 
 PATIENCE_S = 30.0
 CHILDREN = {
@@ -359,7 +359,7 @@ def test_a_child_whose_supervisor_is_already_gone_does_not_start(tmp_path: Path)
     """Else it would live on unsupervised: the death signal was asked for too late."""
     import subprocess
 
-    command = [sys.executable, "-m", "auras_ros.nodes.child", "1", "auras_child_words"]
+    command = [sys.executable, "-m", "auras_ros.nodes.common.child", "1", "auras_child_words"]
     done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout) == (1, b"")
 
@@ -370,9 +370,10 @@ def test_the_children_are_found_on_this_machine_alone_unless_the_config_says_mor
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """Guards: `auras run` that is heard, and armed, by everybody in the network."""
-    for name in (reach.VARIABLE, reach.OLD_VARIABLE):
+    for name in (discovery.VARIABLE, discovery.OLD_VARIABLE):
         monkeypatch.setenv(name, "")
-    code = f"import os, signal\nprint('range', os.environ['{reach.VARIABLE}'], flush=True)\nos.kill(os.getppid(), 15)\n"
+    told = f"print('range', os.environ['{discovery.VARIABLE}'], flush=True)"
+    code = f"import os, signal\n{told}\nos.kill(os.getppid(), 15)\n"
     (tmp_path / "auras_child_teller.py").write_text(code + "signal.pause()\n")
     monkeypatch.setitem(module.EXECUTABLES, "teller", "auras_child_teller")
     assert run_command.run([str(config("teller", **settings))]) == 0

@@ -251,4 +251,4 @@ def _child_of(entry: Path, parent: int) -> bool:
         words = (entry / "cmdline").read_text().split("\0")
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return "auras_ros.nodes.child" in words and str(parent) in words
+    return "auras_ros.nodes.common.child" in words and str(parent) in words

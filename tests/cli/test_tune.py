@@ -24,8 +24,8 @@ from auras_ros.cli import tune
 from auras_ros.evaluate.tuner import search, trials
 from auras_ros.measure.cores import available
 from auras_ros.measure.durations import FrameDuration, measure_durations
-from auras_ros.nodes.agent_settings import AgentSettings
-from auras_ros.nodes.config import read_parameters_file
+from auras_ros.nodes.agent.settings import AgentSettings
+from auras_ros.nodes.common.config import read_parameters_file
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.loaders import open as opening

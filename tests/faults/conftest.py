@@ -14,8 +14,8 @@ from auras_ros.live.soak.faults.loaded import STALLED
 from auras_ros.live.soak.judge import CommandLimits, Judge
 from auras_ros.live.soak.scene import SoakHarness
 from auras_ros.live.soak.witness import Witness
-from auras_ros.nodes.actuator import load_contract
-from auras_ros.nodes.supervisor import Supervisor
+from auras_ros.nodes.actuator.settings import load_contract
+from auras_ros.nodes.common.supervisor import Supervisor
 from auras_ros.ros import init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
 from tests.nodes.conftest import actuator, checkpoint, children, contract, domain, fake, robot, watch

@@ -60,7 +60,7 @@ for kind in (RequestWorker, PipelineWorker):
 )
 TAKES = """
 import time
-from auras_ros.nodes.agent_peers import PromptGate
+from auras_ros.nodes.agent.prompt import PromptGate
 from auras_ros.ros.dds.pubsub import Subscription
 execute, offer = Subscription.execute, PromptGate.offer
 def timed(self):
@@ -172,7 +172,7 @@ def max_age(checkpoint: str, folder: Path, n: int) -> Times:
 def image_compressed(checkpoint: str, folder: Path, n: int) -> Times:
     """Cut off, empty, bomb and foreign, among good ones. refused: the agent names it; used: the first chunk of a good
     image that was made after the last bad one."""
-    from tests.nodes.test_agent_inputs import huge_png
+    from tests.nodes.agent.test_inputs import huge_png
 
     good = cv2.imencode(".png", np.full((96, 96, 3), 90, np.uint8))[1].tobytes()
     bad = [(good[:-20], "bad_data"), (b"", "bad_data"), (huge_png(), "too_large"), (b"GIF89a", "bad_encoding")]

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from auras_ros.nodes import actuator, agent
+from auras_ros.nodes.actuator.settings import ActuatorSettings
+from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.sim import pusht_game
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "config").glob("pusht*.yaml"))
-SETTINGS = {"pusht": pusht_game.TableSettings, "actuator": actuator.ActuatorSettings, "agent": agent.AgentSettings}
+SETTINGS = {"pusht": pusht_game.TableSettings, "actuator": ActuatorSettings, "agent": AgentSettings}
 
 
 def sections(path: Path) -> dict[str, dict[str, Any]]:

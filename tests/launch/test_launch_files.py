@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from auras_ros.nodes.config import ConfigError
+from auras_ros.nodes.common.config import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 DOUBLES = Path(__file__).with_name("doubles")
@@ -30,7 +30,8 @@ CONFIGURE, ACTIVATE = 1, 3  # lifecycle_msgs/msg/Transition
 
 
 def ours(name: str) -> bool:
-    return name.split(".")[0] in ("launch", "launch_ros", "lifecycle_msgs") or name == "auras_ros.nodes.launching"
+    launching = "auras_ros.nodes.common.launching"
+    return name.split(".")[0] in ("launch", "launch_ros", "lifecycle_msgs") or name == launching
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,7 @@ def load(file: str) -> ModuleType:
 
 
 def load_launching() -> Any:
-    return importlib.import_module("auras_ros.nodes.launching")
+    return importlib.import_module("auras_ros.nodes.common.launching")
 
 
 def launched(file: str, config: str = "pusht", **arguments: str) -> Any:
@@ -130,7 +131,7 @@ def test_an_actuator_comes_back_and_never_arms_itself(respawn: str) -> None:
 
 def test_an_actuator_comes_back_later_each_time_until_one_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     context = launched("agent.launch.py")
-    from auras_ros.nodes import launching
+    from auras_ros.nodes.common import launching
 
     for pause_s in (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0):
         *_, newest = actuators = [each for each in context.started if each.name == "actuator"]

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from auras_ros.live import loop
-from auras_ros.nodes import reach
+from auras_ros.nodes.common import discovery
 
 
 def test_what_a_process_said_stands_beside_the_error() -> None:
@@ -27,17 +27,17 @@ def test_a_bench_stays_on_this_machine_whatever_is_said_of_cyclone_dds(
 ) -> None:
     """It publishes actions: a robot's computer, which exports CYCLONEDDS_URI, is where nobody may hear them."""
     monkeypatch.setenv("CYCLONEDDS_URI", "<CycloneDDS/>")
-    monkeypatch.delenv(reach.OLD_VARIABLE, raising=False)
+    monkeypatch.delenv(discovery.OLD_VARIABLE, raising=False)
     if word is None:
-        monkeypatch.delenv(reach.VARIABLE, raising=False)
+        monkeypatch.delenv(discovery.VARIABLE, raising=False)
     else:
-        monkeypatch.setenv(reach.VARIABLE, word)
+        monkeypatch.setenv(discovery.VARIABLE, word)
     with loop.listening("quiet"):
-        assert os.environ[reach.VARIABLE] == "LOCALHOST"
-    assert os.environ.get(reach.VARIABLE) == word
+        assert os.environ[discovery.VARIABLE] == "LOCALHOST"
+    assert os.environ.get(discovery.VARIABLE) == word
 
 
 def test_a_bench_keeps_the_range_that_was_chosen(ros_domain_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(reach.VARIABLE, "OFF")
+    monkeypatch.setenv(discovery.VARIABLE, "OFF")
     with loop.listening("quiet"):
-        assert os.environ[reach.VARIABLE] == "OFF"
+        assert os.environ[discovery.VARIABLE] == "OFF"

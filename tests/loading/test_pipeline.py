@@ -17,7 +17,7 @@ from auras_ros.action import Chunk
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
 from auras_ros.loading.pipeline import MEASURES, Pipeline, at_best, load_pipeline
-from auras_ros.nodes.agent_settings import AgentSettings
+from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.observation import Observation
 from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
 from auras_ros.pipeline.request import Emission

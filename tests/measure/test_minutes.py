@@ -20,7 +20,7 @@ from auras_ros.measure.minutes import (
     run_turns,
     until,
 )
-from auras_ros.nodes.config import ConfigError
+from auras_ros.nodes.common.config import ConfigError
 from auras_ros.pipeline.plan import PlanError
 from auras_ros.report.result import Report
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from auras_ros.action import Contract
-from auras_ros.nodes.actuator import load_contract
+from auras_ros.nodes.actuator.settings import load_contract
 from tests.nodes.stand_ins import FakeAgent, Robot
 from tests.nodes.wire import PATIENT, Child, Children, Watch, own_domain
 

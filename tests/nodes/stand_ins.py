@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.action import Chunk, Contract, Provenance
-from auras_ros.nodes.messages import chunk_message, host_id, json_message
+from auras_ros.nodes.common.messages import chunk_message, host_id, json_message
 from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import image_message, to_time_msg
 from auras_ros.ros.msg import Float64MultiArray, Header, Image, JointState, String

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from auras_ros.nodes.exit_status import BROKEN
+from auras_ros.nodes.common.exit_status import BROKEN
 from auras_ros.ros.msg import Bool
 from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Robot
@@ -27,7 +27,7 @@ def test_the_actuator_arms_and_drives_beside_messages_that_a_callback_cannot_tak
     actuator: Callable[..., Child], watch: Watch, robot: Robot, fake: FakeAgent
 ) -> None:
     said = Diagnosed(watch)
-    child = actuator(code=PLANTED.format(module="actuator_inputs", owner="ActuatorInputs", callback="_on_joint_states"))
+    child = actuator(code=PLANTED.format(module="actuator.inputs", owner="ActuatorInputs", callback="_on_joint_states"))
     fake.live()
     watch.arm()
     fake.drive([[200.0 + step, 200.0] for step in range(16)])
@@ -44,7 +44,7 @@ def test_what_fails_in_the_thread_of_the_emergency_stop_is_the_actuators_to_show
 ) -> None:
     """Its node is another one (`actuator_stop`), which publishes no diagnostics."""
     said = Diagnosed(watch)
-    actuator(code=PLANTED.format(module="actuator_stop", owner="EmergencyStop", callback="_on_word"))
+    actuator(code=PLANTED.format(module="actuator.emergency_stop", owner="EmergencyStop", callback="_on_word"))
     watch.node.create_publisher(Bool, "emergency_stop", LATCHED).publish(Bool(data=False))
     said.until("actuator: callbacks", "WARN", "a new fault")
 
@@ -52,7 +52,7 @@ def test_what_fails_in_the_thread_of_the_emergency_stop_is_the_actuators_to_show
 def test_the_actuator_ends_with_the_thread_of_the_emergency_stop(actuator: Callable[..., Child], watch: Watch) -> None:
     """Whatever ended it: nobody would hear the next word. MemoryError is the one that no guard leaves."""
     code = """
-import auras_ros.nodes.actuator_stop as module
+import auras_ros.nodes.actuator.emergency_stop as module
 def out_of_memory(self, *message):
     raise MemoryError
 module.EmergencyStop._on_word = out_of_memory
@@ -68,7 +68,7 @@ def test_the_agent_publishes_chunks_beside_messages_that_a_callback_cannot_take(
     robot.play_actuator()
     watch.hear_agent()
     said = Diagnosed(watch)
-    code = PLANTED.format(module="agent_inputs", owner="ObservationInputs", callback="_on_joint_states")
+    code = PLANTED.format(module="agent.inputs", owner="ObservationInputs", callback="_on_joint_states")
     child = children.node("agent", {"checkpoint": checkpoint, "state_age_limit_ms": 5000.0}, code=code)
     said.until("agent: callbacks", "WARN", "a new fault")
     watch.until(lambda: watch.chunks, "chunks")

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import yaml
 
+from auras_ros.nodes.common.config import EXECUTABLES
 from tests.nodes.wire import MS, Child, Children, Watch
 
-HOLD_WITHIN_MS = 1000  # beside a whole loop; without the watch a chunk lasts 1.6 s. test_agent_lost asks for 150
+NAMES = {module: name for name, module in EXECUTABLES.items()}
+HOLD_WITHIN_MS = 1000  # beside a whole loop; without the watch a chunk lasts 1.6 s. agent/test_lost asks for 150
 
 
 def config(folder: Path, checkpoint: str, *processes: str) -> Path:
@@ -30,13 +32,13 @@ def config(folder: Path, checkpoint: str, *processes: str) -> Path:
 
 
 def running(parent: int) -> dict[str, int]:
-    """Module name -> pid of the processes that a supervisor started."""
+    """Name -> pid of the processes that a supervisor started."""
     found = {}
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and f"\nPPid:\t{parent}\n" in (entry / "status").read_text():
                 words = (entry / "cmdline").read_text().split("\0")
-                found[words[words.index("auras_ros.nodes.child") + 2].rsplit(".", 1)[1]] = int(entry.name)
+                found[NAMES[words[words.index("auras_ros.nodes.common.child") + 2]]] = int(entry.name)
         except (FileNotFoundError, ProcessLookupError, ValueError):
             continue  # it ended meanwhile, or is none of ours
     return found

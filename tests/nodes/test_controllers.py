@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from auras_ros.nodes.actuator import load_contract
+from auras_ros.nodes.actuator.settings import load_contract
 from auras_ros.ros import qos_profile_sensor_data
 from auras_ros.ros.msg import JointState
 from tests.nodes.controllers import (

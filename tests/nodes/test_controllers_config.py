@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from auras_ros.nodes.actuator_settings import ActuatorSettings
-from auras_ros.nodes.agent_settings import AgentSettings
-from auras_ros.nodes.config import read_config
+from auras_ros.nodes.actuator.settings import ActuatorSettings
+from auras_ros.nodes.agent.settings import AgentSettings
+from auras_ros.nodes.common.config import read_config
 from tests.nodes.controllers import channel, contract_folder
 from tests.nodes.wire import Children, Watch
 

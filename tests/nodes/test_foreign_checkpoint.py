@@ -10,9 +10,9 @@ import pytest
 
 from auras_ros.action import ContractError
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.nodes.actuator_settings import load_contract
-from auras_ros.nodes.agent_status import AgentStatus
-from auras_ros.nodes.diagnostics import Level
+from auras_ros.nodes.actuator.settings import load_contract
+from auras_ros.nodes.agent.status import AgentStatus
+from auras_ros.nodes.common.diagnostics import Level
 from auras_ros.policies.checkpoint import read_manifest
 from auras_ros.policies.loaders.robot import Robot
 from tests.policies import tiny

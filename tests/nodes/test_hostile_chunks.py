@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from auras_ros.action import Contract
-from auras_ros.nodes.messages import json_message
+from auras_ros.nodes.common.messages import json_message
 from auras_ros.ros import BACKEND
 from auras_ros.ros.msg import Float64MultiArray, MultiArrayDimension, String
 from tests.nodes.stand_ins import FakeAgent, Robot, ramp

@@ -20,9 +20,9 @@ import pytest
 
 from auras_ros.action import Contract
 from auras_ros.action.wire import MAX_HORIZON, MAX_JSON_CHARS
-from auras_ros.nodes.actuator_inputs import STATES_MAX_BYTES
-from auras_ros.nodes.actuator_place import PositionMonitor
-from auras_ros.nodes.messages import MAX_TEXT, read_chunk, read_json
+from auras_ros.nodes.actuator.inputs import STATES_MAX_BYTES
+from auras_ros.nodes.actuator.position import PositionMonitor
+from auras_ros.nodes.common.messages import MAX_TEXT, read_chunk, read_json
 from auras_ros.ros import BACKEND, deserialize_message
 from auras_ros.ros.msg import Float64MultiArray, JointState, MultiArrayDimension
 

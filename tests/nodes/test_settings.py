@@ -23,8 +23,9 @@ from auras_ros.checkpoints.manifest import FORMAT, KEYS
 from auras_ros.checkpoints.tensors import sha256
 from auras_ros.device import DeviceError
 from auras_ros.loading.pipeline import MEASURES
-from auras_ros.nodes import actuator, agent
-from auras_ros.nodes.exit_status import BAD_SETTINGS, BROKEN, TOO_SLOW, of_refusal
+from auras_ros.nodes.actuator import node as actuator
+from auras_ros.nodes.agent import node as agent
+from auras_ros.nodes.common.exit_status import BAD_SETTINGS, BROKEN, TOO_SLOW, of_refusal
 from auras_ros.pipeline.plan import Plan, TooSlowError
 from auras_ros.ros.dds import loopback
 from auras_ros.ros.dds.library import DdsError
@@ -231,7 +232,7 @@ def test_a_parameter_file_that_contains_itself_is_named(capfd: pytest.CaptureFix
 
 def test_too_few_descriptors_are_said_and_end_nothing_from_below(children: Children, checkpoint: str) -> None:
     """Guards against SIGSEGV in the middleware."""
-    node = f"{sys.executable} -m auras_ros.nodes.actuator --ros-args -p checkpoint:={checkpoint}"
+    node = f"{sys.executable} -m auras_ros.nodes.actuator.node --ros-args -p checkpoint:={checkpoint}"
     child = children("bash", "-c", f"ulimit -n 8; exec {node}")
     assert child.wait() == 2, child.output
     assert child.output.startswith("error: open files: at most 8 are allowed here")

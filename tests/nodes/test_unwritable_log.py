@@ -92,7 +92,7 @@ def node(module: str, log: int, parameters: dict[str, object], *ros: str) -> Ite
 def test_the_actuator_drives_and_stops_whoever_reads_its_log(
     log: Log, watch: Watch, robot: Robot, fake: FakeAgent, checkpoint: str
 ) -> None:
-    with log() as descriptor, node("nodes.actuator", descriptor, {"checkpoint": checkpoint}) as actuator:
+    with log() as descriptor, node("nodes.actuator.node", descriptor, {"checkpoint": checkpoint}) as actuator:
         fake.live()
         watch.arm()
         stop = watch.node.create_publisher(Bool, "emergency_stop", LATCHED)
@@ -113,7 +113,7 @@ def test_the_agent_publishes_chunks_though_nobody_reads_its_log(watch: Watch, ro
     watch.hear_agent()
     with (
         full_pipe() as descriptor,
-        node("nodes.agent", descriptor, {"checkpoint": checkpoint, "autostart": True}) as agent,
+        node("nodes.agent.node", descriptor, {"checkpoint": checkpoint, "autostart": True}) as agent,
     ):
         watch.until(lambda: watch.chunks, "chunks")
         agent.terminate()

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from auras_ros.nodes.messages import ActionLabel, read_action
+from auras_ros.nodes.common.messages import ActionLabel, read_action
 from auras_ros.ros import (
     DurabilityPolicy,
     Node,
@@ -48,7 +48,7 @@ SENTINEL = "sentinel"
 PAUSES = ("joint_states say nothing new", "agent silent", "the chunk's horizon is used up")
 # Before an actuator's main: it does not disarm itself when a busy machine keeps it for longer than its 300 ms.
 PATIENT = """
-import auras_ros.nodes.actuator_drive as drive
+import auras_ros.nodes.actuator.command_loop as drive
 drive.LEASE_MS = 1500
 """
 DOMAINS = range(80, 100)
@@ -112,11 +112,11 @@ class Children:
         return child
 
     def node(self, name: str, parameters: dict[str, Any], *ros_arguments: str, code: str = "") -> Child:
-        """auras_ros.nodes.NAME with parameters; `code` runs before its main, to plant a fault. The agent configures
-        and activates itself, unless the parameters say otherwise."""
+        """auras_ros.nodes.NAME.node with parameters; `code` runs before its main, to plant a fault. The agent
+        configures and activates itself, unless the parameters say otherwise."""
         parameters = {"autostart": True, **parameters} if name == "agent" else parameters
         words = [word for key, value in parameters.items() for word in ("-p", f"{key}:={json.dumps(value)}")]
-        module = f"auras_ros.nodes.{name}"
+        module = f"auras_ros.nodes.{name}.node"
         end = "m.program()" if name == "agent" else "sys.exit(m.main())"
         run = ["-c", f"import sys\nimport {module} as m\n{code}\n{end}"] if code else ["-m", module]
         return self(sys.executable, *run, "--ros-args", *words, *ros_arguments)

@@ -23,8 +23,8 @@ SOURCES = (
 )
 ENTRY_POINTS = {
     "auras": "auras_ros.cli.main:main",
-    "agent": "auras_ros.nodes.agent:program",
-    "actuator": "auras_ros.nodes.actuator:main",
+    "agent": "auras_ros.nodes.agent.node:program",
+    "actuator": "auras_ros.nodes.actuator.node:main",
     "pusht_bridge": "auras_ros.sim.pusht_bridge:main",
 }
 # The probes make every test say something even where a folder is still empty.

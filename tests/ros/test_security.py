@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from auras_ros import ros
-from auras_ros.nodes.exit_status import BAD_SETTINGS
+from auras_ros.nodes.common.exit_status import BAD_SETTINGS
 from auras_ros.ros.dds import library as dds
 from auras_ros.ros.dds import qos, security
 from tests.ros.conftest import ROOT
@@ -83,7 +83,7 @@ def test_a_context_that_is_refused_is_not_initialised(monkeypatch: pytest.Monkey
 def test_a_node_ends_with_status_2_and_one_line(environment: dict[str, str], tmp_path: Path) -> None:
     """Guards: a node that runs open where keys were demanded, and a supervisor that starts it again for ever."""
     ran = subprocess.run(
-        [sys.executable, "-m", "auras_ros.nodes.actuator"], cwd=tmp_path, capture_output=True, text=True,
+        [sys.executable, "-m", "auras_ros.nodes.actuator.node"], cwd=tmp_path, capture_output=True, text=True,
         env=os.environ | environment | {"PYTHONPATH": str(ROOT)}, timeout=60,
     )  # fmt: skip
     assert ran.returncode == BAD_SETTINGS

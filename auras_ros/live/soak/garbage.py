@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from auras_ros.live.soak.qos import LATCHED, RELIABLE
-from auras_ros.nodes.messages import host_id
+from auras_ros.nodes.common.messages import host_id
 from auras_ros.ros import Node, qos_profile_sensor_data
 from auras_ros.ros.msg import Float64MultiArray, Image, JointState, MultiArrayDimension, MultiArrayLayout, String
 

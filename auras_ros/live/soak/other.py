@@ -13,7 +13,7 @@ from typing import Any
 from auras_ros.live.soak.judge import ReceivedAction
 from auras_ros.live.soak.qos import EVERY, LATCHED
 from auras_ros.live.soak.witness import Witness
-from auras_ros.nodes.messages import read_action, read_json
+from auras_ros.nodes.common.messages import read_action, read_json
 from auras_ros.ros import Clock, ClockType, Future, qos_profile_sensor_data
 from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from auras_ros.ros.srv import Trigger
@@ -38,7 +38,8 @@ class OtherActuator:
         arguments = ["-r", f"__ns:={NAMESPACE}", "-r", f"__node:={name}"]
         for key, value in {"agent": "/agent", **parameters}.items():
             arguments += ["-p", f"{key}:={json.dumps(value)}"]
-        child = [sys.executable, "-m", "auras_ros.nodes.child", str(os.getpid()), "auras_ros.nodes.actuator"]
+        node = "auras_ros.nodes.actuator.node"
+        child = [sys.executable, "-m", "auras_ros.nodes.common.child", str(os.getpid()), node]
         command = [*child, "--ros-args", *arguments]
         self._subscriptions = [
             witness.create_subscription(Float64MultiArray, f"{NAMESPACE}/action", self._on_action, EVERY),

@@ -23,9 +23,9 @@ from auras_ros.live.soak.logs import LogPipe
 from auras_ros.live.soak.scene import MS, Interrupted, SoakHarness
 from auras_ros.live.soak.usage import BIN_S, Usage
 from auras_ros.live.soak.witness import ACTION, Witness
-from auras_ros.nodes.actuator import load_contract
-from auras_ros.nodes.config import read_config
-from auras_ros.nodes.supervisor import Supervisor, SupervisorError
+from auras_ros.nodes.actuator.settings import load_contract
+from auras_ros.nodes.common.config import read_config
+from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
 from auras_ros.ros import LoggingSeverity, SignalHandlerOptions, init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
 

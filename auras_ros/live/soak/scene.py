@@ -19,7 +19,7 @@ from auras_ros.live.soak.judge import ReceivedAction
 from auras_ros.live.soak.other import OtherActuator
 from auras_ros.live.soak.usage import Usage
 from auras_ros.live.soak.witness import Witness
-from auras_ros.nodes.supervisor import Supervisor
+from auras_ros.nodes.common.supervisor import Supervisor
 
 SPIN_S = 0.02
 POLL_S, READ_S = 0.1, 1.0  # at exit statuses; at what processes use

@@ -13,7 +13,7 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.live.soak.judge import Judge, ReceivedAction
 from auras_ros.live.soak.qos import EVERY, LATCHED
 from auras_ros.live.soak.said import LogListener
-from auras_ros.nodes.messages import MessageError, read_action, read_json
+from auras_ros.nodes.common.messages import MessageError, read_action, read_json
 from auras_ros.ros import Future, Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import (
     Bool,

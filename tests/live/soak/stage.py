@@ -19,7 +19,7 @@ from auras_ros.live.soak.judge import CommandLimits, Judge, ReceivedAction
 from auras_ros.live.soak.said import DiagnosticEntry
 from auras_ros.live.soak.scene import SoakHarness
 from auras_ros.live.soak.witness import MadeChunk
-from auras_ros.nodes.supervisor import SupervisorError
+from auras_ros.nodes.common.supervisor import SupervisorError
 
 MS = 1_000_000
 BOUNDS = CommandLimits.of([(0.0, 1.0, None)] * 2, 100.0, 1600.0)

@@ -15,7 +15,7 @@ import pytest
 from auras_ros.live.soak.judge import Judge, ReceivedAction
 from auras_ros.live.soak.noise import NOISY, GarbledPublisher, Input, inputs
 from auras_ros.live.soak.witness import JUST_NOW_NS, Witness
-from auras_ros.nodes.diagnostics import DiagnosticReport, Diagnostics, Level
+from auras_ros.nodes.common.diagnostics import DiagnosticReport, Diagnostics, Level
 from auras_ros.ros import Node, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.msg import String
 from tests.live.soak.stage import BOUNDS

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from auras_ros.nodes.actuator import load_contract
+from auras_ros.nodes.actuator.settings import load_contract
 from auras_ros.ros import Node, init
 from tests.nodes.stand_ins import FakeAgent, ramp
 

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from auras_ros.nodes.actuator import load_contract
+from auras_ros.nodes.actuator.settings import load_contract
 from auras_ros.ros import Node, init
 from auras_ros.ros.msg import Float64MultiArray, String
 from tests.nodes.stand_ins import FakeAgent, Loop

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints import tokenizer
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders import lerobot_pi, lerobot_smolvla
 from auras_ros.policies.loaders.open import load
 from tests.policies.loaders.reference import DATA

@@ -15,9 +15,10 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
 from auras_ros.action import Chunk, Contract, Provenance
-from auras_ros.nodes import actuator, agent
-from auras_ros.nodes.actuator import load_contract
-from auras_ros.nodes.messages import chunk_message, host_id, read_action
+from auras_ros.nodes.actuator import node as actuator
+from auras_ros.nodes.actuator.settings import load_contract
+from auras_ros.nodes.agent import node as agent
+from auras_ros.nodes.common.messages import chunk_message, host_id, read_action
 from auras_ros.ros.image import compressed_message
 from auras_ros.ros.msg import Bool, Float64MultiArray, String
 from tests.portability.children.scripts import Facts, Feed, actuator_state, arm, change, heartbeat, image, joint_states

@@ -15,9 +15,10 @@ from rclpy.event_handler import Counted, Incompatible, RmwQosPolicyKind
 from rclpy.parameter import Parameter
 
 from auras_ros.action import Chunk, Provenance
-from auras_ros.nodes import actuator, agent
-from auras_ros.nodes.actuator import load_contract
-from auras_ros.nodes.messages import chunk_message, host_id, json_message, read_action
+from auras_ros.nodes.actuator import node as actuator
+from auras_ros.nodes.actuator.settings import load_contract
+from auras_ros.nodes.agent import node as agent
+from auras_ros.nodes.common.messages import chunk_message, host_id, json_message, read_action
 from auras_ros.ros.image import image_message, to_time_msg
 from auras_ros.ros.msg import Bool, Header, JointState
 from auras_ros.sim import pusht_bridge

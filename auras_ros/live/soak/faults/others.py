@@ -15,7 +15,7 @@ from auras_ros.live.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.live.soak.faults.processes import told_instead
 from auras_ros.live.soak.other import JOINTS, OtherActuator
 from auras_ros.live.soak.scene import MS, SoakHarness
-from auras_ros.nodes.actuator_place import MAX_AGE_MS
+from auras_ros.nodes.actuator.position import MAX_AGE_MS
 
 START_S = 30.0  # for a process that imports, beside a loop that works
 BY_ITSELF_S = 2.0  # in which one that arms by itself has armed: the graph is known after one

@@ -13,7 +13,7 @@ from auras_ros.live.soak.other import JOINTS
 from auras_ros.live.soak.qos import CAMERA, EVERY, RELIABLE
 from auras_ros.live.soak.scene import SoakHarness
 from auras_ros.live.soak.witness import ACTION
-from auras_ros.nodes.messages import host_id, json_message
+from auras_ros.nodes.common.messages import host_id, json_message
 from auras_ros.ros import Context, Node, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.image import image_message
 from auras_ros.ros.msg import Float64MultiArray, Image, MultiArrayDimension, MultiArrayLayout, String

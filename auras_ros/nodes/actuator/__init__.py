@@ -1,0 +1,1 @@
+"""The actuator's process: chunks in, commands out, without torch. Nothing is imported here."""

@@ -1,0 +1,60 @@
+"""Whether the agent that drives is there, and is in a state in which it may drive.
+
+Heartbeats go in with the time of their arrival; nothing here reads a clock or acts on what it finds.
+"""
+
+from __future__ import annotations
+
+from auras_ros.nodes.actuator.arming import ACTIVE
+from auras_ros.nodes.common.messages import MessageError
+
+TEXTS = {"session": 64, "lifecycle": 32, "state": 200}  # of a heartbeat, and how long each may be
+
+
+class AgentWatch:
+    """`heard` is of the executor's thread; `lost` of any."""
+
+    def __init__(self, timeout_ms: float) -> None:
+        self._timeout_ns = timeout_ms * 1e6
+        self.session = self.lifecycle = self.state = ""  # of the newest heartbeat, whose ever it was
+        self.beat_ns: int | None = None
+        self._followed_ns: int | None = None  # the newest heartbeat of the session whose chunks are taken
+
+    def heard(self, beat: dict[str, object], followed: str | None, now_ns: int) -> bool:
+        """Note a heartbeat; whether the session that is followed has just said that it is not active.
+
+        `followed`: the session whose chunks are taken, None until the first one: then anybody's word counts.
+        Another agent's life says nothing about the one that drives. Raises MessageError.
+        """
+        self.session, self.lifecycle, self.state = _texts(beat)
+        self.beat_ns = now_ns
+        if followed is not None and followed != self.session:
+            return False
+        self._followed_ns = now_ns
+        return self.lifecycle != ACTIVE
+
+    def follow(self) -> None:
+        """Armed: until the first chunk says whose session it is, the newest heartbeat counts."""
+        self._followed_ns = self.beat_ns
+
+    def age_ns(self, now_ns: int) -> int | None:
+        """Of the newest heartbeat; None where none came."""
+        return None if self.beat_ns is None else now_ns - self.beat_ns
+
+    def lost(self, now_ns: int) -> bool:
+        """Whether the followed session has been silent for too long."""
+        beat_ns = self._followed_ns
+        return beat_ns is None or now_ns - beat_ns > self._timeout_ns
+
+
+def _texts(beat: dict[str, object]) -> list[str]:
+    """Session, lifecycle and state of a heartbeat. Raises MessageError."""
+    if "session" not in beat:
+        raise MessageError("heartbeat: session: missing")
+    found = []
+    for name, limit in TEXTS.items():
+        text = beat.get(name, "")
+        if not isinstance(text, str) or len(text) > limit:
+            raise MessageError(f"heartbeat: {name}: expected a text of at most {limit} characters")
+        found.append(text)
+    return found

@@ -1,0 +1,112 @@
+"""The arming rules, all of them, in the order in which they are asked; the first that refuses gives the reason.
+
+Pure: what the actuator knows at one instant goes in, a reason or "" comes out. Nothing here arms, and nothing else
+decides whether the robot may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from auras_ros.nodes.actuator.other_publishers import conflict_text
+from auras_ros.nodes.actuator.position import MAX_AGE_MS
+from auras_ros.nodes.actuator.settings import ActuatorSettings
+
+ACTIVE = "active"
+STOP_QOS = "std_msgs/Bool, reliable and transient local"
+RELEASE = "for one that is gone or unknown: the service ~/release_stop"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Ages in ns, None for what never came. `pressed`: who has pressed the emergency stop and not released it, for
+    people, or "". `stop_present`: somebody publishes it who has also said something. `stop_deaf`: who publishes it so
+    that nothing passes.
+
+    `unknown`: a position channel without a measured position. `unlimited`: one whose joint the robot's description
+    does not limit. `others`: nodes that publish commands beside this one, None while that is not yet known.
+    `ros_time_ns`: None on system time.
+    """
+
+    agent_age_ns: int | None = None
+    lifecycle: str = ""
+    joints_age_ns: int | None = None
+    unknown: str = ""
+    others: tuple[str, ...] | None = None
+    pressed: str = ""
+    stop_present: bool = False
+    stop_deaf: str = ""
+    described: bool = False
+    unlimited: str = ""
+    limits_pending: bool = False
+    ros_time_ns: int | None = None
+
+
+def refusal(at: Situation, settings: ActuatorSettings) -> str:
+    """Why arming is refused now; empty where no rule objects."""
+    return next((reason for rule in RULES if (reason := rule(at, settings))), "")
+
+
+def emergency_stop(at: Situation, settings: ActuatorSettings) -> str:
+    if at.pressed:
+        return f"the emergency stop is pressed by {at.pressed}: release it first ({RELEASE})"
+    if not settings.require_emergency_stop:
+        return ""
+    if at.stop_deaf:
+        return f"the emergency stop of {at.stop_deaf} cannot be heard: let it publish {STOP_QOS}"
+    if not at.stop_present:
+        return "no emergency stop: nobody publishes emergency_stop, and require_emergency_stop is set"
+    return ""
+
+
+def sole_publisher(at: Situation, settings: ActuatorSettings) -> str:
+    return conflict_text(at.others) if at.others else ""
+
+
+def sane_time(at: Situation, settings: ActuatorSettings) -> str:
+    return "use_sim_time is set and no /clock has come" if at.ros_time_ns == 0 else ""
+
+
+def known_limits(at: Situation, settings: ActuatorSettings) -> str:
+    if at.limits_pending:
+        return "new limits are about to be taken: arm again"
+    if not settings.require_robot_description:
+        return ""
+    if not at.described:
+        return "no robot_description with joint limits has come, and require_robot_description is set"
+    return f"robot_description has no limits for {at.unlimited}" if at.unlimited else ""
+
+
+def known_position(at: Situation, settings: ActuatorSettings) -> str:
+    if not settings.measured_start:
+        return ""
+    if at.joints_age_ns is None or at.joints_age_ns > MAX_AGE_MS * 1_000_000:
+        return f"no joint_states within {MAX_AGE_MS} ms: where the robot is must be known"
+    if at.unknown:
+        return f"joint_states has no position of {at.unknown}: a set point needs to know where it starts"
+    return ""
+
+
+def live_agent(at: Situation, settings: ActuatorSettings) -> str:
+    if at.agent_age_ns is None or at.agent_age_ns > settings.agent_timeout_ms * 1e6:
+        return f"agent '{settings.agent}' is silent: start it first"
+    if at.lifecycle != ACTIVE:
+        return f"agent '{settings.agent}' is {at.lifecycle or 'of no known state'}: activate it first"
+    return ""
+
+
+def settled_graph(at: Situation, settings: ActuatorSettings) -> str:
+    """The last rule, because it passes by itself: every other reason is worth more to whoever reads it."""
+    return "who else publishes commands is not known yet: just started, try again" if at.others is None else ""
+
+
+RULES: tuple[Callable[[Situation, ActuatorSettings], str], ...] = (
+    emergency_stop,
+    sole_publisher,
+    sane_time,
+    known_limits,
+    known_position,
+    live_agent,
+    settled_graph,
+)

@@ -1,0 +1,212 @@
+"""The tick thread: at a fixed rate, one command from the action stream to the outputs.
+
+Everything that can end a motion passes here. It hears no topic, logs nothing in the tick, and decides nothing that
+the stream decides.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from auras_ros.action import Accepted, ActionStream, Contract, Event, Rejected, SafetyState
+from auras_ros.action.contract import FloatArray
+from auras_ros.action.limits import MAX_BRAKING_S
+from auras_ros.clock import SchedulerClock
+from auras_ros.nodes.actuator.agent_watch import AgentWatch
+from auras_ros.nodes.actuator.commands import LEASE_MS, CommandPublishers
+from auras_ros.nodes.actuator.position import PositionMonitor
+from auras_ros.nodes.actuator.realtime import IntervalMeter, RealtimeGranted, TickGrid, enter_realtime, settle
+from auras_ros.nodes.actuator.settings import ActuatorSettings
+from auras_ros.nodes.common.messages import host_id
+
+
+class CommandLoop:
+    """Owns the stream. `stop` is of the emergency stop's thread, `_tick` of the tick thread, all else of the
+    executor's."""
+
+    def __init__(
+        self,
+        settings: ActuatorSettings,
+        contract: Contract,
+        outputs: CommandPublishers,
+        agent: AgentWatch,
+        place: PositionMonitor,
+        clock: SchedulerClock,
+    ) -> None:
+        self._settings, self._outputs, self._agent, self._clock = settings, outputs, agent, clock
+        self._place = place
+        self.told_to_stop = False  # by a person: from then on nobody is armed by a parameter
+        self.stream = self._stream_for(contract)
+        self._next: ActionStream | None = None
+        self._before = ""  # why the stream before this one was disarmed, until somebody arms again
+        self._events: deque[Event] = deque()  # its last transitions
+        self.meter, self.scheduling = IntervalMeter(settings.period_ns), "not started"
+        self.settled = RealtimeGranted("not started", "not started", "not started")
+        self.ticks = self.skipped = self.stalls = 0
+        self._ticked_ns: int | None = None  # as all times of `boot_ns`, by which stalls are measured
+        self._sent: FloatArray | None = None  # the newest command
+        self.limited = dict.fromkeys(contract.names, 0)  # ticks in which a limit changed a channel
+        self._swap = threading.Lock()
+        self._running = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="tick", daemon=True)
+
+    def _stream_for(self, contract: Contract) -> ActionStream:
+        settings = self._settings
+        return ActionStream(
+            contract,
+            settings.period_ns,
+            settings.blend_ms,
+            settings.hold_after_ms,
+            settings.max_chunk_age_ms,
+            seam=settings.seam,
+            ensemble_decay=settings.ensemble_decay,
+            clip_tolerance=settings.clip_tolerance,
+            host=host_id(),
+        )
+
+    # -- the executor's thread ----------------------------------------------------------------------------
+
+    @property
+    def live(self) -> bool:
+        """Whether chunks may be executed."""
+        return self.stream.state in (SafetyState.ARMED, SafetyState.HOLDING)
+
+    @property
+    def limits_pending(self) -> bool:
+        """Whether other limits wait for the final command."""
+        return self._next is not None
+
+    @property
+    def reason(self) -> str:
+        """Why the state was entered."""
+        stream = self.stream
+        return self._before if self._before and stream.state is SafetyState.DISARMED else stream.reason
+
+    @property
+    def superseded(self) -> int:
+        """Trajectories that were not sent because something newer came."""
+        return self._outputs.superseded
+
+    def arm(self, position: list[float] | None) -> Accepted | Rejected:
+        """Arm from a measured position [channels]; the newest agent is watched until the first chunk names one."""
+        if self.stream.state is not SafetyState.ARMED:
+            self._agent.follow()
+        verdict = self.stream.arm(self._clock.now_ns(), position)
+        if verdict.ok:
+            self._before = ""
+        return verdict
+
+    def drain_events(self) -> list[Event]:
+        """Transitions since the last call."""
+        events = [self._events.popleft() for _ in range(len(self._events))]
+        return events + self.stream.drain_events()
+
+    def stop(self, reason: str) -> Accepted:
+        """Latch the hold command."""
+        self.told_to_stop = True
+        with self._swap:
+            return self.stream.stop(self._clock.now_ns(), reason)
+
+    def disarm(self) -> Accepted:
+        """Somebody asks for it: the only way out of a latched stop."""
+        self.told_to_stop = True
+        return self.stream.disarm(self._clock.now_ns())
+
+    def elsewhere(self, reason: str) -> None:
+        """The robot is not where our commands have brought it: no command is right, nor is the last one."""
+        if not self.stream.silent:
+            self.stream.fall_silent(self._clock.now_ns(), f"{reason}: arm again")
+            self._outputs.end(self._sent)
+
+    def end(self, reason: str) -> None:
+        """Disarm where something may move; a latched stop stays latched."""
+        self.stream.end(self._clock.now_ns(), reason)
+
+    def use(self, contract: Contract, reason: str) -> None:
+        """Take a contract with other limits: at once while disarmed, else after the final command.
+
+        A new stream, because a command in flight was checked against the old limits; its counters start again.
+        """
+        self._next = self._stream_for(contract)
+        self.end(reason)
+        if not self._thread.is_alive():
+            self._take_limits()
+
+    def settle(self) -> None:
+        """Raise the whole process, so that no thread that holds the interpreter is held up by inference. The threads
+        that stand one above the others, which tick and which hear the emergency stop, are started after it."""
+        self.settled = settle(self._settings.realtime_priority, lock=self._settings.lock_memory)
+
+    def start(self) -> None:
+        """Begin to tick."""
+        self._running.set()
+        self._thread.start()
+
+    def working(self) -> bool:
+        """Whether the threads live that tick and publish."""
+        return self._thread.is_alive() and self._outputs.working()
+
+    def halt(self) -> None:
+        """Disarm, let the final command out, which may have to brake first, end the thread. An orderly shutdown."""
+        self.stream.disarm(self._clock.now_ns(), "shutting down")
+        self._running.clear()
+        if self._thread.is_alive():
+            self._thread.join(timeout=MAX_BRAKING_S + 1.0)
+        self._outputs.close()
+
+    # -- the tick thread ----------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        priority = self._settings.realtime_priority
+        self.scheduling = enter_realtime(priority + 1 if priority else 0)
+        grid = TickGrid(self._clock, self._settings.period_ns)
+        while self._running.is_set() or not self.stream.silent:
+            self._tick(grid.wait())
+            self.skipped = grid.skipped
+
+    def _tick(self, now_ns: int) -> None:
+        self.meter.tick(now_ns)
+        stream, began_ns = self.stream, self._clock.boot_ns()
+        if not stream.silent:
+            self._watch_stalls(now_ns, began_ns)
+        self._ticked_ns = began_ns
+        if self._agent.lost(now_ns) and stream.state is SafetyState.ARMED:
+            stream.hold(now_ns, f"agent silent for more than {self._settings.agent_timeout_ms:g} ms")
+        elif self.live and (missed := self._place.silent(now_ns)):  # chunks may come, and must not be executed
+            stream.hold(now_ns, missed)
+        command = stream.tick(now_ns)
+        self.ticks += 1
+        if command.publish:
+            if self._watch_stalls(now_ns, self._clock.boot_ns(), unsent=True):
+                return
+            self._sent = command.values
+            self._place.commanded(command.values)
+            self._outputs.send(command, stream, self.ticks, now_ns)
+            for name in command.limited:
+                self.limited[name] += 1
+        elif self._next is not None:
+            self._take_limits()
+
+    def _watch_stalls(self, now_ns: int, boot_ns: int, *, unsent: bool = False) -> bool:
+        """After a stall longer than the lease of our commands somebody else may drive, and we would be a second one.
+        unsent: since this tick began, and its command was not published yet."""
+        stood_ns = 0 if self._ticked_ns is None else boot_ns - self._ticked_ns
+        if stood_ns <= LEASE_MS * 1_000_000:
+            return False
+        self._ticked_ns = boot_ns
+        self.stalls += 1
+        reason = f"this process stood still for {stood_ns / 1e9:.1f} s: somebody else may drive"
+        self.stream.fall_silent(now_ns, reason, unsent=unsent)
+        self._outputs.end(None)
+        return True
+
+    def _take_limits(self) -> None:
+        """Once the final command is out, and never from under a latched stop; arming is refused until then."""
+        with self._swap:
+            stream = self.stream
+            if self._next is None or stream.state is not SafetyState.DISARMED or not stream.silent:
+                return
+            self._before = self.reason
+            self._events.extend(self.stream.drain_events())
+            self.stream, self._next = self._next, None

@@ -1,0 +1,116 @@
+"""What a command becomes on the wire: an array or a twist on `action`, and a trajectory where one is asked for.
+
+Forms only: nothing here decides a value, and nothing here leaves one out. Commands are published in the tick thread;
+trajectories in one of their own (`trajectories`).
+"""
+
+from __future__ import annotations
+
+from auras_ros.action import ActionStream, ChannelKind, Command, Contract
+from auras_ros.action.contract import FloatArray
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.actuator.settings import ActuatorSettings
+from auras_ros.nodes.actuator.trajectories import TrajectoryPublisher, misfit
+from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.messages import action_message
+from auras_ros.ros import Duration, LivelinessPolicy, Node, QoSProfile, ReliabilityPolicy
+from auras_ros.ros.msg import Float64MultiArray, Header, JointTrajectory, TimeMsg, Twist, TwistStamped, Vector3
+
+DEADLINE_TICKS = 5
+LEASE_MS = 300
+TWIST = tuple(f"{part}.{axis}" for part in ("linear", "angular") for axis in "xyz")
+
+
+def command_qos(period_ns: int) -> QoSProfile:
+    """What `action` offers: controllers may ask for a deadline of five ticks and a lease of 300 ms."""
+    return QoSProfile(
+        depth=1,
+        reliability=ReliabilityPolicy.RELIABLE,
+        deadline=Duration(nanoseconds=DEADLINE_TICKS * period_ns),
+        liveliness=LivelinessPolicy.AUTOMATIC,
+        liveliness_lease_duration=Duration(nanoseconds=LEASE_MS * 1_000_000),
+    )
+
+
+class CommandPublishers:
+    """The command publishers of one actuator. Raises ContractError where the contract does not fit the form."""
+
+    def __init__(self, node: Node, settings: ActuatorSettings, contract: Contract, qos: QosWatch) -> None:
+        self._clock, self._settings, self._contract = node.get_clock(), settings, contract
+        self._names = ",".join(contract.names)
+        self._twist = settings.command == "twist"
+        if self._twist:
+            check_twist(contract)
+        events = qos.publisher(settings.action_topic)
+        events.deadline = None  # a disarmed actuator is silent on purpose
+        self._action = node.create_publisher(
+            TwistStamped if self._twist else Float64MultiArray,
+            settings.action_topic,
+            command_qos(settings.period_ns),
+            event_callbacks=events,
+        )
+        self._trajectories = _trajectories(node, settings, contract, qos) if settings.joint_trajectory else None
+
+    def send(self, command: Command, stream: ActionStream, tick: int, now_ns: int) -> None:
+        """Publish one command that says `publish`."""
+        if self._twist:
+            self._action.publish(twist_message(command.values, self._contract, self._clock.now().to_msg()))
+        else:
+            self._action.publish(action_message(command, self._names, tick, now_ns))
+        if self._trajectories is not None:
+            self._trajectories.follow(command, stream, now_ns)
+
+    def end(self, values: FloatArray | None) -> None:
+        """No further command comes. values [channels]: what a trajectory under way is to end at, None: leave it."""
+        if self._trajectories is not None:
+            self._trajectories.end(values)
+
+    @property
+    def superseded(self) -> int:
+        """Trajectories that were not sent because something newer came."""
+        return self._trajectories.superseded if self._trajectories else 0
+
+    def working(self) -> bool:
+        """Whether what is sent will be published."""
+        return self._trajectories is None or self._trajectories.working()
+
+    def close(self) -> None:
+        """The last word of the trajectories; nothing is sent after it."""
+        if self._trajectories is not None:
+            self._trajectories.close()
+
+
+def _trajectories(node: Node, settings: ActuatorSettings, contract: Contract, qos: QosWatch) -> TrajectoryPublisher:
+    topic, clock = settings.trajectory_topic, node.get_clock()
+    reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
+    publisher = node.create_publisher(JointTrajectory, topic, reliable, event_callbacks=qos.publisher(topic))
+    max_age_ns = round(settings.max_chunk_age_ms * 1e6)
+    return TrajectoryPublisher(
+        publisher.publish,
+        lambda: clock.now().to_msg(),
+        contract,
+        max_age_ns,
+        LEASE_MS * 1_000_000,
+        MonotonicClock(),
+    )
+
+
+def twist_message(values: FloatArray, contract: Contract, stamp: TimeMsg) -> TwistStamped:
+    """values [channels] by the names of their channels; what has no channel is zero."""
+    given = dict(zip(contract.names, values.tolist(), strict=True))
+    linear, angular = (
+        Vector3(**{axis: given.get(f"{part}.{axis}", 0.0) for axis in "xyz"}) for part in ("linear", "angular")
+    )
+    header = Header(stamp=stamp, frame_id=contract.channels[0].frame)
+    return TwistStamped(header=header, twist=Twist(linear=linear, angular=angular))
+
+
+def check_twist(contract: Contract) -> None:
+    """Raise ContractError unless every channel is a velocity named like a field of a twist, all in one frame."""
+    for channel in contract.channels:
+        if channel.name not in TWIST:
+            raise misfit(channel, "twist", f"is none of {', '.join(TWIST)}")
+        if channel.kind is not ChannelKind.VELOCITY:
+            raise misfit(channel, "twist", f"is of kind {channel.kind.value}, not velocity")
+        if channel.frame != contract.channels[0].frame:
+            raise misfit(channel, "twist", f"is in frame {channel.frame!r}, others in another")

@@ -1,0 +1,274 @@
+"""The emergency stop: a topic and a service, in a thread that does nothing else.
+
+Every True that came is latched, whatever came after it and however busy the node is: the words wait in a deep queue
+for this thread alone, and should more come than the queue is sure to hold, that is taken for a press. Requests of the
+service wait in such a queue too, and on our layer whatever comes on its topic is one, readable or not. There the
+thread logs nothing itself either: its lines are said by the executor's, which may wait for whoever takes them. Each
+publisher's word counts for itself where the middleware says whose it is (ours does, rclpy 7.1 does not): False takes
+back nobody else's True, and a publisher that is gone has not released. What is left is released by a person, by
+service.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from auras_ros.nodes.actuator.bounded_subscription import RefusedMessages
+from auras_ros.nodes.actuator.realtime import enter_realtime
+from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.ros import (
+    BACKEND,
+    DurabilityPolicy,
+    ExternalShutdownException,
+    Node,
+    QoSProfile,
+    ReliabilityPolicy,
+    SubscriptionEventCallbacks,
+    deserialize_message,
+)
+from auras_ros.ros.callbacks import WAKE_S, Callbacks
+from auras_ros.ros.msg import Bool
+from auras_ros.ros.srv import Trigger
+
+TOPIC = "emergency_stop"
+KEPT = 1000  # words that wait for the thread
+# So many within a second, or since the queue was last found empty: some that came while the thread stood still, or
+# read too slowly, may have been pushed out.
+FLOOD = KEPT // 2
+LOOK = FLOOD // 2  # from so many on it is asked whether the queue is empty
+EMPTY = 5  # turns in a row that called nothing back here: a few may be the middleware's own
+MAX_BYTES = 64
+PRESSED, FLOODED = "emergency stop pressed", f"emergency_stop: more than {FLOOD} words in a second: one may be lost"
+BACKLOG = f"emergency_stop: more than {FLOOD} words waited to be read: one may be lost"
+REQUESTED = "stop requested"
+UNKNOWN = b""  # the publisher of a word, where nobody says whose it is
+QUEUE = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+# Of a service whose request must not be pushed out by those of others.
+REQUESTS = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.VOLATILE)
+BOOL = "std_msgs/msg/Bool"
+
+
+def _name(info: Any) -> str:
+    return f"{info.node_namespace.rstrip('/')}/{info.node_name}"
+
+
+def _can_be_heard(info: Any) -> bool:
+    offered = info.qos_profile
+    wanted = (BOOL, QUEUE.reliability, QUEUE.durability)
+    return (info.topic_type, offered.reliability, offered.durability) == wanted
+
+
+class EmergencyStop:
+    """The thread calls `latch(reason)`, and writes down who has spoken and who has pressed; whoever asks for that holds
+    the lock. Everything that is asked from outside is of the executor's thread."""
+
+    def __init__(self, node: Node, latch: Callable[[str], object], refused: RefusedMessages, qos: QosWatch) -> None:
+        self._owner, self._latch, self._refused = node, latch, refused
+        self._lock = threading.Lock()  # held for a few instructions
+        self._down: dict[bytes, int] = {}  # publisher -> number of its press
+        self._presses = 0
+        self._spoke: set[bytes] = set()
+        self._times_s: deque[float] = deque(maxlen=FLOOD)
+        self._waited = 0  # words since the queue was last found empty
+        self._called = 0  # callbacks of this object that have run
+        self._news: deque[tuple[Callable[[Any], object], Any]] = deque(maxlen=KEPT)  # for the executor's thread
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="emergency stop", daemon=True)
+        # A node of its own, because a thread of its own needs an executor of its own.
+        self.node = Node(
+            f"{node.get_name()}_stop",
+            namespace=node.get_namespace(),
+            use_global_arguments=False,
+            enable_rosout=False,
+            start_parameter_services=False,
+        )
+        self.topic = node.resolve_topic_name(TOPIC)
+        self.node.create_subscription(
+            Bool,
+            self.topic,
+            self._on_word,
+            QUEUE,
+            raw=True,
+            event_callbacks=self._handed_over(qos.subscription(TOPIC)),
+        )
+        name = node.resolve_service_name("~/stop")
+        service = self.node.create_service(Trigger, name, self._on_service, qos_profile=REQUESTS)
+        if BACKEND != "rclpy":
+            service.on_arrival = self._on_request
+            self.node.get_logger().divert(self._hand_over)
+
+    def _hand_over(self, callback: Callable[[Any], object], info: Any) -> None:
+        """Have it called by `look`."""
+        self._news.append((callback, info))
+
+    def _handed_over(self, events: SubscriptionEventCallbacks) -> SubscriptionEventCallbacks:
+        """The same events, called back by `look`."""
+
+        def later(callback: Callable[[Any], None]) -> Callable[[Any], None]:
+            def note(info: Any) -> None:
+                self._called += 1
+                self._hand_over(callback, info)
+
+            return note
+
+        made = SubscriptionEventCallbacks()
+        for name in ("deadline", "liveliness", "message_lost", "incompatible_qos", "matched"):
+            if (callback := getattr(events, name)) is not None:
+                setattr(made, name, later(callback))
+        return made
+
+    # -- the thread ---------------------------------------------------------------------------------------
+
+    def start(self, priority: int) -> None:
+        """Begin to listen. What was said since the node was built has waited."""
+        self._priority = priority
+        self._callbacks = Callbacks(self.node)
+        self._thread.start()
+
+    def working(self) -> bool:
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """End the thread and its node."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+            self._callbacks.close()
+        self.node.destroy_node()
+        if BACKEND != "rclpy":
+            self.node.get_logger().divert(None)
+        self._take_over()  # its last words
+
+    def _listen(self) -> None:
+        # One above the executor's thread, as the tick thread: the process has been raised before (`Actuator.start`).
+        enter_realtime(self._priority + 1 if self._priority else 0)
+        idle = 0
+        while not self._ended.is_set():
+            called = self._called
+            try:
+                # Turns that do not wait tell whether the queue is empty, be it for a moment: words that come more
+                # often than a wait ends are no flood.
+                if not self._callbacks.turn(wait_s=0.0 if self._waited >= LOOK else WAKE_S):
+                    return  # which ends the process: nobody would hear the next word
+            except ExternalShutdownException:
+                return
+            idle = idle + 1 if self._called == called else 0
+            if idle >= EMPTY:
+                self._waited = 0
+
+    def _on_word(self, payload: bytes, info: dict[str, Any]) -> None:
+        now_s, who = time.monotonic(), bytes(info.get("publisher_gid", UNKNOWN))
+        self._called += 1
+        self._waited += 1
+        self._times_s.append(now_s)
+        if len(self._times_s) == FLOOD and now_s - self._times_s[0] < 1.0:
+            self._press(UNKNOWN, FLOODED)
+        elif self._waited > FLOOD:
+            self._press(UNKNOWN, BACKLOG)
+        try:
+            if len(payload) > MAX_BYTES:
+                raise ValueError(f"at most {MAX_BYTES}")
+            pressed = deserialize_message(payload, Bool).data
+        except (ValueError, RuntimeError) as error:  # ours, rclpy's
+            self._hand_over(self._say_unreadable, f"{len(payload)} bytes on {self.topic}: {error}")
+            return
+        if pressed:
+            self._press(who, PRESSED)
+        else:
+            self._release(who)
+
+    def _press(self, who: bytes, reason: str) -> None:
+        with self._lock:
+            self._presses += 1
+            who = who if len(self._down) < KEPT else UNKNOWN
+            self._down[who] = self._presses
+            self._spoke.add(who)
+        self._latch(reason)
+
+    def _release(self, who: bytes) -> None:
+        """False takes back the same publisher's True; where nobody says whose it is, it takes back nothing."""
+        with self._lock:
+            if who != UNKNOWN:
+                self._down.pop(who, None)
+            if who != UNKNOWN or BACKEND == "rclpy":  # ours knows of everybody who is still there
+                self._spoke.add(who)
+
+    def _on_request(self) -> None:
+        """A request is empty: that it came says all there is to say."""
+        self._called += 1
+        self._latch(REQUESTED)
+
+    def _on_service(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self._on_request()  # rclpy knows of no arrival; once more does no harm
+        response.success, response.message = True, "stopped"
+        return response
+
+    # -- the executor's thread ----------------------------------------------------------------------------
+
+    def _say_unreadable(self, text: str) -> None:
+        self._refused.add(TOPIC, text)
+
+    def look(self) -> None:
+        """Take over what the thread left: what happened to the subscription, what could not be read, what it logs."""
+        self._take_over()
+        if len(self._spoke) > KEPT:
+            self.present()  # forgets those that are gone
+
+    def _take_over(self) -> None:
+        while self._news:
+            callback, info = self._news.popleft()
+            callback(info)
+
+    def publishers(self) -> dict[bytes, str]:
+        """Who publishes the topic now: gid -> name of the node. By their list: rclpy counts a topic without remapping
+        its name."""
+        found = self._owner.get_publishers_info_by_topic(TOPIC)
+        return {bytes(each.endpoint_gid): _name(each) for each in found}
+
+    def deaf_to(self) -> list[str]:
+        """Nodes whose publisher nothing passes from: DDS matches none that offers less than is asked for here, and none
+        of another type."""
+        found = self._owner.get_publishers_info_by_topic(TOPIC)
+        return sorted({_name(each) for each in found if not _can_be_heard(each)})
+
+    @property
+    def pressed(self) -> bool | None:
+        """Whether anybody's newest word is True; None where nobody has said anything."""
+        with self._lock:
+            return bool(self._down) if self._spoke else None
+
+    def present(self) -> bool:
+        """Whether somebody publishes it who has also spoken."""
+        alive = self.publishers().keys()
+        with self._lock:
+            self._spoke &= alive | self._down.keys() | {UNKNOWN}
+            return bool(alive) and (UNKNOWN in self._spoke or not self._spoke.isdisjoint(alive))
+
+    def pressers(self) -> list[str]:
+        """Who has pressed and not released, for people."""
+        alive = self.publishers()
+        with self._lock:
+            down = list(self._down)
+        return sorted(alive.get(who, "a publisher that is gone" if who else "a publisher unknown") for who in down)
+
+    def release(self) -> tuple[bool, str]:
+        """Take back what those have pressed who cannot do it themselves: they are gone, or nobody knows who it was.
+
+        Whoever is there and still says True is left: (False, why)."""
+        with self._lock:
+            before = dict(self._down)
+        alive = self.publishers()
+        gone = {who: number for who, number in before.items() if who not in alive}
+        with self._lock:
+            for who, number in gone.items():
+                if self._down.get(who) == number:  # not pressed once more meanwhile
+                    del self._down[who]
+            if BACKEND != "rclpy":  # ours knows whose a word is: that one's says nothing of those who are there
+                self._spoke.discard(UNKNOWN)
+        if still := self.pressers():
+            return False, f"still pressed by {', '.join(still)}: release it there"
+        return True, "released; disarm, then arm" if gone else "nothing was pressed"

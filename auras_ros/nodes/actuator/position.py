@@ -1,0 +1,150 @@
+"""Where the robot is, as `joint_states` tell, and whether it is still where our commands can have brought it.
+
+Several drivers may publish, each its own joints: places are joined by name, each with its age. A robot moves from where
+it was to where it was sent; one that is found elsewhere was moved by somebody else, or is not the one that we knew.
+What is seen so is a jump, and a drift faster than the tolerance a second; no slower one, and no jump to where commands
+went lately. After a silence it is another one unless it is near its last place and the newest command. A joint that
+turns without an end may be told of within one turn: where that begins again is no jump. Nothing here acts on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from auras_ros.action import Contract
+from auras_ros.action.contract import NEEDS_PLACE, FloatArray
+from auras_ros.nodes.common.messages import MessageError
+
+MAX_AGE_MS = 500
+AFTER_SILENCE = 0.1  # the tolerance's bound, where nothing was heard for so long
+LAG_NS = 1_000_000_000  # how far a robot may be behind its commands
+
+
+class PositionMonitor:
+    """`take` and what it finds are of the executor's thread, `commanded` of the tick thread, `silent` of any.
+
+    tolerance: share of a channel's range by which it may be outside of what its commands explain, and a tenth at most
+    after a silence; 0: not watched.
+    """
+
+    def __init__(self, contract: Contract, tolerance: float) -> None:
+        channels = contract.channels
+        self._names = contract.names
+        self._set_points = [i for i, each in enumerate(channels) if each.kind in NEEDS_PLACE]
+        self._watched = self._set_points if tolerance > 0 else []
+        self._range = np.array([each.upper - each.lower for each in channels])
+        self._tolerance = tolerance
+        self.turns = [math.inf] * len(channels)  # what a full turn is, for joints that turn without an end
+        self._values = np.full(len(channels), math.nan)
+        self._unwrapped = self._values.copy()  # the same, with the turns that the commands explain
+        self._times_ns: list[int | None] = [None] * len(channels)
+        self._stamps_ns = [0] * len(channels)
+        self._heard_ns: int | None = None
+        self._jump = ""
+        # What explains a place: least and most of the commands of the newest second, and of the one before; and the
+        # places at the beginning of both. Arrays are replaced, never written to.
+        self._low = self._high = self._newest = self._values
+        self._before: tuple[FloatArray, ...] = ()
+        self._since_ns: int | None = None  # None: not watching
+
+    def commanded(self, values: FloatArray) -> None:
+        """A command [channels] that was sent."""
+        self._low, self._high = np.fmin(self._low, values), np.fmax(self._high, values)
+        self._newest = values
+
+    def take(
+        self, names: Sequence[str], positions: FloatArray, now_ns: int, *, watching: bool = False, stamp_ns: int = 0
+    ) -> None:
+        """What one message says. watching: commands are active. stamp_ns: the message's own, 0 where it has none; one
+        that stands still makes nothing younger. Raises MessageError for a joint that is named twice."""
+        if len(set(names)) != len(names):
+            twice, _ = Counter(names).most_common(1)[0]
+            raise MessageError(f"joint_states: {twice[:80]!r} is named twice")
+        found = dict(zip(names, positions.tolist(), strict=False))
+        self._heard_ns = now_ns
+        for i, name in enumerate(self._names):
+            value = unwrapped = found.get(name, math.nan)
+            if not math.isfinite(value) or (stamp_ns and stamp_ns == self._stamps_ns[i]):
+                continue
+            silent = self._is_silent(i, now_ns)
+            if watching and i in self._watched and (explained := self._explained(i, silent)):
+                unwrapped = _within_turns(value, *explained, self.turns[i])
+                self._jump = self._jump or self._judged(i, unwrapped, *explained, silent)
+            self._values[i], self._times_ns[i], self._stamps_ns[i] = value, now_ns, stamp_ns
+            self._unwrapped[i] = unwrapped
+        self._watch(now_ns, watching)
+
+    def _watch(self, now_ns: int, watching: bool) -> None:
+        """Begin with where it is, go on by a second, or forget."""
+        here = self._unwrapped.copy()
+        if not watching:
+            self._low = self._high = self._newest = here
+            self._before, self._since_ns = (), None
+        elif self._since_ns is None:
+            self._before, self._since_ns = (here,), now_ns
+        elif now_ns - self._since_ns > LAG_NS:
+            self._before = (self._low, self._high, self._before[-1], here)
+            self._low = self._high = here
+            self._since_ns = now_ns
+
+    def _is_silent(self, i: int, now_ns: int) -> bool:
+        told_ns = self._times_ns[i]
+        return told_ns is not None and now_ns - told_ns > MAX_AGE_MS * 1_000_000
+
+    def _explained(self, i: int, silent: bool) -> tuple[float, float] | None:
+        """Between which places the joint can be; None where nothing is known. Who was away may be another one: what it
+        was sent before says nothing of where that one is."""
+        near = (self._unwrapped, self._newest) if silent else (self._low, self._high, *self._before)
+        places = [float(each[i]) for each in near]
+        known = [each for each in places if math.isfinite(each)]
+        return (min(known), max(known)) if known else None
+
+    def _judged(self, i: int, value: float, low: float, high: float, silent: bool) -> str:
+        """Why a measured value cannot be; empty where it can."""
+        if self._times_ns[i] is None:
+            return ""
+        room = (min(self._tolerance, AFTER_SILENCE) if silent else self._tolerance) * self._range[i]
+        if low - room <= value <= high + room:
+            return ""
+        return f"{self._names[i]} is at {value:g}, where it cannot have come from {self._values[i]:g} by our commands"
+
+    def jumped(self) -> str:
+        """Why the robot is not where it should be, once; empty while it is."""
+        jump, self._jump = self._jump, ""
+        return jump
+
+    @property
+    def position(self) -> list[float] | None:
+        """The newest place [channels], NaN for what was never told; None before the first message."""
+        return None if self._heard_ns is None else self._values.tolist()
+
+    def age_ns(self, now_ns: int) -> int | None:
+        """Of the oldest place that a set point needs, where it is known; None before the first message."""
+        if self._heard_ns is None:
+            return None
+        times_ns = [self._times_ns[i] for i in self._set_points]
+        return now_ns - min((each for each in times_ns if each is not None), default=self._heard_ns)
+
+    @property
+    def unknown(self) -> str:
+        """The first channel that commands a position and was never told of; empty if there is none."""
+        return next((self._names[i] for i in self._set_points if self._times_ns[i] is None), "")
+
+    def silent(self, now_ns: int) -> str:
+        """What has not been told of for too long; empty where nothing is missed."""
+        for i in self._watched:
+            if self._is_silent(i, now_ns):
+                return f"joint_states say nothing new of {self._names[i]} for more than {MAX_AGE_MS} ms"
+        return ""
+
+
+def _within_turns(value: float, low: float, high: float, turn: float) -> float:
+    """The same place of a joint that turns without an end, so many turns further that it is nearest to [low, high]."""
+    if low <= value <= high or math.isinf(turn):
+        return value
+    above = value + math.ceil((low - value) / turn) * turn
+    return above if above - high < low - (above - turn) else above - turn

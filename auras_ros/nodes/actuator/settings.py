@@ -1,0 +1,91 @@
+"""What the actuator is told: its parameters, and the action contract that it enforces."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from auras_ros import resources
+from auras_ros.action import Contract, ContractError
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.manifest import MANIFEST, ROBOT, read_policy, read_robot
+from auras_ros.nodes.common.parameters import ParameterError, parameter
+
+COMMANDS = ("array", "twist")
+_TOPIC = re.compile(r"(~/|/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
+_SUBSTITUTION = re.compile(r"\{(node|ns|namespace)\}")
+SEAMS = ("blend", "switch", "ensemble")
+
+
+@dataclass(frozen=True)
+class ActuatorSettings:
+    """Parameters of the actuator. Raises ParameterError for a word that is none of those there are."""
+
+    checkpoint: str = parameter("pusht", "checkpoint whose action contract is enforced: a name or a folder")
+    agent: str = parameter("agent", "name of the agent node whose ~/chunk and ~/heartbeat are taken")
+    rate_hz: float = parameter(100.0, "commands a second", 10.0, 200.0)
+    agent_timeout_ms: float = parameter(100.0, "hold when the agent's heartbeat is older than this", 40.0, 1000.0)
+    seam: str = parameter("blend", "how two chunks are joined: blend, switch or ensemble")
+    blend_ms: float = parameter(50.0, "length of the seam between two chunks", 0.0, 1000.0)
+    ensemble_decay: float = parameter(0.01, "weight exp(-decay * i) of the i-th oldest chunk's prediction", 0.0, 10.0)
+    hold_after_ms: float = parameter(0.0, "keep the last command this long after the last valid action", 0.0, 1000.0)
+    max_chunk_age_ms: float = parameter(1600.0, "no action is executed when its observation is older", 1.0, 60000.0)
+    clip_tolerance: float = parameter(
+        0.02, "share of a channel's range that a value may exceed and be clipped", 0.0, 0.2
+    )
+    arm_on_start: bool = parameter(
+        False, "arm once when agent and joint states are there, unless somebody stopped or disarmed; for simulators"
+    )
+    measured_start: bool = parameter(True, "arm from the position in joint_states (joints named like channels)")
+    place_tolerance: float = parameter(
+        0.1,
+        "while armed: share of a channel's range by which joint_states may be outside of what the commands explain "
+        "(after a silence 0.1 at most), before it is disarmed; held where they are silent for 500 ms; 0, or without "
+        "measured_start: not watched; nor are grippers, increments and rates ever",
+        0.0,
+        1.0,
+    )
+    command: str = parameter("array", "what is published on action: array (Float64MultiArray) or twist (TwistStamped)")
+    joint_trajectory: bool = parameter(False, "publish the checked horizon of each chunk as a JointTrajectory too")
+    action_topic: str = parameter("action", "the command topic: the controller's own, or remap it")
+    trajectory_topic: str = parameter("joint_trajectory", "where trajectories go: the controller's own, or remap it")
+    require_emergency_stop: bool = parameter(False, "refuse arming without a live publisher of emergency_stop")
+    require_robot_description: bool = parameter(
+        False, "refuse arming until robot_description has told the limits of every joint that is sent to a place"
+    )
+    realtime_priority: int = parameter(50, "SCHED_FIFO priority of this process; 0 asks for none", 0, 90)
+    lock_memory: bool = parameter(True, "keep this process's memory from being paged out, where that is permitted")
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("command", self.command, COMMANDS), ("seam", self.seam, SEAMS)):
+            if value not in known:
+                raise ParameterError(f"actuator: {name}: must be one of {', '.join(known)}, got {value!r}")
+        for name, value in (("action_topic", self.action_topic), ("trajectory_topic", self.trajectory_topic)):
+            if not _TOPIC.fullmatch(_SUBSTITUTION.sub("x", value)):
+                raise ParameterError(f"actuator: {name}: {value!r} is no name of a topic")
+
+    @property
+    def period_ns(self) -> int:
+        """Between two ticks."""
+        return round(1e9 / self.rate_hz)
+
+    @property
+    def command_topics(self) -> tuple[str, ...]:
+        """Where commands go; nobody else should publish there."""
+        return (self.action_topic, self.trajectory_topic) if self.joint_trajectory else (self.action_topic,)
+
+
+def load_contract(checkpoint: str) -> Contract:
+    """The action contract in a checkpoint's policy.json, or in the robot.json of another library's folder. Reads no
+    weights. Raises ContractError or OSError."""
+    folder = resources.checkpoint(checkpoint)
+    foreign = not (folder / MANIFEST).is_file() and (folder / ROBOT).is_file()
+    path = folder / (ROBOT if foreign else MANIFEST)
+    try:
+        manifest = read_robot(path) if foreign else read_policy(path)
+    except CheckpointError as error:
+        raise ContractError(str(error)) from error
+    if not isinstance(manifest.get("action"), dict):
+        raise ContractError(f"{path}: has no action contract (key 'action')")
+    action = manifest["action"]
+    return Contract.from_dict({"dt_ms": manifest.get("dt_ms"), **action} if foreign else action)

@@ -1,0 +1,1 @@
+"""The agent's process: observations in, chunks out. Nothing is imported here."""

@@ -1,0 +1,88 @@
+"""Whether the actuator watches over this agent, as its state says: small texts that are not trusted. What is no sign of
+life is refused and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
+from auras_ros.nodes.common.messages import MessageError, read_json
+from auras_ros.ros import DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy
+from auras_ros.ros.msg import String
+
+LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+DISCOVERY_NS = 2_000_000_000
+
+
+class ActuatorWatch:
+    """Whether the actuator was heard of lately: when it is silent, nobody would check what we ask for."""
+
+    def __init__(self, node: Node, name: str, timeout_ms: float, qos: QosWatch) -> None:
+        self._node, self._name, self._timeout_ns = node, name, timeout_ms * 1e6
+        self._monotonic = MonotonicClock()
+        self._since_ns = self._monotonic.now_ns()
+        self._heard_ns: int | None = None
+        self._follows = ""  # the agent's session whose chunks it executes now
+        self._unreadable = 0
+        self._said = False
+        topic = f"{name}/state"
+        self._topic = node.create_subscription(
+            String, topic, self._on_state, LATCHED, event_callbacks=qos.subscription(topic)
+        )
+
+    def close(self) -> None:
+        self._node.destroy_subscription(self._topic)
+
+    def _on_state(self, message: String) -> None:
+        try:
+            fields = read_json(message.data, "actuator state")
+            sent_ns = _sent_ns(fields)
+        except MessageError as error:
+            self._unreadable += 1
+            self._node.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
+            return
+        # First whom it follows, then that it was heard: who reads in between must not take the old answer for fresh.
+        self._follows = str(fields.get("session")) if fields.get("state") == "armed" else ""
+        self._heard_ns = min(sent_ns, self._monotonic.now_ns())  # a latched state of a dead actuator is old
+
+    def silent(self) -> bool:
+        """From any thread."""
+        heard_ns = self._heard_ns
+        return heard_ns is None or self._monotonic.now_ns() - heard_ns > self._timeout_ns
+
+    def executes(self, session: str) -> bool:
+        """Whether it executes chunks of this session, as far as it was heard; from any thread."""
+        return bool(session) and self._follows == session and not self.silent()
+
+    def lost(self) -> bool:
+        """Silent, and not only because it is about to be found. Says so in the log when that changes."""
+        silent = self.silent()
+        if self._heard_ns is None and self._monotonic.now_ns() - self._since_ns < DISCOVERY_NS:
+            return False
+        if silent and not self._said:
+            self._node.get_logger().error(f"actuator '{self._name}' is silent: no chunk is published")
+        elif not silent and self._said:
+            self._node.get_logger().info(f"actuator '{self._name}' is back")
+        self._said = silent
+        return silent
+
+    def check(self) -> DiagnosticReport:
+        heard_ns = self._heard_ns
+        age = "never" if heard_ns is None else f"{(self._monotonic.now_ns() - heard_ns) / 1e6:.0f}"
+        values = {"actuator": self._name, "age_ms": age, "unreadable": self._unreadable}
+        if self.silent():
+            return DiagnosticReport(Level.ERROR, f"actuator '{self._name}' is silent: no chunk is published", values)
+        return DiagnosticReport(Level.OK, "the actuator watches", values)
+
+
+def _sent_ns(fields: Mapping[str, Any]) -> int:
+    """When an actuator says that it spoke. Raises MessageError."""
+    try:
+        return int(fields["mono_ns"])
+    except KeyError:
+        raise MessageError("actuator state: mono_ns: missing") from None
+    except (TypeError, ValueError, OverflowError):
+        raise MessageError(f"actuator state: mono_ns: {str(fields['mono_ns'])[:80]!r} is not a time") from None

@@ -1,0 +1,110 @@
+"""The agent's heartbeat, from a thread of its own in every state of its life; and the watch over frames that hang.
+
+A heart that beats promises that frames come to an end. While one is late it is silent, and the actuator holds; when
+the frame ends, the same session goes on. A frame that makes no end of it, though the machine let it, is hung: the
+process ends, to be started again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.agent.watchdog_process import OwnTime
+
+BEAT_NS = 20_000_000
+LEAST_LIMIT_NS = 1_000_000_000
+LATE_BEATS = 2
+WARM_UPS = 5  # a frame may take this many times what it took at warm-up, where that is more
+HUNG_NS = 10_000_000_000  # of the process's own time that a late frame has before it counts as hung
+HUNG_LIMITS = 10  # or this many limits, where that is more
+AT_LAST = 6  # times that, of any time, and no machine is so busy
+
+
+def frame_limit_ns(warm_up_ns: int) -> int:
+    """How long a frame may take before it counts as late: said within a second, or as the policy is slow."""
+    return max(LEAST_LIMIT_NS - 5 * BEAT_NS, WARM_UPS * warm_up_ns)
+
+
+@dataclass(frozen=True)
+class Late:
+    """A frame that has been under way for too long. hung: it will not end."""
+
+    worker: str
+    hung: bool
+
+
+class HangDetector:
+    """Counts how long the same frame has been under way, by its own beats: a process that was stopped as a whole, or a
+    machine that stood still, is no late frame. A beat that comes late counts as two, however late it is: such a gap is
+    the actuator's to act on, which takes a silent heart for a lost agent.
+
+    A late frame is hung by the process's own time alone (`watchdog_process.OwnTime`): on a busy machine a frame waits
+    for a processor, and that it does not end is no fault of its.
+    """
+
+    def __init__(self, own: Callable[[], OwnTime] = lambda: OwnTime(os.getpid())) -> None:
+        self._seen: dict[str, tuple[int, int]] = {}  # worker -> (when its frame began, how long it was seen since)
+        self._last_ns: int | None = None
+        self._start_own = own
+        self._late: tuple[str, int] | None = None  # worker, when its frame began
+        self._own, self._own_ns = own(), 0  # since it was late
+
+    def look(self, under_way: dict[str, int], limit_ns: int, now_ns: int) -> Late | None:
+        """The worker whose frame has been under way for too long, if there is one."""
+        passed_ns = 0 if self._last_ns is None else min(now_ns - self._last_ns, LATE_BEATS * BEAT_NS)
+        self._last_ns = now_ns
+        seen: dict[str, tuple[int, int]] = {}
+        for worker, began_ns in under_way.items():
+            before = self._seen.get(worker)
+            seen[worker] = began_ns, before[1] + passed_ns if before and before[0] == began_ns else 0
+        self._seen = seen
+        worker = max(seen, key=lambda each: seen[each][1], default="")
+        if not worker or seen[worker][1] <= limit_ns:
+            self._late = None
+            return None
+        return Late(worker, self._hung(worker, limit_ns, passed_ns))
+
+    def _hung(self, worker: str, limit_ns: int, passed_ns: int) -> bool:
+        began_ns, seen_ns = self._seen[worker]
+        if self._late != (worker, began_ns):
+            self._late, self._own, self._own_ns = (worker, began_ns), self._start_own(), 0
+        self._own_ns += self._own.of(passed_ns)
+        enough_ns = max(HUNG_NS, HUNG_LIMITS * limit_ns)
+        return self._own_ns > enough_ns or seen_ns > AT_LAST * enough_ns
+
+
+class Heart:
+    """beat() publishes one heartbeat, or is silent; check() says why the heart must stop, empty while it need not."""
+
+    def __init__(self, beat: Callable[[], None], check: Callable[[int], str], ended: Callable[[str], None]) -> None:
+        self._beat, self._check, self._ended = beat, check, ended
+        self._monotonic = MonotonicClock()
+        self._running = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._running.set()
+        self._thread.start()
+
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self, *_: Any) -> None:
+        self._running.clear()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
+
+    def _loop(self) -> None:
+        next_ns = self._monotonic.now_ns()
+        while self._running.is_set():
+            if reason := self._check(self._monotonic.now_ns()):
+                self._ended(reason)
+                return
+            self._beat()
+            next_ns = max(next_ns + BEAT_NS, self._monotonic.now_ns())
+            self._monotonic.sleep_until_ns(next_ns)

@@ -1,0 +1,285 @@
+"""What the agent is shown: cameras and joint states into the assembler, and the newest observation out of it.
+
+What arrives is not trusted: garbage is refused, named and counted, and so are stamps from the future. Nothing here
+runs a frame.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.agent.image_preparation import ImagePreparation
+from auras_ros.nodes.agent.input_counters import STATE, InputCounters
+from auras_ros.nodes.agent.settings import AgentSettings
+from auras_ros.nodes.agent.stamps import StampReader
+from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
+from auras_ros.observation import (
+    Arrivals,
+    Assembler,
+    FaultName,
+    Observation,
+    ObservationError,
+    ObservationFault,
+    ObservationSpec,
+    Picture,
+    decode_compressed,
+    decode_raw,
+)
+from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from auras_ros.ros.msg import CompressedImage, Image, JointState
+
+STATE_WAIT_NS = 20_000_000
+STATE_LAG_STEPS = 4
+SKEW_SAID_NS = 100_000_000  # images of one instant come one after another: between them there is a skew that passes
+BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+
+
+class ObservationInputs:
+    """Subscribes for one configured policy; `close` ends that. Messages are taken while `open` alone.
+
+    `latch` is of the frames' threads, one at a time; all else of the executor's. `arrivals`: when images came that a
+    frame could use at once.
+    """
+
+    def __init__(self, node: Node, spec: ObservationSpec, settings: AgentSettings, qos: QosWatch) -> None:
+        self._node, self._spec, self._settings = node, spec, settings
+        self._monotonic = MonotonicClock()
+        self._assembler = Assembler(
+            spec, settings.camera_age_limit_ms, settings.state_age_limit_ms, settings.sync_tolerance_ms,
+            settings.stamp_ahead_ms,
+        )  # fmt: skip
+        self._cameras = {camera.name: camera for camera in spec.cameras}
+        self.arrivals = Arrivals(self._cameras)
+        self._pictures = ImagePreparation(self._on_prepared)
+        self._newest: dict[str, Picture | None] = {}
+        self._news: Callable[[], None] | None = None
+        self._on_clock_jump: Callable[[], None] | None = None
+        self._next_frame_ns: Callable[[], int] = lambda: 0
+        self._refusals = InputCounters([*self._cameras, STATE])
+        self._of_others = 0  # joint states with none of the policy's joints
+        self._fault: ObservationFault | None = None
+        self._skewed_since_ns: int | None = None
+        self._awaited_origin_ns = self._awaited_since_ns = -1
+        self._latching = threading.Lock()
+        self._stamps = StampReader(node, self._on_jump)
+        self._topics: list[Any] = []
+        for camera in spec.cameras:
+            self._subscribe_camera(camera.name, qos)
+        self._topics.append(
+            node.create_subscription(
+                JointState, STATE, self._on_joint_states, qos_profile_sensor_data,
+                event_callbacks=qos.subscription(STATE),
+            )
+        )  # fmt: skip
+
+    def _subscribe_camera(self, name: str, qos: QosWatch) -> None:
+        topic = f"camera/{name}/image_raw"
+        kind, take = (Image, self._on_image)
+        if self._settings.compressed:
+            topic, kind, take = f"{topic}/compressed", CompressedImage, self._on_compressed
+        self._topics.append(
+            self._node.create_subscription(
+                kind, topic, lambda message: take(name, message), BEST_EFFORT, event_callbacks=qos.subscription(topic)
+            )
+        )
+
+    def open(
+        self, news: Callable[[], None], on_clock_jump: Callable[[], None], next_frame_ns: Callable[[], int] = lambda: 0
+    ) -> None:
+        """Take messages from now on, none of before; `news()` is called on each good one, `on_clock_jump()` when the
+        clock has gone back: the epoch is another one then. next_frame_ns: no frame starts before."""
+        self._assembler.reset()
+        self.arrivals.clear()
+        self._next_frame_ns = next_frame_ns
+        self._fault = self._skewed_since_ns = None
+        self._news, self._on_clock_jump = news, on_clock_jump
+
+    def shut(self) -> None:
+        """Take no message until opened again."""
+        self._news = self._on_clock_jump = None
+
+    def close(self) -> None:
+        self._pictures.close()
+        self._stamps.close()
+        for topic in self._topics:
+            self._node.destroy_subscription(topic)
+        self._topics = []
+
+    def reset(self) -> None:
+        """Forget what was seen."""
+        self._assembler.reset()
+
+    @property
+    def fault(self) -> str:
+        """What stands in the way of an observation, such as "top stale"; empty if nothing does."""
+        fault = self._fault
+        return f"{fault.source} {fault.name.value}" if fault else ""
+
+    # -- what arrives -------------------------------------------------------------------------------------
+
+    def _on_image(self, name: str, message: Image) -> None:
+        if self._news is None:
+            return
+        try:
+            frame = decode_raw(
+                height=message.height,
+                width=message.width,
+                encoding=message.encoding,
+                step=message.step,
+                data=message.data,
+                is_bigendian=message.is_bigendian,
+                expected=self._size(name),
+            )
+        except ObservationError as error:
+            self._undecoded(name, error.fault)
+            return
+        self._put_image(name, frame, message.header)
+
+    def _on_compressed(self, name: str, message: CompressedImage) -> None:
+        if self._news is None:
+            return
+        try:
+            frame = decode_compressed(message.data, expected=self._size(name))
+        except ObservationError as error:
+            self._undecoded(name, error.fault)
+            return
+        self._put_image(name, frame, message.header)
+
+    def _undecoded(self, name: str, fault: ObservationFault) -> None:
+        """An image that was refused for one of its fields: of which camera, the message itself does not know."""
+        self._refuse(name, self._assembler.count(replace(fault, source=f"{name}: {fault.source}")))
+
+    def _size(self, name: str) -> tuple[int, int]:
+        return self._cameras[name].height, self._cameras[name].width
+
+    def _put_image(self, name: str, frame: Any, header: Any) -> None:
+        stamp, latency_ns = self._stamps.read(header)
+        now_ns = self._monotonic.now_ns()
+        if not self._put(name, lambda: self._assembler.put_image(name, frame, stamp, now_ns, latency_ns), now_ns):
+            return
+        picture = self._assembler.newest(name)
+        if picture is None or picture is self._newest.get(name):  # a camera that repeats one frame
+            return
+        self._newest[name] = picture
+        if self._may_be_used(now_ns):
+            self._pictures.prepare(name, picture)
+        else:  # as though it had been prepared: what counts are the times between images
+            self.arrivals.came(name, now_ns + self._pictures.lasts_ns)
+            self._tell()
+
+    def _may_be_used(self, now_ns: int) -> bool:
+        """Whether a frame may latch this image, or look back at it: not if another one comes before it starts."""
+        back_ns = (self._spec.history - 1) * self._spec.dt_ns
+        return now_ns + (self.arrivals.period_ns or 0) + back_ns >= self._next_frame_ns() or not self.arrivals.period_ns
+
+    def _on_prepared(self, name: str) -> None:
+        """Any thread."""
+        self.arrivals.came(name, self._monotonic.now_ns())
+        self._tell()
+
+    def _on_joint_states(self, message: JointState) -> None:
+        if self._news is None:
+            return
+        names, now_ns = list(message.name), self._monotonic.now_ns()
+        if not self._assembler.wants(names):  # another driver's joints
+            self._of_others += 1
+            return
+        stamp, latency_ns = self._stamps.read(message.header)
+        positions = np.asarray(message.position, dtype=np.float64)
+        self._put(STATE, lambda: self._assembler.put_state(names, positions, stamp, now_ns, latency_ns), now_ns)
+        self._tell()
+
+    def _put(self, source: str, put: Callable[[], ObservationFault | None], now_ns: int) -> bool:
+        """Whether it was taken."""
+        fault = put()
+        if fault is not None and fault.name in (FaultName.BACKWARDS, FaultName.CLOCK_BACK):
+            if self._stamps.just_jumped(now_ns):
+                self._assembler.reset()  # what is held came late, from the world before
+                fault = put()
+            elif fault.name is FaultName.CLOCK_BACK:
+                self._stamps.jumped()
+                fault = put()
+        if fault is None:
+            self._refusals.taken(source, now_ns)
+        else:
+            self._refuse(source, fault)
+        return fault is None
+
+    def _tell(self) -> None:
+        if (news := self._news) is not None:
+            news()
+
+    def _refuse(self, source: str, fault: ObservationFault) -> None:
+        self._refusals.refused(source, fault)
+        self._node.get_logger().warning(str(fault), throttle_duration_sec=1.0)
+
+    def _on_jump(self) -> None:
+        if self._on_clock_jump is not None:
+            self._on_clock_jump()
+
+    # -- what a frame latches -----------------------------------------------------------------------------
+
+    def latch(self, now_ns: int) -> Observation | None:
+        """The newest observation; None where there is none to use yet."""
+        with self._latching:
+            observation = self._assembler.latch(now_ns)
+            if isinstance(observation, ObservationFault):
+                if not self._passes(observation, now_ns):
+                    self._note(observation)
+                return None
+            self._skewed_since_ns = None
+            self._note(None)
+            return None if self._state_is_due(observation, now_ns) else observation
+
+    def _passes(self, fault: ObservationFault, now_ns: int) -> bool:
+        """Whether it is a skew that the next images may end: no frame runs on it, and nothing is said of it yet."""
+        if fault.name is not FaultName.SKEW:
+            self._skewed_since_ns = None
+            return False
+        if self._skewed_since_ns is None:
+            self._skewed_since_ns = now_ns
+        return now_ns - self._skewed_since_ns < SKEW_SAID_NS
+
+    def _state_is_due(self, observation: Observation, now_ns: int) -> bool:
+        """Whether to wait for the joint states that belong to this image: policies learn the two of one instant.
+
+        They come by another topic, maybe a moment later. A state that lags by whole steps, or is stamped by a clock
+        of its own, is not waited for.
+        """
+        if observation.state_stamp_ns is None:
+            return False
+        lag_ns = observation.origin_stamp_ns - observation.state_stamp_ns
+        if not self._settings.sync_tolerance_ms * 1e6 < lag_ns < STATE_LAG_STEPS * self._spec.dt_ns:
+            return False
+        if self._awaited_origin_ns != observation.origin_mono_ns:
+            self._awaited_origin_ns, self._awaited_since_ns = observation.origin_mono_ns, now_ns
+        return now_ns - self._awaited_since_ns < STATE_WAIT_NS
+
+    def _note(self, fault: ObservationFault | None) -> None:
+        """Say so when observations fail, and when they are back."""
+        known, self._fault = self.fault, fault
+        if fault and self.fault != known:
+            self._node.get_logger().warning(f"no observation: {fault}")
+        elif known and not fault:
+            self._node.get_logger().info("observations are back")
+
+    # -- diagnostics --------------------------------------------------------------------------------------
+
+    def check(self) -> DiagnosticReport:
+        """Ages of the last good messages, and everything counted."""
+        now_ns, counters = self._monotonic.now_ns(), self._assembler.counters()
+        values = self._refusals.values(now_ns) | {f"{STATE} of_others": self._of_others}
+        for name, counts in counters["streams"].items():
+            values |= {f"{name} {what}": count for what, count in counts.items()}
+        values |= {f"fault {name}": count for name, count in counters["faults"].items()}
+        if self._news is None:
+            return DiagnosticReport(Level.OK, "not active: nothing is taken", values)
+        if fault := self._fault:
+            return DiagnosticReport(Level.ERROR, f"no observation: {fault}{self._refusals.cause(fault)}", values)
+        return DiagnosticReport(Level.OK, "observations come", values)

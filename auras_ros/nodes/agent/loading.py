@@ -1,0 +1,92 @@
+"""What configure does and what takes seconds: the policy is read, checked and warmed up, in a thread of its own.
+
+The executor's thread waits beside it and can go on saying how far it is. Nothing here knows of topics.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from functools import partial
+
+from auras_ros import resources
+from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.clock import MonotonicClock
+from auras_ros.device import DeviceError
+from auras_ros.loading.pipeline import Pipeline, at_best, load_pipeline
+from auras_ros.nodes.agent.overload import check_age
+from auras_ros.nodes.agent.settings import AgentSettings
+from auras_ros.nodes.common.messages import host_id
+from auras_ros.nodes.common.parameters import ParameterError
+from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.plan import PlanError, TooSlowError
+from auras_ros.ros.refusals import SETTINGS_ERRORS
+
+_OWN = (CheckpointError, DeviceError, ParameterError, PlanError, OSError)
+REFUSALS: tuple[type[Exception], ...] = (*_OWN, *SETTINGS_ERRORS)  # settings that cannot work
+MAY_PASS = (TooSlowError,)  # of those: a machine that was busy
+
+
+class PolicyLoader:
+    """Starts at once. `progress` says what is done now; `wait` whether it is over; then `result`."""
+
+    def __init__(self, settings: AgentSettings, session: str) -> None:
+        self._settings, self._session = settings, session
+        self.progress = "loading"
+        self._over = threading.Event()
+        self._pipelines: tuple[Pipeline, ...] = ()
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name="configure", daemon=True).start()
+
+    def wait(self, timeout_s: float) -> bool:
+        return self._over.wait(timeout_s)
+
+    def result(self) -> tuple[Pipeline, ...]:
+        """The pipelines of the first plan and of the fallback. Raises what went wrong."""
+        if self._error is not None:
+            raise self._error
+        return self._pipelines
+
+    def _run(self) -> None:
+        try:
+            self._pipelines = self._load()
+            gc.collect()
+            gc.freeze()  # what lives for ever is not looked at again by the garbage collector
+        except BaseException as error:  # noqa: BLE001  (raised by `result`, in the thread that waits)
+            self._error = error
+        self._over.set()
+
+    def _load(self) -> tuple[Pipeline, ...]:
+        settings, clock = self._settings, MonotonicClock()
+        plans, cores = settings.plans(), settings.core_numbers()
+        first = load_pipeline(
+            resources.checkpoint(settings.checkpoint), plans[0], settings.seed, clock, host_id(), self._session,
+            settings.threads, self._say, cores, settings.device, settings.offload(),
+            settings.dtype,
+        )  # fmt: skip
+        if first.checkpoint.language is not None:
+            self._say("tokenizer")
+            first.checkpoint.language.prepare()
+        pipelines = [first]
+        for plan in plans[1:]:
+            self._say("warm-up of the fallback plan")
+            pipelines.append(first.beside(plan))
+            pipelines[-1].warm_up()
+        for pipeline in pipelines:
+            at_best(partial(_check_age, pipeline, settings.max_age_ms), pipeline.warm_up)
+            Live(pipeline.executor, lambda _: None, lambda _: None, cores, settings.threads)  # refuses bad cores now
+        return tuple(pipelines)
+
+    def _say(self, step: str) -> None:
+        self.progress = step
+
+
+def _check_age(pipeline: Pipeline, max_age_ms: float) -> None:
+    check_age(pipeline.plan, pipeline.executor.frame_ns, max_age_ms)
+
+
+def unload(pipelines: tuple[Pipeline, ...]) -> None:
+    """End the pipelines' lanes. The caller lets go of them and calls `gc.collect`."""
+    gc.unfreeze()
+    for pipeline in pipelines:
+        pipeline.executor.close()

@@ -1,0 +1,331 @@
+"""The one reader of configs: ROS 2 parameter files, checked against what our nodes take before anything starts.
+
+ROS 2 itself leaves out what no node declares, and a misspelt limit would be no limit. Refused, by file and line: a
+parameter that our node does not have, in a section that bears its name; a value of another type or out of its range; a
+section, or a name for all nodes (`/**`), that is nearly one of ours. Warned of, and left alone: other sections, which
+belong to nodes of somebody else, and other names for all nodes. A node reads the files that it is given the same way
+(`check_given`), whoever starts it. This module starts nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from auras_ros import parameter_file, resources
+from auras_ros.nodes.common.parameters import ParameterError, checked, parameter
+from auras_ros.parameter_file import SECTION, KeyPath, ParameterFileError
+from auras_ros.spelling import ALIKE, nearest
+
+EXECUTABLES = {
+    "agent": "auras_ros.nodes.agent.node",
+    "actuator": "auras_ros.nodes.actuator.node",
+    "pusht_bridge": "auras_ros.sim.pusht_bridge",
+}
+SETTINGS = {  # node -> the dataclass whose fields are its parameters
+    "actuator": "auras_ros.nodes.actuator.settings:ActuatorSettings",
+    "agent": "auras_ros.nodes.agent.settings:AgentSettings",
+    "pusht": "auras_ros.sim.pusht_game:TableSettings",
+}
+SUPERVISOR = "supervisor"
+RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")  # of discovery, as ROS 2 names them
+OF_EVERY_NODE = frozenset({"use_sim_time", "start_type_description_service"})  # declared by ROS 2 itself
+_WORDS = re.compile(r"[_\d]+")  # my_actuator and agent2 are names on purpose
+PATHS = ("checkpoint",)  # parameters that may be a path beside the config
+
+
+class ConfigError(ValueError):
+    """A config that must not be started: a line for everything that is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """What `auras run` and the launch files take from the section `supervisor`; no node reads it."""
+
+    processes: tuple[str, ...] = parameter((), f"executables, started in this order: {', '.join(EXECUTABLES)}")
+    respawn: bool = parameter(True, "start a process again that ended, later each time")
+    discovery_range: str = parameter("", f"who may find the nodes: {', '.join(RANGES)}; empty: this machine alone")
+
+    def __post_init__(self) -> None:
+        if self.discovery_range not in ("", *RANGES):
+            raise ParameterError(f"discovery_range: must be one of {', '.join(RANGES)}, got {self.discovery_range!r}")
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """A file that was found good. sections: node -> its parameters, those for all nodes among them. placed: of these,
+    the paths that were found beside the file and not in the working directory, made absolute."""
+
+    path: Path
+    supervision: Supervision
+    sections: Mapping[str, Mapping[str, Any]]
+    placed: Mapping[str, Mapping[str, Any]]
+    warnings: tuple[str, ...]
+
+    def section(self, node: str) -> dict[str, Any]:
+        """A node's parameters. Raises ConfigError where the file has none."""
+        if node not in self.sections:
+            raise ConfigError(f"{self.path}: {node}/{SECTION} is missing")
+        return {**self.sections[node], **self.placed.get(node, {})}
+
+
+def settings_of(node: str) -> type[Any]:
+    """The dataclass of a node's parameters, or of the supervisor's."""
+    if node == SUPERVISOR:
+        return Supervision
+    module, _, name = SETTINGS[node].partition(":")
+    found: type[Any] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def read_config(path: Path, executables: Mapping[str, str] = EXECUTABLES) -> NodeConfig:
+    """A config that says what to start. Raises ConfigError or OSError."""
+    config = read_parameters_file(path, executables)
+    if not config.supervision.processes:
+        raise ConfigError(f"{path}: {SUPERVISOR}/{SECTION}/processes is missing: a list of {', '.join(executables)}")
+    return config
+
+
+def read_parameters_file(path: Path, executables: Mapping[str, str] = EXECUTABLES) -> NodeConfig:
+    """Any parameter file for our nodes, with a supervisor's section or without. Raises ConfigError or OSError."""
+    reading = _read(path, executables)
+    reading.together()
+    reading.end()
+    sections = reading.root_sections()
+    supervision = Supervision(**{name: _frozen(value) for name, value in sections.pop(SUPERVISOR, {}).items()})
+    return NodeConfig(path, supervision, sections, _placed(path, sections), tuple(reading.warnings))
+
+
+def check_given(arguments: Sequence[str]) -> None:
+    """Look through the parameter files of a command line, as `ros2 run` passes them by. Whether values go together is
+    not asked: the node knows what all files, and the words beside them, make of it. Raises ConfigError or OSError."""
+    ros = False
+    for word, value in zip(arguments, [*arguments[1:], ""], strict=True):
+        ros = word == "--ros-args" or (ros and word != "--")
+        if ros and word == "--params-file":
+            _read(Path(value), EXECUTABLES).end()
+
+
+def _read(path: Path, executables: Mapping[str, str]) -> _Reading:
+    try:
+        document, lines = parameter_file.read(path)
+    except ParameterFileError as error:
+        raise ConfigError(str(error)) from error
+    reading = _Reading(path, lines, executables)
+    reading.take(document)
+    return reading
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _placed(path: Path, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Relative paths are those of the working directory, as everywhere; what is not there may lie beside the config."""
+    found: dict[str, dict[str, Any]] = {}
+    for node, values in sections.items():
+        for name in PATHS:
+            value = values.get(name)
+            if isinstance(value, str) and (beside := resources.beside(value, path.parent)):
+                found.setdefault(node, {})[name] = str(beside)
+    return found
+
+
+class _Reading:
+    """One look through a file; everything that is wrong is noted, not the first thing alone."""
+
+    def __init__(self, path: Path, lines: Mapping[KeyPath, int], executables: Mapping[str, str]) -> None:
+        self.problems: list[tuple[int, str]] = []  # with their lines, 0 where a problem has none
+        self.warnings: list[str] = []
+        self._path, self._lines, self._executables = path, lines, executables
+        self._found: list[tuple[KeyPath, dict[str, Any]]] = []  # section -> its parameters
+        self._for_every: dict[str, Any] = {}  # good values for all nodes of the root namespace, or of every one
+        self._good: dict[KeyPath, tuple[KeyPath, dict[str, Any]]] = {}  # a node of ours -> where it stands, its values
+
+    def take(self, document: Any) -> None:
+        if document is None:
+            return
+        if not isinstance(document, dict):
+            self._wrong((), f"expected sections, such as `agent: {{{SECTION}: ...}}`")
+            return
+        self._walk(document, ())
+        for place, values in self._found:
+            self._section(place, values)
+        self._twice()
+
+    def end(self) -> None:
+        """Raises ConfigError where anything is wrong."""
+        if self.problems:
+            raise ConfigError("\n".join(text for _, text in sorted(self.problems, key=lambda each: each[0])))
+
+    def root_sections(self) -> dict[str, dict[str, Any]]:
+        """What nodes of the root namespace get: first what is for all, then what is for one."""
+        made: dict[str, dict[str, Any]] = {}
+        for general in (True, False):
+            for place, values in self._found:
+                name = "/".join(place).strip("/")
+                if general and name in ("*", "**"):
+                    for node in SETTINGS:
+                        known = {each.name for each in fields(settings_of(node))}
+                        if taken := {key: value for key, value in values.items() if key in known}:
+                            made.setdefault(node, {}).update(taken)
+                elif not general and name in (*SETTINGS, SUPERVISOR):
+                    made.setdefault(name, {}).update(values)
+        return made
+
+    # -- the parts ------------------------------------------------------------------------------------------
+
+    def _walk(self, tree: Mapping[Any, Any], place: KeyPath) -> None:
+        """Namespaces and node names, down to each ros__parameters."""
+        for key, below in tree.items():
+            here = (*place, str(key))
+            if key == SECTION and not place:
+                self._wrong(here, f"{SECTION} stands under no node's name")
+            elif key == SECTION and isinstance(below, dict):
+                self._found.append((place, dict(_flat(below, ""))))
+            elif key == SECTION:
+                self._wrong(here, f"{'/'.join(place)}: {SECTION}: expected names and values, got {below!r}")
+            elif isinstance(below, dict):
+                self._walk(below, here)
+            else:
+                self._outside(here)
+
+    def _outside(self, here: KeyPath) -> None:
+        """A value where only node names may stand."""
+        misspelt = [name for name in here[:-1] if name != SECTION and nearest(name, [SECTION], 0.7)]
+        if misspelt:
+            self._wrong(here[: here.index(misspelt[0]) + 1], f"'{misspelt[0]}': did you mean {SECTION}?")
+        elif len(here) == 1:
+            self._wrong(here, f"{here[0]}: {SECTION} is missing: expected `{here[0]}: {{{SECTION}: ...}}`")
+        else:
+            owner = "/".join(here[:-1])
+            self._wrong(here, f"{owner}: {SECTION} is missing above '{here[-1]}': `{owner}: {{{SECTION}: ...}}`")
+
+    def _section(self, place: KeyPath, values: dict[str, Any]) -> None:
+        name = _node_name(place)
+        if "*" in name:
+            self._for_all(place, values)
+        elif name in (*SETTINGS, SUPERVISOR):
+            self._own(place, name, values)
+        elif (meant := nearest(name, (*SETTINGS, SUPERVISOR), 0.75)) and meant not in _WORDS.split(name):
+            self._wrong(place, f"no node '{name}'; did you mean {meant}?")
+        else:
+            self._warn(place, f"'{name}' is no node of ours: its parameters are not looked at")
+
+    def _for_all(self, place: KeyPath, values: Mapping[str, Any]) -> None:
+        known = {each.name: (node, each) for node in SETTINGS for each in fields(settings_of(node))}
+        everywhere = _full_name(place) in (("*",), ("**",))
+        for key, value in values.items():
+            if key in known:
+                good = self._value((*place, SECTION, key), *known[key], value)
+                self._for_every.update({key: good} if everywhere else {})
+            elif key in OF_EVERY_NODE:
+                self._flag((*place, SECTION, key), "/".join(place), key, value)
+            elif meant := nearest(key, known, ALIKE):
+                self._wrong((*place, SECTION, key), f"no parameter '{key}'; did you mean {meant}?")
+            else:
+                self._warn((*place, SECTION, key), f"'{key}' is no parameter of a node of ours")
+
+    def _own(self, place: KeyPath, node: str, values: Mapping[str, Any]) -> None:
+        settings = settings_of(node)
+        known = {each.name: each for each in fields(settings)}
+        good, before = {}, len(self.problems)
+        for key, value in values.items():
+            at = (*place, SECTION, *key.split("."))
+            if key in known:
+                good[key] = self._value(at, node, known[key], value)
+            elif key in OF_EVERY_NODE and node != SUPERVISOR:
+                self._flag(at, node, key, value)
+            elif node == SUPERVISOR or not key.startswith("qos_overrides."):
+                meant = nearest(key, known)
+                hint = f"; did you mean {meant}?" if meant else f": `auras check --parameters` lists those of {node}"
+                self._wrong(at, f"{node}: no parameter '{key}'{hint}")
+        if len(self.problems) == before:
+            self._good.setdefault(_full_name(place), (place, {}))[1].update(good)
+
+    def _twice(self) -> None:
+        """`agent`, `/agent` and `/: {agent: ...}` are one node: of a value in two of them, one would be lost."""
+        seen: dict[KeyPath, KeyPath] = {}
+        for place, values in self._found:
+            for key in values if _is_ours(place) else ():
+                if (first := seen.setdefault((*_full_name(place), key), place)) != place:
+                    self._wrong((*place, SECTION, key), f"'{key}' stands under '{'/'.join(first)}' already")
+
+    def together(self) -> None:
+        """What only all values of a node show: words that are none of those there are, values that exclude each
+        other. What the file says for all nodes counts with its own."""
+        for name, (place, values) in self._good.items():
+            node = name[-1]
+            settings = settings_of(node)
+            known = {each.name for each in fields(settings)} if node != SUPERVISOR else set()
+            everybodys = {key: value for key, value in self._for_every.items() if key in known}
+            try:
+                made = settings(**{**everybodys, **values})
+                if node == SUPERVISOR:
+                    self._processes((*place, SECTION, "processes"), made.processes)
+                elif hasattr(made, "check"):
+                    made.check()
+            except ValueError as error:
+                text = str(error)
+                self._wrong((*place, SECTION), text if text.startswith(f"{node}: ") else f"{node}: {text}")
+
+    def _processes(self, at: KeyPath, names: tuple[Any, ...]) -> None:
+        known = ", ".join(self._executables)
+        for name in dict.fromkeys(map(str, names)):
+            if name not in self._executables:
+                meant = nearest(name, self._executables)
+                hint = f"did you mean {meant}?" if meant else f"there is {known}"
+                self._wrong(at, f"{SUPERVISOR}: processes: no executable {name!r}; {hint}")
+            elif names.count(name) > 1:
+                self._wrong(at, f"{SUPERVISOR}: processes: '{name}' stands there {names.count(name)} times")
+        if at in self._lines and not names:
+            self._wrong(at, f"{SUPERVISOR}: processes: expected a list of {known}")
+
+    def _value(self, at: KeyPath, node: str, each: Any, value: Any) -> Any:
+        try:
+            return checked(node, each, value)
+        except ParameterError as error:
+            self._wrong(at, str(error))
+            return each.default
+
+    def _flag(self, at: KeyPath, owner: str, key: str, value: Any) -> None:
+        if not isinstance(value, bool):
+            self._wrong(at, f"{owner}: {key}: expected bool, got {value!r}")
+
+    def _wrong(self, at: KeyPath, text: str) -> None:
+        self.problems.append((self._lines.get(at, 0), self._said(at, text)))
+
+    def _warn(self, at: KeyPath, text: str) -> None:
+        self.warnings.append(self._said(at, text))
+
+    def _said(self, at: KeyPath, text: str) -> str:
+        line = self._lines.get(at)
+        return f"{self._path}:{line}: {text}" if line else f"{self._path}: {text}"
+
+
+def _full_name(place: KeyPath) -> KeyPath:
+    """The names of a section one by one: of `/left/agent`, and of `left: {agent: ...}`, left and agent."""
+    return tuple("/".join(place).strip("/").split("/"))
+
+
+def _node_name(place: KeyPath) -> str:
+    return _full_name(place)[-1]
+
+
+def _is_ours(place: KeyPath) -> bool:
+    name = _node_name(place)
+    return name in (*SETTINGS, SUPERVISOR) or "*" in name
+
+
+def _flat(tree: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    """Nested names with dots between, as ROS 2 makes them."""
+    for key, value in tree.items():
+        name = f"{prefix}.{key}" if prefix else str(key)
+        if isinstance(value, dict):
+            yield from _flat(value, name)
+        else:
+            yield name, value

@@ -1,0 +1,262 @@
+"""What `ros2 launch` starts: the processes that a configuration names, the agent through its life cycle.
+
+The two files in launch/ ask for one side each. Which processes run, and with which parameters, stands in the YAML file
+that `auras run` reads too; the launch arguments say only how it is deployed. `launch` and `launch_ros` are ROS 2's own
+and imported by no other module: everything else works without them.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from launch.actions import (
+    DeclareLaunchArgument,
+    EmitEvent,
+    LogInfo,
+    OpaqueFunction,
+    RegisterEventHandler,
+    TimerAction,
+)
+from launch.event_handlers import OnProcessExit, OnProcessStart
+from launch.events import matches_action
+from launch.events.process import ShutdownProcess
+from launch.launch_description import LaunchDescription
+from launch_ros.actions import LifecycleNode, Node
+from launch_ros.event_handlers import OnStateTransition
+from launch_ros.events.lifecycle import ChangeState
+from launch_ros.ros_adapters import get_ros_node
+from lifecycle_msgs.msg import Transition
+
+from auras_ros import resources
+from auras_ros.nodes.common import discovery
+from auras_ros.nodes.common.config import NodeConfig, read_config
+from auras_ros.nodes.common.exit_status import BAD_SETTINGS
+
+BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in the place of a robot
+LIFECYCLE = frozenset({"agent"})
+ACTUATOR = "actuator"
+RESPAWN_DELAY_S = 1.0  # more than none: in it, what must not come back is told so
+PAUSES_S = (RESPAWN_DELAY_S, 2.0, 4.0, 8.0, 16.0, 30.0)  # of what is started, or configured, from here
+STEADY_S = 60.0  # an actuator that lived so long begins at the shortest pause
+POLL_S = 0.2  # between two looks for a new process's node
+# A `ros2 launch` that is killed, or gets SIGTERM, leaves its processes running. The kernel then ends them in its place.
+WITH_PARENT = "setpriv --pdeathsig TERM --"
+SETTLE_S = 0.5  # from the first of its topics that is discovered to the last of its services
+
+
+def robot_side() -> LaunchDescription:
+    """All but the simulator bridges: actuator, agent."""
+    return _description(bridges=False)
+
+
+def simulator_side() -> LaunchDescription:
+    """The simulator bridges, each in the place of a robot."""
+    return _description(bridges=True)
+
+
+def _description(*, bridges: bool) -> LaunchDescription:
+    as_configured = "true or false; empty: as the configuration says"
+    return LaunchDescription(
+        [
+            DeclareLaunchArgument("config", default_value="pusht", description="YAML file or shipped name"),
+            DeclareLaunchArgument("namespace", default_value="", description="namespace of every node"),
+            DeclareLaunchArgument("respawn", default_value="", description=f"restart what ended: {as_configured}"),
+            DeclareLaunchArgument("use_sim_time", default_value="", description=f"follow /clock: {as_configured}"),
+            DeclareLaunchArgument(
+                "end_with_launch",
+                default_value="false",
+                description="true: SIGTERM however ros2 launch ends",
+            ),
+            DeclareLaunchArgument("log_level", default_value="info", description="debug, info, warn, error or fatal"),
+            OpaqueFunction(function=_actions, args=[bridges]),
+        ]
+    )
+
+
+def _actions(context: Any, bridges: bool) -> list[Any]:
+    """The launch actions for what the arguments name. Raises FileNotFoundError, ValueError or RuntimeError (what
+    `auras run` raises too) by name."""
+    arguments: dict[str, str] = context.launch_configurations
+    path = _config_path(arguments["config"])
+    config = read_config(path)
+    chosen = [each for each in config.supervision.processes if each.endswith(BRIDGE) == bridges]
+    if not chosen:
+        what = "simulator bridge" if bridges else "process of the robot's side"
+        raise RuntimeError(f"{path}: supervisor.processes names no {what}")
+    respawn = _flag(arguments, "respawn")
+    options = {
+        "namespace": arguments["namespace"],
+        "ros_arguments": ["--log-level", arguments["log_level"]],
+        "output": "screen",
+        "respawn": config.supervision.respawn if respawn is None else respawn,
+        "respawn_delay": RESPAWN_DELAY_S,
+    }
+    if _flag(arguments, "end_with_launch"):
+        options["prefix"] = WITH_PARENT
+    sim_time = _flag(arguments, "use_sim_time")
+    said: list[Any] = [LogInfo(msg=f"warning: {each}") for each in config.warnings]
+    return said + [
+        *_range_not_taken(config),
+        *(
+            action
+            for executable in chosen
+            for action in _start(executable, [str(path), *_own(config, executable, sim_time)], options)
+        ),
+    ]
+
+
+def _range_not_taken(config: NodeConfig) -> list[Any]:
+    """A word where the configuration and the environment name different ranges: `ros2 launch` and its own node are on
+    the environment's, and could not lead nodes that are on another."""
+    word, followed = config.supervision.discovery_range, discovery.followed()
+    if word in ("", followed):
+        return []
+    said = f"{config.path.name} says {discovery.KEY} {word}"
+    return [LogInfo(msg=f"{said}; ros2 launch follows the environment: {followed} ({discovery.VARIABLE})")]
+
+
+def _start(executable: str, parameters: list[Any], options: dict[str, Any]) -> list[Any]:
+    """The actions that start one process; a life cycle's handlers come before the process that they answer to."""
+    name = executable.removesuffix(BRIDGE)
+    common = {"package": "auras_ros", "executable": executable, "name": name, "parameters": parameters, **options}
+    if executable == ACTUATOR and options["respawn"]:
+        return _start_actuator(common)
+    if executable not in LIFECYCLE:
+        plain = Node(**common)
+        return [_give_up(plain), plain]
+    node = LifecycleNode(**common)
+    return [_give_up(node), *BringUp(node).handlers(), node]
+
+
+def _start_actuator(common: dict[str, Any], began_s: float | None = None, early: int = 0) -> list[Any]:
+    """Started again from here, later each time: `respawn` repeats the command line, and one that comes back must not
+    arm itself. began_s: when it is to start, None: now; early: how many before it ended soon."""
+    begins_s = time.monotonic() if began_s is None else began_s
+    node = Node(**{**common, "respawn": False})
+    again = {**common, "parameters": [*common["parameters"], {"arm_on_start": False}]}
+
+    def on_exit(event: Any, context: Any) -> list[Any]:
+        if event.returncode == BAD_SETTINGS:
+            return [LogInfo(msg=_not_again(node))]
+        if context.is_shutdown:
+            return []
+        now_s = time.monotonic()
+        ended = 0 if now_s - begins_s > STEADY_S else early
+        pause_s = PAUSES_S[min(ended, len(PAUSES_S) - 1)]
+        return [TimerAction(period=pause_s, actions=_start_actuator(again, now_s + pause_s, ended + 1))]
+
+    return [RegisterEventHandler(OnProcessExit(target_action=node, on_exit=on_exit)), node]
+
+
+def _not_again(node: Any) -> str:
+    return f"{node.node_name} cannot start with these settings, its own message says why: not started again"
+
+
+def _give_up(node: Any) -> Any:
+    """Not to start again what cannot start with its settings: `respawn` asks nobody why a process ended.
+
+    `launch` waits between an end and the next start for this very event, as it does for its own shutdown.
+    """
+
+    def on_exit(event: Any, context: Any) -> list[Any]:
+        if event.returncode != BAD_SETTINGS:
+            return []
+        return [LogInfo(msg=_not_again(node)), EmitEvent(event=ShutdownProcess(process_matcher=matches_action(node)))]
+
+    return RegisterEventHandler(OnProcessExit(target_action=node, on_exit=on_exit))
+
+
+def _config_path(name: str) -> Path:
+    """A path if there is such a file, else the name of a configuration that ships with the package."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path.resolve()
+    return resources.find("config", name if name.endswith(".yaml") else f"{name}.yaml")
+
+
+def _flag(arguments: dict[str, str], name: str) -> bool | None:
+    """A launch argument that is true, false, or left to the configuration (None)."""
+    known = {"": None, "true": True, "false": False}
+    text = arguments[name].lower()
+    if text not in known:
+        raise ValueError(f"launch argument {name}:={arguments[name]}: expected true or false")
+    return known[text]
+
+
+def _own(config: NodeConfig, executable: str, sim_time: bool | None) -> list[dict[str, Any]]:
+    """The node's parameters once more, and those of the deployment: in a file, a plain name means a node of the root
+    namespace alone."""
+    node = executable.removesuffix(BRIDGE)
+    own = config.section(node) if node in config.sections else {}
+    if executable in LIFECYCLE:
+        own["autostart"] = False  # whoever starts a process says when it is configured: here, BringUp
+    if sim_time is not None:
+        own["use_sim_time"] = sim_time
+    return [own] if own else []
+
+
+class BringUp:
+    """Configures a lifecycle node whenever its process starts, and activates it when it has been configured.
+
+    `launch_ros` sends a change of state once and waits without end for the answer. After a kill, the middleware still
+    knows the dead process's service (until its lease ends, 10 s and more), and a request could go there alone. So each
+    start waits until the *new* process is seen: a publisher of the node's transition events that was not there before.
+    A node that someone deactivates stays inactive. One whose settings are refused stays unconfigured; one that finds
+    the machine too slow for them, or whose configuring breaks, is asked again, later each time.
+    """
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+        self._life = self._tries = 0
+        self._known: set[tuple[int, ...]] = set()
+
+    def handlers(self) -> list[Any]:
+        """To be executed before the node's own action."""
+        activate = OnStateTransition(
+            target_lifecycle_node=self._node,
+            start_state="configuring",
+            goal_state="inactive",
+            entities=[OpaqueFunction(function=self._on_inactive)],
+        )
+        again = OnStateTransition(
+            target_lifecycle_node=self._node,
+            start_state="configuring",
+            goal_state="errorprocessing",
+            entities=[OpaqueFunction(function=self._on_error)],
+        )
+        start = OnProcessStart(target_action=self._node, on_start=self._on_start)
+        return [RegisterEventHandler(each) for each in (start, activate, again)]
+
+    def _request(self, transition: int) -> Any:
+        return EmitEvent(event=ChangeState(lifecycle_node_matcher=matches_action(self._node), transition_id=transition))
+
+    def _on_start(self, event: Any, context: Any) -> list[Any]:
+        self._life += 1
+        return self._look(context, self._life)
+
+    def _on_inactive(self, context: Any) -> list[Any]:
+        self._tries = 0
+        return [self._request(Transition.TRANSITION_ACTIVATE)]
+
+    def _on_error(self, context: Any) -> list[Any]:
+        pause_s = PAUSES_S[min(self._tries, len(PAUSES_S) - 1)]
+        self._tries += 1
+        ask = OpaqueFunction(function=self._configure, args=[self._life])
+        return [TimerAction(period=pause_s, actions=[ask])]
+
+    def _configure(self, context: Any, life: int) -> list[Any]:
+        return [self._request(Transition.TRANSITION_CONFIGURE)] if life == self._life else []
+
+    def _look(self, context: Any, life: int) -> list[Any]:
+        """Configure a new process's node, or look again; a life that has ended since is given up."""
+        if life != self._life:
+            return []
+        topic = f"{self._node.node_name}/transition_event"
+        there = {tuple(each.endpoint_gid) for each in get_ros_node(context).get_publishers_info_by_topic(topic)}
+        if there <= self._known:
+            again = OpaqueFunction(function=self._look, args=[life])
+            return [TimerAction(period=POLL_S, actions=[again])]
+        self._known |= there
+        return [TimerAction(period=SETTLE_S, actions=[self._request(Transition.TRANSITION_CONFIGURE)])]

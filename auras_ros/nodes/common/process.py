@@ -1,0 +1,115 @@
+"""The life of a node's process: initialise, build, spin, halt, shut down; the exit status (`exit_status`) says how it
+went.
+
+Nothing that comes from outside ends it: callbacks are guarded (`ros.callbacks`), and lines that nobody takes are lost
+(`output`). Signals are taken here and not by ROS, whose handlers end the context at once: a node that is asked to stop
+must still be able to publish its last word.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn, TypeVar
+
+from auras_ros.descriptors import ensure_descriptors
+from auras_ros.heap import bound_heap
+from auras_ros.nodes.common.config import ConfigError, check_given
+from auras_ros.nodes.common.exit_status import BROKEN, TOO_SLOW, of_refusal
+from auras_ros.output import never_in_the_way, printable
+from auras_ros.ros import Node, SignalHandlerOptions, init, try_shutdown
+from auras_ros.ros.callbacks import Callbacks
+from auras_ros.ros.refusals import SETTINGS_ERRORS
+
+N = TypeVar("N", bound=Node)
+
+
+def node_main(
+    argv: list[str] | None,
+    build: Callable[[], N],
+    start: Callable[[N], None],
+    halt: Callable[[N], None],
+    working: Callable[[N], bool],
+    bad_settings: tuple[type[Exception], ...],
+    asked: threading.Event | None = None,
+    too_slow: tuple[type[Exception], ...] = (),
+) -> int:
+    """Run one node until SIGINT or SIGTERM, or until it is no longer `working`: a node whose own thread broke must
+    not look alive. `bad_settings`: errors of `build` and `start` that end with status 2 (1 where it was
+    the machine's: `exit_status`), `too_slow`: those of them that may pass, status 3. `asked` is set by the signals, for
+    a node whose start takes long."""
+    asked = asked or threading.Event()
+    with never_in_the_way():
+        bound_heap()
+        if not faulthandler.is_enabled():
+            faulthandler.enable()  # what ends a process from below leaves a traceback of every thread
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            asked.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, ask)
+        try:
+            with _refusals((OSError, ValueError, RuntimeError), ()):  # ROS arguments, a parameter file, the environment
+                ensure_descriptors()
+                init(args=sys.argv if argv is None else argv, signal_handler_options=SignalHandlerOptions.NO)
+            try:
+                with _refusals((ConfigError, OSError), ()):  # of a name that nobody declares, ROS says nothing
+                    check_given(sys.argv if argv is None else argv)
+                with _refusals((*bad_settings, *SETTINGS_ERRORS), too_slow):
+                    node = build()
+                callbacks = Callbacks(node)
+                try:
+                    with _refusals((*bad_settings, *SETTINGS_ERRORS), too_slow):
+                        start(node)
+                    while not asked.is_set() and working(node):
+                        if not callbacks.turn():
+                            return BROKEN
+                    return 0 if working(node) else BROKEN
+                finally:
+                    halt(node)
+                    callbacks.close()
+                    node.destroy_node()
+            finally:
+                try_shutdown()
+        except RefusedError as refused:
+            for line in str(refused).splitlines():
+                print(f"error: {line}", file=sys.stderr, flush=True)
+            return refused.status
+
+
+class RefusedError(Exception):
+    """The node cannot start, for a reason that is told in one line; `status` is how the process ends."""
+
+    def __init__(self, error: Exception, status: int) -> None:
+        super().__init__(printable(str(error)))
+        self.status = status
+
+
+@contextmanager
+def _refusals(bad_settings: tuple[type[Exception], ...], too_slow: tuple[type[Exception], ...]) -> Iterator[None]:
+    try:
+        yield
+    except too_slow as error:
+        raise RefusedError(error, TOO_SLOW) from error
+    except bad_settings as error:
+        raise RefusedError(error, of_refusal(error)) from error
+
+
+def leave(status: int) -> NoReturn:
+    """End the process with this status: at once where a thread still works.
+
+    A policy's thread that hangs, or still loads, is in native code more often than not. The interpreter's own end
+    would pull the ground from under it, and the C++ library ends the process by SIGABRT in place of the status.
+    """
+    if any(thread.daemon for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)

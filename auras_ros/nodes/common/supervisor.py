@@ -1,0 +1,225 @@
+"""Starts the processes of a config, restarts those that die, and leaves nothing behind.
+
+It watches exit statuses only; whether a node does its work is for the nodes to watch over one another.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import yaml
+
+from auras_ros.nodes.common.config import EXECUTABLES, read_config
+from auras_ros.nodes.common.exit_status import BAD_SETTINGS, TOO_SLOW
+
+RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+TOO_SLOW_DELAYS_S = (16.0, 30.0)  # after those: each try loads a policy, on a machine that has too much to do
+STEADY_S = 10.0  # a process that lived this long starts again at the shortest delay
+GRACE_S = 5.0
+
+
+class SupervisorError(RuntimeError):
+    """A process cannot start with its settings."""
+
+
+@dataclass
+class _Slot:
+    """One executable: its process, and when to start it again."""
+
+    name: str
+    process: subprocess.Popen[bytes] | None = None
+    started_s: float = 0.0
+    restarts: int = 0
+    too_slow: int = 0
+    due_s: float | None = 0.0
+    scratch: tempfile.TemporaryDirectory[str] | None = None  # what this start of it reads, made for it alone
+
+
+def _under(namespace: str, config: Path) -> str:
+    """The parameters for nodes in a namespace: in ROS 2 a section `agent` is for /agent alone, not for /left/agent."""
+    sections = yaml.safe_load(config.read_text(encoding="utf-8"))
+    moved = {name if name.startswith("/") else f"{namespace}/{name}": values for name, values in sections.items()}
+    return yaml.safe_dump(moved)
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has none
+        return f"signal {number}"
+
+
+class Supervisor:
+    """Call `start`, then `poll` often from the thread that started it, then `stop`; or use it as a context. Raises
+    ConfigError for a config that cannot be run.
+
+    parameters: node name -> overrides of the file's parameters. log: where the processes' output goes; None: through.
+    """
+
+    def __init__(
+        self,
+        config: Path,
+        *,
+        namespace: str = "",
+        log: IO[Any] | None = None,
+        parameters: dict[str, dict[str, Any]] | None = None,
+    ) -> None:
+        read = self.read = read_config(config, EXECUTABLES)
+        self.respawn, self.warnings = read.supervision.respawn, read.warnings
+        self.config, self._log = config, log
+        self._namespace = f"/{namespace.strip('/')}" if namespace else ""
+        self._moved = _under(self._namespace, config) if namespace else ""
+        self._overrides = dict(parameters or {})
+        self._placed = read.placed  # paths that stand beside the config
+        self._slots = [_Slot(name) for name in read.supervision.processes]
+
+    @property
+    def processes(self) -> dict[str, subprocess.Popen[bytes]]:
+        """Executable name -> process, those that were started and not yet found dead."""
+        return {slot.name: slot.process for slot in self._slots if slot.process is not None}
+
+    @property
+    def too_slow(self) -> list[str]:
+        """Executables that found this machine too slow for their settings."""
+        return [slot.name for slot in self._slots if slot.too_slow]
+
+    def override(self, node: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Other overrides for a node, from its next start on; returns those of before."""
+        before, self._overrides[node] = self._overrides.get(node, {}), parameters
+        return before
+
+    def start(self) -> None:
+        for slot in self._slots:
+            self._spawn(slot)
+
+    def poll(self) -> list[str]:
+        """Look after the processes once; returns news, one line each. Raises SupervisorError on status 2."""
+        news = []
+        for slot in self._slots:
+            if slot.process is not None and (status := slot.process.poll()) is not None:
+                slot.process = None
+                news.append(self._died(slot, status))
+            elif slot.process is None and slot.due_s is not None and time.monotonic() >= slot.due_s:
+                news.append(self._start_again(slot))
+        return news
+
+    @property
+    def alive(self) -> bool:
+        """Whether anything runs or is going to."""
+        return any(slot.process is not None or slot.due_s is not None for slot in self._slots)
+
+    def stop(self) -> None:
+        """SIGTERM in reverse order of starting, SIGKILL to those still there after a grace."""
+        running = [slot for slot in reversed(self._slots) if slot.process is not None]
+        for slot in self._slots:
+            slot.due_s = None
+        for slot in running:
+            assert slot.process is not None
+            slot.process.terminate()
+        end_s = time.monotonic() + GRACE_S
+        for slot in running:
+            assert slot.process is not None
+            try:
+                slot.process.wait(max(0.0, end_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                slot.process.kill()
+                slot.process.wait()
+            slot.process = None
+        for slot in self._slots:
+            self._tidy(slot)
+
+    def _died(self, slot: _Slot, status: int) -> str:
+        how = f"was killed by {_signal(-status)}" if status < 0 else f"exited with status {status}"
+        if status == TOO_SLOW:
+            slot.too_slow += 1
+            how = "found this machine too slow for its settings just now (its own message says by how much)"
+        if status == BAD_SETTINGS:
+            raise SupervisorError(f"{slot.name} cannot start with these settings; its own message says why")
+        if not self.respawn:
+            slot.due_s = None
+            return f"{slot.name} {how}"
+        steady = time.monotonic() - slot.started_s > STEADY_S and status != TOO_SLOW
+        early = 0 if steady else slot.restarts
+        delays_s = (*RESTART_DELAYS_S, *TOO_SLOW_DELAYS_S) if status == TOO_SLOW else RESTART_DELAYS_S
+        return f"{slot.name} {how}, {self._later(slot, early, delays_s)}"
+
+    def _later(self, slot: _Slot, early: int, delays_s: tuple[float, ...]) -> str:
+        """Have it started again. early: how many starts before this one came to nothing soon."""
+        delay_s = delays_s[min(early, len(delays_s) - 1)]
+        slot.restarts = early + 1
+        slot.due_s = time.monotonic() + delay_s
+        return f"starting again in {delay_s:g} s"
+
+    def _start_again(self, slot: _Slot) -> str:
+        """A machine without room for a file or a process may have it later: the others live on meanwhile."""
+        try:
+            self._spawn(slot)
+        except OSError as error:
+            return f"{slot.name} cannot be started ({error}), {self._later(slot, slot.restarts, RESTART_DELAYS_S)}"
+        return f"{slot.name} started again"
+
+    def _spawn(self, slot: _Slot) -> None:
+        """Raises OSError where its files cannot be written, or no process can be made."""
+        child = [sys.executable, "-m", "auras_ros.nodes.common.child", str(os.getpid()), EXECUTABLES[slot.name]]
+        command = [*child, "--ros-args", *self._parameters(slot)]
+        if self._namespace:
+            command += ["-r", f"__ns:={self._namespace}"]
+        slot.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT if self._log else None,
+            start_new_session=True,  # Ctrl-C reaches us alone; we stop them in order
+        )
+        slot.started_s, slot.due_s = time.monotonic(), None
+
+    def _parameters(self, slot: _Slot) -> list[str]:
+        """The config, and a second file of what is said beside it: under ROS 2 a file alone can name a node of a
+        namespace, and `-p name:=value` counts less than the node's own section. Written for each start: of earlier
+        ones nothing needs to be there any more."""
+        last: dict[str, dict[str, Any]] = {}
+        if slot.name == "agent":  # a lifecycle node; under ROS 2 it is the launch file that leads it through its states
+            last["agent"] = {"autostart": True}
+        if slot.name == "actuator" and slot.restarts:  # one that comes back is armed by a person
+            last["actuator"] = {"arm_on_start": False}
+        said: dict[str, dict[str, Any]] = {}
+        for node, values in (*self._placed.items(), *self._overrides.items(), *last.items()):
+            key = f"{self._namespace}/{node}" if self._namespace else node
+            said.setdefault(key, {"ros__parameters": {}})["ros__parameters"].update(values)
+        self._tidy(slot)
+        slot.scratch = tempfile.TemporaryDirectory(prefix="auras_", ignore_cleanup_errors=True)
+        folder, files = Path(slot.scratch.name), [self.config]
+        if self._moved:
+            files = [folder / self.config.name]
+            files[0].write_text(self._moved, encoding="utf-8")
+        if said:
+            files.append(folder / f"{slot.name}.overrides.yaml")
+            files[-1].write_text(yaml.safe_dump(said), encoding="utf-8")
+        return [word for file in files for word in ("--params-file", str(file))]
+
+    def _tidy(self, slot: _Slot) -> None:
+        if slot.scratch is not None:
+            slot.scratch.cleanup()
+            slot.scratch = None
+
+    def __enter__(self) -> Supervisor:
+        try:
+            self.start()
+        except OSError:
+            self.stop()  # what was started before the one that cannot be
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,138 @@
+"""The arming rules, one by one and in their order: what each refuses, and that nothing else does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auras_ros.nodes.actuator.agent_watch import AgentWatch
+from auras_ros.nodes.actuator.arming import RULES, Situation, refusal
+from auras_ros.nodes.actuator.settings import ActuatorSettings
+from auras_ros.nodes.common.messages import MessageError
+
+MS = 1_000_000
+STRICT = ActuatorSettings(require_emergency_stop=True, require_robot_description=True)
+GOOD = Situation(
+    agent_age_ns=20 * MS,
+    lifecycle="active",
+    joints_age_ns=10 * MS,
+    others=(),
+    stop_present=True,
+    described=True,
+    ros_time_ns=5,
+)
+
+# In the order of the rules: each fault, and a word of its reason.
+FAULTS = [
+    ({"pressed": "/button"}, "pressed by /button"),
+    ({"stop_deaf": "/button"}, "the emergency stop of /button cannot be heard"),
+    ({"stop_present": False}, "require_emergency_stop"),
+    ({"others": ("/other on action",)}, "conflict: /other on action"),
+    ({"ros_time_ns": 0}, "/clock"),
+    ({"limits_pending": True}, "about to be taken"),
+    ({"described": False}, "require_robot_description"),
+    ({"unlimited": "elbow"}, "no limits for elbow"),
+    ({"joints_age_ns": None}, "no joint_states within 500 ms"),
+    ({"joints_age_ns": 501 * MS}, "no joint_states within 500 ms"),
+    ({"unknown": "elbow"}, "no position of elbow"),
+    ({"agent_age_ns": None}, "silent"),
+    ({"agent_age_ns": 101 * MS}, "silent"),
+    ({"lifecycle": "inactive"}, "is inactive: activate it first"),
+    ({"lifecycle": ""}, "of no known state"),
+    ({"others": None}, "just started"),
+]
+
+
+def test_nothing_objects_when_all_is_well() -> None:
+    assert refusal(GOOD, STRICT) == ""
+    assert len(RULES) == 7
+
+
+@pytest.mark.parametrize(("fault", "word"), FAULTS, ids=str)
+def test_each_fault_alone_refuses_and_is_named(fault: dict[str, object], word: str) -> None:
+    assert word in refusal(replace(GOOD, **fault), STRICT)  # type: ignore[arg-type]
+
+
+@given(st.sets(st.integers(0, len(FAULTS) - 1), min_size=1))
+def test_of_several_faults_the_first_rule_speaks(which: set[int]) -> None:
+    at = GOOD
+    for index in sorted(which, reverse=True):
+        at = replace(at, **FAULTS[index][0])  # type: ignore[arg-type]
+    words = {word for index, (_, word) in enumerate(FAULTS) if index in which}
+    rule = next(rule for rule in RULES if rule(at, STRICT))
+    assert refusal(at, STRICT) == rule(at, STRICT)
+    assert any(word in refusal(at, STRICT) for word in words)
+    assert not any(earlier(at, STRICT) for earlier in RULES[: RULES.index(rule)])
+
+
+@pytest.mark.parametrize(
+    ("fault", "relaxed"),
+    [
+        ({"stop_present": False}, ActuatorSettings()),
+        ({"stop_deaf": "/button"}, ActuatorSettings()),
+        ({"described": False}, ActuatorSettings()),
+        ({"unlimited": "elbow"}, ActuatorSettings()),
+        ({"joints_age_ns": None}, ActuatorSettings(measured_start=False)),
+        ({"ros_time_ns": None}, ActuatorSettings()),
+        ({"agent_age_ns": 101 * MS}, ActuatorSettings(agent_timeout_ms=200.0)),
+    ],
+    ids=str,
+)
+def test_what_is_not_required_does_not_refuse(fault: dict[str, object], relaxed: ActuatorSettings) -> None:
+    assert refusal(replace(GOOD, **fault), relaxed) == ""  # type: ignore[arg-type]
+
+
+# -- the agent's life -------------------------------------------------------------------------------------
+
+
+def beat(session: str = "a", lifecycle: str = "active") -> dict[str, object]:
+    return {"session": session, "lifecycle": lifecycle, "state": "running"}
+
+
+def test_silence_is_counted_from_the_followed_session_alone() -> None:
+    watch = AgentWatch(100.0)
+    assert watch.lost(0)
+    watch.heard(beat("a"), "a", 0)
+    watch.heard(beat("b"), "a", 90 * MS)
+    assert not watch.lost(100 * MS)
+    assert watch.lost(101 * MS)
+    assert watch.age_ns(101 * MS) == 11 * MS  # somebody is there
+
+
+def test_before_the_first_chunk_anybody_counts() -> None:
+    watch = AgentWatch(100.0)
+    watch.heard(beat("a"), None, 0)
+    watch.heard(beat("b"), None, 90 * MS)
+    assert not watch.lost(150 * MS)
+
+
+def test_arming_follows_the_newest_heartbeat() -> None:
+    watch = AgentWatch(100.0)
+    watch.heard(beat("b"), "a", 50 * MS)
+    assert watch.lost(60 * MS)
+    watch.follow()
+    assert not watch.lost(60 * MS)
+
+
+@pytest.mark.parametrize("lifecycle", ["inactive", "deactivating", "errorprocessing", "finalized", ""])
+def test_only_the_followed_session_can_say_that_it_is_not_active(lifecycle: str) -> None:
+    watch = AgentWatch(100.0)
+    assert not watch.heard(beat("b", lifecycle), "a", 0)
+    assert watch.heard(beat("a", lifecycle), "a", 0)
+    assert watch.heard(beat("a", lifecycle), None, 0)
+    assert not watch.heard(beat("a"), "a", 0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [({"lifecycle": "active"}, "session"), ({"session": "a", "lifecycle": ["active"]}, "lifecycle"),
+     ({"session": "a", "state": "x" * 201}, "state"), ({"session": "a" * 65}, "session")],
+)  # fmt: skip
+def test_a_heartbeat_that_is_none_is_refused_and_its_field_named(wrong: dict[str, object], field: str) -> None:
+    watch = AgentWatch(100.0)
+    with pytest.raises(MessageError, match=f"heartbeat: {field}: "):
+        watch.heard(wrong, None, 0)
+    assert watch.beat_ns is None

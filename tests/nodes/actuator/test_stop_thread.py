@@ -1,0 +1,227 @@
+"""The emergency stop's own thread: what it takes for a press, whom it stands above, and that it waits for nobody, the
+log included. In this process; what an actuator does with it: `test_stop`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from auras_ros.nodes.actuator import command_loop, emergency_stop, realtime
+from auras_ros.nodes.actuator.bounded_subscription import RefusedMessages
+from auras_ros.nodes.actuator.emergency_stop import BACKLOG, FLOOD, REQUESTED, UNKNOWN, EmergencyStop
+from auras_ros.nodes.actuator.node import Actuator
+from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.ros import BACKEND, Context, Node, SingleThreadedExecutor, init, try_shutdown
+from auras_ros.ros.msg import Bool, String
+from auras_ros.ros.srv import Trigger
+from tests.nodes.wire import LATCHED, PATIENCE_S
+
+alone = pytest.mark.skipif(BACKEND != "dds", reason="of our own layer")
+RELEASED = b"\0\1\0\0\0\0\0\0"  # Bool(data=False)
+UNREADABLE = b"\0\1\0\0\1\0\0\0"  # a request without the 16 bytes of its client
+
+
+def until(condition: Callable[[], Any], meanwhile: Callable[[], object] = lambda: None) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end_s
+        meanwhile()
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def owner(domain: int) -> Iterator[Node]:
+    init(args=[])
+    made = Node("actuator")
+    yield made
+    made.destroy_node()
+    try_shutdown()
+
+
+@pytest.fixture
+def latched() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def stop(owner: Node, latched: list[str]) -> Iterator[EmergencyStop]:
+    """One that does not listen yet: what is said to it waits, as for a process that is stopped."""
+    made = EmergencyStop(owner, latched.append, RefusedMessages(owner), QosWatch(owner, lambda: None))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def other(domain: int, owner: Node) -> Iterator[Node]:
+    """A node of another participant."""
+    context = Context()
+    init(args=[], context=context, domain_id=domain)
+    yield Node("other", context=context)
+    try_shutdown(context=context)
+
+
+def requests(other: Node) -> Any:
+    """Writes whatever is asked for on the request topic."""
+    from auras_ros.ros.dds.endpoint import Writer
+
+    kind = Trigger.Request._ros_type
+    writer = Writer(other.context.participant, "rq/actuator/stopRequest", kind, emergency_stop.REQUESTS)
+    until(writer.matched_count)
+    return writer
+
+
+@alone
+@pytest.mark.parametrize("payload", [UNREADABLE, bytes(300_000)], ids=["short", "huge"])
+def test_whatever_comes_as_a_request_stops(
+    stop: EmergencyStop, latched: list[str], other: Node, payload: bytes
+) -> None:
+    """A Trigger's request is empty: there is nothing in it that could have said anything else."""
+    stop.start(0)
+    requests(other).write([payload])
+    until(lambda: latched)
+    assert latched == [REQUESTED]
+
+
+@alone
+def test_a_call_is_answered_though_many_others_waited_behind_it(stop: EmergencyStop, other: Node) -> None:
+    client = other.create_client(Trigger, "actuator/stop")
+    assert client.wait_for_service(PATIENCE_S)
+    garbage = requests(other)
+    called = client.call_async(Trigger.Request())
+    for _ in range(100):
+        garbage.write([UNREADABLE])
+    stop.start(0)
+    executor = SingleThreadedExecutor(context=other.context)
+    executor.add_node(other)
+    executor.spin_until_future_complete(called, PATIENCE_S)
+    assert called.result().success
+
+
+# -- words that come faster than they are read ----------------------------------------------------------------
+
+
+def feed(stop: EmergencyStop, monkeypatch: pytest.MonkeyPatch, words: int, each_s: float, waiting: bool) -> None:
+    """So many words, each read after each_s; `waiting`: the next one has come by then, so that none is waited for."""
+    now, left, empty = [0.0], [words], [False]
+    monkeypatch.setattr(emergency_stop, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class Fed:
+        def __init__(self, node: Node) -> None:
+            pass
+
+        def turn(self, wait_s: float) -> bool:
+            if not wait_s and empty[0]:
+                return True
+            if not left[0]:
+                stop._ended.set()
+                return True
+            left[0] -= 1
+            now[0] += each_s
+            empty[0] = not waiting
+            stop._on_word(RELEASED, {"publisher_gid": b"x" * 16})
+            return True
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(emergency_stop, "Callbacks", Fed)
+    stop.start(0)
+    until(lambda: not stop.working())
+
+
+def test_a_queue_that_is_read_too_slowly_to_be_emptied_is_taken_for_a_press(
+    stop: EmergencyStop, latched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been full meanwhile: fewer than FLOOD words are read in a second, and more came."""
+    feed(stop, monkeypatch, words=2000, each_s=0.003, waiting=True)
+    assert set(latched) == {BACKLOG}
+    assert stop.pressers() == ["a publisher unknown"]
+
+
+def test_a_button_that_speaks_often_is_no_flood(
+    stop: EmergencyStop, latched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty times a second, for ever: the wait for its next word is over before it ends by itself."""
+    feed(stop, monkeypatch, words=4 * FLOOD, each_s=0.02, waiting=False)
+    assert latched == []
+
+
+# -- who can be heard -----------------------------------------------------------------------------------------
+
+
+@alone
+def test_a_publisher_of_another_type_is_named(stop: EmergencyStop, owner: Node, other: Node) -> None:
+    """DDS connects it with nobody, and nothing else would say so."""
+    executor = SingleThreadedExecutor()
+    executor.add_node(owner)
+    other.create_publisher(String, "emergency_stop", LATCHED)
+    until(stop.publishers, lambda: executor.spin_once(0.0))
+    until(lambda: stop.deaf_to() == ["/other"], lambda: executor.spin_once(0.0))
+
+
+@alone
+def test_a_flood_that_was_taken_back_makes_no_silent_publisher_heard(
+    stop: EmergencyStop, owner: Node, other: Node
+) -> None:
+    executor = SingleThreadedExecutor()
+    executor.add_node(owner)
+    other.create_publisher(Bool, "emergency_stop", LATCHED)
+    until(stop.publishers, lambda: executor.spin_once(0.0))
+    assert not stop.present(), "it has said nothing"
+    stop._press(UNKNOWN, emergency_stop.FLOODED)
+    assert stop.release()[0]
+    assert not stop.present()
+
+
+# -- its place among the threads ------------------------------------------------------------------------------
+
+
+def test_nobody_lowers_it_to_the_executors_priority(
+    domain: int, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What raises every thread of the process comes before those that stand above the others."""
+    asked: list[tuple[str, int, bool]] = []
+
+    def enter(priority: int, *, all_threads: bool = False) -> str:
+        asked.append((threading.current_thread().name, priority, all_threads))
+        return "noted"
+
+    for module in (realtime, command_loop, emergency_stop):
+        monkeypatch.setattr(module, "enter_realtime", enter)
+    monkeypatch.setattr(realtime, "freeze_collector", lambda: "left alone")
+    init(args=["--ros-args", "-p", f"checkpoint:={checkpoint}", "-p", "lock_memory:=false"])
+    actuator = Actuator()
+    try:
+        actuator.start()
+        until(lambda: len(asked) == 3)
+    finally:
+        actuator.halt()
+        actuator.destroy_node()
+        try_shutdown()
+    assert asked[0] == (threading.current_thread().name, 50, True)
+    assert sorted(asked[1:]) == [("emergency stop", 51, False), ("tick", 51, False)]
+
+
+@alone
+def test_it_waits_for_nobody_who_writes_the_log(
+    stop: EmergencyStop, latched: list[str], other: Node, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The executor may stand in a write, to a disk that hangs, with the log's lock held."""
+    from auras_ros.ros.dds import logger
+
+    button = other.create_publisher(Bool, "emergency_stop", LATCHED)
+    garbage = requests(other)
+    stop.start(0)
+    with logger._lock:
+        garbage.write([UNREADABLE])
+        until(lambda: latched == [REQUESTED])
+        button.publish(Bool(data=True))
+        until(lambda: emergency_stop.PRESSED in latched)
+    assert "ignored a payload" not in capfd.readouterr().err
+    stop.look()
+    assert "[actuator_stop]: ignored a payload" in capfd.readouterr().err

@@ -1,0 +1,434 @@
+"""The prompt's way into a policy that is told in words what to do, in one process: held, set at a boundary, or said.
+
+Guards: a chunk of the old task after another was asked for; a chunk that names a prompt it does not answer; a prompt
+that cannot be used and is passed over; an older prompt that comes out last.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from auras_ros.action import Chunk
+from auras_ros.clock import MonotonicClock
+from auras_ros.loading.pipeline import Pipeline
+from auras_ros.nodes.agent import configured
+from auras_ros.nodes.agent.configured import ConfiguredPolicy
+from auras_ros.nodes.agent.frame_runner import FrameRunner
+from auras_ros.nodes.agent.prompt import PromptGate
+from auras_ros.nodes.agent.settings import AgentSettings
+from auras_ros.nodes.agent.tokenising import Tokenising
+from auras_ros.nodes.common.diagnostics import Level
+from auras_ros.observation import Observation
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.request import Latched
+from auras_ros.policies.golden import GoldenSample, observed
+from auras_ros.policies.loaders.open import load
+from auras_ros.policies.noise import noise_tape
+from auras_ros.policies.policy import generate
+from tests.policies import vision_language_checkpoints as tiny
+
+pytest.importorskip("tokenizers")
+
+PATIENCE_S = 60.0
+TEXTS = ("push the block", "pull the red cup away", "push now", "pull the block from the wall please")
+TOO_LONG = " ".join(["push"] * 30)
+
+
+def until(condition: Callable[[], Any], what: str) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end_s, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.002)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    made = tmp_path_factory.mktemp("prompts") / "rt2"
+    tiny.written(made, "rt2", tokenizer=True, prompt_limit=24)
+    return made
+
+
+@pytest.fixture(scope="module")
+def actions_of(folder: Path) -> dict[str, np.ndarray]:
+    """What each prompt leads to, decoded the plain way."""
+    checkpoint, sample = load(folder), GoldenSample.load(folder / "golden.safetensors")
+    policy, found = checkpoint.policy("greedy"), {}
+    assert checkpoint.language is not None
+    for text in TEXTS:
+        policy.set_prompt(torch.tensor(checkpoint.language.ids(text)))  # type: ignore[attr-defined]
+        context = policy.perceive(*observed(checkpoint.spec, sample))
+        noise = noise_tape(policy.noise_shape, 0, 0)[None]
+        found[text] = generate(policy, noise, context)[0].numpy()
+    assert len({each.tobytes() for each in found.values()}) == len(TEXTS)
+    return found
+
+
+class Inputs:
+    """The golden sample's observation, a new one each time it is asked for."""
+
+    fault, arrivals = "", None
+
+    def __init__(self, folder: Path) -> None:
+        images, state = observed(load(folder).spec, GoldenSample.load(folder / "golden.safetensors"))
+        self._images, self._state = images[0].numpy(), state[0].numpy()
+
+    def open(self, *_: Any) -> None: ...
+
+    def shut(self) -> None: ...
+
+    def reset(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def latch(self, now_ns: int) -> Observation:
+        stamps = ((now_ns,),)
+        return Observation(self._images, self._state, np.zeros(3), now_ns, now_ns, 0, stamps, now_ns)
+
+
+class Node:
+    """Says nothing on any wire; remembers what is logged, and hands prompts over as the topic would."""
+
+    def __init__(self) -> None:
+        self.logged: list[str] = []
+        self.prompt: Callable[[Any], None] = lambda message: None
+
+    def get_logger(self) -> Any:
+        say = lambda text, **_: self.logged.append(text)  # noqa: E731
+        return SimpleNamespace(debug=say, info=say, warning=say, error=say)
+
+    def create_subscription(self, kind: Any, topic: str, take: Callable[[Any], None], *_: Any, **__: Any) -> str:
+        assert topic == "prompt"
+        self.prompt = take
+        return topic
+
+    def destroy_subscription(self, topic: Any) -> None: ...
+
+
+class Robot:
+    """A configured agent without a wire."""
+
+    def __init__(self, folder: Path, plans: Sequence[str]) -> None:
+        checkpoint = load(folder)
+        made = [Pipeline(checkpoint, Plan.parse(plan), 0, MonotonicClock()) for plan in plans]
+        for pipeline in made:
+            pipeline.warm_up()
+        self.node, self.chunks = Node(), list[Chunk]()
+        qos: Any = SimpleNamespace(subscription=lambda topic: None)
+        self.configured = ConfiguredPolicy(self.node, AgentSettings(), tuple(made), qos)  # type: ignore[arg-type]
+        self.prompt = self.configured.prompt
+        self.frames: FrameRunner | None = None
+        self.looks = 0  # of workers, for something to do
+
+    def activate(self) -> FrameRunner:
+        voice: Any = SimpleNamespace(chunk=lambda chunk, emission, contract: self.chunks.append(chunk))
+        self.frames = frames = self.configured.frames(voice, lambda step: None)
+        latch = frames._latch
+
+        def looked(number: int, now_ns: int) -> Latched | None:
+            self.looks += 1
+            return latch(number, now_ns)
+
+        frames._latch = looked  # type: ignore[method-assign]
+        frames.start()
+        return frames
+
+    def tell(self, text: str) -> None:
+        self.node.prompt(SimpleNamespace(data=text))
+
+    def answers(self, text: str) -> None:
+        """Until chunks of it come, and no other since."""
+        until(lambda: self.chunks and self.chunks[-1].provenance.prompt == text, f"chunks of {text!r}")
+
+    def still(self) -> None:
+        """While chunks stay away although the workers look for work again and again."""
+        until(lambda: self.prompt.holds, "chunks held")
+        count, looks = len(self.chunks), self.looks
+        until(lambda: self.looks > looks + 12, "workers that look")
+        assert len(self.chunks) == count
+
+    def close(self) -> None:
+        if self.frames is not None:
+            assert self.frames.halt()
+        self.configured.close()
+
+
+@pytest.fixture
+def start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Robot]]:
+    monkeypatch.setattr(configured, "ObservationInputs", lambda node, spec, settings, qos: Inputs(folder))
+    quiet = SimpleNamespace(silent=lambda: False, executes=lambda session: True, close=lambda: None)
+    monkeypatch.setattr(configured, "ActuatorWatch", lambda node, name, timeout_ms, qos: quiet)
+    made: list[Robot] = []
+
+    def begin(*plans: str, of: Path = folder) -> Robot:
+        made.append(Robot(of, plans or ("greedy",)))
+        return made[-1]
+
+    yield begin
+    for robot in made:
+        robot.close()
+
+
+def check_all(robot: Robot, actions_of: dict[str, np.ndarray]) -> None:
+    """Every chunk answers the prompt that it names."""
+    assert robot.chunks
+    for chunk in robot.chunks:
+        np.testing.assert_allclose(chunk.actions, actions_of[chunk.provenance.prompt], rtol=0, atol=1e-9)
+
+
+PLANS = (
+    "greedy",
+    "greedy,mode=dec",
+    "greedy,mode=par,workers=2",
+    "greedy,mode=auras,pp_generation=1",
+    "greedy,mode=auras,pp_generation=2,fetch_offset=-1,reuse=exact",
+    "greedy,mode=auras,pp_generation=3,emit=newest",
+)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_every_chunk_answers_the_prompt_that_it_names(
+    start: Callable[..., Robot], actions_of: dict[str, np.ndarray], plan: str
+) -> None:
+    """Prompts of four lengths, some overtaken by the next before they are set."""
+    robot = start(plan)
+    robot.activate()
+    robot.answers(TEXTS[0])
+    random = np.random.default_rng(0)
+    for turn in range(12):
+        text = TEXTS[random.integers(len(TEXTS))]
+        robot.tell(text)
+        if turn % 3 == 2:
+            robot.answers(text)
+    robot.answers(text)
+    check_all(robot, actions_of)
+    epochs = [chunk.provenance.epoch for chunk in robot.chunks]
+    assert epochs == sorted(epochs)
+    by_epoch = {(chunk.provenance.epoch, chunk.provenance.prompt) for chunk in robot.chunks}
+    assert len({epoch for epoch, _ in by_epoch}) == len(by_epoch)  # one prompt an epoch
+    assert robot.prompt.check().level is Level.OK
+    assert robot.prompt.active == text
+
+
+def test_no_chunk_of_another_task_leaves_once_one_is_asked_for(
+    start: Callable[..., Robot], actions_of: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While token ids are made frames could go on; nothing of them is given out."""
+    robot = start("greedy,mode=auras,pp_generation=2")
+    robot.activate()
+    robot.answers(TEXTS[0])
+    gate, ids = threading.Event(), robot.configured._tokenising
+    assert ids is not None
+    real = ids._ids
+    monkeypatch.setattr(ids, "_ids", lambda text: gate.wait(PATIENCE_S) and real(text))
+    robot.tell(TEXTS[1])
+    robot.still()
+    report = robot.prompt.check()
+    assert (report.level, report.message) == (Level.ERROR, "no chunk is published: prompt: is being set")
+    assert (report.values["prompt"], report.values["in_force"]) == (TEXTS[1], TEXTS[0])
+    gate.set()
+    robot.answers(TEXTS[1])
+    check_all(robot, actions_of)
+
+
+def test_a_chunk_that_is_finished_while_the_prompt_is_set_goes_nowhere(
+    start: Callable[..., Robot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the ids and the epoch, a moment: it was begun for the old task, and may have read some of the new."""
+    robot = start()
+    frames, last = robot.activate(), []
+    robot.answers(TEXTS[0])
+    emit, executor = frames._emit, robot.configured.pipelines[0].executor
+    monkeypatch.setattr(frames, "_emit", lambda number, emission: (last.append(emission), emit(number, emission)))
+    until(lambda: last, "a finished request")
+    raised, reset = [], executor.reset
+
+    def late(*given: Any) -> None:
+        epoch = executor.ledger.epoch
+        emit(0, replace(last[-1], epoch=epoch))
+        raised.append((epoch, [chunk.provenance for chunk in robot.chunks]))
+        reset(*given)
+
+    monkeypatch.setattr(executor, "reset", late)
+    robot.tell(TEXTS[1])
+    robot.answers(TEXTS[1])
+    ((epoch, before),) = raised
+    assert {provenance.prompt for provenance in before} == {TEXTS[0]}
+    assert all(chunk.provenance.epoch > epoch for chunk in robot.chunks if chunk.provenance.prompt == TEXTS[1])
+
+
+def test_a_task_that_is_not_wanted_any_more_is_not_set(
+    start: Callable[..., Robot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for another one and back at once, while its token ids are made."""
+    robot = start()
+    robot.activate()
+    robot.answers(TEXTS[0])
+    begun, gate, tokenising, told = threading.Event(), threading.Event(), robot.configured._tokenising, []
+    assert tokenising is not None
+    ids, take = tokenising._ids, robot.configured.pipelines[0].set_prompt
+
+    def slow(text: str) -> Sequence[int]:
+        begun.set()
+        assert gate.wait(PATIENCE_S)
+        return ids(text)
+
+    monkeypatch.setattr(tokenising, "_ids", slow)
+    monkeypatch.setattr(robot.configured.pipelines[0], "set_prompt", lambda new: (told.append(tuple(new)), take(new)))
+    robot.tell(TEXTS[1])
+    assert begun.wait(PATIENCE_S)
+    robot.tell(TEXTS[0])
+    gate.set()
+    until(lambda: told, "a prompt is set")
+    assert told == [tuple(ids(TEXTS[0]))]
+    robot.answers(TEXTS[0])
+
+
+def test_a_prompt_that_cannot_be_used_holds_until_one_that_can_be(
+    start: Callable[..., Robot], actions_of: dict[str, np.ndarray]
+) -> None:
+    robot = start()
+    robot.activate()
+    robot.answers(TEXTS[0])
+    robot.tell(TOO_LONG)
+    said = "prompt: 41 tokens, but this policy takes 24 at most"
+    until(lambda: robot.prompt.holds == said, said)
+    robot.still()
+    report = robot.prompt.check()
+    assert (report.level, report.message) == (Level.ERROR, f"no chunk is published: {said}")
+    assert f"no chunk is published: {said}" in robot.node.logged
+    robot.tell(TOO_LONG)  # the same once more is no news
+    robot.still()
+    robot.tell("\x00 no text")  # and what is no prompt at all changes nothing
+    robot.still()
+    robot.tell(TEXTS[0])  # the one that the policy has run all along
+    robot.answers(TEXTS[0])
+    until(lambda: robot.prompt.check().level is Level.OK, "all is well")
+    robot.tell(TEXTS[2])
+    robot.answers(TEXTS[2])
+    check_all(robot, actions_of)
+
+
+def test_what_is_no_prompt_is_refused_and_the_task_goes_on(start: Callable[..., Robot]) -> None:
+    robot = start()
+    robot.activate()
+    robot.answers(TEXTS[0])
+    robot.tell("x" * 5000)
+    count = len(robot.chunks)
+    until(lambda: len(robot.chunks) > count + 3, "chunks go on")
+    report = robot.prompt.check()
+    assert (report.level, report.values["in_force"]) == (Level.WARN, TEXTS[0])
+    assert "longer than 4096 bytes" in report.message
+
+
+def test_a_prompt_before_activation_is_active_from_the_first_chunk_on(
+    start: Callable[..., Robot], actions_of: dict[str, np.ndarray]
+) -> None:
+    robot = start("greedy,mode=auras,pp_generation=2")
+    robot.tell(TEXTS[3])
+    until(lambda: robot.prompt.active == TEXTS[3], "the prompt is set")
+    frames = robot.activate()
+    robot.answers(TEXTS[3])
+    assert {chunk.provenance.prompt for chunk in robot.chunks} == {TEXTS[3]}
+    assert frames.halt()
+    robot.tell(TEXTS[1])  # and one between two activations
+    until(lambda: robot.prompt.active == TEXTS[1], "the next one is set")
+    robot.activate()
+    robot.answers(TEXTS[1])
+    check_all(robot, actions_of)
+
+
+def test_an_unusable_prompt_before_activation_lets_no_chunk_out(start: Callable[..., Robot]) -> None:
+    robot = start()
+    robot.tell(TOO_LONG)
+    until(lambda: "41 tokens" in robot.prompt.holds, "it is refused")
+    robot.activate()
+    robot.still()
+    robot.tell(TEXTS[0])
+    robot.answers(TEXTS[0])
+
+
+def test_the_fallback_plan_runs_the_same_prompt(start: Callable[..., Robot], actions_of: dict[str, np.ndarray]) -> None:
+    robot = start("greedy,mode=auras,pp_generation=2", "greedy")
+    frames = robot.activate()
+    robot.answers(TEXTS[0])
+    robot.tell(TEXTS[1])
+    robot.answers(TEXTS[1])
+    with frames._lock:
+        frames._enter(1)
+    frames._arrived()
+    until(lambda: robot.chunks[-1].provenance.plan == "greedy", "chunks of the fallback")
+    robot.tell(TEXTS[2])
+    robot.answers(TEXTS[2])
+    frames.reset()
+    until(lambda: robot.chunks[-1].provenance.plan != "greedy", "chunks of the first plan again")
+    assert robot.chunks[-1].provenance.prompt == TEXTS[2]
+    check_all(robot, actions_of)
+
+
+def test_without_a_tokenizer_another_prompt_holds(
+    start: Callable[..., Robot], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.written(tmp_path / "mute", "rt2")
+    robot = start(of=tmp_path / "mute")
+    robot.activate()
+    robot.answers(tiny.TEXT)
+    assert robot.prompt.check().values["tokenizer"] == "no tokenizer.json"
+    robot.tell("pull the cup")
+    until(lambda: "the checkpoint has no tokenizer.json" in robot.prompt.holds, "it is said")
+    robot.still()
+
+
+def test_a_policy_without_language_takes_every_text_as_it_was() -> None:
+    prompt = PromptGate(Node(), 4096)  # type: ignore[arg-type]
+    assert prompt.offer("anything")
+    assert prompt.holds == ""
+    assert prompt.check().message == "prompt in force"
+    assert prompt.check().values == {"prompt": "anything", "accepted": 1, "refused": 0}
+
+
+def test_of_texts_that_come_quickly_the_newest_is_set() -> None:
+    begun, gate, used = threading.Event(), threading.Event(), []
+
+    def slow(text: str) -> tuple[int, ...]:
+        begun.set()
+        assert gate.wait(PATIENCE_S)
+        return (len(text),)
+
+    tokenising = Tokenising(slow, lambda text, ids: used.append((text, ids)), lambda text, reason: None)
+    tokenising.want("a")
+    assert begun.wait(PATIENCE_S)
+    for text in ("bb", "ccc"):
+        tokenising.want(text)
+    gate.set()
+    until(lambda: len(used) == 2, "both are set")
+    tokenising.close()
+    assert used == [("a", (1,)), ("ccc", (3,))]
+
+
+def test_what_cannot_be_set_is_refused_and_the_next_one_is_tried() -> None:
+    refused, used = [], []
+
+    def use(text: str, ids: Sequence[int]) -> None:
+        if text == "bad":
+            raise ValueError("prompt: no")
+        used.append(text)
+
+    tokenising = Tokenising(lambda text: (1,), use, lambda text, reason: refused.append((text, reason)))
+    tokenising.want("bad")
+    until(lambda: refused, "it is refused")
+    tokenising.want("good")
+    until(lambda: used, "the next one is set")
+    tokenising.close()
+    assert refused == [("bad", "prompt: no")]
+    assert not tokenising._thread.is_alive()

@@ -1,0 +1,191 @@
+"""The reader of configs: what was typed wrong is never left out in silence, and what is somebody else's not refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from auras_ros.nodes.common import config, reference
+from auras_ros.nodes.common.config import ConfigError, NodeConfig, read_config, read_parameters_file
+
+ROOT = Path(__file__).resolve().parents[3]
+START = "supervisor: {ros__parameters: {processes: [actuator, agent]}}\n"
+
+Read = Callable[[str], NodeConfig]
+Refused = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def given(text: str) -> NodeConfig:
+        (tmp_path / "mine.yaml").write_text(text)
+        return read_parameters_file(tmp_path / "mine.yaml")
+
+    return given
+
+
+@pytest.fixture
+def refused(read: Read, tmp_path: Path) -> Refused:
+    """What is said of a file, without its folder."""
+
+    def given(text: str) -> list[str]:
+        with pytest.raises(ConfigError) as caught:
+            read(text)
+        return [line.removeprefix(f"{tmp_path}/") for line in str(caught.value).splitlines()]
+
+    return given
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.name)
+def test_what_ships_is_good(path: Path) -> None:
+    assert read_config(path).warnings == ()
+
+
+def test_everything_that_is_wrong_is_said_with_its_line_and_the_name_that_was_meant(refused: Refused) -> None:
+    """The first two would arm without an emergency stop and with actions of any age."""
+    text = """\
+supervisor:
+  ros__parameters: {processes: [actuator, agnet], respwan: true}
+actuator:
+  ros__parameters:
+    require_emergency_stopp: true
+    max_chunk_age_mss: 50.0
+    rate_hz: 1000.0
+    blend_ms: often
+actuater: {ros__parameters: {rate_hz: 50.0}}
+/left/agent: {ros__parameters: {sede: 3}}
+right: {agent: {ros__parameters: {mode: warp}}}
+/**: {ros__parameters: {require_emergency_stpo: true}}
+"""
+    assert refused(text) == [
+        "mine.yaml:2: supervisor: no parameter 'respwan'; did you mean respawn?",
+        "mine.yaml:5: actuator: no parameter 'require_emergency_stopp'; did you mean require_emergency_stop?",
+        "mine.yaml:6: actuator: no parameter 'max_chunk_age_mss'; did you mean max_chunk_age_ms?",
+        "mine.yaml:7: actuator: rate_hz: must be in [10.0, 200.0], got 1000.0",
+        "mine.yaml:8: actuator: blend_ms: expected float, got 'often'",
+        "mine.yaml:9: no node 'actuater'; did you mean actuator?",
+        "mine.yaml:10: agent: no parameter 'sede'; did you mean seed?",
+        "mine.yaml:11: agent: plan: mode: must be one of seq, dec, par, auras, got 'warp'",
+        "mine.yaml:12: no parameter 'require_emergency_stpo'; did you mean require_emergency_stop?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "mine.yaml:3: 'a' stands in line 1 already"),
+        (
+            "actuator:\n  ros__parameters:\n    rate_hz: 50.0\n    rate_hz: 100.0\n",
+            "mine.yaml:4: actuator/ros__parameters: 'rate_hz' stands in line 3 already",
+        ),
+        (
+            "agent: {ros__parameters: {seed: 3}}\n/agent: {ros__parameters: {cores: '', seed: 4}}\n",
+            "mine.yaml:2: 'seed' stands under 'agent' already",
+        ),
+        (
+            "left/agent: {ros__parameters: {seed: 3}}\nleft: {agent: {ros__parameters: {seed: 3}}}\n",
+            "mine.yaml:2: 'seed' stands under 'left/agent' already",
+        ),
+        ("/**: {ros__parameters: {seed: 3}}\n'**': {ros__parameters: {seed: 3}}\n", "'seed' stands under '/**'"),
+        (
+            "/**: {ros__parameters: {mode: seq}}\nagent: {ros__parameters: {pp_generation: 4}}\n",
+            "mine.yaml:2: agent: plan: pp_generation",
+        ),
+        (
+            "agent: {ros__parameters: {seed: 3}}\n/**: {ros__parameters: {pp_generation: 4}}\n",
+            "mine.yaml:1: agent: plan: pp_generation",
+        ),
+        ("agent:\n  seed: 3\n", "mine.yaml:2: agent: ros__parameters is missing above 'seed'"),
+        ("agent:\n", "mine.yaml:1: agent: ros__parameters is missing"),
+        ("agent: {ros_parameters: {seed: 3}}", "mine.yaml:1: 'ros_parameters': did you mean ros__parameters?"),
+        ("agent: {ros__parameters: [seed]}", "mine.yaml:1: agent: ros__parameters: expected names and values"),
+        ("ros__parameters: {seed: 3}", "mine.yaml:1: ros__parameters stands under no node's name"),
+        ("[agent]", "mine.yaml: expected sections"),
+        ("agent: [", "mine.yaml:1: not YAML: "),
+        ("agent: \x07", "mine.yaml: not YAML: "),
+        ("[" * 100_000, "mine.yaml: not YAML: "),
+        ("agent: &all {ros__parameters: {seed: 3}}\nbeside: *all\n", "mine.yaml:2: alias *all: ROS 2 parameter files"),
+        ("agent: &all {again: *all}", "mine.yaml:1: alias *all"),
+        ("supervisor: {ros__parameters: {processes: [agent, agent]}}", "processes: 'agent' stands there 2 times"),
+        ("supervisor: {ros__parameters: {processes: [agnet]}}", "no executable 'agnet'; did you mean agent?"),
+        ("agent: {ros__parameters: {seed: {of: 3}}}", "agent: no parameter 'seed.of'; did you mean seed?"),
+        ("agent: {ros__parameters: {use_sim_time: 1}}", "mine.yaml:1: agent: use_sim_time: expected bool, got 1"),
+        ("agent: {ros__parameters: {cores: one}}", "agent: cores: expected core numbers such as 2,3"),
+        ("pusht: {ros__parameters: {viewer_px: 3}}", "pusht: viewer_px: must be 0 or in [16, 2048], got 3"),
+        ("actuator: {ros__parameters: {seam: glue}}", "actuator: seam: must be one of blend, switch, ensemble"),
+        ("#" * (1 << 20) + "\n", "1048577 bytes, expected 1048576 at most"),
+    ],
+)  # fmt: skip
+def test_what_is_no_config_is_refused_in_one_line(refused: Refused, text: str, said: str) -> None:
+    (line,) = refused(text)
+    assert said in line
+
+
+def test_values_go_together_that_stand_apart(read: Read) -> None:
+    """What the node runs with is not refused: what is for all, and what is in a second section of its name."""
+    found = read("/**: {ros__parameters: {mode: auras}}\nagent: {ros__parameters: {pp_generation: 4}}\n")
+    assert found.section("agent") == {"mode": "auras", "pp_generation": 4}
+    found = read("agent: {ros__parameters: {mode: auras}}\n/agent: {ros__parameters: {pp_generation: 4}}\n")
+    assert found.section("agent") == {"mode": "auras", "pp_generation": 4}
+
+
+def test_nodes_of_somebody_else_are_left_alone_and_said(read: Read, tmp_path: Path) -> None:
+    found = read(
+        START + "my_actuator: {ros__parameters: {rate: 1}}\nagent_2: {ros__parameters: {x: 1}}\n"
+        "/**: {ros__parameters: {use_sim_time: true, robot_ip: here, seed: 3}}\nagent: {ros__parameters: {seed: 4}}\n"
+    )
+    assert [line.removeprefix(f"{tmp_path}/mine.yaml:") for line in found.warnings] == [
+        "2: 'my_actuator' is no node of ours: its parameters are not looked at",
+        "3: 'agent_2' is no node of ours: its parameters are not looked at",
+        "4: 'robot_ip' is no parameter of a node of ours",
+    ]
+    assert found.section("agent") == {"seed": 4}
+    assert found.section("pusht") == {"seed": 3}
+    with pytest.raises(ConfigError, match=r"mine\.yaml: actuator/ros__parameters is missing"):
+        found.section("actuator")
+
+
+def test_a_checkpoint_beside_the_config_is_found_where_the_working_directory_has_none(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The working directory comes first, as for every path; a name without a separator is one that ships."""
+    text = "agent: {ros__parameters: {checkpoint: ./mine}}\nactuator: {ros__parameters: {checkpoint: mine}}\n"
+    (tmp_path / "mine").mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    found = read(text)
+    assert found.placed == {"agent": {"checkpoint": str(tmp_path / "mine")}}
+    assert found.section("agent")["checkpoint"] == str(tmp_path / "mine")
+    (elsewhere / "mine").mkdir()
+    assert read(text).placed == {}
+
+
+def test_checking_needs_neither_torch_nor_ros() -> None:
+    code = "import sys\nimport auras_ros.cli.check as c\nc.run(['pusht'])\nprint(*sys.modules)"
+    held = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).split()
+    assert not {"torch", "rclpy", "cyclonedds", "auras_ros.ros"} & set(held)
+
+
+def test_the_page_of_parameters_is_the_code_s() -> None:
+    """`auras check --markdown > docs/parameters.md` makes it again."""
+    assert (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8") == reference.page()
+    for node in config.SETTINGS:
+        for name in config.settings_of(node).__dataclass_fields__:
+            assert f"| `{name}` |" in reference.page()
+            assert f"\n  {name}  (" in reference.text()
+
+
+@pytest.mark.parametrize("name", ["/bad topic!", "", "7up", "a//b", "a/", "~b", "{name}"])
+def test_what_is_no_name_of_a_topic_is_found_before_anything_starts(refused: Refused, name: str) -> None:
+    text = f"actuator: {{ros__parameters: {{action_topic: '{name}', rate_hz: 50.0}}}}\n"
+    assert refused(text) == [f"mine.yaml:1: actuator: action_topic: {name!r} is no name of a topic"]
+
+
+@pytest.mark.parametrize("name", ["action", "/arm_1/commands", "~/action", "{node}/action"])
+def test_what_ros_takes_for_a_topic_is_taken(read: Read, name: str) -> None:
+    read(f"actuator: {{ros__parameters: {{trajectory_topic: '{name}'}}}}\n")
