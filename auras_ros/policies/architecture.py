@@ -1,4 +1,4 @@
-"""What a policy takes and gives, whatever its family: numbers that its networks, its manifest and its examples share."""
+"""What every policy takes and gives: sizes that its networks, its manifest and its examples share."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ from auras_ros.observation import StateSpec
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.noise import noise_tape
-from auras_ros.sim.pusht import StepResult as Stepped
 from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht import StepResult as Stepped
 from auras_ros.train import export
 from tests.evaluate.tables import DT, HORIZON, Recorder, Script, Tables, scripted_checkpoint
 
