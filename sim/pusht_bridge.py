@@ -65,6 +65,7 @@ REFUSALS: tuple[type[Exception], ...] = (OSError, ValueError, *SETTINGS_ERRORS)
 CAMERA_FRAME, TABLE_FRAME = "camera_top", "table"
 JPEG_QUALITY = 95
 COLLECT_PERIOD_S = 10.0  # a table that was reset is a cycle of objects: left to themselves they pile up for an hour
+LIVE = ("seed", "shift_ms")  # settings that may change while the table runs
 LATEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 # Every action is judged, so that refusals are counted; the newest valid one is active.
 ACTIONS = QoSProfile(depth=10)
@@ -82,6 +83,7 @@ class PushTBridge(Node):
         self._game = PushTGame(self.settings)
         self._halted = threading.Event()
         self._sim_ns, self._missed = 0, 0
+        self._shift_ns = round(self.settings.shift_ms * 1e6)
         self._encode = _encoder(self.settings.compression)
         self._open_topics()
         self.add_on_set_parameters_callback(self._on_parameters)
@@ -120,23 +122,28 @@ class PushTBridge(Node):
         return response
 
     def _on_parameters(self, parameters: list[Parameter]) -> Any:
-        """`seed` is the seed of the next reset; nothing else changes while the table runs."""
+        """`seed` is that of the next reset, `shift_ms` holds from the tick after next; nothing else changes while the
+        table runs."""
+        given = {each.name: each.value for each in parameters if each.name in LIVE}
         try:
-            seeds = [TableSettings(seed=each.value).seed for each in parameters if each.name == "seed"]
+            wanted = TableSettings(**given)
         except SettingError as error:
             return SetParametersResult(successful=False, reason=str(error))
         with self._lock:
-            for seed in seeds:
-                self._game.next_seed = seed
+            if "seed" in given:
+                self._game.next_seed = wanted.seed
+            if "shift_ms" in given:
+                self._shift_ns = round(wanted.shift_ms * 1e6)
         return SetParametersResult(successful=True)
 
     def run(self) -> None:
         """Tick on the grid until halted. A tick that was missed is skipped and counted, never made up."""
         grid_ns = self._monotonic.now_ns() + DT_NS
         while not self._halted.is_set() and ok():
-            self._monotonic.sleep_until_ns(grid_ns)
-            self._tick(grid_ns)
-            late = max(0, (self._monotonic.now_ns() - grid_ns) // DT_NS)
+            at_ns = grid_ns + self._shift_ns
+            self._monotonic.sleep_until_ns(at_ns)
+            self._tick(at_ns)
+            late = max(0, (self._monotonic.now_ns() - at_ns) // DT_NS)
             self._missed += late
             grid_ns += (late + 1) * DT_NS
 
@@ -144,12 +151,12 @@ class PushTBridge(Node):
         """Let `run` return after the tick it is in."""
         self._halted.set()
 
-    def _tick(self, grid_ns: int) -> None:
+    def _tick(self, at_ns: int) -> None:
         with self._lock:
-            self._game.tick(grid_ns)
+            self._game.tick(at_ns)
             image, agent, status = self._game.image(IMAGE_PX), self._game.agent, self._game.status
             viewer = self._game.image(self.settings.viewer_px) if self.settings.viewer_px else None
-        stamp_ns = self._stamp(grid_ns)
+        stamp_ns = self._stamp(at_ns)
         if self.settings.publish_clock:
             self._time.publish(ClockMsg(clock=to_time_msg(stamp_ns)))
         header = Header(stamp=to_time_msg(stamp_ns), frame_id=TABLE_FRAME)
@@ -159,16 +166,16 @@ class PushTBridge(Node):
             self._compressed.publish(self._encode(image, stamp_ns))
         if viewer is not None:
             self._viewer.publish(image_message(viewer, stamp_ns=stamp_ns, frame_id=CAMERA_FRAME, encoding="rgb8"))
-        times = {"stamp_ns": stamp_ns, "mono_ns": grid_ns, "missed_ticks": self._missed}
+        times = {"stamp_ns": stamp_ns, "mono_ns": at_ns, "missed_ticks": self._missed}
         self._status.publish(String(data=json.dumps(status.to_dict() | times)))
         self._reward.publish(Float64(data=status.reward))
 
-    def _stamp(self, grid_ns: int) -> int:
-        """The grid time on the clock of the stamps: simulated where we are its source, else the node's."""
+    def _stamp(self, at_ns: int) -> int:
+        """The tick's time on the clock of the stamps: simulated where we are its source, else the node's."""
         if self.settings.publish_clock:
             self._sim_ns += DT_NS
             return self._sim_ns
-        lateness_ns = self._monotonic.now_ns() - grid_ns
+        lateness_ns = self._monotonic.now_ns() - at_ns
         return int(self.get_clock().now().nanoseconds) - lateness_ns
 
     def close(self) -> None:
@@ -206,7 +213,7 @@ def _describe(each: Field[Any]) -> Any:
     descriptor = ParameterDescriptor(
         name=each.name,
         description=each.metadata["description"],
-        read_only=each.name != "seed",
+        read_only=each.name not in LIVE,
         dynamic_typing=True,
     )
     if isinstance(each.default, float):

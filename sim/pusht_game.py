@@ -47,6 +47,7 @@ class TableSettings:
     viewer_px: int = setting(0, "side of the images on camera/viewer, px; 0 publishes none", 0, 2048)
     compression: str = setting("jpeg", "of the compressed camera: jpeg (quality 95) or png")
     publish_clock: bool = setting(False, "be the source of /clock; stamps are then simulated time")
+    shift_ms: float = setting(0.0, "steps and images come so much later, may be set while it runs", 0.0, 99.0)
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -1,6 +1,9 @@
 """`auras bench phase`: how much fresher actions are when frames keep in phase with the camera.
 
 Plays the processes of a config over topics, in turn without the agent's `phase_lock` and with it, on the same seeds.
+What the lock wins follows from the phase of the camera that it finds, so that is set and not left to chance: frames
+begin with an image, and then the table's steps and images are shifted (the table's `shift_ms`). A shift of 10 ms has
+each image come just after the tick of a frame that does not wait for it, which then runs on one of 90 ms before.
 Staleness: from an image's stamp to the publishing of the chunk that answers it. Image age: from the stamp to the latch;
 what is left of it without the transport (stamp to receipt, measured here beside the agent) is what the lock can win.
 """
@@ -13,7 +16,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise, product
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -21,15 +24,18 @@ import numpy as np
 from auras_ros import resources
 from auras_ros.bench.options import add_minutes, amount, check_least, listed
 from auras_ros.bench.processes import running
-from auras_ros.live.loop import listening, wait_until_armed
+from auras_ros.live.loop import Spin, listening, wait_until_armed
 from auras_ros.measure.cores import available
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.report.result import Report
 from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import stamp_ns
-from auras_ros.ros.msg import DiagnosticArray, Image, String
+from auras_ros.ros.msg import DiagnosticArray, Image, ParameterMsg, ParameterType, ParameterValue, String
+from auras_ros.ros.srv import SetParameters
 
-SETTLE_S = 4.0  # after arming; then the figures begin
+ANSWER_S = 5.0
+MOST_SHIFT_MS = 99.0  # of a table that shows an image each 100
+SETTLE_S = 4.0  # after arming and the shift; then the figures begin
 LEAST_CHUNKS = 10
 LOCK = (False, True)
 SHOWN = ("staleness_ms_p50", "staleness_ms_p90", "image_age_ms_p90", "excess_periods_p90", "chunks_per_s")
@@ -41,50 +47,69 @@ Progress = Callable[[str], None]
 def run(argv: list[str], progress: Progress) -> Report:
     parser = argparse.ArgumentParser(prog="auras bench phase", description=__doc__)
     parser.add_argument("--config", type=listed(str), default=["pusht.yaml", "demo.yaml"], help="names or files")
-    parser.add_argument("--seeds", type=int, default=4, help="of the table; each is played without and with (4)")
+    parser.add_argument("--shifts", type=listed(float), default=[10.0, 50.0, 90.0], help="of images, ms (10,50,90)")
+    parser.add_argument("--seeds", type=int, default=2, help="of the table; each is played without and with (2)")
     parser.add_argument("--seconds", type=amount, default=20.0, help="measured in each episode (20)")
     add_minutes(parser, 30.0)
     options = parser.parse_args(argv)
     check_least(parser, options, seeds=1, seconds=5)
+    if not all(0 <= each <= MOST_SHIFT_MS for each in options.shifts):
+        parser.error(f"--shifts must be in [0, {MOST_SHIFT_MS:g}], got {options.shifts}")
     configs = [resources.find("config", each) if "/" not in each else Path(each) for each in options.config]
     report = Report("phase")
 
-    def part(config: Path, seed: int, lock: bool, what: str) -> MeasureStep:
+    def part(config: Path, shift_ms: float, seed: int, lock: bool, what: str) -> MeasureStep:
         def play(ends: Ends) -> None:
             progress(f"{what} ...")
-            played = {"config": config.name, "seed": seed, "phase_lock": lock, "cores": available()}
-            report.rows.append(played | _episode(config, seed, lock, options.seconds, ends.hard_s))
+            played = {"config": config.name, "shift_ms": shift_ms, "seed": seed, "phase_lock": lock}
+            figures = _episode(config, shift_ms, seed, lock, options.seconds, ends.hard_s)
+            report.rows.append(played | {"cores": available()} | figures)
 
         return play
 
     parts: dict[str, MeasureStep] = {}
-    for seed, config, second in product(range(options.seeds), configs, LOCK):
+    for seed, shift_ms, config, second in product(range(options.seeds), options.shifts, configs, LOCK):
         lock = second ^ (seed % 2 == 1)  # in turn, which of the two comes first
-        what = f"{config.name}, seed {seed}, phase_lock {'on' if lock else 'off'}"
-        parts[what] = part(config, seed, lock, what)
+        what = f"{config.name}, shift {shift_ms:g} ms, seed {seed}, phase_lock {'on' if lock else 'off'}"
+        parts[what] = part(config, shift_ms, seed, lock, what)
     run_parts(report, options.minutes, parts)
     report.summary |= summarised(report.rows)
     return report
 
 
 def summarised(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Gains are of pairs of one config and seed, of their median and of their oldest tenth; of several configs the
-    smallest counts."""
+    """Gains are of pairs of one config, shift and seed: the median of a shift's, of its median chunk and of its oldest
+    tenth. Of several configs the smallest counts. `staleness_gain_ms_p50` is that of the smallest shift, for which the
+    lock is there, `..._mean` the mean over the shifts: what is won of a phase that nobody chose."""
     found: dict[str, float] = {}
-    off, on = ({(row["config"], row["seed"]): row for row in rows if row["phase_lock"] is lock} for lock in LOCK)
+    off, on = ({_key(row): row for row in rows if row["phase_lock"] is lock} for lock in LOCK)
     pairs = [(off[key], on[key]) for key in on if key in off]
     for figure in ("p50", "p90") if pairs else ():
-        gains: dict[str, list[float]] = {}
-        for without, row in pairs:
-            gain_ms = without[f"staleness_ms_{figure}"] - row[f"staleness_ms_{figure}"]
-            gains.setdefault(Path(row["config"]).stem, []).append(gain_ms)
-        found |= {f"staleness_gain_ms_{figure}_{name}": median(each) for name, each in gains.items()}
-        found[f"staleness_gain_ms_{figure}"] = min(median(each) for each in gains.values())
+        name, gains = f"staleness_gain_ms_{figure}", _gains(pairs, f"staleness_ms_{figure}")
+        smallest = {config: each[min(each)] for config, each in gains.items()}
+        means = {config: mean(each.values()) for config, each in gains.items()}
+        for config, each in gains.items():
+            found |= {f"{name}_{config}_{shift_ms:g}ms": gain_ms for shift_ms, gain_ms in each.items()}
+        found |= {f"{name}_{config}": gain_ms for config, gain_ms in smallest.items()}
+        found |= {name: min(smallest.values()), f"{name}_mean": min(means.values())}
         found["pairs"] = len(pairs)
     for suffix, played in (("off", off), ("on", on)):
         for figure in SHOWN if played else ():
             found[f"{figure}_{suffix}"] = median(row[figure] for row in played.values())
     return found
+
+
+def _key(row: dict[str, Any]) -> tuple[str, float, int]:
+    return row["config"], row["shift_ms"], row["seed"]
+
+
+def _gains(pairs: list[tuple[dict[str, Any], dict[str, Any]]], figure: str) -> dict[str, dict[float, float]]:
+    """Config -> shift -> the median of what the pairs gained, ms."""
+    found: dict[str, dict[float, list[float]]] = {}
+    for without, row in pairs:
+        shifts = found.setdefault(Path(row["config"]).stem, {})
+        shifts.setdefault(row["shift_ms"], []).append(without[figure] - row[figure])
+    return {config: {at: median(each) for at, each in sorted(shifts.items())} for config, shifts in found.items()}
 
 
 def measured(
@@ -142,7 +167,7 @@ class _Listener:
         return self.missed
 
 
-def _episode(config: Path, seed: int, lock: bool, seconds: float, end_s: float) -> dict[str, float]:
+def _episode(config: Path, shift_ms: float, seed: int, lock: bool, seconds: float, end_s: float) -> dict[str, float]:
     overrides: dict[str, dict[str, Any]] = {
         "agent": {"phase_lock": lock},
         "actuator": {"arm_on_start": True},
@@ -150,9 +175,22 @@ def _episode(config: Path, seed: int, lock: bool, seconds: float, end_s: float) 
     }
     with listening("bench_phase") as node:
         listener = _Listener(node)
+        table = node.create_client(SetParameters, "pusht/set_parameters")
         with running(node, config, overrides, end_s) as spin:
             wait_until_armed(spin, lambda: listener.state, config)
+            _shift(spin, table, shift_ms)
             spin(lambda: False, SETTLE_S)
             missed = listener.forget()
             spin(lambda: False, seconds)
             return measured(listener.chunks, listener.images, listener.missed - missed, seconds)
+
+
+def _shift(spin: Spin, table: Any, shift_ms: float) -> None:
+    """Frames have begun, with an image: from now on images come so much later."""
+    spin(table.service_is_ready, ANSWER_S)
+    value = ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=shift_ms)
+    asked = table.call_async(SetParameters.Request(parameters=[ParameterMsg(name="shift_ms", value=value)]))
+    spin(asked.done, ANSWER_S)
+    if not asked.done() or not asked.result().results[0].successful:
+        why = asked.result().results[0].reason if asked.done() else f"no answer within {ANSWER_S:g} s"
+        raise RuntimeError(f"the table did not take shift_ms {shift_ms:g}: {why}")

@@ -20,11 +20,12 @@ class Length(NamedTuple):
 
 
 class Meter:
-    """When each worker emitted. `over` is set when the window is long enough; what comes later does not count."""
+    """When each worker emitted, in a window that begins now. `over` is set when the window is long enough; what comes
+    later does not count."""
 
     def __init__(self, workers: int, length: Length, now_ns: Callable[[], int]) -> None:
         self.over = threading.Event()
-        self._workers, self._length, self._now_ns = workers, length, now_ns
+        self._workers, self._length, self._now_ns, self._began_ns = workers, length, now_ns, now_ns()
         self._came: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # of a worker: (when, its frame)
         self._seen: list[tuple[int, int]] = []  # (when, of when is the newest that any chunk's last step read)
         self._lock = threading.Lock()
@@ -36,7 +37,8 @@ class Meter:
                 return
             now_ns, read_ns = self._now_ns(), emission.contexts[-1].mono_ns
             self._came[threading.current_thread().name].append((now_ns, emission.frame))
-            self._seen.append((now_ns, max(read_ns, self._seen[-1][1] if self._seen else read_ns)))
+            if read_ns >= self._began_ns:  # a context of the window before is as old as the pause between them
+                self._seen.append((now_ns, max(read_ns, self._seen[-1][1] if self._seen else read_ns)))
             workers = self._came.values()
             enough = len(workers) == self._workers and all(_after(came) >= self._length.chunks for came in workers)
             if enough and now_ns - min(came[0][0] for came in workers) >= self._length.seconds * 1e9:
@@ -51,8 +53,8 @@ class Meter:
         return sum(_after(came) * 1e9 / (came[-1][0] - came[0][0]) for came in workers)
 
     def staleness_ms(self) -> float | None:
-        """How old what the newest chunk's last step read is, averaged over the time from the first chunk to the last: a
-        chunk ages until the next one comes. None for chunks at one moment."""
+        """How old what the newest chunk's last step read is, averaged over the time from the first chunk that read
+        something of this window to the last: a chunk ages until the next one comes. None without two such chunks."""
         whole_ns = self._seen[-1][0] - self._seen[0][0] if self._seen else 0
         if not whole_ns:
             return None

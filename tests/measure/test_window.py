@@ -61,6 +61,19 @@ def test_a_chunk_ages_until_the_next_one_comes() -> None:
     assert meter.staleness_ms() == pytest.approx(aged / 400)
 
 
+def test_what_was_perceived_before_the_window_ages_nothing() -> None:
+    """The first chunks of `dec` may answer the window before: as old as the pause, which no robot makes."""
+    time = Time()
+    time.now = 5_000_000_000
+    meter = Meter(1, Length(chunks=9, seconds=0.0), time)
+    for at_ms, read_ms in [(5100, 900), (5200, 900)]:
+        emit(meter, time, "a", at_ms, read_ms=read_ms)
+    assert meter.staleness_ms() is None
+    for at_ms, read_ms in [(5300, 5250), (5400, 5350)]:
+        emit(meter, time, "a", at_ms, read_ms=read_ms)
+    assert meter.staleness_ms() == pytest.approx(100)
+
+
 def test_a_window_lasts_as_long_as_it_should() -> None:
     time = Time()
     meter = Meter(1, Length(chunks=1, seconds=0.05), time)

@@ -59,6 +59,25 @@ def test_ticks_stay_on_the_grid_and_missed_ones_are_skipped(
     assert bridge._missed == 2
 
 
+def test_a_shift_moves_the_ticks_and_costs_none(
+    bridge: PushTBridge, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_ns, seen = clock.now_ns(), list[float]()
+
+    def tick(at_ns: int) -> None:
+        seen.append((at_ns - start_ns) / DT_NS)
+        if len(seen) in (2, 4):
+            assert bridge.set_parameters([Parameter("shift_ms", value=40.0 if len(seen) == 2 else 0.0)])[0].successful
+        if len(seen) == 6:
+            bridge.halt()
+
+    monkeypatch.setattr(bridge, "_tick", tick)
+    bridge.run()
+    assert seen == [1, 2, 3.4, 4.4, 5, 6]
+    assert bridge._missed == 0
+    assert not bridge.set_parameters([Parameter("shift_ms", value=100.0)])[0].successful
+
+
 def test_nothing_is_compressed_for_nobody(bridge: PushTBridge, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("compressed without a subscriber")

