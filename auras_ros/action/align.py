@@ -1,4 +1,4 @@
-"""Which action of a chunk is due: alignment by executed index (design rule 8).
+"""Which action of a chunk is due: alignment by executed index (rule 8 of docs/pipeline.md).
 
 A chunk's origin defines its action 0. Used d steps later it starts at index d, and d is read from the
 actuator's own record of executed ticks, never from an estimated latency. A tick that came late stands for

@@ -26,8 +26,8 @@ class Provenance:
 
     `origin_stamp_ns` is the oldest camera stamp in the last stage's context, in the camera's clock, and
     `origin_mono_ns` the same instant on the monotonic clock of `host` (its boot id): it defines action
-    index 0 (design rule 8). `session` is one life of an agent, `epoch` rises with prompt, adapter, plan or
-    reset (rule 9), `context_age_ns` is the age of the context at every generation stage.
+    index 0 (rule 8 of docs/pipeline.md). `session` is one life of an agent, `epoch` rises with prompt, adapter, plan or
+    reset (rule 9 of docs/pipeline.md), `context_age_ns` is the age of the context at every generation stage.
     """
 
     origin_stamp_ns: int

@@ -1,4 +1,4 @@
-"""Before anything is timed: that the modes compute the same thing (design rule 7).
+"""Before anything is timed: that the modes compute the same thing (rule 7 of docs/pipeline.md).
 
 A schedule that is quick because it is wrong would otherwise win. Workers are driven one by one here; no thread, no
 clock.

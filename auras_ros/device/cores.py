@@ -19,7 +19,7 @@ def checked(lane: str, cores: Sequence[int] | None, threads: int | None) -> tupl
     """The cores (None: as the calling thread) and the intra-op threads (1 unless asked) of `lane`.
 
     Raises DeviceError, naming the lane and the option: two threads on one core run far slower than one, so there are
-    never more threads than cores (design: "Devices").
+    never more threads than cores (docs/pipeline.md, "Where work runs").
     """
     if cores is not None:
         if not cores or len(set(cores)) != len(cores) or min(cores) < 0:

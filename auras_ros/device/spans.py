@@ -61,7 +61,7 @@ class Spans:
         return sorted(kept, key=lambda span: span.start_ns)
 
     def clear(self) -> None:
-        """Forget everything, as after a warm-up (design rule 10)."""
+        """Forget everything, as after a warm-up (rule 10 of docs/pipeline.md)."""
         with self._lock:
             self._written = 0
 

@@ -1,4 +1,4 @@
-"""The charged clock (design rule 12): the world moves on while the executor computes, for as long as that takes.
+"""The charged clock (rule 12 of docs/pipeline.md): the world moves on while the executor computes.
 
 Durations are given, or drawn around what is given from a seed, so that a run is the same on every machine. The order
 at one instant is fixed: the observation comes, finished frames end, frames begin (those that take no time end at once),

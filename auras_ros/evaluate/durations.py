@@ -1,9 +1,9 @@
 """How long each mode's frames take on this machine: its executor, live, in its own threads, one environment.
 
 Rounds of all modes are interleaved, so that a machine that gets slower meanwhile slows all of them. Warm-up and the
-first frame of each round are discarded (design rule 10), and of workers that make chunks all frames without one:
-between two observations a pipeline runs frames that only move perception on, in no time to speak of. Nothing here
-simulates anything.
+first frame of each round are discarded (rule 10 of docs/pipeline.md), and of workers that make chunks all frames
+without one: between two observations a pipeline runs frames that only move perception on, in no time to speak of.
+Nothing here simulates anything.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class EpisodeRunners:
         return ModeResult.join([ModeResult(list(self._finished), self._outcome.staleness, self._outcome.age_ns)])
 
     def noise(self, shape: tuple[int, ...], request: int) -> Tensor:
-        """The tape of every live episode for its request of this number, [E, *shape] (design rule 7)."""
+        """The tape of every live episode for its request of this number, [E, *shape] (rule 7 of docs/pipeline.md)."""
         if request >= REQUESTS_PER_EPISODE:
             raise LockstepError(f"more than {REQUESTS_PER_EPISODE} requests in one episode")
         bases = [episode_runner.seed * REQUESTS_PER_EPISODE for episode_runner in self._live]

@@ -1,7 +1,7 @@
-"""The paused clock (design rule 12, the paper's): the world waits for every frame, then moves a fixed number of steps.
+"""The paused clock, the paper's (rule 12 of docs/pipeline.md): the world waits for every frame.
 
-All modes have frames of the same length, so what is compared is what they saw, not how fast they are. Nothing here
-measures or charges time.
+After a frame it moves a fixed number of steps. All modes have frames of the same length, so what is compared is what
+they saw, not how fast they are. Nothing here measures or charges time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from auras_ros.pipeline.request import Worker
 @dataclass(frozen=True)
 class Paused:
     """frame_steps: control steps of a frame. A worker's frame is one of these; a request of par takes as many
-    as there are workers, one beginning in each, so that its chunk comes workers - 1 frames late (design rule 3).
+    as there are workers, one beginning in each, so that its chunk comes workers - 1 frames late (rule 3 of
+    docs/pipeline.md).
     """
 
     frame_steps: int

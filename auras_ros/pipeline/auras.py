@@ -2,7 +2,7 @@
 
 One worker. Within a frame every generation stage reads the same public context, so that even a request that began
 frames ago ends on what the robot sees now. No queue: at most one request comes in a frame, the oldest leaves at its
-end (design rules 2 to 5).
+end (rules 2 to 5 of docs/pipeline.md).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PipelineWorker:
         self._frame = -1
 
     def _clear(self) -> None:
-        """A new epoch: nothing that was seen or begun before counts (design rule 9)."""
+        """A new epoch: nothing that was seen or begun before counts (rule 9 of docs/pipeline.md)."""
         self._epoch = self._ledger.epoch
         self._rows: list[_Request | None] = [None] * self._plan.pp_generation  # oldest first
         self._perceiving: list[ObservationOrigin | None] = [None] * self._plan.pp_perception

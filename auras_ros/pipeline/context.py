@@ -1,4 +1,4 @@
-"""The public context: the double-buffered output of perception (Auras 4.3.1, design rule 2).
+"""The public context: the double-buffered output of perception (Auras 4.3.1, rule 2 of docs/pipeline.md).
 
 Perception puts, generation fetches; nobody waits for the other. The addresses never change, so that captured stages
 may read and write them. A context is valid with the observation that it was made from, and not before.

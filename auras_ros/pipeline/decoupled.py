@@ -1,4 +1,4 @@
-"""The `dec` mode: perception and generation in two workers, each at its own pace (design rule 11).
+"""The `dec` mode: perception and generation in two workers, each at its own pace (rule 11 of docs/pipeline.md).
 
 Generation fetches the newest context once, at the request's start, and keeps it to the end.
 """

@@ -1,4 +1,4 @@
-"""When frames start (design rule 1): at the end of the one before, or on a fixed grid. Never two at once."""
+"""When frames start (rule 1 of docs/pipeline.md): when the one before has ended, on a fixed grid or back to back."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""An executor in real time: one thread a worker, frames on a grid (`frames`, `phase`) or back to back (design rule 1).
+"""An executor in real time: one thread for each worker.
 
-It asks for observations and hands out emissions; where they come from and go to is the caller's business.
+Frames run on a grid (`frames`, `phase`) or back to back (rule 1 of docs/pipeline.md). It asks for observations and
+hands out emissions; where they come from and go to is the caller's business.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ class Pipeline:
         return (0, 0) if self._device is None else device_bytes(self._device.tensors)
 
     def warm_up(self) -> None:
-        """Discarded frames on random values; then refuse a plan whose chunks would come too late (design rule 9). What
-        is too slow is measured again, here and by a further call: the best counts."""
+        """Discarded frames on random values; then refuse a plan whose chunks would come too late (rule 9 of
+        docs/pipeline.md). What is too slow is measured again, here and by a further call: the best counts."""
         spec, contract = self.checkpoint.spec, self.checkpoint.contract
         height, width = spec.image_size
         states = 0 if spec.state is None else len(spec.state.names)

@@ -1,8 +1,8 @@
 """The generation of autoregressive requests side by side: one causal forward for all of them (Auras 4.2.3).
 
 The action tokens X_A are part of the public context: every request sees the newest tokens of all, and each takes the
-ones whose turn it is. Row r stands in stage (rows - 1 - r), as in the slab of denoising (design rule 5), but the rows
-share their forward instead of adding theirs to a batch. Addresses never change.
+ones whose turn it is. Row r stands in stage (rows - 1 - r), as in the slab of denoising (rule 5 of docs/pipeline.md),
+but the rows share their forward instead of adding theirs to a batch. Addresses never change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The four modes behind one interface: which workers a plan has, and what they share (design rule 11)."""
+"""The four modes behind one interface: which workers a plan has, and what they share (rule 11 of docs/pipeline.md)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Executor:
         return self.ledger.frames
 
     def warm_up(self, like: Latched, runs: int = WARM_UP_RUNS) -> None:
-        """Run every worker on random values of these shapes; discarded (design rule 10).
+        """Run every worker on random values of these shapes; discarded (rule 10 of docs/pipeline.md).
 
         Several workers run alone first, then side by side, because that is how they will run: two workers on shared
         cores take longer than one. The medians of the last `runs` times say how long a frame takes.
@@ -118,7 +118,10 @@ class Executor:
         return self.clock.now_ns() - began_ns
 
     def reset(self, first_request: int | None = None) -> None:
-        """A new epoch from the next boundary on (design rule 9); `first_request` restarts the noise tape there."""
+        """Start a new epoch at the next boundary (rule 9 of docs/pipeline.md).
+
+        `first_request` restarts the noise tape there.
+        """
         self.ledger.reset(first_request)
 
     def keep(self, rows: Tensor) -> None:

@@ -144,8 +144,8 @@ class Plan:
 
     @property
     def latency_frames(self) -> int:
-        """How many frames a request lives (design rule 3). For par a frame is the interval between requests, or a whole
-        batch of them."""
+        """How many frames a request lives (rule 3 of docs/pipeline.md). For par a frame is the interval between
+        requests, or a whole batch of them."""
         if self.mode == "par":
             return 1 if self.together else self.workers
         if self.mode == "dec":
@@ -169,15 +169,18 @@ class Plan:
     def oldest_ns(self, duration_ns: int) -> int:
         """Age of the oldest action that is executed: of its observation, when the next chunk takes over.
 
-        A chunk's observation was latched `frames` frames before it is finished (design rule 3), and it serves for one
-        more interval. The camera's own latency comes on top; only running shows it.
+        A chunk's observation was latched `frames` frames before it is finished (rule 3 of docs/pipeline.md), and it
+        serves for one more interval. The camera's own latency comes on top; only running shows it.
         """
         frames = {"dec": 2, "auras": self.pp_perception - self.fetch_offset}.get(self.mode, 1)
         return frames * self.interval_ns(duration_ns) + duration_ns
 
     def check_horizon(self, frame_ns: int, horizon_ns: int) -> None:
-        """Refuse a plan whose chunks would be used up before they come (design rule 9). Raises PlanError where its own
-        frame period is too long, TooSlowError where frame_ns is: it was measured, and may be less another time."""
+        """Refuse a plan whose chunks would be used up before they come (rule 9 of docs/pipeline.md).
+
+        Raises PlanError where its own frame period is too long, TooSlowError where the measured frame_ns is: that may
+        be less another time.
+        """
         frames = self.latency_frames + 2
         if frames * frame_ns > horizon_ns:
             wrong = frames * round(self.frame_period_ms * 1e6) > horizon_ns
@@ -220,8 +223,9 @@ def _text(value: Any) -> str:
 
 
 def stage_steps(steps: int, stages: int, alpha: float) -> tuple[int, ...]:
-    """How many of `steps` generation steps each stage does, oldest work first (Auras 4.3.2, design rule 6).
+    """How many of `steps` generation steps each stage does, oldest work first.
 
+    Auras 4.3.2, rule 6 of docs/pipeline.md.
     Stage i has weight e^(i alpha); rounding is cumulative, so that every step is done exactly once, and each stage has
     at least one. Raises PlanError for fewer steps than stages.
     """

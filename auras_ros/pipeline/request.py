@@ -35,7 +35,7 @@ class ObservationOrigin:
 
 @dataclass(frozen=True, eq=False)
 class Latched:
-    """What a frame latched at its start (design rule 1).
+    """What a frame latched at its start (rule 1 of docs/pipeline.md).
 
     images float32 [E, history, cameras, 3, h, w], state float32 [E, history, D], as preprocessed.
     """
@@ -53,9 +53,9 @@ class Latched:
 class Emission:
     """One finished request. actions float64 [E, horizon, channels] in physical units.
 
-    contexts: what each generation stage saw; the last defines action index 0 (design rule 8). stage_ns: when each
-    stage began. latched_ns, perceived_ns, generated_ns: of the frame that finished it. beside: what finished in the
-    same batch (a plan that runs requests together), in the order of their numbers; these have none themselves.
+    contexts: what each generation stage saw; the last defines action index 0 (rule 8 of docs/pipeline.md). stage_ns:
+    when each stage began. latched_ns, perceived_ns, generated_ns: of the frame that finished it. beside: what finished
+    in the same batch (a plan that runs requests together), in the order of their numbers; these have none themselves.
     """
 
     actions: Tensor
@@ -89,7 +89,7 @@ class Emission:
 
 
 class NoiseTape(Protocol):
-    """The noise tape of a request for all environments, [E, *noise_shape] (design rule 7)."""
+    """The noise tape of a request for all environments, [E, *noise_shape] (rule 7 of docs/pipeline.md)."""
 
     def __call__(self, request: int) -> Tensor: ...
 
@@ -104,7 +104,7 @@ class Worker(Protocol):
     def name(self) -> str: ...
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
-        """Whether a frame that starts now would do anything (design rule 4)."""
+        """Whether a frame that starts now would do anything (rule 4 of docs/pipeline.md)."""
         ...
 
     def begin(self, seen: Latched | None, now_ns: int) -> None:
@@ -136,7 +136,7 @@ class Ledger:
         self._admitted_ns: int | None = None
 
     def reset(self, first_request: int | None = None) -> None:
-        """Raise the epoch (design rule 9): workers drop what is older at their next boundary."""
+        """Raise the epoch (rule 9 of docs/pipeline.md): workers drop what is older at their next boundary."""
         with self._lock:
             self.epoch += 1
             self._origin_ns = self._admitted_ns = None
@@ -178,7 +178,7 @@ class Ledger:
             return self.frames - 1
 
     def rehearse(self) -> None:
-        """What follows is warm-up, until `forget` (design rule 10). It has an epoch of its own."""
+        """What follows is warm-up, until `forget` (rule 10 of docs/pipeline.md). It has an epoch of its own."""
         self.reset(first_request=0)
         self.epoch = REHEARSAL
 

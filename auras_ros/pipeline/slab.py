@@ -1,4 +1,4 @@
-"""The generation slab: one row of state for each request in the pipeline, oldest first (design rule 5).
+"""The generation slab: one row of state for each request in the pipeline, oldest first (rule 5 of docs/pipeline.md).
 
 Row r stands in stage (rows - 1 - r). Addresses never change: a request moves up by one row at each frame's end. The
 slab computes; it knows nothing of observations, epochs or time.

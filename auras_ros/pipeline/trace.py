@@ -51,7 +51,7 @@ class Recording:
         self._requests: dict[int, RequestMark] = {}
 
     def noise(self, noise: NoiseTape) -> NoiseTape:
-        """The same noise. A request asks for it exactly once, when it is admitted (design rule 7)."""
+        """The same noise. A request asks for it exactly once, when it is admitted (rule 7 of docs/pipeline.md)."""
 
         def watched(request: int) -> Tensor:
             with self._lock:
@@ -82,7 +82,7 @@ class Recording:
             self._frames[place] = self._frames[place]._replace(end_ns=now_ns)
 
     def clear(self) -> None:
-        """Forget everything, as after a warm-up (design rule 10)."""
+        """Forget everything, as after a warm-up (rule 10 of docs/pipeline.md)."""
         with self._lock:
             self._frames.clear()
             self._requests.clear()

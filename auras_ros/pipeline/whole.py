@@ -1,8 +1,9 @@
 """A whole request in one go: perception, then every generation step, from one observation.
 
 One such worker is the `seq` mode, the baseline that every schedule is measured against; several of them, sharing a
-ledger, are `par` (design rule 11). One whose frames are a batch of several requests is `par` with `together`: each of
-them perceives for itself, as it would from an observation of its own. Nothing here knows of other frames.
+ledger, are `par` (rule 11 of docs/pipeline.md). One whose frames are a batch of several requests is `par` with
+`together`: each of them perceives for itself, as it would from an observation of its own. Nothing here knows of other
+frames.
 """
 
 from __future__ import annotations

@@ -123,9 +123,12 @@ def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
 
 
 def check_same(bench: Bench, seq: Plan, auras: Plan) -> float:
-    """Both compute the same (design rule 7). Diffusion: auras in one stage, unbatched, as `check_equal` says; returns
-    the difference that it found. Tokens: one observation, held still until its request is done, gives the same chunk,
-    unless a token hardly wins (rounding decides it then); returns 0. Raises RuntimeError."""
+    """Both compute the same (rule 7 of docs/pipeline.md).
+
+    Diffusion: auras in one stage, unbatched, as in `check_equal`; returns the difference that it found. Tokens: one
+    observation, held still until its request is done, gives the same chunk, unless a token hardly wins (rounding
+    decides it then); returns 0. Raises RuntimeError.
+    """
     if not isinstance(bench.policy, CausalPolicy):
         return check_equal(bench, seq.generation)
     seen, chunks = bench.feed(1), []
