@@ -27,7 +27,7 @@ def add_cores(options: Options) -> None:
 
 
 def check_cores(parser: argparse.ArgumentParser, given: Sequence[str] | None, kind: str) -> list[int]:
-    """The numbers of --cores, the fair one first. Ends the process with status 2 for what cannot be."""
+    """The numbers of --cores, the fair one first. Exits with status 2 if one is invalid."""
     most = available()
     counts = []
     for word in given or (["1", ALL] if kind == "cpu" else [ALL]):

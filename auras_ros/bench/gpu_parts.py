@@ -1,9 +1,9 @@
 """The parts of `make gpu`: the GPU's tests first, then the benches at the papers' sizes.
 
-Each part is one command of under eight minutes. `seconds` is an estimate for one H200, reckoned and not measured: of a
-bench's windows (plans x rounds x the longer of --seconds and four chunks), of captures (three warm-up runs and one
-capture of each stage at 10 us a kernel), and of drawing the weights (on the GPU where they are 7 B: a host takes a
-minute). Chunks are reckoned at 50 TFLOP/s in float32, 600 in bfloat16, and 4 TB/s of weights read.
+Each part is one command of under eight minutes. `seconds` is estimated for one H200, not measured, from a
+bench's windows (plans x rounds x the longer of --seconds and four chunks), captures (three warm-up runs and one
+capture of each stage at 10 us a kernel), and the drawing of weights (on the GPU where they are 7 B: a host takes a
+minute). A chunk's time is estimated from 50 TFLOP/s in float32, 600 in bfloat16, and 4 TB/s of weights read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class GpuPart:
         return {key: value for key, value in summary.items() if any(fnmatchcase(key, each) for each in self.shown)}
 
     def judged(self, summary: Mapping[str, float]) -> list[str]:
-        """The figures in words, and of those of which something is wanted whether they are that."""
+        """Figures as text; those with a target say whether it was met."""
         return [f"{key} {value:.3g}{self._judged(key, value)}" for key, value in self.figures(summary).items()]
 
     def _judged(self, key: str, value: float) -> str:

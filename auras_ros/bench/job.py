@@ -72,7 +72,7 @@ def add_seed(options: Options) -> None:
 
 
 def check_job_options(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> str:
-    """Fill in cores and the length of a window; `cpu` or `cuda`. Ends the process with status 2 for what cannot be."""
+    """Fill in cores and the length of a window; return `cpu` or `cuda`. Exits with status 2 if an option is invalid."""
     check_least(parser, options, rounds=1, chunks=1, seed=0, **least)
     kind = kind_of(options.device)
     options.cores = check_cores(parser, options.cores, kind)

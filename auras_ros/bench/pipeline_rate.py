@@ -123,7 +123,7 @@ class Meter:
         self.over = threading.Event()
         self._workers, self._length, self._now_ns = workers, length, now_ns
         self._came: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # of a worker: (when, its frame)
-        self._seen: list[tuple[int, int]] = []  # (when, of when is the newest that any chunk's last step read)
+        self._seen: list[tuple[int, int]] = []  # (time, stamp of the newest observation used so far)
         self._lock = threading.Lock()
 
     def emit(self, emission: Emission) -> None:

@@ -99,8 +99,9 @@ class Rounds:
     def _round(
         self, what: str, going: Sequence[Variant], order: random.Random, out: dict[Variant, str], first: bool
     ) -> dict[Variant, float] | None:
-        """A window of each; `out` has the reason of what gave no rate. When the bench's minutes are over in the middle:
-        of the first round what there is, of a later one None, for rounds are compared as a whole."""
+        """The rate of each in one window; `out` maps each variant without a rate to the reason. If the bench's minutes
+        end in the middle: of the first round what was measured, of a later one None, as rounds are compared as a
+        whole."""
         found: dict[Variant, float] = {}
         for variant in order.sample(list(going), len(going)):
             if time.monotonic() > self.ends.hard_s:

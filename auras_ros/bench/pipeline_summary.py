@@ -13,7 +13,7 @@ from auras_ros.bench.pipeline_variants import Comparison, Variant, control_of
 from auras_ros.evaluate.report import Report
 
 ROUNDS = "in interleaved rounds"
-STALE = "  stale: how old what the newest chunk's last step read is, averaged over time"
+STALE = "  stale: mean age of the observation behind the newest chunk"
 LEAST_WINDOWS = 3  # from where their spread says something
 APART, SAME = 0.2, 0.05  # shares of the median: quartiles of one plan's windows; two plans of the same work
 Row = Mapping[str, Any]

@@ -140,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
-    """Raises what a bad setting deserves, naming it."""
+    """Raises SettingsError, SpaceError or RequirementError naming the setting."""
     from auras_ros.evaluate.cores import available
     from auras_ros.evaluate.episode_runner import Task
     from auras_ros.evaluate.settings import SIMS, SettingsError, check_max_steps, check_seeds, cores_for, parse_plan

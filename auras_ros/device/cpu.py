@@ -40,7 +40,7 @@ class InlineLane:
     def __init__(self, name: str, failures: StageFailures, spans: Spans | None) -> None:
         self.name = name
         self._failures, self._spans = failures, spans
-        self._well = OverMark(failures)  # of every launch that ended well: there is nothing to tell them apart by
+        self._well = OverMark(failures)  # one shared mark for every successful launch
         self._lock = threading.Lock()
         self._runs_in: int | None = None
         self._closed = False

@@ -41,7 +41,8 @@ class StageFailures:
         return failure
 
     def raise_again(self, failure: Failure) -> NoReturn:
-        """Hand `failure` to somebody who waits. Who has seen an exception has seen it for all that came after it."""
+        """Raise `failure` for a caller that waits. Once raised, later launches that failed for the same reason count as
+        seen."""
         with self._lock:
             self._unseen = [kept for kept in self._unseen if kept.error is not failure.error]
         raise failure.error.with_traceback(failure.traceback)

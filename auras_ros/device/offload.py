@@ -122,7 +122,7 @@ def _hooks() -> Any:
 
 
 def _guard(part: nn.Module, name: str, lock: threading.RLock) -> None:
-    """`part`'s forward, hook included, says that it is no matter for a graph, and is alone with its weights."""
+    """`part`'s forward, hook included, is marked as not capturable and runs under the offload lock."""
     forward, reason = part.forward, f"the weights of '{name}' are offloaded"
 
     @wraps(forward)

@@ -59,7 +59,7 @@ class Task:
 
 class EpisodeRunner:
     """See the module's docstring. plain: a chunk runs from its index 0 whenever it comes (par, as in the paper). seams:
-    where this episode's seams are counted, if anybody wants to know."""
+    optional counter of this episode's seams."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class EpisodeRunner:
         return self.episode.success or self.episode.steps >= self._task.max_steps
 
     def observe(self, now_ns: int, image: bool) -> None:
-        """Put what sensors see now; `image` False leaves out the camera, where nobody will look."""
+        """Put what sensors see now. `image=False` skips rendering when no frame will use it."""
         faults = [self._assembler.put_state(NAMES, self._world.agent, now_ns, now_ns)]
         for camera in self._assembler.spec.cameras if image else ():
             frame = self._world.image(camera.height)

@@ -20,14 +20,14 @@ from auras_ros.pipeline.load import Checkpoint, noise_tape, to_latched
 from auras_ros.pipeline.request import Emission, Identity, Latched, to_chunk
 
 REQUESTS_PER_EPISODE = 1_000  # each episode has its own stretch of the noise tape, so that seeds are paired
-SEEDS = 2**32 // REQUESTS_PER_EPISODE  # so many have one
+SEEDS = 2**32 // REQUESTS_PER_EPISODE  # number of seeds that have their own stretch of the noise tape
 NOISE_SEED = 0
 _IDENTITY = Identity()
 
 
 class EpisodeRunners:
     """One runner a seed; those that are done leave. frames: the executor's so far, without those of perception alone.
-    seams: where all runners' seams are counted, if anybody wants to know."""
+    seams: optional counter of all runners' seams."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ class AgentWatch:
 
     def __init__(self, timeout_ms: float) -> None:
         self._timeout_ns = timeout_ms * 1e6
-        self.session = self.lifecycle = self.state = ""  # of the newest heartbeat, whose ever it was
+        self.session = self.lifecycle = self.state = ""  # of the newest heartbeat from any session
         self.beat_ns: int | None = None
         self._followed_ns: int | None = None  # the newest heartbeat of the session whose chunks are taken
 

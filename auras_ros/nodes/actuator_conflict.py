@@ -1,8 +1,9 @@
 """Who publishes on the command topics beside this actuator, as the graph says.
 
-Everybody counts whom DDS knows. A process that was killed is known for a while longer, and nothing in the graph tells
-it from one that is only stopped and may go on any moment; so it counts, and the words say for how long. One that has
-just begun never gets to know those that died before: an actuator that comes back after a kill is not kept waiting.
+Every publisher that DDS knows counts. A process that was killed is known for a while longer, and nothing in the graph
+distinguishes it from one that is only stopped and may go on at any moment; so it counts as a conflict, and the message
+says how long it is remembered. A new actuator does not discover processes that died earlier, so one that comes back
+after a kill does not have to wait.
 This module never decides what follows from what it finds.
 """
 

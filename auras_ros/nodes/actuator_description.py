@@ -38,7 +38,7 @@ class DescriptionReader:
         self._pid, self._answer, self._until_s = 0, -1, 0.0
         self._text: Text = b""
         self._tries = 0
-        self._late = False  # it has been told that there are no limits, and now it is tried again
+        self._late = False  # reading failed and was reported; this is a retry
         self._pause_s, self._again_s = LATER_S, math.inf
         self._next: Text | None = None
 

@@ -1,7 +1,7 @@
 """The tick thread: at a fixed rate, one command from the action stream to the outputs.
 
-Everything that can end a motion passes here. It hears no topic, logs nothing in the tick, and decides nothing that
-the stream decides.
+Everything that can end a motion passes here. It subscribes to nothing, does not log from the tick thread, and decides
+nothing that the stream decides.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ class CommandLoop:
             self._take_limits()
 
     def _watch_stalls(self, now_ns: int, boot_ns: int, *, unsent: bool = False) -> bool:
-        """After a stall longer than the lease of our commands somebody else may drive, and we would be a second one.
-        unsent: since this tick began, and its command was not published yet."""
+        """After a stall longer than the command lease another actuator may have taken over; publishing now would make
+        two. unsent: the stall came after this tick began, so its command was not published yet."""
         stood_ns = 0 if self._ticked_ns is None else boot_ns - self._ticked_ns
         if stood_ns <= LEASE_MS * 1_000_000:
             return False

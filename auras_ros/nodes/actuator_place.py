@@ -2,9 +2,10 @@
 
 Several drivers may publish, each its own joints: places are joined by name, each with its age. A robot moves from where
 it was to where it was sent; one that is found elsewhere was moved by somebody else, or is not the one that we knew.
-What is seen so is a jump, and a drift faster than the tolerance a second; no slower one, and no jump to where commands
-went lately. After a silence it is another one unless it is near its last place and the newest command. A joint that
-turns without an end may be told of within one turn: where that begins again is no jump. Nothing here acts on it.
+This detects jumps, and drift faster than the tolerance per second. It cannot detect slower drift, or a jump to a
+recently commanded position. After a silence the robot must be near its last position and the newest command, or it
+counts as another robot. A continuous joint may be reported within one turn: the wrap-around is no jump. Nothing here
+acts on what is found.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ class PositionMonitor:
         return told_ns is not None and now_ns - told_ns > MAX_AGE_MS * 1_000_000
 
     def _explained(self, i: int, silent: bool) -> tuple[float, float] | None:
-        """Between which places the joint can be; None where nothing is known. Who was away may be another one: what it
-        was sent before says nothing of where that one is."""
+        """The range in which the joint can be; None if nothing is known. After a silence it may be another robot, so
+        earlier commands do not explain its position."""
         near = (self._unwrapped, self._newest) if silent else (self._low, self._high, *self._before)
         places = [float(each[i]) for each in near]
         known = [each for each in places if math.isfinite(each)]

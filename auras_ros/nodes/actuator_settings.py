@@ -41,7 +41,7 @@ class ActuatorSettings:
         0.1,
         "while armed: share of a channel's range by which joint_states may be outside of what the commands explain "
         "(after a silence 0.1 at most), before it is disarmed; held where they are silent for 500 ms; 0, or without "
-        "measured_start: not watched; nor are grippers, increments and rates ever",
+        "measured_start: disabled; grippers, increments and rates are never checked",
         0.0,
         1.0,
     )

@@ -211,7 +211,7 @@ class Agent(LifecycleNode):
         for each in parameters:
             reason = refusal(self, AgentSettings, each)
             if each.name == "autostart":
-                reason = "agent: autostart: read at start alone"
+                reason = "agent: autostart: can only be set at start-up"
             elif each.name in AgentSettings.__dataclass_fields__ and lifecycle not in ("unconfigured", "inactive"):
                 reason = f"agent: {each.name}: taken at configure; the agent is {lifecycle}: deactivate it first"
             if reason:

@@ -1,7 +1,7 @@
 """The agent's heartbeat, from a thread of its own in every state of its life; and the watch over frames that hang.
 
-A heart that beats promises that frames come to an end. While one is late it is silent, and the actuator holds; when
-the frame ends, the same session goes on. A frame that makes no end of it, though the machine let it, is hung: the
+The heartbeat is sent only while frames finish in time. While a frame is late there is none, and the actuator holds;
+when the frame ends, the same session goes on. A frame that had enough CPU time and still did not finish is hung: the
 process ends, to be started again.
 """
 
@@ -22,7 +22,7 @@ LATE_BEATS = 2
 WARM_UPS = 5  # a frame may take this many times what it took at warm-up, where that is more
 HUNG_NS = 10_000_000_000  # of the process's own time that a late frame has before it counts as hung
 HUNG_LIMITS = 10  # or this many limits, where that is more
-AT_LAST = 6  # times that, of any time, and no machine is so busy
+AT_LAST = 6  # upper bound in wall time, as a multiple of that, however busy the machine
 
 
 def frame_limit_ns(warm_up_ns: int) -> int:

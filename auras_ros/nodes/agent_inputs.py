@@ -152,7 +152,7 @@ class ObservationInputs:
         self._put_image(name, frame, message.header)
 
     def _undecoded(self, name: str, fault: ObservationFault) -> None:
-        """An image that was refused for one of its fields: of which camera, the message itself does not know."""
+        """Adds the camera's name to the fault: an Image message does not carry it."""
         self._refuse(name, self._assembler.count(replace(fault, source=f"{name}: {fault.source}")))
 
     def _size(self, name: str) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """The one reader of configs: ROS 2 parameter files, checked against what our nodes take before anything starts.
 
-ROS 2 itself leaves out what no node declares, and a misspelt limit would be no limit. Refused, by file and line: a
+ROS 2 silently ignores undeclared parameters, so a misspelt limit would not limit anything. Refused, by file and line: a
 parameter that our node does not have, in a section that bears its name; a value of another type or out of its range; a
 section, or a name for all nodes (`/**`), that is nearly one of ours. Warned of, and left alone: other sections, which
 belong to nodes of somebody else, and other names for all nodes. A node reads the files that it is given the same way

@@ -20,8 +20,8 @@ _SAYS_OF_SETTINGS = (
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether it says something of this machine just now (a network folder, memory, space, open files) and nothing of
-    the settings. One without a number was made in words, by whoever looked at a setting; a resolver's is negative."""
+    """Whether the cause is the state of this machine just now (a network folder, memory, space, open files) and not the
+    settings. An OSError without errno was raised by our own checks; getaddrinfo's errno is negative."""
     cause = error if isinstance(error, OSError) else error.__cause__
     number = cause.errno if isinstance(cause, OSError) else None
     return number is not None and number > 0 and number not in _SAYS_OF_SETTINGS

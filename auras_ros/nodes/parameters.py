@@ -2,7 +2,7 @@
 
 A field's metadata says what it means and what it may be; `ros2 param describe` shows the same words. A node that reads
 its parameters once declares them read-only; one that reads them at each configure lets them be set in between.
-ROS is imported when a node declares: who checks a config needs none.
+ROS is imported lazily, so checking a config needs none.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _refuse_unknown(node: Node, name: str, known: list[str]) -> None:
     meant = nearest(name, known, ALIKE)
     if meant:
         raise ParameterError(f"{node.get_name()}: no parameter '{name}'; did you mean {meant}?")
-    node.get_logger().warning(f"no parameter '{name}' here: left out")
+    node.get_logger().warning(f"unknown parameter '{name}' ignored")
 
 
 def _descriptor(each: Field[Any], read_only: bool) -> ParameterDescriptor:

@@ -105,8 +105,8 @@ def _refusals(bad_settings: tuple[type[Exception], ...], too_slow: tuple[type[Ex
 def leave(status: int) -> NoReturn:
     """End the process with this status: at once where a thread still works.
 
-    A policy's thread that hangs, or still loads, is in native code more often than not. The interpreter's own end
-    would pull the ground from under it, and the C++ library ends the process by SIGABRT in place of the status.
+    A policy's thread that hangs, or still loads, is in native code more often than not. Interpreter shutdown would free
+    what that thread still uses, and the C++ library would end the process by SIGABRT instead of with the status.
     """
     if any(thread.daemon for thread in threading.enumerate()):
         sys.stdout.flush()

@@ -95,17 +95,15 @@ class PipelineWorker:
         self._guide(now_ns)
 
     def _guide(self, now_ns: int) -> None:
-        """Every request of this frame generates from one context, and so goes on from the active chunk as seen from
-        there. The oldest ends in this frame; the next ones stand where it does, frame after frame. Without requests
-        nothing would wait for what is sent."""
+        """All rows share the oldest request's guidance target. With no request in flight there is nothing to guide."""
         self._continuity.began(self._epoch, now_ns)
         if self._plan.guide != "none" and self._seen is not None and any(self._rows):
             assert self._stages is not None
             self._stages.aim(self._continuity.aim(self._seen, now_ns))
 
     def _drop_stale(self, newest: ObservationOrigin) -> None:
-        """Requests that waited while there was nothing to see: half of one would be of a minute ago, half of now. What
-        requests leave one another (action tokens, keys and values) goes with them."""
+        """Drop requests that waited while no observation came: such a request would mix stages from a minute ago with
+        stages from now. What requests leave one another (action tokens, keys and values) is dropped with them."""
         limit_ns = self._ledger.stale_ns
         if limit_ns is None:
             return
@@ -120,7 +118,7 @@ class PipelineWorker:
             self._stages.forget_generated()
 
     def _admit(self, now_ns: int) -> None:
-        """The slab follows: its rows stand as the frame before has left them."""
+        """Admit before the rows are moved up."""
         assert self._stages is not None
         number = self._ledger.admit(self._seen, now_ns, self._epoch)
         if number is not None:
@@ -186,7 +184,7 @@ class PipelineWorker:
         """Go on with these environments alone (lockstep)."""
         if self._stages is not None:
             self._stages = self._stages.keep(rows)
-            if self._rows[0] is not None:  # between run and end it may be done: out of the rows that stay, once more
+            if self._rows[0] is not None:  # a finished request's actions are read again for the remaining rows
                 self._stages.launch_leaving(()).wait()
         self._perceiving = [_keep(seen, rows) for seen in self._perceiving]
         self._seen = _keep(self._seen, rows)

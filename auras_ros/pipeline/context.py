@@ -35,7 +35,7 @@ class PublicContext:
         self._seen = [seen if seen is None or seen.mono_ns >= before_ns else None for seen in self._seen]
 
     def take(self, other: PublicContext, rows: Tensor, environments: int) -> None:
-        """Go on as these of the `environments` of another context stand."""
+        """Copy the state of these environments from another context, which has `environments` of them."""
         for mine, theirs in zip(self.slots, other.slots, strict=True):
             store(mine, tuple(of_environments(part, rows, environments) for part in theirs))
         self._seen = [None if seen is None else seen.keep(rows) for seen in other._seen]
@@ -46,7 +46,7 @@ def of_environments(part: Tensor, rows: Tensor, environments: int) -> Tensor:
     after the other: a picture each of its history and its cameras. Raises ValueError where it cannot be told apart."""
     each, rest = divmod(len(part), environments)
     if rest or not each:
-        raise ValueError(f"perception hands on {len(part)} rows for {environments} environments: whose are they?")
+        raise ValueError(f"perception returned {len(part)} rows for {environments} environments, not a multiple of them")
     kept: Tensor = part.unflatten(0, (environments, each))[rows].flatten(0, 1)
     return kept
 

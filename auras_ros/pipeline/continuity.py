@@ -61,7 +61,7 @@ class Continuity:
         self._began_ns: int | None = None
 
     def cut(self) -> None:
-        """The active chunk is not executed any more, or never was: the next one goes on from nothing."""
+        """The active chunk is not being executed: do not continue the next chunk from it."""
         self._newest = None
 
     def began(self, epoch: int, now_ns: int) -> None:

@@ -155,7 +155,7 @@ class FrameStages:
         self.forget_generated()
 
     def forget_generated(self) -> None:
-        """No request follows what another one of before has written or kept; the requests on their way stay."""
+        """A new request must not continue from an earlier request's tokens or KV cache. Requests in flight are kept."""
         self.slab.clear()
         self._unprimed = self.slab.needs_priming
 

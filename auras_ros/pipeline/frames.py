@@ -8,7 +8,7 @@ KEPT = 16  # durations of frames
 
 
 class FrameClock:
-    """Grid of `period_ns` from the first frame's start; 0 is free-running. It tells times and never sleeps.
+    """Grid of `period_ns` from the first frame's start; 0 is free-running. It computes start times; it never sleeps.
 
     patient: a tick at which there was nothing to do stays open until the next one, so that a frame may start late
     (`phase`); otherwise that frame waits for the next tick.
@@ -78,7 +78,7 @@ class FrameClock:
         self._running = False
 
     def idle(self) -> None:
-        """There was nothing to do at the last `next_start_ns`: ticks from there to the next start are no overrun."""
+        """No work was available at the last tick. Ticks until the next frame are idle, not missed."""
         if not self._idle:
             self.skipped += max(0, self._due_tick - self._tick - 1)
         self._idle = True

@@ -89,8 +89,8 @@ class WholeGeneration:
         return self._leaving.take()
 
     def take(self, other: WholeGeneration, rows: Tensor, ran: bool) -> None:
-        """Go on as these environments of another one stand. ran: a request has run, and its actions are still to be
-        taken: those of the rows that stay leave once more."""
+        """Copy the state of these environments from another one. ran: a request has run and its actions are not yet
+        taken, so copy the remaining environments' actions to the host again."""
         self.context.copy_(other.context[rows])
         store(self._state, tuple(part[rows] for part in other._state))
         self._noise.take(other._noise, rows)

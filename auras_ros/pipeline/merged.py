@@ -18,7 +18,7 @@ from auras_ros.pipeline.context import store
 from auras_ros.pipeline.plan import Plan, stage_steps
 from auras_ros.policies.policy import CausalPolicy
 
-APPROXIMATE_FRAMES = 30  # for so many frames keys and values may be of other neighbours; then all are recomputed
+APPROXIMATE_FRAMES = 30  # after this many frames with reused keys and values, recompute all of them
 
 
 class MergedSlab:
@@ -30,9 +30,8 @@ class MergedSlab:
     stage's tokens, and each follows X_A as the frame before has left it. That needs tokens to begin with: `prime`
     (Auras 6.7). Where every stage has one token both give the same.
 
-    emit "own": a finished request gives the tokens that it took, each of the frame whose turn it was. "newest": it
-    gives X_A as it stands, every token refreshed in the last frame by what is seen now, from tokens a frame older:
-    the same, whichever request it is.
+    emit "own": a finished request emits the tokens that it took, each in the frame whose turn it was. "newest": it
+    emits the newest X_A. Every token was refreshed in the last frame, so all requests emit the same.
 
     reuse: keys and values of the prefix that the frame before has left, by the policy's segments. "exact" keeps those
     before the first segment that changed; "approximate" keeps also those of what follows it unchanged, although they
@@ -73,7 +72,7 @@ class MergedSlab:
         store((self.public,), self.policy.complete(self.context, self._workspace))
 
     def variants(self) -> dict[Hashable, list[Callable[[], None]]]:
-        """By what `select_variant` says, which segments are recomputed: one body, a frame's generation."""
+        """Stage bodies by the key that `select_variant` returns: which prefix segments to recompute."""
         count = len(self._spans)
         keys: list[tuple[bool, ...]] = [(True,) * count]
         if self._reuse == "exact":
@@ -89,8 +88,7 @@ class MergedSlab:
         return self._reuse != "none"
 
     def select_variant(self, context: Tensor) -> Hashable:
-        """Which segments of the context that is about to be fetched differ from what the workspace holds; looks at
-        the values, so on a GPU it waits for them."""
+        """Which segments changed since the last frame. Compares values, so on a GPU it synchronises."""
         if self._reuse == "none" or not self._kept or self._about >= APPROXIMATE_FRAMES:
             self._kept, self._about = True, 0
             return (True,) * len(self._spans)

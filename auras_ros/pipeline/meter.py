@@ -1,6 +1,6 @@
 """How long frames take, and since when one is under way: for diagnostics, and to find one that never ends.
 
-It only writes down; what is too long is for others to say.
+It records times. Callers decide what is too long.
 """
 
 from __future__ import annotations

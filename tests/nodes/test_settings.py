@@ -328,7 +328,7 @@ def test_another_name_is_said_and_left_out(checkpoint: str, capfd: pytest.Captur
     assert actuator.main(["node", "--ros-args", *words]) == 2
     said, error = capfd.readouterr().err.splitlines()
     assert said.startswith("[WARN]")
-    assert said.endswith("no parameter 'robot_ip' here: left out")
+    assert said.endswith("unknown parameter 'robot_ip' ignored")
     assert error.startswith("error: actuator: seam: ")
 
 

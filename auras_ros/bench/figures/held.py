@@ -45,8 +45,8 @@ class Capturing:
 def growth(device: torch.device) -> Iterator[dict[str, int]]:
     """Filled at the end: bytes of tensors that were not there before, and of the GPU's memory that torch has taken.
 
-    What torch keeps for reuse is given back at both ends: nobody lives on an earlier one's leavings, and what is left
-    is what is needed: tensors, and what captured graphs hold for their temporaries.
+    The allocator's cache is emptied first and last, so only memory in use is counted: tensors, and what captured
+    graphs hold for their temporaries.
     """
     found: dict[str, int] = {}
     tensors, reserved = tensor_bytes(), reserved_bytes(device)

@@ -69,7 +69,7 @@ def add_choice(parser: argparse.ArgumentParser, defaults: Defaults) -> None:
 
 
 def chosen(parser: argparse.ArgumentParser, given: Sequence[str] | None, kind: str, defaults: Defaults) -> list[str]:
-    """The names of --policy. Ends the process with status 2 for one that there is not."""
+    """The names of --policy. Exits with status 2 if a name is unknown."""
     for name in given or ():
         if name not in names():
             parser.error(f"--policy: '{name}' is not known; there is {', '.join(names())}")

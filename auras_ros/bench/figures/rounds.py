@@ -151,8 +151,8 @@ def check_same(bench: Bench, seq: Plan, auras: Plan) -> float:
 
 
 def _clear(bench: Bench, seen: Latched, token: int) -> bool:
-    """Whether all tokens of the observation's chunk up to this one win by more than rounding; what follows another
-    token may be anything, and two tokens may mean one action. So where the policy cannot tell."""
+    """Whether all tokens of the observation's chunk up to this one win by more than rounding. After the first different
+    token the rest may differ freely, so only tokens up to it are checked. Also true for policies without margins."""
     policy = bench.policy
     if not isinstance(policy, AutoregressivePolicy):
         return True
@@ -162,5 +162,5 @@ def _clear(bench: Bench, seen: Latched, token: int) -> bool:
 
 
 def marked(row: Mapping[str, Any]) -> str:
-    """Beside the figures of a row that something else had a part in."""
+    """Mark rows measured on a busy machine."""
     return "disturbed" if row["disturbed"] else ""

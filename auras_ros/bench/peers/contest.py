@@ -1,8 +1,7 @@
 """Chunks per second of several contenders, ours and others', in interleaved rounds of one run.
 
-Each is asked for its rate in a window of its own, one after another, in a new random order every round; nothing runs
-at the same time. A ratio is taken within a round, so that what slows the machine slows both. What a chunk is, and that
-all contenders compute the same one, is settled before.
+Each competitor is timed alone, one after another, in a new random order every round. A ratio is taken within a round,
+so that what slows the machine slows both. That all competitors compute the same chunk is checked before.
 """
 
 from __future__ import annotations

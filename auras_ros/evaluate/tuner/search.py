@@ -3,7 +3,7 @@
 1. Every plan of the grid is timed; what misses the rate, the age or the horizon is not played. 2. The others are
 played on a few seeds, the better half on twice as many, and so on (successive halving): a plan that fails early costs
 little. 3. The best one's skew. 4. The chosen plan and seq once more on seeds that the search has never seen: the best
-of many is lucky on the seeds that made it the best. A plan that does not hold there is not found.
+of many plans is partly lucky on its seeds. A plan that fails there is not returned.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Search:
         return sorted((self._finished(self.trials.candidate(plan, seeds)) for plan in timed), key=merit, reverse=True)
 
     def _finished(self, one: Candidate) -> Candidate:
-        """Says of a plan that halving left behind that it did."""
+        """Marks plans that successive halving dropped."""
         if one.refused or one.episodes >= self.effort.episodes:
             return one
         return replace(one, refused="not played" if not one.episodes else f"left behind after {one.episodes} episodes")

@@ -1,8 +1,8 @@
 """Measures and plays plans, and keeps what came of it. Which plans, and how long each is played, others decide.
 
 Durations come from the live executor, always beside seq in the same rounds; success from lockstep on the same seeds.
-On the charged clock a plan is charged for seq's frame times the ratio of the two measured side by side: a machine that
-got slower between two measurements would else look like a worse plan.
+On the charged clock a plan is charged seq's frame time multiplied by the ratio measured in the same rounds, so that a
+machine that slows down between measurements does not make later plans look worse.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Trials:
         )
         before = self._record.played.get(name)
         if before is not None and not self._frame_steps and before.charged_s != charged_s:
-            self._say(f"{name}: was charged {1e3 * before.charged_s:.0f} ms a frame before: all of it again")
+            self._say(f"{name}: frame time changed ({1e3 * before.charged_s:.0f} ms before): playing all again")
             del self._record.played[name]
         left = self._record.missing(name, seeds)
         for group in grouped(left, self._batch):
