@@ -1,8 +1,8 @@
 """The `auras` mode: perception and generation of several requests side by side in one frame (Auras 4.3).
 
 One worker. Within a frame every generation stage reads the same public context, so that even a request that began
-frames ago ends on what the robot sees now. No queue: at most one request comes in a frame, the oldest leaves at its
-end (rules 2 to 5 of docs/pipeline.md).
+frames ago ends on what the robot sees now. There is no queue: a frame admits at most one request, and the oldest leaves
+at its end (rules 2 to 5 of docs/pipeline.md).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from auras_ros.policies.policy import Policy
 
 @dataclass
 class _Request:
-    """A request on its way: its number, and what its stages have seen so far."""
+    """A request in flight: its number, and what its stages have seen so far."""
 
     number: int
     contexts: list[ObservationOrigin] = field(default_factory=list)
@@ -59,7 +59,7 @@ class PipelineWorker:
         self._frame = -1
 
     def _clear(self) -> None:
-        """A new epoch: nothing that was seen or begun before counts (rule 9 of docs/pipeline.md)."""
+        """Start an epoch: forget every observation and request (rule 9 of docs/pipeline.md)."""
         self._epoch = self._ledger.epoch
         self._rows: list[_Request | None] = [None] * self._plan.pp_generation  # oldest first
         self._perceiving: list[ObservationOrigin | None] = [None] * self._plan.pp_perception
@@ -68,7 +68,7 @@ class PipelineWorker:
             self._stages.clear()
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
-        """A frame is worth running with a newer observation, or while requests are on their way."""
+        """Run a frame if there is a newer observation, or while requests are in flight."""
         if seen is None:
             return False
         newest = self._perceiving[0]
@@ -89,7 +89,7 @@ class PipelineWorker:
         self._perceiving = [seen.origin, *self._perceiving[:-1]]
         self._stages.public.put(self._frame, self._perceiving[-1])
         self._seen = self._stages.public.fetch(self._frame, self._plan.fetch_offset)
-        if self._seen is None:  # forgotten as stale: no row may go on without a context
+        if self._seen is None:  # the context was forgotten as stale, and rows cannot continue without one
             self._rows = [None] * len(self._rows)
         self._admit(now_ns)
         self._guide(now_ns)
@@ -131,7 +131,7 @@ class PipelineWorker:
         assert stages is not None
         began_ns = self._clock.now_ns()
         perceived = stages.launch_perception(self._frame)
-        public = perceived[-1]  # earlier stages work for later frames, beside generation
+        public = perceived[-1]  # earlier stages work for later frames and run beside generation
         ahead = offset < 0 or stages.launches_ahead
         if not ahead:
             self._perceived_ns = self._waited(public)
@@ -149,12 +149,12 @@ class PipelineWorker:
         self._note(began_ns if offset < 0 else self._perceived_ns)
 
     def _waited(self, mark: Mark) -> int:
-        """When what was launched is over, ns."""
+        """Wait for the mark. Returns the time then, in ns."""
         mark.wait()
         return self._clock.now_ns()
 
     def _note(self, began_ns: int) -> None:
-        """Every request that is on its way has seen this frame's context."""
+        """Note for every request in flight that it has seen this frame's context."""
         for row in self._rows:
             if row is not None:
                 assert self._seen is not None
@@ -181,7 +181,7 @@ class PipelineWorker:
         return emission
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these environments alone (lockstep)."""
+        """Continue with these environments only (lockstep)."""
         if self._stages is not None:
             self._stages = self._stages.keep(rows)
             if self._rows[0] is not None:  # a finished request's actions are read again for the remaining rows
