@@ -98,7 +98,7 @@ def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, n
         (["max_memory_mb:=-1.0"], ("agent: max_memory_mb", "[0.0, ")),
         (["max_memory_mb:=1.0"], ("max_memory_mb", "on a CPU", "offload_folder must be given")),
         (["offload_folder:=/tmp"], ("agent: offload_folder", "without max_memory_mb")),
-        (["max_memory_mb:=1.0", "offload_folder:=/no/such/folder"], ("offload_folder", "/no/such/folder is no folder")),
+        (["max_memory_mb:=1.0", "offload_folder:=/no/such/folder"], ("offload_folder", "/no/such/folder is not a folder")),
         (["max_memory_mb:=0.001", "offload_folder:=/tmp"], ("max_memory_mb: 0.001", "MB are needed", "'network.")),
     ],
     ids=str,
