@@ -1,4 +1,4 @@
-"""How many of this process's cores something has that is measured: a ratio of two rates has the same on both sides."""
+"""How many of this process's cores a measured program uses: both sides of a ratio of rates must have the same."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 
 def available() -> int:
-    """How many cores this process may use."""
+    """Number of cores that this process may use."""
     return len(_mine())
 
 
 @contextmanager
 def on_cores(count: int) -> Iterator[None]:
-    """The calling thread, and every thread and process that is started meanwhile, on the first `count` of its cores.
-    Raises ValueError for more than there are. Where a system knows no affinity, all is the only number there is."""
+    """Run the calling thread, and all threads and processes started meanwhile, on the first `count` of its cores.
+    Raises ValueError for more than there are. On a system without affinity only the full number is possible."""
     mine = _mine()
     if not 1 <= count <= len(mine):
         raise ValueError(f"cores: from 1 to the {len(mine)} of this process, got {count}")

@@ -249,7 +249,7 @@ def test_one_action_a_chunk_is_executed_when_it_comes(tmp_path: Path) -> None:
 
 def test_a_chunk_that_cannot_be_shortened_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for checkpoint, actions, said in (
-        (folder, 1, "actions: 'tiny' does not write its chunk action by action"),
+        (folder, 1, "actions: 'tiny' does not generate its chunk action by action"),
         ("pusht-tokens", 9, "actions: 'pusht-tokens' has 8 in a chunk, not 9"),
     ):
         with pytest.raises(SystemExit):

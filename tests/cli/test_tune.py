@@ -96,8 +96,8 @@ def test_a_tiny_search_writes_a_plan_that_the_agent_takes(
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--rate", "fast"], "rate: expected such as 12"),
-        (["--success", "80"], "success: expected such as 0.8"),
+        (["--rate", "fast"], "rate: expected a value such as 12"),
+        (["--success", "80"], "success: expected a value such as 0.8"),
         (["--sim", "chess"], "sim: no 'chess'; there is pusht, pusht-drift"),
         (["--pp-generation", "1,x"], "pp_generation: expected numbers"),
         (["--pp-generation", "20"], "20 stages for 8 generation steps"),
@@ -326,9 +326,9 @@ def test_no_config_is_written_for_a_plan_that_has_shown_nothing(
     few = ["--pp-perception=1", "--pp-generation=1", "--alpha=", "--max-steps=2", "--out", str(tmp_path)]
     few += ["--work", str(tmp_path / "work.json")]  # what was played is not played again
     assert tune.run([*few, "--first=4", "--episodes=4", "--config", "pusht"]) == tune.NOT_FOUND
-    assert "no config for that plan: it was played on 4 episodes; 16 are the least" in capsys.readouterr().out
+    assert "no config for that plan: it was played on 4 episodes; at least 16 are needed" in capsys.readouterr().out
     assert tune.run([*few, "--first=16", "--episodes=16", "--config", "pusht"]) == tune.NOT_FOUND
-    assert "it succeeded 0 times in 16; 4 are the least" in capsys.readouterr().out
+    assert "it succeeded 0 times in 16; at least 4 are needed" in capsys.readouterr().out
     assert not (tmp_path / "tuned.yaml").exists()
     assert tune.run([*few, "--first=4", "--episodes=4"]) == 0  # nobody asked for a config
 

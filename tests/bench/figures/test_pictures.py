@@ -144,7 +144,7 @@ def test_the_tuners_picture_has_seq_and_a_ring_round_the_chosen_plan(figures: li
     left = one(9.0, 0.25, "ddpm100,mode=auras,pp_generation=8", "too bad")
     tuner_show.draw(SearchResult([chosen, left], chosen, None, False, seq=seq), "a search", Path("it.png"))
     entries = legend_apart(figures[0])
-    assert {"seq", "left behind", "played to the end", f"chosen: {chosen.plan}"} <= set(entries)
+    assert {"seq", "dropped", "played to the end", f"chosen: {chosen.plan}"} <= set(entries)
     (axes,) = figures[0].axes
     assert {(2.0, 0.5), (6.0, 0.75), (9.0, 0.25)} <= points(axes)
     (ring,) = [line for line in axes.lines if line.get_label() == f"chosen: {chosen.plan}"]
