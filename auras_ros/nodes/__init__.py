@@ -1,1 +1,1 @@
-"""The processes of the runtime, one file a node. Here ROS meets the rooms that do not know it."""
+"""The processes of the runtime, one file for each node. This room connects ROS with the rooms that do not import it."""

@@ -1,12 +1,12 @@
-"""What a node's exit status says to whoever started it. 0 is the end that was asked for."""
+"""The meaning of a node's exit status. 0 is a requested end."""
 
 from __future__ import annotations
 
 import errno
 
-BROKEN = 1  # start it again
-BAD_SETTINGS = 2  # it cannot start with these settings, and starting it again will not help
-TOO_SLOW = 3  # this machine was too slow for these settings just now: start it again, later each time
+BROKEN = 1  # restart it
+BAD_SETTINGS = 2  # it cannot start with these settings, and a restart will not help
+TOO_SLOW = 3  # this machine was too slow for these settings just now: restart it after a growing delay
 
 _SAYS_OF_SETTINGS = (
     errno.ENOENT,

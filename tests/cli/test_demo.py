@@ -347,7 +347,7 @@ def test_a_killed_agent_is_noted_and_an_interrupt_still_writes(begin: Callable[.
     text = run.until(None)
     assert run.process.wait(timeout=30) == 130, text
     # The first reason alone is said, and a busy machine may bring about another one.
-    assert re.search("holding: (agent silent|the chunk's horizon is used up|joint_states say nothing new)", text)
+    assert re.search("holding: (agent silent|the chunk's horizon is used up|joint_states: no new position)", text)
     assert json.loads((tmp_path / "demo.json").read_text())["summary"]["unfinished"] == 1
     assert not (tmp_path / "demo.mp4").exists()
 

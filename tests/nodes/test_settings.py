@@ -72,7 +72,7 @@ def refused(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> Refused:
         ("realtime_priority:=99", ("actuator: realtime_priority", "[0, 90]")),
         ("arm_on_start:=1", ("actuator: arm_on_start", "bool")),
         ("agent:=7", ("actuator: agent", "str")),
-        ("action_topic:=/bad topic!", ("actuator: action_topic", "'/bad topic!' is no name of a topic")),
+        ("action_topic:=/bad topic!", ("actuator: action_topic", "'/bad topic!' is not a topic name")),
     ],
 )
 def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, named: tuple[str, ...]) -> None:
