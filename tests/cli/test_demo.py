@@ -106,7 +106,7 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     assert overridden == [("agent", {"plan": "quick", "seed": 3})]
     assert running._row == {"plan": "quick", "drift_px": 0.5}
     said = capsys.readouterr().out
-    assert said.startswith("plan 'ddpm100' is too slow for this machine, now at least: 'quick' is played")
+    assert said.startswith("plan 'ddpm100' is too slow for this machine just now: using 'quick'")
 
 
 def test_a_callback_that_raises_does_not_end_the_demo(

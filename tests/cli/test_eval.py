@@ -133,7 +133,7 @@ def test_an_interrupt_before_the_first_group_is_done_writes_nothing(
     report = tmp_path / "a.json"
     assert run(folder, "--clock", "paused", "--episodes", 6, "--json", report) == 130
     assert not report.exists()
-    assert "nothing to show" in capsys.readouterr().out
+    assert "no results" in capsys.readouterr().out
 
 
 def test_with_a_work_file_every_run_that_was_over_is_kept_and_it_goes_on(
@@ -145,7 +145,7 @@ def test_with_a_work_file_every_run_that_was_over_is_kept_and_it_goes_on(
     with monkeypatch.context() as cut:
         interrupt(cut, 4)  # the first group's last run
         assert run(folder, *given) == 130
-    assert f"nothing to show; {work} has every run that was over" in capsys.readouterr().out
+    assert f"no results; {work} has all completed runs" in capsys.readouterr().out
     kept = json.loads(work.read_text())["played"]
     assert [(each["clock"], each["name"], each["seeds"]) for each in kept] == [
         ("paused", "seq", [0, 1]), ("paused", "auras", [0, 1]), ("charged", "seq", [0, 1]),
@@ -172,7 +172,7 @@ def test_work_of_other_settings_is_refused_by_name(
     work = tmp_path / "work.json"
     assert run(folder, *GIVEN, "--episodes", 1, "--work", work) == 0
     for words, said in (
-        (("--frame-steps", 2, *GIVEN), f"{work}: was made with frame_steps 4, not 2; take another --work file"),
+        (("--frame-steps", 2, *GIVEN), f"{work}: was made with frame_steps 4, not 2; use another --work file"),
         (("--durations", "seq=0.3,auras=0.1"), f"{work}: was charged 0.2 s for seq, not 0.3; take another"),
     ):
         with pytest.raises(SystemExit):

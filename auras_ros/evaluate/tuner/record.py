@@ -108,7 +108,7 @@ def require_key(path: Path, mine: Mapping[str, Any], its: Mapping[str, Any]) -> 
     for name in sorted(mine.keys() | its.keys(), key=lambda name: (name == "cores", name)):
         if mine.get(name) != its.get(name):
             what = f"{name} {its.get(name)}, not {mine.get(name)}"
-            raise SettingsError(f"{path}: was made with {what}; take another --work file")
+            raise SettingsError(f"{path}: was made with {what}; use another --work file")
 
 
 def _packed(played: Played) -> dict[str, Any]:

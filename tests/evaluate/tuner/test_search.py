@@ -299,7 +299,7 @@ def test_a_record_of_other_settings_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "tune.json"
     EpisodeStore.open({"sim": "pusht", "max_steps": 300}, path).save()
     assert EpisodeStore.open({"sim": "pusht", "max_steps": 300}, path).played == {}
-    with pytest.raises(SettingsError, match="was made with max_steps 300, not 60; take another --work file"):
+    with pytest.raises(SettingsError, match="was made with max_steps 300, not 60; use another --work file"):
         EpisodeStore.open({"sim": "pusht", "max_steps": 60}, path)
     for text in ("[]", '{"format": "auras-tune/1", "key": [1], "timed": {}, "played": {}}'):
         path.write_text(text)
