@@ -1,4 +1,4 @@
-"""What benches that compare modes share: their options, and one job for each subject and number of cores."""
+"""Common parts of benches that compare modes: their options, and one job for each subject and number of cores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Job:
-    """One subject on one number of cores. what: its name in the report's notes. ends: until when it may measure."""
+    """One subject on one number of cores. what: its name in the report's notes. ends: its deadlines."""
 
     what: str
     cores: int
@@ -32,7 +32,7 @@ class Job:
 
     @contextmanager
     def bench(self, policy: LoadedPolicy, most: int = 1) -> Iterator[Bench]:
-        """A policy's executors on these cores, par with at most so many workers; closed at the end of the block."""
+        """A policy's executors on these cores, par with at most `most` workers; closed at the end of the block."""
         made = Bench(policy, self.options.device, self.options.seed, most=most, cores=self.cores)
         try:
             yield made
@@ -46,7 +46,7 @@ Subjects = Mapping[str, Callable[[Job], None]]
 def run_jobs(
     subjects: Subjects, options: argparse.Namespace, report: Report, say: Progress, **others: MeasureStep
 ) -> None:
-    """Every subject on the fair number of cores first, in case the minutes are short; then on the next one; then
+    """Run every subject on the first number of cores (the fair one, in case time is short), then on the next one, then
     `others`."""
     torch.set_num_threads(1)
 
@@ -68,7 +68,7 @@ def add_job_options(options: Options, *, rounds: int = 5, minutes: float | None 
 
 
 def add_seed(options: Options) -> None:
-    options.add_argument("--seed", type=int, default=0, help="of observations, noise and the order of rounds (0)")
+    options.add_argument("--seed", type=int, default=0, help="seed of observations, noise and the order of rounds (0)")
 
 
 def check_job_options(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> str:

@@ -1,4 +1,4 @@
-"""Options that benches share, with their checks."""
+"""Common options of benches, with their checks."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ Options = argparse.ArgumentParser | argparse._ArgumentGroup
 
 
 def listed(kind: type[Value]) -> Callable[[str], list[Value]]:
-    """An argparse type: values with commas between them."""
+    """An argparse type: values separated by commas."""
 
     def parse(text: str) -> list[Value]:
         try:
             return [kind(part) for part in text.split(",")]
         except ValueError:
             what = "whole numbers" if kind.__name__ == "int" else "numbers"
-            raise argparse.ArgumentTypeError(f"expected {what} with commas between them, got {text!r}") from None
+            raise argparse.ArgumentTypeError(f"expected {what} separated by commas, got {text!r}") from None
 
     return parse
 
 
 def amount(text: str) -> float:
-    """An argparse type: a number from 0 on. Without an end a window would last for ever, and `nan` is no end."""
+    """An argparse type: a finite number, not negative. Without a finite length a window would never end."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 on, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
     return number
 
 
 def add_device(options: Options) -> None:
-    options.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
+    options.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if any")
 
 
 def add_windows(options: Options, *, rounds: int = 5, minutes: float | None = 10.0, seconds: float = 0.5) -> None:
-    """Of contenders that are measured in interleaved rounds, a window each."""
-    options.add_argument("--rounds", type=int, default=rounds, help=f"of all contenders, interleaved ({rounds})")
+    """Options of competitors that are measured in interleaved rounds, with a window each."""
+    options.add_argument("--rounds", type=int, default=rounds, help=f"interleaved rounds of all competitors ({rounds})")
     if minutes is not None:
         add_minutes(options, minutes)
     options.add_argument("--chunks", type=int, default=3, help="least chunks of a worker in a window (3)")
-    options.add_argument("--seconds", type=amount, default=seconds, help=f"least length of a window ({seconds:g})")
+    options.add_argument("--seconds", type=amount, default=seconds, help=f"least seconds of a window ({seconds:g})")
 
 
 def add_minutes(options: Options, minutes: float) -> None:
-    help_ = f"what the whole bench may take: fewer rounds if need be, and parts without any are named ({minutes:g})"
+    help_ = f"time limit of the whole bench: with fewer rounds if needed; skipped parts are named ({minutes:g})"
     options.add_argument("--minutes", type=amount, default=minutes, help=help_)
 
 
 def check_least(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> None:
-    """Ends the process with status 2, naming the option, for one below its least."""
+    """Exits with status 2, naming the option, if a value is below its minimum."""
     for name, value in least.items():
         if getattr(options, name) < value:
             parser.error(f"--{name.replace('_', '-')} must be at least {value}, got {getattr(options, name)}")
 
 
 def kind_of(device: str) -> str:
-    """`cpu` or `cuda`: what a device's name stands for here. Raises DeviceError."""
+    """`cpu` or `cuda`: the kind of a device by its name. Raises DeviceError."""
     made = make_device(device)
     made.close()
     return made.tensors.type

@@ -1,8 +1,8 @@
 """`auras bench phase`: how much fresher actions are when frames keep in phase with the camera.
 
-Plays the processes of a config over topics, in turn without the agent's `phase_lock` and with it, on the same seeds.
-Staleness: from an image's stamp to the publishing of the chunk that answers it. Image age: from the stamp to the latch;
-what is left of it without the transport (stamp to receipt, measured here beside the agent) is what the lock can win.
+Runs the processes of a config over topics, alternately without the agent's `phase_lock` and with it, on the same seeds.
+Staleness: from an image's stamp to the publishing of its chunk. Image age: from the stamp to the latch. The lock can
+only reduce the part of it that is not transport (stamp to receipt, measured here beside the agent).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import DiagnosticArray, Image, String
 
-SETTLE_S = 4.0  # after arming; then the figures begin
+SETTLE_S = 4.0  # from arming to the start of the measurement
 LEAST_CHUNKS = 10
 LOCK = (False, True)
 SHOWN = ("staleness_ms_p50", "staleness_ms_p90", "image_age_ms_p90", "excess_periods_p90", "chunks_per_s")
@@ -40,8 +40,8 @@ Progress = Callable[[str], None]
 def run(argv: list[str], progress: Progress) -> Report:
     parser = argparse.ArgumentParser(prog="auras bench phase", description=__doc__)
     parser.add_argument("--config", type=listed(str), default=["pusht.yaml", "demo.yaml"], help="names or files")
-    parser.add_argument("--seeds", type=int, default=4, help="of the table; each is played without and with (4)")
-    parser.add_argument("--seconds", type=amount, default=20.0, help="measured in each episode (20)")
+    parser.add_argument("--seeds", type=int, default=4, help="number of seeds, each without and with the lock (4)")
+    parser.add_argument("--seconds", type=amount, default=20.0, help="measured seconds of each episode (20)")
     add_minutes(parser, 30.0)
     options = parser.parse_args(argv)
     check_least(parser, options, seeds=1, seconds=5)
@@ -58,7 +58,7 @@ def run(argv: list[str], progress: Progress) -> Report:
 
     parts: dict[str, MeasureStep] = {}
     for seed, config, second in product(range(options.seeds), configs, LOCK):
-        lock = second ^ (seed % 2 == 1)  # in turn, which of the two comes first
+        lock = second ^ (seed % 2 == 1)  # alternates which of the two comes first
         what = f"{config.name}, seed {seed}, phase_lock {'on' if lock else 'off'}"
         parts[what] = part(config, seed, lock, what)
     run_parts(report, options.minutes, parts)
@@ -67,8 +67,8 @@ def run(argv: list[str], progress: Progress) -> Report:
 
 
 def summarised(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Gains are of pairs of one config and seed, of their median and of their oldest tenth; of several configs the
-    smallest counts."""
+    """The summary. Gains are taken between pairs of one config and seed, at the median and at the 90th percentile; of
+    several configs the smallest gain counts."""
     found: dict[str, float] = {}
     off, on = ({(row["config"], row["seed"]): row for row in rows if row["phase_lock"] is lock} for lock in LOCK)
     pairs = [(off[key], on[key]) for key in on if key in off]
@@ -89,7 +89,7 @@ def summarised(rows: list[dict[str, Any]]) -> dict[str, float]:
 def measured(
     chunks: list[dict[str, int]], images: list[tuple[int, int]], missed: int, seconds: float
 ) -> dict[str, float]:
-    """One episode. chunks: what the provenance says of each; images: (stamp, receipt) of each, ns, one clock."""
+    """The row of one episode. chunks: times from each provenance; images: (stamp, receipt) of each, ns, one clock."""
     if len(chunks) < LEAST_CHUNKS or len(images) < LEAST_CHUNKS:
         raise RuntimeError(f"{len(chunks)} chunks and {len(images)} images in {seconds:g} s are too few")
     staleness = [(chunk["published_ns"] - chunk["origin_mono_ns"]) / 1e6 for chunk in chunks]
@@ -104,7 +104,7 @@ def measured(
 
 
 class _Listener:
-    """What is heard of one episode."""
+    """The messages of one episode."""
 
     def __init__(self, node: Node) -> None:
         self.chunks: list[dict[str, int]] = []
@@ -124,7 +124,7 @@ class _Listener:
         for status in message.status:
             if status.name == "agent: frames":
                 counted = int(next((pair.value for pair in status.values if pair.key == "missed_ticks"), 0))
-                again = counted < self._counted  # another plan took over, with a grid of its own
+                again = counted < self._counted  # another plan took over, and counts from 0
                 self.missed += counted if again else counted - self._counted
                 self._counted = counted
 
@@ -135,7 +135,7 @@ class _Listener:
         self.state = json.loads(message.data)["state"]
 
     def forget(self) -> int:
-        """What was heard so far does not count; returns the ticks that were missed until now."""
+        """Drop the messages so far. Returns the number of ticks that were missed until now."""
         self.chunks.clear()
         self.images.clear()
         return self.missed

@@ -1,7 +1,7 @@
-"""Before anything is timed: that the modes compute the same thing (rule 7 of docs/pipeline.md).
+"""Checks, before anything is timed, that the modes compute the same results (rule 7 of docs/pipeline.md).
 
-A schedule that is quick because it is wrong would otherwise win. Workers are driven one by one here; no thread, no
-clock.
+Otherwise a schedule that is fast because it is wrong would win. Workers are driven one by one here, without threads or
+a clock.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ GPU_TOLERANCE = 1e-3  # of the action range, which is -1 to 1
 
 
 def check_equal(bench: Bench, generation: str) -> float:
-    """seq equals auras in one stage, offset 0, unbatched: bit for bit on a CPU; on a GPU, whose libraries may choose
-    another algorithm for the same sizes, within GPU_TOLERANCE. Returns the largest difference, in units of the action
-    range. Raises RuntimeError, naming the request."""
+    """Check that seq equals auras in one stage, offset 0, unbatched: bit for bit on a CPU; within GPU_TOLERANCE on a
+    GPU, whose libraries may choose another algorithm for the same sizes. Returns the largest difference, as a share of
+    the action range. Raises RuntimeError, naming the request."""
     feed = _examples(bench, REQUESTS)
     seen = [feed(at) for at in range(1, REQUESTS + 1)]
     expected = _chunks(bench, Plan(generation, "seq"), seen)
@@ -43,21 +43,21 @@ def check_equal(bench: Bench, generation: str) -> float:
 
 
 def equal_fields(difference: float) -> dict[str, Any]:
-    """Of a row, of what `check_equal` returns."""
+    """The fields of a row for the result of `check_equal`."""
     return {"bit_equal": int(difference == 0), "one_stage_difference": difference}
 
 
 def equal_words(row: Mapping[str, Any]) -> str:
-    """How equal the chunks of a row's seq and auras in one stage are."""
+    """How equal the chunks of seq and of auras in one stage are, as text."""
     if row["bit_equal"]:
         return "bit for bit"
     return f"within {row['one_stage_difference']:.2g} of the action range (allowed: {GPU_TOLERANCE:g})"
 
 
 def batched_difference(bench: Bench, generation: str, stages: int) -> float:
-    """The largest difference of a chunk from seq's, in units of the action range, when `stages` rows are one batch.
+    """The largest difference of a chunk from seq's, as a share of the action range, when `stages` rows are one batch.
 
-    Every frame sees the same picture, so that the context does not change on a request's way; what is left is the
+    Every frame sees the same picture, so that the context does not change during a request; the only difference is the
     rounding of another batch size.
     """
     feed = _examples(bench, 1)
@@ -73,7 +73,7 @@ def _examples(bench: Bench, count: int) -> Feed:
 
 
 def _chunks(bench: Bench, plan: Plan, seen: Iterable[Latched]) -> dict[int, Tensor]:
-    """Each request's actions [1, horizon, channels], when every frame latches the next observation."""
+    """Each request's actions [1, horizon, channels], with the next observation in every frame."""
     executor = bench.make(plan)
     try:
         return dict(_drive(executor, seen))

@@ -1,8 +1,8 @@
-"""Chunks per second of one variant: real threads, observations always at hand, a window between two chunks.
+"""Chunks per second of one variant: real threads, observations always available, a window between two chunks.
 
-Executors are made once and stay warm: a window goes on where the variant's last one ended, so that a pipeline is full
-from its first frame. Within a window a worker's rate is that between its first chunk and its last one, so neither the
-start of its thread nor a chunk that is half done counts. All threads of a bench stay on its cores.
+Executors are made once and stay warm: a window continues where the variant's last one ended, so that a pipeline is full
+from its first frame. Within a window a worker's rate is taken between its first chunk and its last one, so that neither
+the start of its thread nor an unfinished chunk counts. All threads of a bench stay on its cores.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from auras_ros.pipeline.request import Emission
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.noise import noise_tape
 
-END_S = 600.0  # how long a frame may take that is under way when its window ends
+END_S = 600.0  # how long to wait for the frame that is running when its window ends
 POLL_S = 0.5
 
 
 class Length(NamedTuple):
-    """A window ends once every worker has done `chunks` and it has lasted `seconds`; at the latest after `limit_s`."""
+    """A window ends once every worker has made `chunks` chunks and it has lasted `seconds`, or after `limit_s`."""
 
     chunks: int = 3
     seconds: float = 1.0
@@ -43,10 +43,10 @@ class Length(NamedTuple):
 
 
 class Bench:
-    """One policy's executors on one kind of device, made when first asked for. most: par's largest count. cores: how
-    many of the host's all of them have, lanes and workers alike; None: all of this process's.
+    """One policy's executors on one kind of device, made when first used. most: par's largest number of workers. cores:
+    how many of the host's cores they have together, lanes and workers; None: all of this process's.
 
-    staleness_ms: of each variant and window, see `Meter.staleness_ms`.
+    staleness_ms: for each variant and window, see `Meter.staleness_ms`.
     """
 
     def __init__(self, policy: LoadedPolicy, device: str, seed: int, most: int, cores: int | None = None) -> None:
@@ -68,16 +68,16 @@ class Bench:
         return noise_tape(self._policy.noise_shape, self._seed, request)[None]
 
     def make(self, plan: Plan) -> Executor:
-        """A new executor, warmed up, that the caller closes."""
+        """A new warmed-up executor, which the caller must close."""
         with on_cores(self.cores):
             executor = make_executor(self._policy, plan, self.noise, self._clock, make_device(self.device.type))
             executor.warm_up(self.feed(0), 1 if plan.mode == "par" else WARM_UP_RUNS)  # a worker has no pipeline
-        executor.ledger.interval_ns = 0  # par is not held back: its workers take what they can
+        executor.ledger.interval_ns = 0  # par's workers do not wait for each other
         return executor
 
     def prepare(self, plan: Plan) -> Executor:
-        """The plan's executor. All of par's counts share one: n workers are its first n, which know no others; a
-        batch is an executor of its own."""
+        """The plan's executor. par shares one for all its numbers of workers: n workers are the first n of it; a batch
+        has an executor of its own."""
         if plan.mode != "par" or plan.together:
             return self._kept(plan)
         executor = copy.copy(self._kept(replace(plan, workers=self._most)))
@@ -117,7 +117,7 @@ class Bench:
 
 
 class Meter:
-    """When each worker emitted. `over` is set when the window is long enough; what comes later does not count."""
+    """When each worker emitted. `over` is set when the window is long enough; later emissions do not count."""
 
     def __init__(self, workers: int, length: Length, now_ns: Callable[[], int]) -> None:
         self.over = threading.Event()
@@ -127,7 +127,7 @@ class Meter:
         self._lock = threading.Lock()
 
     def emit(self, emission: Emission) -> None:
-        """Called from the worker's own thread, which has its name."""
+        """Called in the worker's thread, which has the worker's name."""
         with self._lock:
             if self.over.is_set():
                 return
@@ -140,16 +140,16 @@ class Meter:
                 self.over.set()
 
     def rate(self) -> float:
-        """Chunks per second of all workers together. 0 where one gave chunks in one frame alone, or none: it had its
-        share of the cores, and nothing says what it made of it."""
+        """Chunks per second of all workers together. 0 if a worker emitted in fewer than two frames: it used its share
+        of the cores, but its rate is not known."""
         workers = list(self._came.values())
         if len(workers) < self._workers or not all(map(_after, workers)):
             return 0.0
         return sum(_after(came) * 1e9 / (came[-1][0] - came[0][0]) for came in workers)
 
     def staleness_ms(self) -> float | None:
-        """How old what the newest chunk's last step read is, averaged over the time from the first chunk to the last: a
-        chunk ages until the next one comes. None for chunks at one moment."""
+        """The mean age of the observation behind the newest chunk, over the time from the first chunk to the last: a
+        chunk ages until the next one comes. None if all chunks came at one instant."""
         whole_ns = self._seen[-1][0] - self._seen[0][0] if self._seen else 0
         if not whole_ns:
             return None
@@ -158,5 +158,5 @@ class Meter:
 
 
 def _after(came: Sequence[tuple[int, int]]) -> int:
-    """How many chunks came after those of the first frame: a batch gives several at once, made before the window."""
+    """Number of chunks after those of the first frame, which were made before the window."""
     return len(came) - sum(frame == came[0][1] for _, frame in came)

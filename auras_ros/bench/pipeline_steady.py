@@ -1,7 +1,8 @@
-"""Whether the frame loop keeps its memory: growth a frame, once it runs, in every mode.
+"""Memory growth of the running frame loop, in every mode.
 
-Two tools, because neither sees everything. tracemalloc sees what Python allocates, to the byte, and no tensor's data;
-the resident set sees all, in pages, with the noise of two allocators. The loop is the real one, with its threads.
+Two tools, because neither measures everything. tracemalloc counts Python's allocations exactly, but not the data of
+tensors; the resident set includes everything, in pages, with the noise of two allocators. The loop is the real one,
+with its threads.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ POLL_S, LIMIT_S = 0.5, 300.0
 
 @dataclass(frozen=True)
 class Growth:
-    """Bytes a chunk, from the second third of the samples to the last third, by their medians."""
+    """Bytes per chunk, from the median of the second third of the samples to that of the last third."""
 
     chunks: int
     python_bytes_per_chunk: float
     resident_bytes_per_chunk: float
     device_bytes_per_chunk: float  # torch's own count on a GPU; 0 on the CPU
-    python_peak_kib: float  # Python memory that comes and goes between two samples
+    python_peak_kib: float  # temporary Python memory between two samples
 
     def fields(self) -> dict[str, Any]:
         return asdict(self)
 
 
 class _Sampler:
-    """Takes a sample every few chunks. It has its own memory from the start, so that it does not see itself grow."""
+    """Takes a sample every few chunks. Its own memory is allocated at the start, so that it does not measure itself."""
 
     def __init__(self, chunks: int, device_bytes: Callable[[], int]) -> None:
         self._device_bytes = device_bytes
@@ -104,7 +105,7 @@ def growth(
     live = Live(executor, latch, sampler.emit)
     tracing = tracemalloc.is_tracing()
     gc.collect()
-    gc.freeze()  # what is there already is not looked at again: a sample costs a moment
+    gc.freeze()  # existing objects are not scanned again, so that a sample is fast
     if not tracing:
         tracemalloc.start()
     try:
@@ -120,12 +121,12 @@ def growth(
     if not sampler.over.is_set():
         if time.monotonic() >= end_s:
             raise OverError
-        raise RuntimeError(f"{executor.plan}: {sampler.taken} of {SAMPLES} samples, then it stopped")
+        raise RuntimeError(f"{executor.plan}: stopped after {sampler.taken} of {SAMPLES} samples")
     return sampler.growth()
 
 
 def resident_bytes() -> int:
-    """The process's resident set. Raises FileNotFoundError where the kernel does not tell (it is Linux's file)."""
+    """The process's resident set. Raises FileNotFoundError on systems without /proc."""
     import resource
 
     return int(STATM.read_text().split()[1]) * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""What `auras bench pipeline` compares: the four modes, each in every form that might be its quickest."""
+"""What `auras bench pipeline` compares: the four modes, each in every variant that may be its fastest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Variant:
         return ", ".join([*parts, *([f"threads {self.threads}"] if self.threads > 1 else [])])
 
     def fields(self) -> dict[str, Any]:
-        """What names a row of the report."""
+        """The fields that identify a row of the report."""
         plan = self.plan
         return {
             "mode": plan.mode,
@@ -49,7 +49,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The sizes of one comparison. stages: pp_generation of the curve, rising. threads: intra-op counts to try."""
+    """The sizes of one comparison. stages: pp_generation of the curve, ascending. threads: intra-op threads to try."""
 
     generation: str
     stages: tuple[int, ...]
@@ -60,7 +60,7 @@ class Comparison:
 
     @property
     def headline(self) -> int:
-        """pp_generation of the ratios: 8, or the most that was asked for."""
+        """pp_generation of the ratios: 8 if it is measured, else the largest one."""
         return HEADLINE if HEADLINE in self.stages else self.stages[-1]
 
     def auras(self, stages: int, alpha: float | None = None, offset: int = 0) -> Plan:
@@ -68,11 +68,11 @@ class Comparison:
         return Plan(self.generation, "auras", pp_generation=stages, alpha=skew, fetch_offset=offset)
 
     def candidates(self) -> dict[str, list[Variant]]:
-        """By kind, what is tried first; the quickest of each stands for it. `beside` is auras with fetch_offset -1;
-        `batched` is as many whole requests as auras has stages, begun together and run as one batch: auras has their
-        rate, and what it adds beyond a batch is freshness.
+        """The variants to try, by kind; the fastest of each kind is then compared. `beside` is auras with fetch_offset
+        -1. `batched` is as many whole requests as auras has stages, begun together and run as one batch: auras should
+        have the same rate, but fresher chunks.
 
-        No form has more threads in all than there are cores, but for those that have one thread each.
+        No variant has more threads than cores in total, except with one thread for each worker.
         """
         seq, dec = Plan(self.generation, "seq"), Plan(self.generation, "dec")
         par = [Plan(self.generation, "par", workers=count) for count in self.workers]
@@ -85,8 +85,8 @@ class Comparison:
         }
 
     def contest(self, best: dict[str, Variant], steps: int) -> list[Variant]:
-        """What the rounds compare: the best of each mode that runs, par of one worker beside seq, the curve over the
-        stages, and the skewed plans."""
+        """The variants of the rounds: the best of each mode, par with one worker as control, the curve over the stages,
+        and the skewed plans."""
         made = [best[kind] for kind in ("seq", "dec", "par", "batched", "beside") if kind in best]
         made += [control_of(best["seq"])] if "seq" in best else []
         if chosen := best.get("auras"):
@@ -97,19 +97,19 @@ class Comparison:
 
 
 def forms(plan: Plan, threads: Sequence[int], cores: int) -> list[Variant]:
-    """The plan with each of these numbers of intra-op threads that its workers and lanes leave room for: more threads
-    than cores are slower by far. With one each it may have more workers than cores, which take turns."""
+    """The plan with each of these numbers of intra-op threads for which there are enough cores: more threads than cores
+    are far slower. With one thread each there may be more workers than cores, which take turns."""
     workers = {"par": 1 if plan.together else plan.workers, "dec": 2}.get(plan.mode, 1)
     beside = plan.mode == "auras" and (plan.fetch_offset < 0 or plan.pp_perception > 1)
-    more = plan.pp_perception if beside else 0  # perception's own threads, one each
+    more = plan.pp_perception if beside else 0  # perception's own threads, one for each stage
     return [Variant(plan, count) for count in threads if count == 1 or workers * count + more <= cores]
 
 
 def control_of(seq: Variant) -> Variant:
-    """par of one worker: the work of seq, one request after another. What it differs by is the machine's doing."""
+    """par with one worker: the same work as seq, one request after another. Any difference comes from the machine."""
     return replace(seq, plan=seq.plan.as_mode("par", 1))
 
 
 def default_workers(cores: int, cuda: bool) -> tuple[int, ...]:
-    """How many requests at a time `par` is tried with."""
+    """The numbers of workers with which `par` is tried."""
     return (1, 2, 4, 8, 16) if cuda else tuple(sorted({1, 2, 3, 4, cores}))

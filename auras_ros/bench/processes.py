@@ -1,4 +1,4 @@
-"""A robot's processes, run for a bench and heard over topics. What they print is kept for the error that ends it."""
+"""A robot's processes, run for a bench and observed over topics. An error shows the last lines that they printed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from auras_ros.ros import Node, init, spin_once, try_shutdown
 
 START_S = 90.0
 LAST_LINES = 12  # of the processes' output, beside an error
-Spin = Callable[[Callable[[], bool], float], None]  # until something is true, or for so many seconds
+Spin = Callable[[Callable[[], bool], float], None]  # until the condition holds, at most for so many seconds
 
 
 @contextmanager
 def listening(name: str) -> Iterator[Node]:
-    """A node of our own. On this host alone unless the user chose otherwise: a bench publishes actions."""
+    """The bench's own node. On this host only unless the user chose otherwise: a bench publishes actions."""
     with on_loopback():
         init(args=[])
         node = Node(name)
@@ -34,8 +34,8 @@ def listening(name: str) -> Iterator[Node]:
 
 @contextmanager
 def running(node: Node, config: Path, overrides: dict[str, dict[str, Any]], end_s: float) -> Iterator[Spin]:
-    """The config's processes, and a way to let time pass, at most until end_s of the monotonic clock. It raises
-    RuntimeError where a process ends, with the last words of all, and OverError at end_s."""
+    """Run the config's processes; yields a function that spins the node. That function raises RuntimeError, with the
+    processes' last lines, if a process ends, and OverError at end_s of the monotonic clock."""
     with told() as log, Supervisor(config, log=log, parameters=overrides) as supervisor:
 
         def spin(done: Callable[[], bool], seconds: float) -> None:
@@ -58,7 +58,7 @@ def wait_until_armed(spin: Spin, state: Callable[[], str], config: Path) -> None
 
 @contextmanager
 def told() -> Iterator[IO[str]]:
-    """Where processes write what nobody reads, unless something goes wrong: then a RuntimeError ends with it."""
+    """A file for the output of processes. A RuntimeError raised inside is extended by its last lines."""
     with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
             yield log

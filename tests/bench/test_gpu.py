@@ -131,7 +131,7 @@ def test_an_interrupted_run_shows_what_is_there(
     said = capsys.readouterr()
     assert "good              auras_over_seq 2.5" in said.out
     assert "other             no JSON" in said.out
-    assert "the same command goes on" in said.err
+    assert "the same command continues" in said.err
 
 
 def test_where_nothing_can_be_written_it_says_so(

@@ -155,7 +155,7 @@ def test_a_checkpoint_is_traced_too(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("words", "said"),
     [
         (["--plan", "ddim4,mode=fast"], "plan: mode: must be one of"),
-        (["--plan", "quick"], "plan: generation: 'quick': without a checkpoint say ddpmN or ddimN"),
+        (["--plan", "quick"], "plan: generation: 'quick': without a checkpoint give ddpmN or ddimN"),
         (["--plan", "ddpm4", "--policy", "huge"], "policy 'huge' is not known"),
         (["--checkpoint", "pusht", "--plan", "quick", "--dtype", "int8"], "dtype 'int8': must be one of auto"),
         (["--checkpoint", "nowhere", "--plan", "quick"], "checkpoints 'nowhere' not found"),

@@ -1,4 +1,4 @@
-"""What making an executor takes and what it holds: time in captures, tensors, and a GPU's memory in torch's hands."""
+"""The cost of making an executor: time in captures, bytes of tensors, and GPU memory reserved by torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from auras_ros.device import Device, Lane, Reasons, Stage
 
 
 class Capturing:
-    """A device that notes how long its captures take."""
+    """A device that counts its captures and adds up their time."""
 
     def __init__(self, inner: Device) -> None:
         self._inner = inner
@@ -43,10 +43,10 @@ class Capturing:
 
 @contextmanager
 def growth(device: torch.device) -> Iterator[dict[str, int]]:
-    """Filled at the end: bytes of tensors that were not there before, and of the GPU's memory that torch has taken.
+    """Filled at the end: growth of the bytes of tensors and of the GPU memory that torch has reserved.
 
-    The allocator's cache is emptied first and last, so only memory in use is counted: tensors, and what captured
-    graphs hold for their temporaries.
+    The allocator's cache is emptied at the start and at the end, so only memory in use is counted: tensors, and the
+    memory that captured graphs hold for temporaries.
     """
     found: dict[str, int] = {}
     tensors, reserved = tensor_bytes(), reserved_bytes(device)
@@ -55,7 +55,7 @@ def growth(device: torch.device) -> Iterator[dict[str, int]]:
 
 
 def tensor_bytes() -> int:
-    """Of every tensor that lives in this process, each storage once."""
+    """Bytes of all tensors of this process; shared storage counts once."""
     gc.collect()
     kept = {}
     for each in gc.get_objects():
@@ -66,7 +66,7 @@ def tensor_bytes() -> int:
 
 
 def reserved_bytes(device: torch.device) -> int:
-    """What torch has of the GPU's memory and cannot give back; 0 on a CPU."""
+    """GPU memory that torch has reserved and cannot release; 0 on a CPU."""
     if device.type != "cuda":
         return 0
     torch.cuda.synchronize(device)

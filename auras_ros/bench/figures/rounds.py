@@ -1,7 +1,7 @@
 """Rates of several plans of one policy in interleaved rounds, after checking that they compute the same.
 
-`pipeline_rate` measures a window and `pipeline_rounds` interleaves them; here is what the figures add: plans of any
-family, each in its best form on the cores that all of them have, and its ratio to seq within every round.
+`pipeline_rate` measures a window and `pipeline_rounds` interleaves windows. This module adds, for the figures: plans of
+any family, each in its best form on the same cores, and its ratio to seq within every round.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.policy import CausalPolicy
 from auras_ros.policies.precision import runtime_dtype
 
-CLEAR = 1e-3  # standard deviations of a token's scores: below, rounding decides which token wins
-CLEAR_BFLOAT16 = 0.1  # the same with 8 binary digits, rounded in each layer on the way
-PUBLISHED = torch.bfloat16  # of the files of policies that write tokens
+CLEAR = 1e-3  # in standard deviations of a token's scores: below this margin rounding decides which token wins
+CLEAR_BFLOAT16 = 0.1  # the same for bfloat16, whose 8 binary digits are rounded in each layer
+PUBLISHED = torch.bfloat16  # dtype of the published autoregressive checkpoints
 MEMORY = Path("/proc/meminfo")
 
 
 def add_measured(options: Options, minutes: float | None = 10.0) -> None:
-    """What every measured figure takes, but for --seed; and for --minutes where a figure has it already."""
+    """The options of every measured figure, without --seed; and without --minutes if minutes is None."""
     add_job_options(options, minutes=minutes)
     options.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
 
 
 def room(device: str) -> dict[str, Any]:
-    """Where a policy is built, and how many bytes are free there: `build`'s arguments. Gives back what is unused."""
+    """`build`'s arguments `device` and `free` (bytes of free memory there). Frees unused memory first."""
     gc.collect()
-    torch.cuda.empty_cache()  # does nothing where there is no GPU
+    torch.cuda.empty_cache()  # does nothing without a GPU
     kind = kind_of(device)
     if kind == "cuda":
         return {"device": kind, "free": int(torch.cuda.mem_get_info()[0])}
@@ -55,19 +55,19 @@ def room(device: str) -> dict[str, Any]:
 
 
 def room_as_run(device: str) -> dict[str, Any]:
-    """The same, and of the type that such policies are run in there."""
+    """The same, with the dtype in which autoregressive policies run there."""
     return {**room(device), "dtype": runtime_dtype("auto", kind_of(device), PUBLISHED)}
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the rounds of one bench gave. best: the form that each plan ran in; those that failed are not there.
-    difference: what `check_same` returned."""
+    """The results of a bench's rounds. best: the form in which each plan ran, without those that failed. difference:
+    the result of `check_same`."""
 
     rates: Rates
     best: Mapping[Plan, Variant]
     bench: Bench
-    said: Mapping[Variant, str]  # of rates that something else had a part in
+    said: Mapping[Variant, str]  # notes on disturbed rates
     difference: float = 0.0
 
     def __contains__(self, plan: Plan) -> bool:
@@ -77,7 +77,7 @@ class Measured:
         return min(self.rates[self.best[plan]])
 
     def figures(self, plan: Plan, seq: Plan) -> dict[str, Any]:
-        """rate_hz: median; speedup over seq within each round: median and quartiles. cores: of either side."""
+        """rate_hz: median; speedup over seq within each round: median and quartiles. cores: the same for both plans."""
         form = self.best[plan]
         low, middle, high = ratio(self.rates, form, self.best[seq])
         found, stale_ms = self.rates[form], self.bench.staleness_ms.get(form)
@@ -96,8 +96,8 @@ class Measured:
 
 
 def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
-    """The first plan, seq, is checked against the second, then all are compared; what fails is named in the report.
-    Raises RuntimeError where the two differ, or seq itself gives no rate; OverError where it had no time for one."""
+    """Check the first plan, seq, against the second, then measure all; the report names those that fail. Raises
+    RuntimeError if the two differ or seq gives no rate, OverError if seq had no time to give one."""
     difference = check_same(bench, plans[0], plans[1]) if len(plans) > 1 else 0.0
     rounds = Rounds(bench, job.what, job.options, job.ends, job.say)
     tried = threads_tried(bench.cores, bench.device.type)
@@ -123,11 +123,11 @@ def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
 
 
 def check_same(bench: Bench, seq: Plan, auras: Plan) -> float:
-    """Both compute the same (rule 7 of docs/pipeline.md).
+    """Check that both compute the same (rule 7 of docs/pipeline.md).
 
-    Diffusion: auras in one stage, unbatched, as in `check_equal`; returns the difference that it found. Tokens: one
-    observation, held still until its request is done, gives the same chunk, unless a token hardly wins (rounding
-    decides it then); returns 0. Raises RuntimeError.
+    Diffusion: auras in one stage, unbatched, as in `check_equal`; returns the difference found. Autoregressive: both
+    get one constant observation and must give the same chunk, unless a token wins by a margin so small that rounding
+    decides it; returns 0. Raises RuntimeError.
     """
     if not isinstance(bench.policy, CausalPolicy):
         return check_equal(bench, seq.generation)

@@ -1,4 +1,4 @@
-"""What all figures' tables and pictures have in common. matplotlib is imported where a picture is asked for."""
+"""Common parts of all figures' tables and pictures. matplotlib is imported only for a picture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ NOTE_AT = 8  # points
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Columns: the first to the left, the others to the right. All lines are as long as the first."""
+    """Lines with aligned columns: the first to the left, the others to the right. All lines have as many cells as the
+    first."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return [
         "  ".join(f"{cell:{'<' if i == 0 else '>'}{width}}" for i, (cell, width) in enumerate(padded)).rstrip()
@@ -25,19 +26,19 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def with_paper(figure: str, report: Report, lines: Sequence[str]) -> str:
-    """The figure's own lines, notes, and what the paper says beside it."""
+    """The figure's own lines, notes, and a table of the paper's numbers beside ours."""
     notes = [str(report.more[name]) for name in ("note", "interrupted") if name in report.more]
     return "\n".join([*lines, *notes, "", *aligned(paper.cells(figure, report.summary))])
 
 
 def finish(figure: str, report: Report) -> Report:
-    """With the paper's numbers in it, beside ours."""
+    """Adds the paper's numbers, beside ours, to the report."""
     report.more["paper"] = paper.beside(figure, report.summary)
     return report
 
 
 def key(text: str) -> str:
-    """A name as the keys of a summary have it."""
+    """A name as it is written in the keys of a summary."""
     return text.replace("-", "_").replace(".", "_")
 
 
@@ -61,7 +62,7 @@ def picture(path: Path, title: str, panels: int, height: float = 4.0) -> Iterato
 
 
 def legend_below(axes: Any, columns: int = 2, under: float = -0.16) -> None:
-    """Below the axes and their label, where it covers no data. Nothing where nothing is labelled."""
+    """A legend below the axes and their label, so that it covers no data. None if nothing is labelled."""
     if axes.get_legend_handles_labels()[0]:
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, under)}
         axes.legend(fontsize=8, ncols=columns, frameon=False, **place)
