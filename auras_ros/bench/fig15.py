@@ -67,7 +67,7 @@ def vision_language_policy(
     one square picture for each camera, and one action of `tokens` channels. Raises ValueError."""
     side = int(((prefix - 1) // cameras) ** 0.5)
     if model not in MODELS or side < 1 or tokens < 1:
-        raise ValueError(f"model '{model}', prefix {prefix}, tokens {tokens}: there is {', '.join(MODELS)}")
+        raise ValueError(f"model '{model}', prefix {prefix}, tokens {tokens}: known models: {', '.join(MODELS)}")
     config = MODELS[model]
     with drawn(torch.device(device), dtype):
         if isinstance(config, OpenVlaConfig):
@@ -222,6 +222,6 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     if not 1 <= options.stages <= MAX_STAGES:
         parser.error(f"--stages: a plan has 1 to {MAX_STAGES}, got {options.stages}")
     if unknown := [half for half in options.half if half not in HALVES]:
-        parser.error(f"--half: '{unknown[0]}' is not known; there is {', '.join(HALVES)}")
+        parser.error(f"--half: '{unknown[0]}' is not known; known: {', '.join(HALVES)}")
     check_job_options(parser, options)
     return options

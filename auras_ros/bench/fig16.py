@@ -194,7 +194,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     add_seed(parser)
     options = parser.parse_args(argv)
     if unknown := [model for model in options.models if model not in MODELS]:
-        parser.error(f"--models: '{unknown[0]}' is not known; there is {some}")
+        parser.error(f"--models: '{unknown[0]}' is not known; known: {some}")
     kind = check_job_options(parser, options, steps=1)
     try:
         plans_of(options)

@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         print(listing())
     unknown = [part for part in options.parts if part not in PARTS and part not in GROUPS]
     if unknown:
-        print(f"make gpu: no part '{unknown[0]}'; there is {', '.join([*PARTS, *GROUPS])}", file=sys.stderr)
+        print(f"make gpu: no part '{unknown[0]}'; known: {', '.join([*PARTS, *GROUPS])}", file=sys.stderr)
         return 2
     try:
         require_cuda()

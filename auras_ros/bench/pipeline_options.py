@@ -42,7 +42,7 @@ def parse(argv: list[str], description: str) -> argparse.Namespace:
     options = parser.parse_args(argv)
     unknown = [name for name in options.policy if name not in RECIPES]
     if unknown:
-        parser.error(f"--policy: '{unknown[0]}' is not known; there is {', '.join(RECIPES)}")
+        parser.error(f"--policy: '{unknown[0]}' is not known; known: {', '.join(RECIPES)}")
     kind = check_job_options(parser, options, steps=2, steady=0)
     try:
         options.sizes = {cores: _sizes(options, cores, kind) for cores in options.cores}

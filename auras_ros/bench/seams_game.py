@@ -81,7 +81,7 @@ def joins(options: argparse.Namespace) -> list[Join]:
     known = {join.name: join for join in made}
     for name in options.join or []:
         if name not in known:
-            raise SettingsError(f"join: no {name!r}; there is {', '.join(known)}")
+            raise SettingsError(f"join: no {name!r}; known: {', '.join(known)}")
     return [known[name] for name in dict.fromkeys(options.join or known)]
 
 
@@ -200,7 +200,7 @@ class SeamCampaign:
             raise SettingsError(f"plan: guide: {self._base.guide!r} is one of the ways that are compared; see --join")
         for mode in options.mode:
             if mode not in MODES:
-                raise SettingsError(f"mode: no {mode!r}; there is {', '.join(MODES)}")
+                raise SettingsError(f"mode: no {mode!r}; known: {', '.join(MODES)}")
         for latency_ms in options.latency_ms:
             if not 0 <= latency_ms < self._horizon_ms:
                 raise SettingsError(f"latency_ms: must be in [0, {self._horizon_ms:g}), got {latency_ms:g}")

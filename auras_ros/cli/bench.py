@@ -107,7 +107,7 @@ def _check_outputs(parser: argparse.ArgumentParser, options: argparse.Namespace,
     if options.picture:
         kinds = importlib.import_module("matplotlib.backend_bases").FigureCanvasBase.filetypes
         if options.picture.suffix[1:] not in kinds:
-            parser.error(f"--picture: {options.picture}: no such format; there is {', '.join(sorted(kinds))}")
+            parser.error(f"--picture: {options.picture}: no such format; known: {', '.join(sorted(kinds))}")
 
 
 def _plain(report: Report) -> str:

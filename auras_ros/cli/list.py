@@ -85,7 +85,7 @@ def run(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     for name in options.what:
         if name not in SECTIONS:
-            parser.error(f"no {name!r}; there is {', '.join(SECTIONS)}")
+            parser.error(f"no {name!r}; known: {', '.join(SECTIONS)}")
     for name in options.what or SECTIONS:
         found = list(SECTIONS[name]())
         width = max((len(each) for each, _ in found), default=0)

@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     command, rest = arguments[0], arguments[1:]
     if command not in COMMANDS:
-        print(f"error: no command '{command}'; there is {', '.join(COMMANDS)} (auras --help)", file=sys.stderr)
+        print(f"error: no command '{command}'; known: {', '.join(COMMANDS)} (auras --help)", file=sys.stderr)
         return 2
     try:
         return int(importlib.import_module(f"auras_ros.cli.{command}").run(rest))

@@ -57,7 +57,7 @@ def run(argv: list[str]) -> int:
     only, known = [word for word in options.only.replace(" ", "").split(",") if word], faults(1.0, 1.0)
     for word in only:
         if word not in known:
-            parser.error(f"--only: no fault '{word}'; there is {', '.join(known)}")
+            parser.error(f"--only: no fault '{word}'; known: {', '.join(known)}")
     if options.presses and (options.presses < 0 or only != ["stop_pressed"]):
         parser.error(f"--presses: must be above 0, and only with --only stop_pressed; got {options.presses}")
     if not 0 <= options.load <= 64 or (options.load and (only or options.presses)):

@@ -158,7 +158,7 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     from auras_ros.evaluate.tuner.trials import Trials
 
     if options.sim not in SIMS:
-        raise SettingsError(f"sim: no {options.sim!r}; there is {', '.join(SIMS)}")
+        raise SettingsError(f"sim: no {options.sim!r}; known: {', '.join(SIMS)}")
     check_max_steps(options.max_steps)
     played = FRESH + options.confirm if options.confirm else options.episodes
     check_seeds(range(options.seed, options.seed + played))
@@ -267,7 +267,7 @@ def _follow(config: Path, options: argparse.Namespace, parser: argparse.Argument
     options.checkpoint = named
     device = options.device or str(agent.get("device", "cpu"))
     if device not in ("auto", "cpu", "cuda"):
-        parser.error(f"--config: {config}: device: no {device!r}; there is auto, cpu, cuda")
+        parser.error(f"--config: {config}: device: no {device!r}; known: auto, cpu, cuda")
     options.device = ("cuda" if _has_cuda() else "cpu") if device == "auto" else device
     options.dtype = options.dtype or str(agent.get("dtype", "auto"))
     ages = [age for age in (options.max_age_ms, float(agent.get("max_age_ms", 0.0)) or None) if age is not None]

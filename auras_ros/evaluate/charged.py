@@ -94,7 +94,7 @@ class Charged:
     def _duration_ns(self, mode: str, worker: str) -> int:
         key = duration_key(mode, worker)
         if key not in self.durations_ns:
-            raise ValueError(f"durations: {key} is missing; there is {', '.join(self.durations_ns) or 'none'}")
+            raise ValueError(f"durations: {key} is missing; given: {', '.join(self.durations_ns) or 'none'}")
         return self.durations_ns[key]
 
 

@@ -178,7 +178,7 @@ def parse_durations(text: str) -> dict[str, float]:
     for word in text.split(","):
         key, _, value = (part.strip() for part in word.partition("="))
         if key not in known:
-            raise SettingsError(f"durations: no {key!r}; there is {', '.join(known)}")
+            raise SettingsError(f"durations: no {key!r}; known: {', '.join(known)}")
         try:
             durations[key] = float(value)
         except ValueError:
@@ -189,7 +189,7 @@ def parse_durations(text: str) -> dict[str, float]:
 def _known(name: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
     for one in given:
         if one not in known:
-            raise SettingsError(f"{name}: no {one!r}; there is {', '.join(known)}")
+            raise SettingsError(f"{name}: no {one!r}; known: {', '.join(known)}")
     if not given or len(set(given)) < len(given):
         raise SettingsError(f"{name}: expected each once and at least one, got {', '.join(given) or 'none'}")
 

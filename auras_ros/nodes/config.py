@@ -278,7 +278,7 @@ class _Reading:
         for name in dict.fromkeys(map(str, names)):
             if name not in self._executables:
                 meant = nearest(name, self._executables)
-                hint = f"did you mean {meant}?" if meant else f"there is {known}"
+                hint = f"did you mean {meant}?" if meant else f"known: {known}"
                 self._wrong(at, f"{SUPERVISOR}: processes: no executable {name!r}; {hint}")
             elif names.count(name) > 1:
                 self._wrong(at, f"{SUPERVISOR}: processes: '{name}' is listed {names.count(name)} times")

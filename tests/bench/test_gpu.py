@@ -53,7 +53,7 @@ def test_without_a_gpu_make_says_so_in_one_line(part: str, tmp_path: Path) -> No
 def test_an_unknown_part_is_answered_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert gpu.main(["warp"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("make gpu: no part 'warp'; there is ")
+    assert error.startswith("make gpu: no part 'warp'; known: ")
     assert all(name in error for name in [*gpu.PARTS, *gpu.GROUPS])
 
 

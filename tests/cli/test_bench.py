@@ -45,7 +45,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         (["--json", "/proc/it.json"], "--json: /proc/it.json: "),
         (["--picture", "/proc/it.png"], "--picture: /proc/it.png: "),
         (["--json", "it.png", "--picture", "./it.png"], "--picture: it.png is also that of --json"),
-        (["--picture", "it.doc"], "--picture: it.doc: no such format; there is "),
+        (["--picture", "it.doc"], "--picture: it.doc: no such format; known: "),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_the_bench_runs(

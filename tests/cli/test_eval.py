@@ -262,7 +262,7 @@ def test_a_chunk_that_cannot_be_shortened_is_refused(folder: Path, capsys: pytes
     [
         (["--cores", "0"], "cores: from 1 to the"),
         (["--actions", "-1"], "actions: must not be negative, got -1"),
-        (["--modes", "seq,fast"], "modes: no 'fast'; there is seq, dec, par, auras"),
+        (["--modes", "seq,fast"], "modes: no 'fast'; known: seq, dec, par, auras"),
         (["--clock", "wall"], "clocks: no 'wall'"),
         (["--sim", "kitchen"], "sim: no 'kitchen'"),
         (["--plan", "quick,stages=3"], "plan: 'stages=3'"),
@@ -313,7 +313,7 @@ def test_what_is_not_there_is_one_line(words: list[str], said: str, capsys: pyte
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--plan", "ddpm9"], "has no plan 'ddpm9'; there is quick, fine"),
+        (["--plan", "ddpm9"], "has no plan 'ddpm9'; its plans: quick, fine"),
         (["--plan", "quick,pp_generation=40"], "pp_generation: 40 stages for"),
         (["--plan", "quick,pp_perception=30"], "pp_perception: 30 stages, but this policy's perception has"),
         (["--modes", "seq,par", "--workers", "100", "--durations", "seq=0.2,par=0.1"], "plan: workers: must be"),

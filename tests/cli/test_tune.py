@@ -98,7 +98,7 @@ def test_a_tiny_search_writes_a_plan_that_the_agent_takes(
     [
         (["--rate", "fast"], "rate: expected a value such as 12"),
         (["--success", "80"], "success: expected a value such as 0.8"),
-        (["--sim", "chess"], "sim: no 'chess'; there is pusht, pusht-drift"),
+        (["--sim", "chess"], "sim: no 'chess'; known: pusht, pusht-drift"),
         (["--pp-generation", "1,x"], "pp_generation: expected numbers"),
         (["--pp-generation", "20"], "20 stages for 8 generation steps"),
         (["--plan", "quick,mode=par"], "mode"),
@@ -171,7 +171,7 @@ def test_a_config_is_written_that_finds_what_the_first_one_found(tmp_path: Path)
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"device": "tpu"}, "device: no 'tpu'; there is auto, cpu, cuda"),
+        ({"device": "tpu"}, "device: no 'tpu'; known: auto, cpu, cuda"),
         pytest.param(
             {"device": "cuda"}, "no CUDA device for timing frames",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),

@@ -249,5 +249,5 @@ def test_durations_are_needed_and_never_negative() -> None:
 
 
 def test_a_missing_duration_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="durations: seq is missing; there is par"):
+    with pytest.raises(ValueError, match="durations: seq is missing; given: par"):
         run(monkeypatch, Plan(), charged(par=5), 3)

@@ -197,7 +197,7 @@ def _checked(options: argparse.Namespace) -> None:
 def check_play(options: argparse.Namespace, episodes: int = 0) -> None:
     """The options of `add_play_options`, with at least so many episodes. Raises SettingsError, naming the option."""
     if options.sim not in SIMS:
-        raise SettingsError(f"sim: no {options.sim!r}; there is {', '.join(SIMS)}")
+        raise SettingsError(f"sim: no {options.sim!r}; known: {', '.join(SIMS)}")
     for name, least in {"episodes": episodes, "batch": 1}.items():
         if getattr(options, name) < least:
             raise SettingsError(f"{name}: must be at least {least}, got {getattr(options, name)}")

@@ -72,7 +72,7 @@ def chosen(parser: argparse.ArgumentParser, given: Sequence[str] | None, kind: s
     """The names of --policy. Exits with status 2 if a name is unknown."""
     for name in given or ():
         if name not in names():
-            parser.error(f"--policy: '{name}' is not known; there is {', '.join(names())}")
+            parser.error(f"--policy: '{name}' is not known; known: {', '.join(names())}")
     return list(given or defaults[kind])
 
 
@@ -116,7 +116,7 @@ def build(
     if name in TINYVLAS and not perception and not generation:
         return _counted(make_tinyvla(name, seed=0))
     if name not in architectures.RECIPES:
-        raise ValueError(f"policy '{name}' is not known or has only one size; there is {', '.join(names())}")
+        raise ValueError(f"policy '{name}' is not known or has only one size; known: {', '.join(names())}")
     if not perception and not generation:
         return _counted(make_policy(name, seed=0, steps=steps))
     return _counted(_diffusion(architectures.RECIPES[name], perception, generation, steps))
