@@ -86,7 +86,7 @@ class DirectPolicy:
         given = {} if images is None else dict(images)
         if unknown := [name for name in given if name not in self.cameras]:
             known = ", ".join(self.cameras) or "none"
-            raise ValueError(f"images: no camera '{unknown[0]}' in this policy; there is {known}")
+            raise ValueError(f"images: no camera '{unknown[0]}' in this policy; its cameras: {known}")
         if missing := [name for name in self.cameras if name not in given]:
             raise ValueError(f"images: camera '{missing[0]}' is missing: uint8 RGB {list(self.cameras[missing[0]])}")
         names, positions = self._positions(state)

@@ -44,7 +44,7 @@ def find(kind: Kind, name: str) -> Path:
             return folder / name
     known = sorted({path.name for folder in folders if folder.is_dir() for path in folder.iterdir()})
     looked = _listed([folder / name for folder in folders or [f / kind for f in _candidates()]])
-    raise FileNotFoundError(f"{kind} {name!r} not found, looked for {looked}; there is {known or 'nothing'}")
+    raise FileNotFoundError(f"{kind} {name!r} not found, looked for {looked}; available: {known or 'none'}")
 
 
 def checkpoint(name_or_folder: str) -> Path:

@@ -33,7 +33,7 @@ class StepResult:
 
 
 def check() -> None:
-    """Raises ModuleNotFoundError without gym-pusht: for who measures for minutes before the first table is set."""
+    """Raises ModuleNotFoundError without gym-pusht, so that long measurements fail early."""
     importlib.import_module("auras_ros.sim.pusht_env")
 
 

@@ -204,7 +204,7 @@ def _look_for_unknown(node: Node) -> None:
             continue
         if meant := nearest(name, [each.name for each in fields(TableSettings)], ALIKE):
             raise SettingError(f"no parameter '{name}'; did you mean {meant}?")
-        node.get_logger().warning(f"no parameter '{name}' here: left out")
+        node.get_logger().warning(f"unknown parameter '{name}' ignored")
 
 
 def _describe(each: Field[Any]) -> Any:

@@ -113,7 +113,7 @@ FRAME = np.zeros((96, 96, 3), np.uint8)
     ("given", "said"),
     [
         ({}, r"images: camera 'top' is missing: uint8 RGB \[96, 96, 3\]"),
-        ({"images": {"top": FRAME, "tpo": FRAME}}, "images: no camera 'tpo' in this policy; there is top"),
+        ({"images": {"top": FRAME, "tpo": FRAME}}, "images: no camera 'tpo' in this policy; its cameras: top"),
         ({"images": {"top": FRAME}}, "state: is missing: positions of agent_x, agent_y"),
         ({"images": {"top": FRAME}, "state": {"agent_x": 1.0}}, "state: joint 'agent_y' is missing"),
         ({"images": {"top": FRAME}, "state": [1.0]}, r"state: shape \[1\], expected \[2\]: agent_x, agent_y"),
@@ -140,7 +140,7 @@ def test_weights_have_the_type_that_was_asked_for(sample: GoldenSample) -> None:
 
 
 def test_a_plan_that_is_none_is_answered_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match="has no plan 'quickest'; there is quick, ddpm100"):
+    with pytest.raises(ValueError, match="has no plan 'quickest'; its plans: quick, ddpm100"):
         auras_ros.load("pusht", plan="quickest")
     with pytest.raises(FileNotFoundError, match="no_such_policy"):
         auras_ros.load("no_such_policy")

@@ -1,6 +1,6 @@
 """From chunks to commands: channel contract, alignment by executed index, seams, limits, safety states.
 
-The actuator node and lockstep evaluation run this same code. It knows neither ROS nor torch, reads no clock
+The actuator node and lockstep evaluation run this same code. It imports neither ROS nor torch, reads no clock
 and never publishes.
 """
 

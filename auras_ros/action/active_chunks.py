@@ -1,6 +1,6 @@
 """The active trajectory: the newest chunk on the timeline, and how it is joined to the ones before it.
 
-Commands that the plan wants are not yet guarded by limits. This module never publishes or changes state.
+The commands that come from here are not yet limited. This module never publishes or changes the safety state.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Due:
 
 
 class ActiveChunks:
-    """At most one chunk is active, or an ensemble of them. Increments are wanted as what is left of the path,
-    others as values."""
+    """At most one chunk is active, or an ensemble of them. Increments are given as what is left of their path,
+    other kinds as values."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class ActiveChunks:
         self._seam: Seam | None = None
 
     def place(self, chunk: Chunk, now_ns: int, last: FloatArray) -> Accepted | Rejected:
-        """Make a chunk the active one from the next tick on, joined to the plan so far, else to `last`
-        [channels], the last command. A refusal leaves the plan as it was."""
+        """Make a chunk the active one from the next tick on, joined to the active one if there is any, else to
+        `last` [channels], the last command. A refusal changes nothing."""
         origin = self._timeline.locate(chunk.provenance.origin_mono_ns, now_ns)
         if origin is None:
             return Rejected(ChunkRefusal.UNKNOWN_ORIGIN, "origin is older than the record of executed ticks")
@@ -69,7 +69,7 @@ class ActiveChunks:
         return verdict
 
     def due(self, now_ns: int) -> Due | str | None:
-        """What is due at the timeline's newest tick; where nothing is any more, the reason; None without a chunk."""
+        """What is due at the timeline's newest tick; if nothing is due any more, the reason; None without a chunk."""
         if self._active is None:
             return None
         count = self._timeline.count
@@ -102,14 +102,14 @@ class ActiveChunks:
         return np.where(self._limits.increments, values - self._timeline.executed, values)
 
     def drop(self) -> None:
-        """Have no active chunk, and nothing to join the next one to."""
+        """Drop the active chunk; the next one is joined to the last command."""
         self._active = self._seam = None
         if self._ensemble is not None:
             self._ensemble.clear()
 
     def ahead(self, now_ns: int, motion: Motion) -> Ahead | None:
-        """The newest chunk's rest, from the last command on; None without one. Seams and tick phases are left
-        out. An ensemble's rows are its means at the newest chunk's steps."""
+        """The rest of the newest chunk, from the last command on; None without one. Seams and the phase of ticks are
+        ignored. For an ensemble the rows are its means at the newest chunk's steps."""
         active, dt_ns = self._active, self._contract.dt_ns
         if active is None:
             return None

@@ -1,7 +1,7 @@
-"""Who may speak: everything that can be said against a chunk without looking at its values.
+"""Which chunks are taken: all checks of a chunk that do not look at its values.
 
-One session of one agent is followed from arming on, epochs only rise, and within an epoch only newer
-origins (then newer requests) are taken. This module never sees a clock, only the time it is given.
+From arming on, one session of one agent is followed. Epochs only rise, and within an epoch only newer
+origins (then newer requests) are taken. This module reads no clock; times are arguments.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Order = tuple[int, int, int]
 
 
 class Admission:
-    """`host`: where given, other hosts' chunks are refused, their monotonic clock is not ours."""
+    """`host`: if given, chunks of other hosts are refused, because their monotonic clock is another one."""
 
     def __init__(self, contract: Contract, max_age_ns: int, host: str | None) -> None:
         self._contract, self._max_age_ns, self._host = contract, max_age_ns, host
@@ -48,7 +48,7 @@ class Admission:
         self.session, self._newest = source.session, _order(source)
 
     def forget(self) -> None:
-        """Follow whoever comes next."""
+        """Follow the session of the next chunk."""
         self.session, self._newest = None, None
 
 

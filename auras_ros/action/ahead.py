@@ -1,8 +1,8 @@
-"""A horizon that is yet to be checked: what the active plan wants, and the motion to check it with.
+"""The rest of the active chunk before it is limited, and the motion to limit it with.
 
-The plan is taken under the stream's lock and the rows are worked out outside it, in another thread than the
-ticks', because a hundred rows take longer than a tick may wait. This module never changes the plan or the
-motion that it was taken from.
+It is copied under the stream's lock, and the rows are computed outside the lock, in another thread than the
+ticks', because a hundred rows take longer than a tick may wait. This module never changes the chunk or the
+motion that it was copied from.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .motion import Motion
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Means:
-    """Where an ensemble is asked: at tick `counts` [steps], at the times `times_ns` [steps]."""
+    """Where to evaluate an ensemble: at tick `counts` [steps], at the times `times_ns` [steps]."""
 
     ensemble: Ensemble
     counts: IntArray
@@ -29,9 +29,9 @@ class Means:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ahead:
-    """What is wanted from step `index` on: `plan` [steps, channels] or means; `increments` [channels] as their
-    path on top of `executed` [channels]. `motion`: a copy of where the last command left the robot; `dt_ns`: a
-    policy step."""
+    """The actions from step `index` on: `plan` [steps, channels] or means; `increments` [channels] are given as a
+    path on top of `executed` [channels]. `motion`: a copy of the state after the last command; `dt_ns`: the policy
+    step."""
 
     index: int
     plan: FloatArray | Means
@@ -42,7 +42,7 @@ class Ahead:
     dt_ns: int
 
     def checked(self) -> Horizon | None:
-        """Each row guarded in turn; None where there is none, or one is not finite. Takes longer than a tick may."""
+        """The rows, limited one after the other; None if there is none, or one is not finite. Too slow for a tick."""
         if isinstance(self.plan, Means):
             values = self.plan.ensemble.ahead(self.plan.counts, self.plan.times_ns)
         else:

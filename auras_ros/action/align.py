@@ -1,10 +1,9 @@
-"""Which action of a chunk is due: alignment by executed index (design rule 8).
+"""Which action of a chunk is due: alignment by executed index (rule 8 of docs/pipeline.md).
 
 A chunk's origin defines its action 0. Used d steps later it starts at index d, and d is read from the
-actuator's own record of executed ticks, never from an estimated latency. A tick that came late stands for
-the periods it missed: the command before it was active meanwhile, so those actions' time has passed and
-they are never made up. This module never blends, limits or publishes, and reads no clock: times are
-arguments.
+actuator's own record of executed ticks, never from an estimated latency. A late tick counts for the periods
+it missed: the previous command was active meanwhile, so the time of those actions has passed and they are
+never made up. This module never blends, limits or publishes, and reads no clock: times are arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _EARLY_PART = 10  # a tick that is a tenth of a period early still counts as the
 
 @dataclass(frozen=True, eq=False)
 class TimelinePosition:
-    """A place on the executed record: the number of the first tick at or after it, and the increments
+    """An instant on the record of executed ticks: the number of the first tick at or after it, and the increments
     [channels] that had been executed before that tick."""
 
     count: int
@@ -32,7 +31,7 @@ class TimelinePosition:
 
 
 class Timeline:
-    """A ring of executed ticks: when each came, its number on the actuator's grid, what was executed before.
+    """A ring buffer of executed ticks: the time of each, its number on the actuator's grid, what was executed before.
 
     `span_ns` is how far back an origin may lie. Numbers start at 0 and rise by one a tick, and by more over
     missed periods.
@@ -52,7 +51,7 @@ class Timeline:
         self.executed: FloatArray = np.zeros(channels)
 
     def number(self, now_ns: int) -> int:
-        """The number that a tick at `now_ns` has."""
+        """The number of a tick at `now_ns`."""
         if self.last_ns is None:
             return 0
         early_ns = self.tick_ns // _EARLY_PART
@@ -73,10 +72,10 @@ class Timeline:
         return missed
 
     def locate(self, origin_ns: int, now_ns: int) -> TimelinePosition | None:
-        """Where an origin lies on the record; None where it is older than the record.
+        """Where an origin lies on the record; None if it is older than the record.
 
-        A tick at the very instant of the origin comes after it: the observation is taken, then acted on.
-        Before the first tick only an origin within one period of now is known to have nothing executed.
+        A tick at the same instant as the origin comes after it: the observation is taken, then acted on.
+        Before the first tick only an origin within one period of now is known to have nothing executed since.
         """
         if self.last_ns is None:
             return TimelinePosition(0, self.executed.copy()) if now_ns - origin_ns <= self.tick_ns else None
@@ -87,7 +86,7 @@ class Timeline:
             first = rows[0]
             known = int(times[0]) == origin_ns
             return TimelinePosition(int(self._counts[first]), self._before[first].copy()) if known else None
-        # Inside a gap of missed periods the origin lies so many periods after the tick before it.
+        # An origin inside a gap of missed periods is counted in periods from the tick before the gap.
         periods = -(-(origin_ns - int(times[after - 1])) // self.tick_ns)
         count = int(self._counts[rows[after - 1]]) + periods
         if after == len(rows):
@@ -100,12 +99,12 @@ class Timeline:
 
 
 class AlignedChunk:
-    """A chunk on the timeline, its actions made commandable.
+    """A chunk on the timeline, its actions converted to commands.
 
     `values` [horizon, channels]: set points for absolute, delta_origin (reference added) and gripper, rates
     for velocity, and for delta_previous the path: the sum of all increments up to a step, on top of what had
     been executed at the origin. So an increment is neither lost nor doubled when chunks change or ticks are
-    missed. `origin_count`: the tick that is the origin; nothing before tick `first_count` is ever due.
+    missed. `origin_count`: the number of the origin's tick; nothing before tick `first_count` is ever due.
     """
 
     def __init__(self, chunk: Chunk, contract: Contract, tick_ns: int, origin: TimelinePosition) -> None:
@@ -124,7 +123,7 @@ class AlignedChunk:
 
     def executed_ns(self, count: int) -> int:
         """Executed time since the origin at the tick with this number."""
-        # Never before the tick from which the values were screened, whatever order two threads' times have.
+        # Never before the tick from which the values were screened, in whatever order two threads read their times.
         return max(0, max(count, self.first_count) - self.origin_count) * self._tick_ns
 
     def index(self, count: int) -> int:
@@ -132,10 +131,10 @@ class AlignedChunk:
         return -(-self.executed_ns(count) // self._dt_ns)
 
     def screen(self, limits: Limits, count: int) -> Accepted | Rejected:
-        """Check what would still be executed from tick `count` on, and make increments a path. Call once.
+        """Check what would still be executed from tick `count` on, and convert increments to a path. Call once.
 
-        Refused: the whole chunk in the past; a value that is not finite or beyond its limit. Increments are
-        checked from step 0, since the path sums all of them; linear channels from the step before d.
+        Refused: a chunk whose whole horizon is in the past; a value that is not finite or beyond its limit.
+        Increments are checked from step 0, since the path sums all of them; linear channels from the step before d.
         """
         self.first_count = count
         index = self.index(count)
@@ -153,11 +152,11 @@ class AlignedChunk:
         return Accepted(index, clipped)
 
     def start(self, count: int) -> None:
-        """The first tick that uses the chunk: an origin is never later than that."""
+        """Note a tick that uses the chunk: its origin is never later than that."""
         self.origin_count = min(self.origin_count, count)
 
     def at(self, count: int) -> FloatArray | None:
-        """The values [channels] due at the tick with this number, a view or a new array; None when over."""
+        """The values [channels] due at the tick with this number, a view or a new array; None after the horizon."""
         executed_ns = self.executed_ns(count)
         index = -(-executed_ns // self._dt_ns)
         if index >= len(self.values):

@@ -1,8 +1,8 @@
-"""A chunk of actions and where it comes from.
+"""A chunk of actions and its provenance.
 
-Provenance travels with the actions from the camera stamp to the published command, so that each command
-can say which observation it answers. This module holds data and checks its form; it never decides whether
-a chunk may be executed (`stream` does) and knows no message type.
+Provenance stays with the actions from the camera stamp to the published command, so that each command names
+the observation that it answers. This module holds data and checks its form; it never decides whether a chunk
+may be executed (`stream` does) and uses no message type.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ class Provenance:
 
     `origin_stamp_ns` is the oldest camera stamp in the last stage's context, in the camera's clock, and
     `origin_mono_ns` the same instant on the monotonic clock of `host` (its boot id): it defines action
-    index 0 (design rule 8). `session` is one life of an agent, `epoch` rises with prompt, adapter, plan or
-    reset (rule 9), `context_age_ns` is the age of the context at every generation stage.
+    index 0 (rule 8 of docs/pipeline.md). `session` is one configured life of an agent. `epoch` rises with each change
+    of prompt, adapter or plan and each reset (rule 9 of docs/pipeline.md). `context_age_ns` is the age of the context
+    at every generation stage.
     """
 
     origin_stamp_ns: int
@@ -94,8 +95,8 @@ class Chunk:
     """Actions [horizon, channels] in physical units and contract order, float64, a read-only copy.
 
     `reference` [channels] is the state at the origin; delta_origin channels need it, others ignore it.
-    Values are not judged here, not even NaN: what may still be executed is known only at offer time.
-    Raises ContractError on a wrong shape or a type that is not numeric.
+    Values are not checked here, not even for NaN: only when the chunk is offered is it known which of them may
+    still be executed. Raises ContractError on a wrong shape or a type that is not numeric.
     """
 
     actions: FloatArray
@@ -150,7 +151,7 @@ def _check_int(name: str, value: object) -> None:
 
 
 def _shown(value: object) -> str:
-    """A value in an error: a plain one as it is written, any other by its type, which is never too deep to say."""
+    """A value for an error message: a plain value as it is written, any other by its type, as it may be too deep."""
     plain = isinstance(value, (str, int, float)) or value is None
     return repr(value)[:80] if plain else f"a value of type {type(value).__name__}"
 
@@ -159,7 +160,7 @@ def loads(text: str, what: str) -> Any:
     """JSON text to values. Raises ContractError: `what` is not JSON, too deep, or has a number too long."""
     try:
         values = json.loads(text)
-        if "\\u" in text:  # JSON can spell half a character, which nothing can be made of afterwards
+        if "\\u" in text:  # JSON can contain half a surrogate pair, which cannot be encoded later
             json.dumps(values, ensure_ascii=False).encode()
         return values
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What the action stream hands out: one tick's command, and the checked rest of a horizon. Data only."""
+"""The outputs of the action stream: one tick's command, and the checked rest of a horizon. Data only."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .safety import SafetyState
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Command:
-    """One tick's answer. `values` [channels] float64 in contract order, NaN where `publish` is False.
+    """One tick's command. `values` [channels] float64 in contract order, NaN if `publish` is False.
 
     `source`: chunk, blend, ensemble, hold, stop or none. `index` is the policy step, `age_ns` the age of its
-    origin, `limited` the channels that a limit changed; `provenance` is the chunk's, None for holds. Of an
+    origin, `limited` the channels that a limit changed; `provenance` is the chunk's, None for holds. For an
     ensemble, index and provenance are the newest chunk's and the age is the oldest's.
     """
 
@@ -30,8 +30,8 @@ class Command:
 
 @dataclass(frozen=True, eq=False)
 class Horizon:
-    """What is still to come of the active chunk: `values` [steps, channels], one policy step apart, each
-    within the limits and no faster than rates and accelerations, starting at the chunk's step `index`."""
+    """The rest of the active chunk: `values` [steps, channels], one policy step apart, starting at the chunk's
+    step `index`, all within the limits of values, rates and accelerations."""
 
     index: int
     values: FloatArray

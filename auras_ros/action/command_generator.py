@@ -1,7 +1,7 @@
-"""One command a tick: what the active chunk wants, else what holds, else the way to rest; and then nothing.
+"""One command per tick: the active chunk's action, else the hold command, else braking, then none.
 
-Joins the plan, the safety state and the way out. It takes no chunk and grants no transition: `stream` does, and
-holds the lock that this module needs around it.
+Combines the active chunks, the safety state and the output. It takes no chunk and grants no transition: `stream`
+does, and holds the lock that this module needs.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class CommandGenerator:
         self.safety, self.tally = Safety(), Tally()
         self.authority = False
         self._names, self._hold_after_ns = contract.names, options.hold_after_ns
-        self._leaving = False  # on the way to the final command
-        self._staying = False  # and the set points are to stay where they were sent
+        self._leaving = False  # braking, until the final command
+        self._staying = False  # and set points stay where they were last sent
         self._valid_ns = 0
         self._starved = AWAITING
         self._nothing: FloatArray = np.full(len(contract.channels), np.nan)
@@ -59,7 +59,7 @@ class CommandGenerator:
         return self._hold(now_ns) if command is None else command
 
     def _execute(self, now_ns: int) -> Command | None:
-        """What the plan wants, as a command; None where it wants nothing, and then it is dropped."""
+        """The active chunk's action as a command; None if nothing is due, and then the chunk is dropped."""
         due = self.plan.due(now_ns)
         if not isinstance(due, Due):
             if due is not None:
@@ -84,7 +84,7 @@ class CommandGenerator:
         return self._command(sent, "stop" if self.safety.state is SafetyState.STOPPED else "hold")
 
     def _leave(self) -> Command:
-        """One command nearer to rest; the one that reaches it is the last."""
+        """Brake by one command; the one that reaches rest is the last."""
         sent = self.output.rest(self._staying)
         if sent is None or self.output.resting:
             self._leaving = self._staying = self.authority = False
@@ -104,10 +104,10 @@ class CommandGenerator:
         limited = tuple(self._names[i] for i in sent.limited)
         return Command(sent.values, True, self.safety.state, source, index, age_ns, provenance, limited)
 
-    # -- what ends and begins it --------------------------------------------------------------------------
+    # -- beginning and end --------------------------------------------------------------------------------
 
     def starve(self, reason: str) -> None:
-        """Have no plan any more, for this reason."""
+        """Drop the active chunk, for this reason."""
         self.plan.drop()
         self._starved = reason
 
@@ -117,15 +117,16 @@ class CommandGenerator:
         self.safety.hold(now_ns, reason)
 
     def begin(self, now_ns: int) -> None:
-        """Publish from now on; hold until a plan comes."""
+        """Publish from now on; hold until a chunk comes."""
         self._leaving = self._staying = False
         self.authority = True
         self.starve(AWAITING)
         self.safety.arm(now_ns, AWAITING)
 
     def fall_silent(self, now_ns: int, reason: str, unsent: bool) -> None:
-        """Publish nothing from now on, no last command either; a latched stop stays latched. But rates that run are
-        brought to rest, and meanwhile the set points stay where they were sent. unsent: the last command was not."""
+        """Publish nothing from now on, not even a last command; a latched stop stays latched. But rates other than zero
+        are first braked to zero, while set points stay where they were last sent. unsent: the last command was not
+        published."""
         if self.safety.state is not SafetyState.STOPPED:
             self.safety.disarm(now_ns, reason)
         if unsent:

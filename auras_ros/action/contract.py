@@ -1,8 +1,8 @@
 """The channel contract: what every action dimension means, checked once where it enters.
 
-A number without a name, a unit, a kind and limits must not reach a robot. Each checkpoint carries its
-contract and the actuator gets the same one; both sides build it here. This module never looks at an
-action value: checking values is the work of `limits`.
+A number without a name, a unit, a kind and limits must not reach a robot. Each checkpoint has its contract and
+the actuator gets the same one; both build it here. This module never looks at an action value: `limits` checks
+values.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class ContractError(ValueError):
-    """A contract, chunk or measured position that contradicts itself; the text names channel and field."""
+    """A contract, chunk or measured position that is invalid; the message names channel and field."""
 
 
 class ChannelKind(str, Enum):
-    """What a channel's number refers to; it decides how chunks are aligned and joined.
+    """What a channel's number is relative to; it decides how chunks are aligned and joined.
 
     `absolute`: a set point. `delta_origin`: a set point relative to the state at the chunk's origin; it is
-    commanded as a set point. `delta_previous`: an increment to the step before; it is commanded as an
+    commanded as a set point. `delta_previous`: an increment to the previous step; it is commanded as an
     increment. `velocity`: a rate. `gripper`: a set point that switches and is never blended.
     """
 
@@ -40,7 +40,7 @@ class ChannelKind(str, Enum):
 
 
 SET_POINTS = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN, ChannelKind.GRIPPER)
-# Set points that are meaningless without the measured place; a gripper is open or closed, wherever it was.
+# Set points for which the measured position matters; a gripper is opened or closed from any position.
 NEEDS_PLACE = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN)
 
 
@@ -53,7 +53,7 @@ class HoldPolicy(str, Enum):
 
 
 class Interpolation(str, Enum):
-    """Between two policy steps: keep the action of the step, or go straight from one to the next."""
+    """Between two policy steps: keep the step's action, or interpolate linearly to the next."""
 
     STEP = "step"
     LINEAR = "linear"
@@ -72,10 +72,10 @@ class Channel:
     |---|---|---|---|
     | absolute, delta_origin, gripper | the set point | its change per second | the change of that, per second |
     | delta_previous | one increment | what the increments of a second may add up to | the change of that, per second |
-    | velocity | the rate | its change per second | the same; of two values the smaller holds |
+    | velocity | the rate | its change per second | the same; the smaller of the two applies |
 
-    A set point with a `max_acceleration` never comes closer to a limit faster than it can brake before it, and
-    holding one that moves means: brake along an allowed path, then stand. `motion` enforces it.
+    A set point with a `max_acceleration` never approaches a limit faster than it can brake before it, and holding
+    a moving one means: brake along an allowed path, then stand. `motion` enforces it.
 
     Raises ContractError, naming channel and field.
     """
@@ -118,7 +118,7 @@ class Channel:
             if value is not None and value <= 0:
                 raise self._error(field, f"{value} is not above zero (null means unbounded)")
         if self.kind in _MOVING and not self.lower <= 0.0 <= self.upper:
-            raise self._error("lower", f"kind {self.kind.value} needs zero within its limits, to stand still")
+            raise self._error("lower", f"kind {self.kind.value} needs zero within its limits, so that it can stop")
 
     def _check_hold(self) -> None:
         if self.kind in _MOVING and self.hold is not HoldPolicy.ZERO:
@@ -145,7 +145,7 @@ class Channel:
         return cls(**raw)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object that `from_dict` reads; an acceleration without a bound is left out, as it always was."""
+        """The JSON object that `from_dict` reads; without an acceleration limit the key is omitted, as before."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         if self.max_acceleration is None:
             del values["max_acceleration"]
@@ -214,7 +214,7 @@ class Contract:
 
 
 def _is_finite(value: object) -> bool:
-    # The bound is far below the largest double: sums and ranges of limits stay finite too.
+    # The bound is far below the largest double, so that sums and ranges of limits are finite too.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
 
 

@@ -1,13 +1,13 @@
-"""Temporal ensembling: the weighted mean of what all chunks say about this tick (ACT, Zhao et al. 2023, 3.2).
+"""Temporal ensembling: the weighted mean of all chunks' actions for a tick (ACT, Zhao et al. 2023, 3.2).
 
-Every chunk whose horizon covers the tick has a say; the i-th oldest of them, counting from 0, weighs
-exp(-decay·i), so a small decay lets a new chunk in slowly and a large one trusts the oldest. What a mean
-means depends on the kind: set points (absolute, delta_origin) and velocities are averaged; a gripper switches
-with the newest chunk; of increments the paths are averaged, that is, what each chunk would have had executed
-in all by now: so a mean of chunks loses and doubles no increment either, just as one chunk does.
+Every chunk whose horizon covers the tick is a member. The i-th oldest of them, counting from 0, has the weight
+exp(-decay·i): with a small decay a new chunk counts nearly as much as the others, with a large one the oldest
+dominates. What is averaged depends on the kind: set points (absolute, delta_origin) and velocities are averaged; a
+gripper switches with the newest chunk; for increments the paths are averaged, that is, what each chunk would have had
+executed in all by now, so that no increment is lost or doubled.
 
-One life of an agent and one epoch at a time: a chunk of another empties the ensemble. At most MAX_MEMBERS
-chunks are remembered, each as far as the age limit reaches. This module never limits, publishes or reads a clock.
+All members are of one session and one epoch: a chunk of another one empties the ensemble. At most MAX_MEMBERS
+chunks are kept, each as far as the age limit reaches. This module never limits, publishes or reads a clock.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Mean:
 
 
 class Ensemble:
-    """The chunks that may still have a say, oldest first. `decay` is zero or more.
+    """The chunks that may still count, oldest first. `decay` is zero or more.
 
-    Lists and arrays are replaced, never written to: a shallow copy keeps what it has.
+    Lists and arrays are replaced, never written to, so that a shallow copy does not change.
     """
 
     def __init__(self, contract: Contract, tick_ns: int, max_age_ns: int, decay: float) -> None:
@@ -59,7 +59,7 @@ class Ensemble:
         self._members: list[AlignedChunk] = []
 
     def add(self, placed: AlignedChunk, count: int) -> None:
-        """Take the newest chunk, from tick `count` on; forget those that are over or are not of its epoch."""
+        """Add the newest chunk, from tick `count` on; drop chunks that are over or of another epoch."""
         ours = _epoch(placed)
         kept = [m for m in self._members if _epoch(m) == ours and m.index(count) < len(m.values)]
         self._members = [*kept[1 - MAX_MEMBERS :], placed]
@@ -73,14 +73,14 @@ class Ensemble:
         self._first = np.array([m.first_count for m in members])
 
     def start(self, count: int) -> None:
-        """The tick with this number is executed: no member's origin is later."""
+        """Note that the tick with this number is executed: no member's origin is later."""
         if self._members:
             self._members[-1].start(count)
             self._counts = np.minimum(self._counts, count)
 
     def at(self, count: int, now_ns: int) -> Mean | None:
         """The mean over the members that cover the tick with this number and whose origin is not older than
-        the age limit at `now_ns`; None where there are none."""
+        the age limit at `now_ns`; None if there are none."""
         if not self._members:
             return None
         live, index, part_ns = self._cover(np.array([count]), np.array([now_ns]))
@@ -97,7 +97,7 @@ class Ensemble:
         )
 
     def ahead(self, counts: IntArray, times_ns: IntArray) -> FloatArray:
-        """The means [steps, channels] at ticks `counts` [steps], at the times `times_ns` [steps]; up to the first
+        """The means [steps, channels] at ticks `counts` [steps] and times `times_ns` [steps], up to the first tick
         that no member covers."""
         if not self._members:
             return np.zeros((0, len(self._linear)))
@@ -107,7 +107,8 @@ class Ensemble:
         return self._means(live[:steps], index[:steps], part_ns[:steps])
 
     def _cover(self, counts: IntArray, times_ns: IntArray) -> tuple[BoolArray, IntArray, IntArray]:
-        """Who has a say, at which policy step, and so long after the step before (0: at it) [steps, members]."""
+        """For [steps, members]: whether the member counts, its policy step, and the time since the step before it (0:
+        exactly at the step)."""
         executed_ns = np.maximum(0, np.maximum(counts[:, None], self._first) - self._counts) * self._tick_ns
         index = -(-executed_ns // self._dt_ns)
         live = (index < self._lengths) & (times_ns[:, None] - self._origins_ns <= self._max_age_ns)
@@ -116,7 +117,7 @@ class Ensemble:
     def _means(self, live: BoolArray, index: IntArray, part_ns: IntArray) -> FloatArray:
         """The weighted means [steps, channels]; each step has at least one member."""
         which = np.arange(len(self._members))
-        says = live[:, :, None]  # what the others hold is not asked, be it NaN
+        says = live[:, :, None]  # members that do not cover the step are ignored, even if their values are NaN
         rows: FloatArray = np.where(says, self._values[which, index], 0.0)
         if self._any_linear:
             between = live & (part_ns > 0)

@@ -1,11 +1,11 @@
-"""The last guard before a command: finite, within its limits, no faster than its rate.
+"""The last check before a command: finite, within its limits, no faster than its rate.
 
-Two places use it. A chunk is screened when it is offered: values a hair beyond a limit (policies overshoot
-by rounding and by noise) are put on it and counted, values further out refuse the whole chunk, and so does
-NaN or Inf, because a policy that says one such thing is not believed in the rest. "A hair" is
-`clip_tolerance` times the channel's range (default 0.02). Then every command passes `guard` by way of
-`motion`, hold values too. Comparisons and np.clip let NaN through, so finiteness is always asked for by
-itself. This module never decides what to do about a refusal, and remembers nothing from tick to tick.
+Two places use it. A chunk is screened when it is offered: values slightly beyond a limit (policies overshoot
+by rounding and by noise) are clipped and counted; a value further out refuses the whole chunk, and so does
+NaN or Inf, because the rest of such a chunk cannot be trusted either. "Slightly" is `clip_tolerance` times
+the channel's range (default 0.02). Then every command passes `guard` through `motion`, hold values too.
+Comparisons and np.clip let NaN through, so finiteness is always checked separately. This module never
+decides what to do about a refusal, and keeps no state from tick to tick.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .contract import BoolArray, ChannelKind, Contract, ContractError, FloatArra
 from .verdict import ChunkRefusal, Rejected
 
 DEFAULT_CLIP_TOLERANCE = 0.02
-MAX_BRAKING_S = 60.0  # a robot that takes longer to come to rest cannot be said to stop
+MAX_BRAKING_S = 60.0  # longest time to come to rest; more does not count as stopping
 
 
 class Limits:
     """The contract's limits as vectors [channels], for ticks of `tick_ns`. Raises ContractError.
 
-    `rate` bounds the change of a command per second, `acceleration` the change of that; inf where there is
-    no bound. A velocity's acceleration is the rate of its command, so it stands in `rate`.
+    `rate` limits the change of a command per second, `acceleration` the change of that; inf means no limit. A
+    velocity's acceleration is the rate of its command, so it is in `rate`.
     """
 
     def __init__(self, contract: Contract, tick_ns: int, clip_tolerance: float = DEFAULT_CLIP_TOLERANCE) -> None:
@@ -41,7 +41,7 @@ class Limits:
         self.rate[self.velocities] = np.minimum(self.rate, self.acceleration)[self.velocities]
         self.acceleration[self.velocities] = np.inf
         self.step = self.rate * (tick_ns * 1e-9)
-        self.rates = self.increments | self.velocities  # what goes on, or may, where nothing more is said
+        self.rates = self.increments | self.velocities  # a controller may continue these without further commands
         self._keeps_last = np.array([channel.hold is HoldPolicy.LAST for channel in channels])
         self._hold_value = np.array([channel.hold_value or 0.0 for channel in channels])
         self._check_braking()
@@ -50,7 +50,7 @@ class Limits:
         """Refuse limits with which a channel could need more than MAX_BRAKING_S to come to rest."""
         fastest = np.maximum(-self.lower, self.upper)  # of a velocity
         with np.errstate(over="ignore", invalid="ignore"):
-            # What a set point can reach between its limits, and increments by one that is sent every tick.
+            # The top speed of a set point between its limits, and of increments at one per tick.
             reach = np.sqrt(self.acceleration) * np.sqrt(self.upper - self.lower)
             reach[self.increments] = (fastest / (self.tick_ns * 1e-9))[self.increments]
             seconds = np.where(self.velocities, fastest / self.rate, np.minimum(self.rate, reach) / self.acceleration)
@@ -62,14 +62,14 @@ class Limits:
             raise ContractError(f"channel {self.names[channel]!r}: max_acceleration: {text}")
 
     def rest(self) -> FloatArray:
-        """The anchor [channels] before anything is known: NaN for positions, 0 for rates and increments.
+        """The initial anchor [channels]: NaN for positions, 0 for rates and increments.
 
-        Nothing else moves the robot, so its rates are zero; where it stands is not known.
+        Nothing else moves the robot, so its rates are zero; its position is not known.
         """
         return np.where(self.increments | self.velocities, 0.0, np.nan)
 
     def screen(self, values: FloatArray, used: BoolArray) -> int | Rejected:
-        """Check the entries of values [horizon, channels] where `used`; clip overshoot in place.
+        """Check the entries of `values` [horizon, channels] where `used`; clip overshoot in place.
 
         Returns the number of clipped values, or the refusal, which names step and channel.
         """
@@ -92,23 +92,23 @@ class Limits:
     def guard(self, wanted: FloatArray, anchor: FloatArray, step: FloatArray | None = None) -> FloatArray | None:
         """The nearest allowed command [channels] to `wanted`, at most one `step` away from `anchor`.
 
-        `anchor` is the last command; NaN where there was none (no rate to keep yet), 0 for increments. None
-        where any wanted value is not finite: there is no nearest command to NaN.
+        `anchor` is the last command; NaN if there was none (no rate limit yet), 0 for increments. None if any
+        wanted value is not finite: there is no nearest command to NaN.
         """
         if not np.isfinite(wanted).all():
             return None
         step = self.step if step is None else step
-        # The value limits win over the rate: an anchor is always within them, so both can be kept.
+        # Value limits take precedence over the rate; an anchor is always within them, so both can be kept.
         low = np.fmax(self.lower, anchor - step)
         high = np.fmin(self.upper, anchor + step)
         guarded: FloatArray = np.minimum(np.maximum(wanted, low), high)
         return guarded
 
     def hold(self, anchor: FloatArray) -> FloatArray | None:
-        """What the hold policies want [channels], not yet guarded.
+        """What the hold policies ask for [channels], before limits.
 
-        None where a position was never commanded nor measured: a robot is never sent an invented position,
-        nor a jump to a hold value from an unknown place.
+        None if a position was never commanded or measured: a robot is never sent an invented position, nor a
+        jump to a hold value from an unknown position.
         """
         if np.isnan(anchor).any():
             return None
@@ -117,9 +117,9 @@ class Limits:
     def measured(self, current: FloatArray) -> FloatArray | Rejected:
         """A measured position as an anchor [channels], NaN for what was not measured.
 
-        A position a hair outside its limits is put on the limit; further out it is refused, because the
-        first command back within the limits would be a jump. Increments have no position, and a rate starts
-        from what was commanded: what joints report for a velocity's name may well be their position.
+        A position slightly outside its limits is clipped; further out it is refused, because the first command
+        back within the limits would be a jump. Increments have no position, and a rate starts from its last
+        command: what is reported under a velocity's name may be the joint's position.
         """
         anchor = np.array(current, dtype=np.float64)
         if anchor.shape != self.lower.shape:

@@ -1,14 +1,14 @@
 """How a channel may move from one command to the next: rate, acceleration, and always room to brake.
 
 A set point with a `max_acceleration` a has a pace, the change of its last command in one tick. Its next pace
-differs from that by at most a·T², and is never more than the largest from which it can still come to rest
-before its limit; so it can always stop, and stopping is always allowed. Increments keep the first rule: what
-they add up to is a position too, of which no limit is known. A velocity's acceleration is its rate, which
-`limits` keeps.
+differs from that by at most a·T², and never exceeds the largest pace from which it can still come to rest
+before its limit; so it can always stop, and stopping is always allowed. Increments obey only the first rule:
+they add up to a position too, but its limits are not known. A velocity's acceleration is its rate, which
+`limits` checks.
 
-What is wanted is followed exactly where that is allowed. Otherwise it is caught up with as fast as is allowed
-and so that the channel arrives with the pace of what it follows: a braking curve towards a moving goal,
-without overshooting one that stands still. This module never says what is wanted.
+A wanted value is followed exactly if that is allowed. Otherwise the channel catches up as fast as allowed, so
+that it arrives with the pace of what it follows: a braking curve towards a moving goal, without overshooting
+one that stands still. This module never decides what is wanted.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 from .contract import BoolArray, FloatArray
 from .limits import Limits
 
-_ANYWHERE = 1e300  # a limit that is none, and with which sums stay finite
+_ANYWHERE = 1e300  # stands for "no limit", and keeps sums finite
 
 
 def largest_pace(room: FloatArray, change: FloatArray) -> FloatArray:
-    """The largest next step s, one tick's, that leaves room to brake by `change` a tick: s + (s - change) +
-    (s - 2·change) + … over the positive terms is at most `room`. Rooms below zero count as none.
+    """The largest step s of the next tick that leaves room to brake by `change` a tick: s + (s - change) +
+    (s - 2·change) + … over the positive terms is at most `room`. A negative room counts as 0.
 
     With n further positive terms the sum is (n+1)·s - change·n(n+1)/2, and n follows from the room.
     """
@@ -35,12 +35,12 @@ def largest_pace(room: FloatArray, change: FloatArray) -> FloatArray:
 
 
 class Motion:
-    """Where the last command left the robot, and the only way to the next one, for periods of `period_ns`.
+    """The state after the last command; every next command is computed from it. Periods are `period_ns` long.
 
-    `anchor` [channels]: the last command or a measured position; NaN where the position is not known, 0 for
-    increments. `pace` and `undone` [channels with an acceleration]: the last change per period, and what the
-    last command left of what was wanted (None: no trajectory was, so the next goal is taken to stand still). All
-    of them are replaced, never written to: a shallow copy keeps what it has.
+    `anchor` [channels]: the last command or a measured position; NaN if the position is not known, 0 for
+    increments. `pace` and `undone` [channels with an acceleration]: the last change per period, and how far the
+    last command stayed behind what was wanted (None: no trajectory was followed, so the next goal is taken to
+    stand still). All of them are replaced, never written to, so that a shallow copy does not change.
     """
 
     def __init__(self, limits: Limits, period_ns: int) -> None:
@@ -54,37 +54,37 @@ class Motion:
         lower, upper, step = limits.lower[which], limits.upper[which], self._step[which]
         self._slowest = np.where(adds, np.maximum(lower, -step), -step)
         self._fastest = np.where(adds, np.minimum(upper, step), step)
-        # Of what increments add up to no limit is known.
+        # The limits of the position that increments add up to are not known.
         self._lower, self._upper = np.where(adds, -_ANYWHERE, lower), np.where(adds, _ANYWHERE, upper)
         self.forget()
 
     def forget(self) -> None:
-        """Nothing is known of the robot but that it is at rest."""
+        """Forget the position; the robot is taken to be at rest."""
         self.anchor: FloatArray = self._limits.rest()
         self.stand()
 
     def stand(self) -> None:
-        """The set points have stood still for at least a period: the next one starts from rest."""
+        """Note that the set points have stood still for at least a period: the next one starts from rest."""
         self.pace: FloatArray = np.zeros(len(self._which))
         self.undone: FloatArray | None = None
 
     def stay(self) -> None:
-        """The set points stand where the last command put them; what rates and increments do is left as it is."""
+        """Let set points rest at the last command; rates and increments are not changed."""
         self.pace = np.where(self._limits.increments[self._which], self.pace, 0.0)
         self.undone = None
 
     @property
     def moving(self) -> BoolArray:
-        """The channels [channels] that would have to brake: rates other than zero, and paces."""
+        """Mask [channels] of what would have to brake: rates and paces other than zero."""
         moving: BoolArray = self._limits.velocities & (self.anchor != 0.0)
         moving[self._which] = self.pace != 0.0
         return moving
 
     def brake(self, staying: bool = False) -> FloatArray | None:
-        """What to want in order to come to rest [channels]; None where a position is not known.
+        """The wanted values [channels] that bring every channel to rest; None if a position is not known.
 
-        Channels without a bound on their acceleration follow their hold policy, they stop at once. `staying`: set
-        points follow none, they are wanted where they are.
+        Channels without an acceleration limit follow their hold policy and stop at once. `staying`: set points stay
+        where they are instead.
         """
         wanted = self._limits.hold(self.anchor)
         if wanted is not None:
@@ -94,8 +94,8 @@ class Motion:
         return wanted
 
     def advance(self, wanted: FloatArray, follow: bool) -> FloatArray | None:
-        """The nearest allowed command [channels] to `wanted`, taken as executed; None, and nothing is, where
-        `wanted` is not finite. `follow`: what is wanted is a trajectory; otherwise a goal that stands still."""
+        """The allowed command [channels] that is nearest to `wanted`; it counts as executed. None, with no change, if
+        `wanted` is not finite. `follow`: `wanted` is part of a trajectory; otherwise a goal that stands still."""
         values = self._limits.guard(wanted, self.anchor, self._step)
         if values is None:
             return None
@@ -105,9 +105,9 @@ class Motion:
         return values
 
     def _accelerate(self, wanted: FloatArray, values: FloatArray, follow: bool) -> None:
-        """Put the accelerated channels' commands into `values`, and remember pace and what was left undone."""
+        """Write the commands of channels with an acceleration limit into `values`; update `pace` and `undone`."""
         anchor = self.anchor[self._which]
-        start = np.where(np.isnan(anchor), values[self._which], anchor)  # a first command stands where it is put
+        start = np.where(np.isnan(anchor), values[self._which], anchor)  # a first command has no pace
         goal = np.minimum(np.maximum(wanted, self._lower), self._upper)
         gap = goal - start
         behind = self.undone if follow and self.undone is not None else gap
@@ -116,7 +116,7 @@ class Motion:
         catch_up, below, above = largest_pace(rooms, self._change)
         low = np.maximum(np.maximum(self.pace - self._change, self._slowest), -below)
         high = np.minimum(np.minimum(self.pace + self._change, self._fastest), above)
-        # The goal moved by gap - behind: keep its pace, and make good what is behind along a braking curve.
+        # The goal moved by gap - behind: take over its pace, and catch up with `behind` along a braking curve.
         pace = np.minimum(np.maximum(gap - behind + np.copysign(catch_up, behind), low), high)
         lands = (distance <= self._change) & (low <= gap) & (gap <= high)
         reached = np.where(lands, goal, start + pace)
@@ -126,10 +126,10 @@ class Motion:
         self.undone = goal - reached if follow else None
 
     def coarse(self, period_ns: int) -> Motion:
-        """The same motion in other periods, to look ahead with: a copy that leaves this one as it is."""
+        """A copy of this motion with other periods, to look ahead with."""
         ahead = Motion(self._limits, period_ns)
         ahead.anchor, ahead.undone = self.anchor, self.undone
-        start = np.nan_to_num(self.anchor[self._which])  # where it is not known there is no pace
+        start = np.nan_to_num(self.anchor[self._which])  # an unknown position has no pace
         below, above = largest_pace(np.stack((start - self._lower, self._upper - start)), ahead._change)
         slowest, fastest = np.maximum(ahead._slowest, -below), np.minimum(ahead._fastest, above)
         ahead.pace = np.clip(self.pace * (period_ns / self._period_ns), slowest, fastest)

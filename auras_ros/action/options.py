@@ -1,4 +1,4 @@
-"""How a stream is set, checked once where it enters. It decides nothing."""
+"""The options of an action stream, checked once where they enter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEAMS = ("blend", "ensemble", "switch")
 
 @dataclass(frozen=True)
 class ActionStreamOptions:
-    """What `stream.ActionStream` is told beside its contract and means there. Raises ContractError by name."""
+    """The arguments of `stream.ActionStream` beside its contract, explained there. Raises ContractError by name."""
 
     tick_ns: int
     blend_ms: float = 0.0
@@ -27,7 +27,7 @@ class ActionStreamOptions:
     clip_tolerance: float = DEFAULT_CLIP_TOLERANCE
 
     def check(self, contract: Contract) -> None:
-        """Raise ContractError unless all of it makes sense, for ticks of this contract too."""
+        """Raise ContractError unless all options are valid, also for this contract's policy step."""
         if not isinstance(self.tick_ns, int) or not 1 <= self.tick_ns <= contract.dt_ns:
             raise ContractError(f"stream: tick_ns: {self.tick_ns!r} is not in 1..dt ({contract.dt_ns})")
         for name in ("hold_after_ms", "max_chunk_age_ms", "blend_ms"):
@@ -53,11 +53,11 @@ class ActionStreamOptions:
 
     @property
     def blend_ticks(self) -> int:
-        """Length of a seam; none unless chunks are blended."""
+        """Length of a seam; 0 unless chunks are blended."""
         return round(self.blend_ms * 1e6) // self.tick_ns if self.seam == "blend" else 0
 
     def ensemble(self, contract: Contract) -> Ensemble | None:
-        """An empty ensemble, where chunks are averaged."""
+        """An empty ensemble if chunks are averaged, else None."""
         if self.seam != "ensemble":
             return None
         return Ensemble(contract, self.tick_ns, self.max_age_ns, self.ensemble_decay)

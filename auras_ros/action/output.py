@@ -1,6 +1,6 @@
-"""The way out: every command passes here, is guarded, and is recorded as executed.
+"""The output: every command passes here, is limited, and is recorded as executed.
 
-Nothing goes round it, neither hold values nor the commands after disarm. This module never decides which
+Nothing bypasses it, neither hold values nor the commands after disarm. This module never decides which
 command is due.
 """
 
@@ -18,71 +18,72 @@ from .motion import Motion
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GuardedCommand:
-    """A guarded command [channels] and the indices of the channels that a limit changed."""
+    """A command [channels] after limits, and the indices of the channels that a limit changed."""
 
     values: FloatArray
     limited: tuple[int, ...]
 
 
 class CommandOutput:
-    """`motion` is where the last command left the robot. Executed increments go to the timeline."""
+    """`motion` is the state after the last command. Executed increments are added to the timeline."""
 
     def __init__(self, limits: Limits, timeline: Timeline) -> None:
         self._limits, self._timeline = limits, timeline
         self.motion = Motion(limits, timeline.tick_ns)
         self.running = False  # whether the last command has a rate or an increment other than zero
-        self._before = self.motion.anchor, self.running  # what `take_back` goes back to
+        self._before = self.motion.anchor, self.running  # what `take_back` restores
         self.published = 0
         self.limited_ticks = 0
 
     def follow(self, wanted: FloatArray) -> GuardedCommand | None:
-        """Send what a trajectory wants now; None, and nothing is recorded, where that is not finite."""
+        """Send the trajectory's value for now; None, with nothing recorded, if it is not finite."""
         return self._send(wanted, True)
 
     def repeat(self) -> GuardedCommand | None:
-        """The last command once more; None where there was none.
+        """The last command again; None if there was none.
 
-        A velocity keeps its rate. Set points and increments come to rest: at once, or braking.
+        A velocity keeps its rate. Set points and increments come to rest: at once, or by braking.
         """
         return self._send(self.motion.anchor, False)
 
     def hold(self) -> GuardedCommand | None:
-        """What the hold policies ask for; None where a position is not known.
+        """What the hold policies ask for; None if a position is not known.
 
-        A channel with a bound on its acceleration goes there along an allowed path; for `last` that is the
-        shortest way to stand still.
+        A channel with an acceleration limit goes there along an allowed path; for `last` that is the shortest
+        braking path.
         """
         wanted = self._limits.hold(self.motion.anchor)
         return None if wanted is None else self._send(wanted, False)
 
     def rest(self, staying: bool = False) -> GuardedCommand | None:
-        """A command on the shortest way to rest, None where a position is not known. Hold values that are
-        further than that are given up: after this nobody speaks any more. `staying`: see `Motion.brake`."""
+        """A command on the shortest way to rest; None if a position is not known. Hold values that cannot be reached
+        while braking are dropped: no command follows. `staying`: see `Motion.brake`."""
         wanted = self.motion.brake(staying)
         return None if wanted is None else self._send(wanted, False)
 
     @property
     def resting(self) -> bool:
-        """Whether the last command was the last that is needed to stand still."""
+        """Whether the last command brought every channel to rest."""
         return not self.motion.moving.any()
 
     def missed(self) -> None:
-        """Periods went by without a command: set points stood where they were, so they start from rest."""
+        """Note periods without a command: set points stood still meanwhile, so they start from rest."""
         self.motion.stand()
 
     def forget(self) -> None:
-        """Forget where the robot is."""
+        """Forget the robot's position."""
         self.motion.forget()
         self.running = False
 
     def take_back(self) -> None:
-        """The last command was not published: what the one before said is active."""
+        """The last command was not published: the one before it is still in effect."""
         self.motion.anchor, self.running = self._before
 
     def place(self, measured: FloatArray) -> None:
-        """Start from a measured position [channels]; NaN leaves a channel as it was.
+        """Start from a measured position [channels]. NaN leaves a channel unchanged.
 
-        So does a channel that is still being braked: its commands go on, and what is measured is behind them.
+        A channel that is still braking is not changed either: its commands continue, and the measured position
+        lags behind them.
         """
         motion = self.motion
         motion.anchor = np.where(np.isnan(measured) | motion.moving, motion.anchor, measured)

@@ -1,9 +1,9 @@
-"""Safety states: disarmed, armed, holding, stopped, and the only ways between them.
+"""Safety states: disarmed, armed, holding, stopped, and all transitions between them.
 
 disarmed: nothing is published. armed: a valid chunk is being executed. holding: armed, but nothing is valid;
 it ends by itself when a valid chunk of the same session comes. stopped: latched until disarmed. The first
-reason for a state wins and stays until the state is left, so that a log says what began it. This module
-never computes a command.
+reason for a state is kept until the state is left, so that the log shows the cause. This module never
+computes a command.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SafetyState(str, Enum):
 
 @dataclass(frozen=True)
 class Event:
-    """A transition: the state entered and why, the state left, and when (the stream's clock)."""
+    """A transition: the state entered, its reason, the state left, and the time (of the stream's clock)."""
 
     state: SafetyState
     previous: SafetyState
@@ -37,7 +37,7 @@ class Event:
 
 
 class Safety:
-    """The state, its first reason, and the transitions not yet collected (bounded: the newest are kept)."""
+    """The state, its first reason, and the transitions not yet collected (at most MAX_EVENTS, the newest)."""
 
     def __init__(self) -> None:
         self.state = SafetyState.DISARMED
@@ -50,7 +50,7 @@ class Safety:
         return self.state in (SafetyState.ARMED, SafetyState.HOLDING)
 
     def refuse(self) -> Rejected | None:
-        """Why no chunk is taken in this state; None where it is."""
+        """Why no chunk is taken in this state; None if chunks are taken."""
         if self.live:
             return None
         if self.state is SafetyState.STOPPED:
@@ -58,17 +58,17 @@ class Safety:
         return Rejected(ChunkRefusal.DISARMED, "not armed")
 
     def arm(self, at_ns: int, reason: str) -> None:
-        """From disarmed or holding to holding, until a valid chunk comes; other states stay."""
+        """From disarmed or holding to holding, until a valid chunk comes; other states are kept."""
         if self.state in (SafetyState.DISARMED, SafetyState.HOLDING):
             self._enter(SafetyState.HOLDING, reason, at_ns)
 
     def resume(self, at_ns: int, reason: str) -> None:
-        """From holding to armed; other states stay."""
+        """From holding to armed; other states are kept."""
         if self.state is SafetyState.HOLDING:
             self._enter(SafetyState.ARMED, reason, at_ns)
 
     def hold(self, at_ns: int, reason: str) -> None:
-        """From armed to holding; other states stay, with their first reason."""
+        """From armed to holding; other states are kept, with their first reason."""
         if self.state is SafetyState.ARMED:
             self._enter(SafetyState.HOLDING, reason, at_ns)
 

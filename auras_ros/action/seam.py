@@ -1,9 +1,9 @@
-"""The seam between two chunks: a straight blend from the active trajectory into the new one.
+"""The seam between two chunks: a linear blend from the active trajectory into the new one.
 
-Two chunks from two observations disagree; switching in one tick would be a jerk. During `ticks` ticks the
-old trajectory's own future (while it lasts, else its last command) fades out and the new one fades in. Only
-kinds for which a mean of two commands has a meaning are blended: absolute, delta_origin, velocity. A gripper
-switches; increments are kept whole by their path. This module never limits anything.
+Two chunks from two observations differ; switching in one tick would be a jerk. During `ticks` ticks the old
+trajectory's own future (while it lasts, else its last command) fades out and the new one fades in. Only kinds
+for which a mean of two commands has a meaning are blended: absolute, delta_origin, velocity. A gripper
+switches; increments are joined by their path. This module never limits anything.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ BLENDING = (ChannelKind.ABSOLUTE, ChannelKind.DELTA_ORIGIN, ChannelKind.VELOCITY
 
 
 class Seam:
-    """Blends over the ticks `start .. start + ticks - 1`; holds the old trajectory at each, sampled once.
+    """Blends over the ticks `start .. start + ticks - 1`. The old trajectory is sampled once, at the switch.
 
-    Sampling at the switch makes a seam within a seam simple: the old trajectory is then itself a blend.
-    `last` [channels] stands in where the old trajectory has ended or there was none; where it is NaN too
-    (nothing was ever commanded) there is nothing to blend from.
+    That makes a seam within a seam simple: the old trajectory is then itself a blend. `last` [channels] is used
+    where the old trajectory has ended or there was none; if it is NaN (nothing was ever commanded), nothing is
+    blended.
     """
 
     def __init__(self, contract: Contract, start: int, ticks: int, old: Trajectory, last: FloatArray) -> None:

@@ -1,12 +1,12 @@
-"""From offered chunks to one command a tick: the facade that the actuator and lockstep evaluation both run.
+"""From offered chunks to one command per tick: the facade that the actuator and lockstep evaluation both run.
 
-Chunks go in when they come, one command comes out a tick: aligned by executed index, joined at seams,
-guarded by limits, held when nothing valid is there. All times are arguments, in nanoseconds on one monotonic
-clock (in lockstep: integer steps times dt); nothing here reads a clock, sleeps, logs or knows a message.
-`tick` runs in the actuator's tick thread, `stop` in that of the emergency stop and everything else in its
-executor's: one short lock keeps them apart.
+Chunks are offered when they come, and each tick returns one command: aligned by executed index, joined at seams,
+limited, or a hold command if nothing is valid. All times are arguments, in nanoseconds on one monotonic clock
+(in lockstep: integer steps times dt); nothing here reads a clock, sleeps, logs or uses a message. `tick` runs in
+the actuator's tick thread, `stop` in that of the emergency stop and everything else in its executor's: one
+briefly held lock protects the state.
 
-A command that says `publish` is taken for executed. The node publishes it, or says that it did not (`fall_silent`).
+A command with `publish` set counts as executed. The node publishes it, or calls `fall_silent` with `unsent`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class ActionStream:
     `tick_ns`: the period between ticks. `seam`, how a chunk follows another: "blend" fades over `blend_ms`,
     "ensemble" averages all chunks that cover a tick with `ensemble_decay` (see `ensemble`), "switch" does
     neither. `hold_after_ms`: after the last valid action the last command stays active this long
-    (increments: none), then the hold policies apply. `max_chunk_age_ms`: no action is executed when its
-    chunk's origin is older. `clip_tolerance`: see `limits`. `host`: where given, chunks from another host's
+    (increments: none), then the hold policies apply. `max_chunk_age_ms`: no action is executed if its
+    chunk's origin is older. `clip_tolerance`: see `limits`. `host`: if given, chunks from another host's
     monotonic clock are refused.
 
-    A chunk that carries NaN, Inf or a value beyond its limits is refused, and the active one is dropped
-    with it: the stream holds at the next tick until a valid chunk comes. Raises ContractError.
+    A chunk with NaN, Inf or a value beyond its limits is refused, and the active chunk is dropped too: the
+    stream holds from the next tick until a valid chunk comes. Raises ContractError.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ActionStream:
     # -- chunks -------------------------------------------------------------------------------------------
 
     def offer(self, chunk: Chunk, now_ns: int) -> Accepted | Rejected:
-        """Take a chunk for the ticks from now on, or say why not. Newest (epoch, origin, request) wins."""
+        """Take a chunk for the ticks from now on, or return the refusal. The newest (epoch, origin, request) wins."""
         with self._lock:
             generator = self._generator
             verdict = (
@@ -100,10 +100,10 @@ class ActionStream:
     def arm(self, now_ns: int, current: npt.ArrayLike | None = None) -> Accepted | Rejected:
         """Allow commands; the state is holding until the first valid chunk.
 
-        `current` [channels]: the measured position, NaN where unknown; the first command keeps its rate from
+        `current` [channels]: the measured position, NaN if unknown; rate limits of the first command count from
         there (a velocity's from zero, or from its last command). Without it a position is held only once one
-        was commanded. While holding this re-arms: a new session's chunks are taken, and channels that are still
-        being braked go on from their last command. Refused when stopped.
+        was commanded. While holding this arms again: a new session's chunks are taken, and channels that are
+        still braking continue from their last command. Refused when stopped.
         """
         with self._lock:
             generator = self._generator
@@ -121,16 +121,16 @@ class ActionStream:
             return Accepted(detail="armed")
 
     def disarm(self, now_ns: int, reason: str = "disarm requested") -> Accepted:
-        """Stop publishing: the next commands bring every channel to rest, and the one that does is the last.
+        """Stop publishing: the next commands bring every channel to rest, and the one that does so is the last.
 
-        That is the next tick's, unless a bound on an acceleration asks for more: see `silent`.
+        That is the next tick's command, unless an acceleration limit needs more ticks: see `silent`.
         """
         with self._lock:
             self._disarm(now_ns, reason)
             return Accepted(detail="disarmed")
 
     def stop(self, now_ns: int, reason: str = "stop requested") -> Accepted:
-        """Latch the hold command until disarmed. From disarmed nothing is published either."""
+        """Latch the hold command until disarmed. If it was disarmed before, nothing is published."""
         with self._lock:
             self._generator.starve(reason)
             self._generator.safety.stop(now_ns, reason)
@@ -142,17 +142,18 @@ class ActionStream:
             self._generator.drop(now_ns, reason)
 
     def end(self, now_ns: int, reason: str) -> None:
-        """Disarm where something may move; a latched stop stays latched, one that is pressed at this moment too."""
+        """Disarm if armed or holding; a latched stop stays latched, even if it is pressed at this moment."""
         with self._lock:
             if self._generator.safety.live:
                 self._disarm(now_ns, reason)
 
     def fall_silent(self, now_ns: int, reason: str, *, unsent: bool = False) -> None:
-        """Disarm without a last command: where somebody else may drive by now, or the robot is not where it was, the
-        last place is none to go back to. A latched stop stays latched.
+        """Disarm without a last command: another actuator may drive by now, or the robot is not where it was, so it
+        must not be sent back to the last position. A latched stop stays latched.
 
-        Rates and increments that are not zero are brought there first, each command with the set points as they were
-        last sent: a controller goes on with a rate. unsent: the last command was given out, and not published.
+        Rates and increments other than zero are first braked to zero, because a controller may continue a rate;
+        meanwhile the set points are repeated as they were last sent. unsent: the last command was returned by `tick`
+        but not published.
         """
         with self._lock:
             self._generator.fall_silent(now_ns, reason, unsent)
@@ -169,7 +170,7 @@ class ActionStream:
         self._generator.end(now_ns, reason)
         self._admission.forget()
 
-    # -- looking in ---------------------------------------------------------------------------------------
+    # -- status -------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> SafetyState:
@@ -188,7 +189,7 @@ class ActionStream:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing is published any more: not armed, and the final command is out. At most
+        """Whether nothing is published any more: not armed, and the final command is out. Becomes true within
         `limits.MAX_BRAKING_S` of ticks after disarm."""
         return not self._generator.authority
 
@@ -205,10 +206,10 @@ class ActionStream:
             return {**self._generator.tally.totals(), **moved}
 
     def ahead(self, now_ns: int) -> Ahead | None:
-        """What the active chunk still holds, to be checked like commands at one policy step apart.
+        """The rest of the active chunk, to be limited like commands one policy step apart.
 
-        None unless armed. Blends and tick phases are left out; increments are per policy step. A copy: whoever
-        checks it may take longer than a tick, and keeps none waiting.
+        None unless armed. Blends and the phase of ticks are ignored; increments are per policy step. It is a copy:
+        checking it may take longer than a tick and does not delay one.
         """
         with self._lock:
             generator = self._generator

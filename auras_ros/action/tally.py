@@ -1,4 +1,4 @@
-"""What happened to chunks and ticks since the start, in numbers, for diagnostics. It judges nothing."""
+"""Counters of chunks and ticks since the start, for diagnostics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Tally:
         self._refused: dict[str, int] = {}
 
     def offered(self, verdict: Accepted | Rejected) -> None:
-        """A chunk was offered."""
+        """Count an offered chunk."""
         if isinstance(verdict, Accepted):
             self._counts["accepted"] += 1
             self._counts["clipped_values"] += verdict.clipped
@@ -25,14 +25,14 @@ class Tally:
             self._refused[verdict.reason.value] = self._refused.get(verdict.reason.value, 0) + 1
 
     def late(self, missed: int) -> None:
-        """A tick came so many periods late."""
+        """Count a tick that came `missed` periods late."""
         self._counts["late_ticks"] += 1
         self._counts["missed_ticks"] += missed
 
     def held(self) -> None:
-        """A hold command was published."""
+        """Count a published hold command."""
         self._counts["hold_ticks"] += 1
 
     def totals(self) -> dict[str, Any]:
-        """A copy of all of them."""
+        """A copy of all counters."""
         return {**self._counts, "refused": dict(self._refused)}

@@ -1,9 +1,9 @@
 """Joint limits from a robot description (URDF), and a contract tightened by them.
 
-A robot knows its limits better than a checkpoint does; but a description comes over a topic, so it is read as
-hostile text: bounded in size and depth, without DOCTYPE and so without entities, and every number of a joint
-is asked to be one. Only ever tighter: nothing in a description can widen a contract. This module never looks
-at links, meshes or frames.
+A robot description has better limits than a checkpoint; but it comes over a topic, so it is read as hostile
+text: bounded in size and depth, without DOCTYPE and so without entities, and every number of a joint is
+checked to be one. A description can only tighten a contract, never widen it. This module never looks at
+links, meshes or frames.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ MAX_CHARS = 4 * 1024 * 1024
 MAX_DEPTH = 64
 _LIMITED = ("revolute", "prismatic")
 _OTHERS = ("fixed", "floating", "planar")
-# One of these is so many rad or m, the units of a description.
+# Unit -> its size in rad or m, the units of a description.
 _ANGLES = {"rad": 1.0, "deg": math.pi / 180.0}
 _LENGTHS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3}
 
 
 @dataclass(frozen=True)
 class JointLimit:
-    """Limits of a joint in rad or m, rad/s or m/s, N·m or N; inf where it has none. `mimics`: the joint that it
-    follows, so that nobody can command it."""
+    """Limits of a joint in rad or m, rad/s or m/s, N·m or N; inf if it has none. `mimics`: the joint that it
+    follows; such a joint cannot be commanded."""
 
     type: str
     lower: float = -math.inf
@@ -42,8 +42,8 @@ class JointLimit:
 def joint_limits(xml: str) -> dict[str, JointLimit]:
     """The limits of every revolute, continuous and prismatic joint of a robot description, by joint name.
 
-    A continuous joint has no position limits. Raises ContractError: no text, too long, not XML, a DOCTYPE, no
-    <robot>, and for a joint its name and the field that is missing, is no finite number or contradicts another.
+    A continuous joint has no position limits. Raises ContractError: not text, too long, not XML, a DOCTYPE, no
+    <robot>; for a joint, its name and the field that is missing, not finite or contradicts another.
     """
     if not isinstance(xml, str):
         raise ContractError(f"robot description: expected text, got {type(xml).__name__}")
@@ -56,7 +56,7 @@ def joint_limits(xml: str) -> dict[str, JointLimit]:
     try:
         parser.Parse(xml, True)
     except UnicodeEncodeError as error:
-        raise ContractError(f"robot description: not text that UTF-8 can say: {error.reason}") from error
+        raise ContractError(f"robot description: not encodable as UTF-8: {error.reason}") from error
     except expat.ExpatError as error:
         raise ContractError(f"robot description: not XML: {error}") from error
     return reader.limits
@@ -67,7 +67,7 @@ def _refuse_doctype(*_: object) -> None:
 
 
 class _UrdfReader:
-    """Collects /robot/joint. Joints elsewhere (in <ros2_control>, <transmission>) are other people's."""
+    """Collects /robot/joint. Joints elsewhere (in <ros2_control>, <transmission>) are ignored."""
 
     def __init__(self) -> None:
         self.limits: dict[str, JointLimit] = {}
@@ -79,7 +79,7 @@ class _UrdfReader:
         if not self._path and tag != "robot":
             raise ContractError(f"robot description: starts with <{tag[:40]}>, expected <robot>")
         if len(self._path) >= MAX_DEPTH:
-            raise ContractError(f"robot description: elements within elements, more than {MAX_DEPTH} deep")
+            raise ContractError(f"robot description: elements nested more than {MAX_DEPTH} deep")
         self._path.append(tag)
         if self._path == ["robot", "joint"]:
             self._joint, self._parts = attributes, {}
@@ -100,7 +100,7 @@ class _UrdfReader:
         if kind in _OTHERS:
             return
         if kind not in (*_LIMITED, "continuous"):
-            raise self._error("type", f"{kind[:40]!r} is not one of a joint's")
+            raise self._error("type", f"{kind[:40]!r} is not a joint type")
         if name in self.limits:
             raise self._error("name", "used more than once")
         limit = JointLimit(kind, *self._range(kind), *self._dynamics(kind), mimics=self._mimics())
@@ -151,12 +151,12 @@ class _UrdfReader:
 
 
 def tighten(contract: Contract, limits: Mapping[str, JointLimit]) -> Contract:
-    """The contract with each channel that is named like a joint held within that joint's limits too.
+    """The contract, with each channel that is named like a joint limited to that joint's limits too.
 
-    Set points: position, and velocity as `max_rate`. Velocities: the joint's velocity both ways; increments: as
-    `max_rate`. Of these two no position is known, so position limits cannot bind them. Units may be rad, deg,
-    m, cm or mm (velocities: per s). Raises ContractError, naming the channel: another unit, a joint that mimics
-    another, limits of which nothing is left within the contract's.
+    Set points: position, and velocity as `max_rate`. Velocities: the joint's velocity in both directions;
+    increments: as `max_rate`. The position of these two is not known, so position limits cannot apply. Units may
+    be rad, deg, m, cm or mm (velocities: per s). Raises ContractError, naming the channel: another unit, a joint
+    that mimics another, no overlap with the contract's limits.
     """
     return replace(
         contract, channels=tuple(_tightened(channel, limits.get(channel.name)) for channel in contract.channels)
@@ -164,8 +164,8 @@ def tighten(contract: Contract, limits: Mapping[str, JointLimit]) -> Contract:
 
 
 def full_turns(contract: Contract, limits: Mapping[str, JointLimit]) -> list[float]:
-    """For each channel what a full turn of its joint is in the channel's unit; infinity where the joint is not
-    continuous. A driver may tell of such a joint within one turn: beyond pi goes on at -pi."""
+    """For each channel, a full turn of its joint in the channel's unit; infinity if the joint is not continuous. A
+    driver may report a continuous joint within one turn: beyond pi it continues at -pi."""
     found = [(channel, limits.get(channel.name)) for channel in contract.channels]
     return [
         math.tau / _unit(channel, limit) if limit and limit.type == "continuous" else math.inf
@@ -174,7 +174,7 @@ def full_turns(contract: Contract, limits: Mapping[str, JointLimit]) -> list[flo
 
 
 def unlimited(contract: Contract, limits: Mapping[str, JointLimit]) -> str:
-    """The first set point, grippers too, whose joint has no limits here; empty where each has."""
+    """The first set point channel (grippers too) whose joint has no limits here; empty if all have."""
     missing = (each.name for each in contract.channels if each.kind in SET_POINTS and each.name not in limits)
     return next(missing, "")
 
@@ -198,7 +198,7 @@ def _tightened(channel: Channel, limit: JointLimit | None) -> Channel:
     if lower >= upper:
         joint = f"[{limit.lower / unit:g}, {limit.upper / unit:g}]"
         raise _channel_error(
-            channel, f"nothing of [{channel.lower:g}, {channel.upper:g}] is within its joint's {joint}"
+            channel, f"[{channel.lower:g}, {channel.upper:g}] does not overlap its joint's limits {joint}"
         )
     try:
         return replace(channel, lower=lower, upper=upper, max_rate=None if rate == math.inf else rate)
@@ -212,7 +212,7 @@ def _unit(channel: Channel, limit: JointLimit) -> float:
     if channel.kind is ChannelKind.VELOCITY:
         known = {f"{name}/s": size for name, size in known.items()}
     if unit not in known:
-        raise _channel_error(channel, f"unit {unit!r} cannot be compared with its joint's, use {' or '.join(known)}")
+        raise _channel_error(channel, f"unit {unit!r} does not fit its joint, use {' or '.join(known)}")
     return known[unit]
 
 
@@ -221,9 +221,10 @@ def _channel_error(channel: Channel, text: str) -> ContractError:
 
 
 def main(joints: Sequence[str]) -> None:
-    """A description on standard input; the limits of these joints, or what is wrong, as JSON on standard output.
+    """Read a description from standard input; write the limits of these joints, or the error, as JSON to standard
+    output.
 
-    For a process of its own, beside one that must not be kept from its work by somebody's XML.
+    Run in a process of its own, because parsing foreign XML must not delay the actuator.
     """
     try:
         text = sys.stdin.buffer.read(4 * MAX_CHARS + 1).decode("utf-8")

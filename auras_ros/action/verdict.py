@@ -1,7 +1,7 @@
 """Answers to an offered chunk or a requested transition: accepted, or refused with a named reason.
 
-Refusals are ordinary results, not exceptions: a late chunk is everyday life. Their names are the keys of
-the diagnostics counters, so they stay stable.
+Refusals are ordinary results, not exceptions: late chunks are common. Their names are the keys of the
+diagnostics counters, so they must not change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ChunkRefusal(str, Enum):
 @dataclass(frozen=True)
 class Accepted:
     """`index`: the chunk's first action that will be executed (None for a transition); `clipped`: number of
-    values a hair beyond a limit that were put on it; `detail` for people."""
+    values that were clipped to a limit; `detail`: a message for people."""
 
     index: int | None = None
     clipped: int = 0
@@ -47,7 +47,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Rejected:
-    """`reason` is the stable name, `detail` says in words what was wrong."""
+    """`reason` is the stable name, `detail` a message that explains it."""
 
     reason: ChunkRefusal
     detail: str

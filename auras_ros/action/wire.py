@@ -1,7 +1,7 @@
-"""A chunk as the three labelled dimensions of a multi-array message, both ways, without the message type.
+"""A chunk to and from the three labelled dimensions of a multi-array message, without the message type.
 
 The node copies the fields between this form and std_msgs/Float64MultiArray. What arrives is not trusted:
-sizes are checked against the data before anything is built. This module never judges action values.
+sizes are checked against the data before anything is built. This module never checks action values.
 
 Layout: dim 0 (label "horizon", size H, stride H*C), dim 1 (label: comma-joined channel names, size C,
 stride C), dim 2 (label: provenance as compact JSON, size 1, stride 1); data row-major [H, C]. The key
@@ -43,7 +43,7 @@ class WireChunk:
 
 
 def to_wire(chunk: Chunk, contract: Contract) -> WireChunk:
-    """Lay a chunk out for the wire. Raises ContractError where it does not fit the contract."""
+    """The chunk in message form. Raises ContractError if it does not fit the contract."""
     chunk.check(contract)
     horizon, channels = chunk.actions.shape
     header: dict[str, Any] = chunk.provenance.to_dict()
@@ -63,7 +63,7 @@ def from_wire(dims: Sequence[tuple[str, int, int]], data: npt.ArrayLike, contrac
     """Build a chunk from (label, size, stride) triples and the flat data.
 
     Raises ContractError, naming the dimension or field, on anything that is not this layout for this
-    contract: other channels, other order, sizes that the data do not bear out, over-long JSON.
+    contract: other channels, another order, sizes that do not match the data, too long JSON.
     """
     if len(dims) != 3:
         raise ContractError(f"chunk message: {len(dims)} dimensions, expected 3")

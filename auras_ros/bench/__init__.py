@@ -1,1 +1,1 @@
-"""One file a figure: what is claimed somewhere, measured on this machine. Never imported by a running robot."""
+"""One file for each figure: a claim, measured on this machine. Never imported by a running robot."""

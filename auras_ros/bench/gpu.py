@@ -1,11 +1,11 @@
-"""`make gpu PART=...`: the GPU's tests and the benches at the papers' sizes, in parts that can be taken up again.
+"""`make gpu PART=...`: the GPU's tests and the benches at the papers' sizes, in parts that can be resumed.
 
-Each part is a process of its own with a time limit and leaves one JSON; a part whose JSON is there is not run again.
-Nothing is installed and no network is needed: the interpreter that runs this runs the parts. The tests compare kernels
-and graphs with the CPU: where they fail no bench is run, and where they have not passed on this GPU, with these
-versions and sources, the table says so.
+Each part is a process with a time limit and writes one JSON file; a part whose JSON exists is not run again. Nothing is
+installed and no network is needed: the interpreter that runs this runs the parts. The tests compare kernels and graphs
+with the CPU: if they fail no bench is run, and if they have not passed on this GPU, with these versions and sources,
+the table says so.
 
-Exit status: 0 all is there, or was skipped by name; 1 a part failed; 2 no GPU, or no such part; 130 interrupted.
+Exit status: 0 all parts are done, or were skipped by name; 1 a part failed; 2 no GPU, or unknown part; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from auras_ros.report.result import hardware, versions
 TESTS = "tests"
 INTERRUPTED = 130
 NO_JSON = "no JSON"
-ELSEWHERE = "(of another GPU, other versions or other sources)"
-UNTESTED = "NOT TO BE TRUSTED: here the GPU's tests have not passed: make gpu PART=tests"
+ELSEWHERE = "(from another GPU, other versions or other sources)"
+UNTESTED = "NOT TO BE TRUSTED: the GPU's tests have not passed here: make gpu PART=tests"
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make gpu", description=__doc__)
     parser.add_argument("parts", nargs="*", help=f"some of {', '.join([*PARTS, *GROUPS])}")
     parser.add_argument("--out", type=Path, default=Path("out/gpu"), help="folder for the JSON files")
-    parser.add_argument("--force", action="store_true", help="run a part again whose JSON is there")
+    parser.add_argument("--force", action="store_true", help="run parts again whose JSON exists")
     options = parser.parse_args(argv)
     if not options.parts:
         print(listing())
     unknown = [part for part in options.parts if part not in PARTS and part not in GROUPS]
     if unknown:
-        print(f"make gpu: no part '{unknown[0]}'; there is {', '.join([*PARTS, *GROUPS])}", file=sys.stderr)
+        print(f"make gpu: no part '{unknown[0]}'; known: {', '.join([*PARTS, *GROUPS])}", file=sys.stderr)
         return 2
     try:
         require_cuda()
@@ -63,8 +63,9 @@ def listing() -> str:
 
 
 def run_parts(names: list[str], out: Path, force: bool) -> int:
-    """Run what is not there yet, the tests first; one that fails does not stop the others, but if it is the tests no
-    bench is run. Prints the table; 0, 1, or 130 when interrupted. Raises OSError where `out` cannot be written."""
+    """Run the parts that are not done yet, the tests first. A part that fails does not stop the others, but if the
+    tests fail no bench is run. Prints the table. Returns 0, 1, or 130 when interrupted. Raises OSError if `out` cannot
+    be written."""
     out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     ended: dict[str, str] = {}
@@ -77,17 +78,17 @@ def run_parts(names: list[str], out: Path, force: bool) -> int:
                 ended |= run_part(name, out, force)
     except KeyboardInterrupt:
         print("\n" + table(names, out, ended))
-        print("make gpu: interrupted; what is finished is kept, and the same command goes on", file=sys.stderr)
+        print("make gpu: interrupted; finished parts are kept, and the same command continues", file=sys.stderr)
         return INTERRUPTED
     print("\n" + table(names, out, ended))
     return 1 if any(word.startswith("FAILED") for word in ended.values()) else 0
 
 
 def run_part(name: str, out: Path, force: bool) -> dict[str, str]:
-    """How it ended, where it left no JSON."""
+    """Run a part. Returns how it ended, if it left no JSON."""
     path = out / f"{name}.json"
     if _kept(out, name) and not force and (name != TESTS or passed_here(out)):
-        print(f"{name}: {path} is there (FORCE=1 runs it again)", flush=True)
+        print(f"{name}: {path} exists (FORCE=1 runs it again)", flush=True)
         return {}
     path.unlink(missing_ok=True)
     print(f"{name}: {PARTS[name].text} ...", flush=True)
@@ -109,7 +110,7 @@ def run_part(name: str, out: Path, force: bool) -> dict[str, str]:
 
 
 def table(names: list[str], out: Path, ended: dict[str, str]) -> str:
-    """A line a part: its figures that matter. At the end whether they can be trusted."""
+    """A line for each part with its main figures; at the end whether they can be trusted."""
     lines, here = [], _here()
     for name in names:
         if name in ended:
@@ -134,7 +135,7 @@ def passed_here(out: Path) -> bool:
 
 
 def _kept(out: Path, name: str) -> dict[str, Any] | None:
-    """A part's report; None where there is none, and where what lies there is none (it is then run again)."""
+    """A part's report; None if there is none, or if the file is invalid (the part is then run again)."""
     try:
         kept = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
         return {**kept, "summary": dict(kept["summary"])} if _origin(kept) else None

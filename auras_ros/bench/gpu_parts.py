@@ -1,9 +1,9 @@
 """The parts of `make gpu`: the GPU's tests first, then the benches at the papers' sizes.
 
-Each part is one command of under eight minutes. `seconds` is an estimate for one H200, reckoned and not measured: of a
-bench's windows (plans x rounds x the longer of --seconds and four chunks), of captures (three warm-up runs and one
-capture of each stage at 10 us a kernel), and of drawing the weights (on the GPU where they are 7 B: a host takes a
-minute). Chunks are reckoned at 50 TFLOP/s in float32, 600 in bfloat16, and 4 TB/s of weights read.
+Each part is one command of under eight minutes. `seconds` is estimated for one H200, not measured, from a
+bench's windows (plans x rounds x the longer of --seconds and four chunks), captures (three warm-up runs and one
+capture of each stage at 10 us a kernel), and the drawing of weights (on the GPU where they are 7 B: a host takes a
+minute). A chunk's time is estimated from 50 TFLOP/s in float32, 600 in bfloat16, and 4 TB/s of weights read.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from auras_ros.report.result import Report
 
 CLI = (sys.executable, "-m", "auras_ros.cli.main")
 NOTHING_COLLECTED = 5  # pytest's exit status
-SOURCES = "sources"  # in what a part leaves: their digest
+SOURCES = "sources"  # key of the sources' digest in a part's JSON
 SPREAD_PERCENT = 2.0  # standard deviation of output intervals over their mean
-LEROBOT_PYTHON = "LEROBOT_PYTHON"  # a variable: the interpreter of LeRobot's own environment
+LEROBOT_PYTHON = "LEROBOT_PYTHON"  # environment variable: the interpreter of LeRobot's own environment
 
 
 @dataclass(frozen=True)
 class GpuPart:
-    """text: what it does. run(json): does it within LIMIT_S and leaves the JSON there, raises PartError, or
-    PartSkippedError where something that it needs is not there. shown: which keys of the summary stand in the table, as
-    patterns. command: what `auras` is given, for the parts that are benches. least, below: what the project wants of a
-    figure on a GPU, at least or less than that."""
+    """text: what it does. run(json): does it within LIMIT_S and writes the JSON; raises PartError, or PartSkippedError
+    if something that it needs is missing. shown: patterns of the summary's keys that are shown in the table. command:
+    the arguments of `auras`, for parts that are benches. least, below: the project's targets for a figure on a GPU, as
+    lower or upper bound."""
 
     text: str
     run: Callable[[Path], None]
@@ -51,7 +51,7 @@ class GpuPart:
         return {key: value for key, value in summary.items() if any(fnmatchcase(key, each) for each in self.shown)}
 
     def judged(self, summary: Mapping[str, float]) -> list[str]:
-        """The figures in words, and of those of which something is wanted whether they are that."""
+        """Figures as text; those with a target say whether it was met."""
         return [f"{key} {value:.3g}{self._judged(key, value)}" for key, value in self.figures(summary).items()]
 
     def _judged(self, key: str, value: float) -> str:
@@ -71,9 +71,9 @@ def bench(
     more: Callable[[], list[str]] = list,
     speedup: float | None = None,
 ) -> GpuPart:
-    """`auras bench COMMAND`. shown: patterns with blanks between them. needs: a package without which it is skipped;
-    more: further options, which may raise PartSkippedError. speedup: of auras over seq, wanted at least, with intervals
-    that spread by less than SPREAD_PERCENT."""
+    """`auras bench COMMAND`. shown: patterns separated by blanks. needs: a package without which it is skipped; more:
+    returns further options, and may raise PartSkippedError. speedup: the target of auras over seq, with a spread of
+    output intervals below SPREAD_PERCENT."""
     least = {} if speedup is None else {"auras_over_seq": speedup}
     below = {} if speedup is None else {"spread_percent_auras": SPREAD_PERCENT}
 
@@ -88,8 +88,8 @@ def bench(
 
 
 def gpu_tests(path: Path) -> None:
-    """pytest -m gpu over the files that hold such tests, so that the others' imports are not needed; a process each,
-    since a GPU that has failed once fails in the same process for ever. What failed stands in the JSON too."""
+    """pytest -m gpu over the files with such tests, so that the others' imports are not needed. Each file has a process
+    of its own, because after a CUDA error every later call in a process fails. Failures are in the JSON too."""
     where = importlib.machinery.PathFinder.find_spec("tests", [str(ROOT), *sys.path])
     if where is not None and where.origin is not None:
         raise PartError(f"the package at {where.origin} hides this repository's tests")
@@ -108,14 +108,14 @@ def gpu_test_files() -> list[Path]:
 
 
 def _run_tests(file: Path, report: Report, limit_s: float) -> None:
-    """Adds a file's results. One that ends without any, or in its time has not ended, is a failure of its own."""
+    """Add a file's results. A file that ends without any, or not in time, counts as a failure."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.xml"
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", f"--junitxml={results}", str(file)]
         try:
             code = call(command, limit_s)
             found = read_results(results)
-            if code == NOTHING_COLLECTED:  # the file itself asks for a package that is not there
+            if code == NOTHING_COLLECTED:  # the file itself was skipped, because a package is missing
                 found = found or [{"test": str(file.relative_to(ROOT)), "outcome": "skipped", "seconds": 0.0}]
             elif code != 0 and not any(row["outcome"] == "failed" for row in found):
                 raise PartError(f"pytest ended with status {code}")
@@ -127,7 +127,7 @@ def _run_tests(file: Path, report: Report, limit_s: float) -> None:
 
 
 def digest() -> str:
-    """Of the Python sources of the package and its tests."""
+    """Digest of the Python sources of the package and its tests."""
     made = hashlib.sha256()
     for file in sorted(sources()):
         made.update(f"{file.relative_to(ROOT)}\0".encode() + file.read_bytes() + b"\0")
@@ -135,14 +135,14 @@ def digest() -> str:
 
 
 def sources() -> Iterator[Path]:
-    """Rooms that are links are gone into, too."""
+    """The Python files, also in folders that are symbolic links."""
     for room in ("auras_ros", "tests"):
         for folder, _, names in os.walk(ROOT / room, followlinks=True):
             yield from (Path(folder) / name for name in names if name.endswith(".py"))
 
 
 def read_results(path: Path) -> list[dict[str, Any]]:
-    """One row a test from pytest's JUnit file: passed, failed or skipped. Raises PartError without a file."""
+    """One row for each test in pytest's JUnit file: passed, failed or skipped. Raises PartError without a file."""
     if not path.is_file():
         raise PartError("pytest left no results")
     rows = []
@@ -155,7 +155,7 @@ def read_results(path: Path) -> list[dict[str, Any]]:
 
 
 def lerobots_python() -> list[str]:
-    """Raises PartSkippedError where nobody has named it."""
+    """The option for LeRobot's interpreter. Raises PartSkippedError if LEROBOT_PYTHON is not set."""
     if not os.environ.get(LEROBOT_PYTHON):
         raise PartSkippedError(f"{LEROBOT_PYTHON} is not set; `auras bench peers --setup DIR` makes one")
     return ["--lerobot-python", os.environ[LEROBOT_PYTHON]]
@@ -179,9 +179,9 @@ _FIG11 = "auras_over_seq best_par_over_seq batched_over_seq auras_over_best_par 
 _STARTUP = "first_chunk_ms_* worker_reserved_kib_*"
 
 PARTS: dict[str, GpuPart] = {
-    # a dozen files, of which each begins with some eight seconds of imports
+    # a dozen files, each of which begins with about eight seconds of imports
     "tests": GpuPart("the tests marked gpu", gpu_tests, 240, ("passed", "failed", "skipped")),
-    # DP: 13,000 kernels a chunk of 100 steps, of some 40 ms; trial forms, then 10 rounds within 2.5 min; memory
+    # DP: 13,000 kernels in a chunk of 100 steps, about 40 ms; trials, then 10 rounds within 2.5 min; memory
     "pipeline-dp": bench("four modes, DP, 100 steps", 330, _MODES, "pipeline", "--policy", "dp", *_SIZES),
     "pipeline-dp-plus": bench(
         "four modes, DP-plus, 100 steps", 300, _MODES, "pipeline", "--policy", "dp-plus", "--steady", "0", *_SIZES
@@ -190,13 +190,13 @@ PARTS: dict[str, GpuPart] = {
         "four modes, DP-CNN, 40 steps", 300, _MODES,
         "pipeline", "--policy", "dp-cnn", "--steps", "40", "--steady", "0", *_SIZES,
     ),
-    # TinyVLA's 1.3 B are drawn on the host: 20 s; 10 requests of each policy, one counted
-    "fig3": bench("how far phases fill the GPU", 100, "utilisation_*", "fig3", *_CUDA),
-    # what is wanted of auras on a GPU is said here: DP in ten stages, a token a stage for the others
+    # TinyVLA's 1.3 B weights are drawn on the host: 20 s; 10 requests of each policy, one counted
+    "fig3": bench("how far phases use the GPU", 100, "utilisation_*", "fig3", *_CUDA),
+    # the project's targets for auras on a GPU: DP in ten stages, one token per stage for the others
     # 7 plans x 5 rounds x 0.6 s, 16 workers captured, 40 outputs of each plan and stream
     "fig11-dp": bench("par without control, DP", 110, _FIG11, "fig11", "--policy", "dp", *_TEN, speedup=6.0),
     "fig11-dp-plus": bench("the same, DP-plus", 130, _FIG11, "fig11", "--policy", "dp-plus", *_TEN, speedup=3.3),
-    # 14 GB drawn; 4 plans x 5 rounds x 0.6 s; a chunk of seq some 35 ms
+    # 14 GB drawn; 4 plans x 5 rounds x 0.6 s; a chunk of seq about 35 ms
     "fig11-openvla": bench(
         "the same, OpenVLA-7B", 80, _FIG11, "fig11", "--policy", "openvla-7b", *_ROUNDS, speedup=2.5
     ),
@@ -235,7 +235,7 @@ PARTS: dict[str, GpuPart] = {
         )
         for size, seconds in (("400m", 160), ("700m", 180), ("1.3b", 220))
     },
-    # five executors, five first chunks of each; a process a policy: what cuBLAS has once taken it keeps
+    # five executors, five first chunks of each; a process for each policy, because cuBLAS never frees its memory
     "startup-dp": bench("first chunk and memory, DP", 50, _STARTUP, "startup", "--policy", "dp", *_CUDA),
     "startup-dp-plus": bench("the same, DP-plus", 50, _STARTUP, "startup", "--policy", "dp-plus", *_CUDA),
     "startup-openvla": bench("the same, OpenVLA-7B", 70, _STARTUP, "startup", "--policy", "openvla-7b", *_CUDA),
@@ -245,7 +245,7 @@ PARTS: dict[str, GpuPart] = {
         "joining chunks under 200 ms of latency, on the CPU", 300, "success_*",
         "seams", "--latency-ms", "200", "--join", "switch,blend-50,ensemble,rtc", "--episodes", "4", needs=_SIM,
     ),
-    # 28 GB in float32; three contenders x 5 rounds x 1 s
+    # 28 GB in float32; three competitors x 5 rounds x 1 s
     "peers-generate": bench(
         "transformers' generate, OpenVLA's shape", 150, "*_over_*",
         "peers", "--only", "transformers", "--rounds", "5", "--minutes", "3", *_CUDA, needs="transformers",

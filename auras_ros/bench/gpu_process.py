@@ -1,4 +1,4 @@
-"""A part of `make gpu` as a process of its own with a time limit, and the ways in which it may end."""
+"""Runs a part of `make gpu` in a process with a time limit, and defines how it may end."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import signal
 import subprocess
 from pathlib import Path
 
-LIMIT_S = 470.0  # a part
+LIMIT_S = 470.0  # for each part
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class PartError(RuntimeError):
-    """A part that failed; the text says how."""
+    """A part that failed; the message has the reason."""
 
 
 class PartSkippedError(RuntimeError):
-    """A part that cannot be run here; the text says what is missing."""
+    """A part that cannot be run here; the message names what is missing."""
 
 
 def call(command: list[str], limit_s: float) -> int:
-    """The command's exit status. One that takes too long is killed with all that it started, and is a PartError.
+    """The command's exit status. If it takes too long it is killed with all its child processes, and PartError raised.
 
-    It has as many connections to the GPU as there can be: CUDA makes eight, and streams that share one wait for each
-    other, which would hold up par's many workers and nobody else.
+    It gets the largest number of connections to the GPU: CUDA's default is eight, and streams that share one wait for
+    each other, which would slow down only par with its many workers.
     """
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     env = {**os.environ, "PYTHONPATH": path, "CUDA_DEVICE_MAX_CONNECTIONS": "32"}

@@ -1,4 +1,4 @@
-"""Options that benches share, with their checks."""
+"""Common options of benches, with their checks."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ ALL = "all"
 
 
 def listed(kind: type[Value]) -> Callable[[str], list[Value]]:
-    """An argparse type: values with commas between them."""
+    """An argparse type: values separated by commas."""
 
     def parse(text: str) -> list[Value]:
         try:
             return [kind(part) for part in text.split(",")]
         except ValueError:
             what = "whole numbers" if kind.__name__ == "int" else "numbers"
-            raise argparse.ArgumentTypeError(f"expected {what} with commas between them, got {text!r}") from None
+            raise argparse.ArgumentTypeError(f"expected {what} separated by commas, got {text!r}") from None
 
     return parse
 
 
 def amount(text: str) -> float:
-    """An argparse type: a number from 0 on. Without an end a window would last for ever, and `nan` is no end."""
+    """An argparse type: a finite number, not negative. Without a finite length a window would never end."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 on, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
     return number
 
 
 def add_device(options: Options) -> None:
-    options.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there")
+    options.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if any")
 
 
 def add_windows(options: Options, *, rounds: int = 5, minutes: float | None = 10.0, seconds: float = 0.5) -> None:
-    """Of contenders that are measured in interleaved rounds, a window each."""
-    options.add_argument("--rounds", type=int, default=rounds, help=f"of all contenders, interleaved ({rounds})")
+    """Options of competitors that are measured in interleaved rounds, with a window each."""
+    options.add_argument("--rounds", type=int, default=rounds, help=f"interleaved rounds of all competitors ({rounds})")
     if minutes is not None:
         add_minutes(options, minutes)
     options.add_argument("--chunks", type=int, default=3, help="least chunks of a worker in a window (3)")
-    options.add_argument("--seconds", type=amount, default=seconds, help=f"least length of a window ({seconds:g})")
+    options.add_argument("--seconds", type=amount, default=seconds, help=f"least seconds of a window ({seconds:g})")
 
 
 def add_minutes(options: Options, minutes: float) -> None:
-    help_ = f"what the whole bench may take: fewer rounds if need be, and parts without any are named ({minutes:g})"
+    help_ = f"time limit of the whole bench: with fewer rounds if needed; skipped parts are named ({minutes:g})"
     options.add_argument("--minutes", type=amount, default=minutes, help=help_)
 
 
 def check_least(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> None:
-    """Ends the process with status 2, naming the option, for one below its least."""
+    """Exits with status 2, naming the option, if a value is below its minimum."""
     for name, value in least.items():
         if getattr(options, name) < value:
             parser.error(f"--{name.replace('_', '-')} must be at least {value}, got {getattr(options, name)}")
@@ -67,12 +67,12 @@ def check_least(parser: argparse.ArgumentParser, options: argparse.Namespace, **
 
 def add_cores(options: Options) -> None:
     options.add_argument(
-        "--cores", type=listed(str), help=f"that each side gets, one comparison each (1,{ALL}; beside a GPU {ALL})"
+        "--cores", type=listed(str), help=f"cores of each side, one comparison for each (1,{ALL}; with a GPU {ALL})"
     )
 
 
 def check_cores(parser: argparse.ArgumentParser, given: Sequence[str] | None, kind: str) -> list[int]:
-    """The numbers of --cores, the fair one first. Ends the process with status 2 for what cannot be."""
+    """The numbers of --cores, the fair one first. Exits with status 2 if one is invalid."""
     most = available()
     counts = []
     for word in given or (["1", ALL] if kind == "cpu" else [ALL]):
@@ -80,7 +80,7 @@ def check_cores(parser: argparse.ArgumentParser, given: Sequence[str] | None, ki
         if not 1 <= count <= most:
             parser.error(f"--cores: from 1 to the {most} of this process, or {ALL}, got '{word}'")
         if kind != "cpu" and count != most:
-            parser.error(f"--cores: beside a GPU the host's threads only launch; there is {ALL} alone, got '{word}'")
+            parser.error(f"--cores: with a GPU the host's threads only launch; must be {ALL}, got '{word}'")
         counts.append(count)
     return list(dict.fromkeys(counts))
 
@@ -92,11 +92,11 @@ def add_job_options(options: Options, *, rounds: int = 5, minutes: float | None 
 
 
 def add_seed(options: Options) -> None:
-    options.add_argument("--seed", type=int, default=0, help="of observations, noise and the order of rounds (0)")
+    options.add_argument("--seed", type=int, default=0, help="seed of observations, noise and the order of rounds (0)")
 
 
 def check_job_options(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> str:
-    """Fill in cores and the length of a window; `cpu` or `cuda`. Ends the process with status 2 for what cannot be."""
+    """Fill in cores and the length of a window; return `cpu` or `cuda`. Exits with status 2 if an option is invalid."""
     check_least(parser, options, rounds=1, chunks=1, seed=0, **least)
     kind = kind_of(options.device)
     options.cores = check_cores(parser, options.cores, kind)
@@ -110,6 +110,6 @@ def check_stages(parser: argparse.ArgumentParser, stages: int, steps: int) -> No
 
 
 def add_measured(options: Options, minutes: float | None = 10.0) -> None:
-    """What every measured figure takes, but for --seed; and for --minutes where a figure has it already."""
+    """The options of every measured figure, without --seed; and without --minutes if minutes is None."""
     add_job_options(options, minutes=minutes)
     options.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")

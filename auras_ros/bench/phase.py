@@ -1,11 +1,11 @@
 """`auras bench phase`: how much fresher actions are when frames keep in phase with the camera.
 
-Plays the processes of a config over topics, in turn without the agent's `phase_lock` and with it, on the same seeds.
+Runs the processes of a config over topics, alternately without the agent's `phase_lock` and with it, on the same seeds.
 What the lock wins follows from the phase of the camera that it finds, so that is set and not left to chance: frames
 begin with an image, and then the table's steps and images are shifted (the table's `shift_ms`). A shift of 10 ms has
 each image come just after the tick of a frame that does not wait for it, which then runs on one of 90 ms before.
-Staleness: from an image's stamp to the publishing of the chunk that answers it. Image age: from the stamp to the latch;
-what is left of it without the transport (stamp to receipt, measured here beside the agent) is what the lock can win.
+Staleness: from an image's stamp to the publishing of its chunk. Image age: from the stamp to the latch. The lock can
+only reduce the part of it that is not transport (stamp to receipt, measured here beside the agent).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from auras_ros.ros.srv import SetParameters
 
 ANSWER_S = 5.0
 MOST_SHIFT_MS = 99.0  # of a table that shows an image each 100
-SETTLE_S = 4.0  # after arming and the shift; then the figures begin
+SETTLE_S = 4.0  # from arming and the shift to the start of the measurement
 LEAST_CHUNKS = 10
 LOCK = (False, True)
 SHOWN = ("staleness_ms_p50", "staleness_ms_p90", "image_age_ms_p90", "excess_periods_p90", "chunks_per_s")
@@ -48,8 +48,8 @@ def run(argv: list[str], progress: Progress) -> Report:
     parser = argparse.ArgumentParser(prog="auras bench phase", description=__doc__)
     parser.add_argument("--config", type=listed(str), default=["pusht.yaml", "demo.yaml"], help="names or files")
     parser.add_argument("--shifts", type=listed(float), default=[10.0, 50.0, 90.0], help="of images, ms (10,50,90)")
-    parser.add_argument("--seeds", type=int, default=2, help="of the table; each is played without and with (2)")
-    parser.add_argument("--seconds", type=amount, default=20.0, help="measured in each episode (20)")
+    parser.add_argument("--seeds", type=int, default=2, help="number of seeds, each without and with the lock (2)")
+    parser.add_argument("--seconds", type=amount, default=20.0, help="measured seconds of each episode (20)")
     add_minutes(parser, 30.0)
     options = parser.parse_args(argv)
     check_least(parser, options, seeds=1, seconds=5)
@@ -69,7 +69,7 @@ def run(argv: list[str], progress: Progress) -> Report:
 
     parts: dict[str, MeasureStep] = {}
     for seed, shift_ms, config, second in product(range(options.seeds), options.shifts, configs, LOCK):
-        lock = second ^ (seed % 2 == 1)  # in turn, which of the two comes first
+        lock = second ^ (seed % 2 == 1)  # alternates which of the two comes first
         what = f"{config.name}, shift {shift_ms:g} ms, seed {seed}, phase_lock {'on' if lock else 'off'}"
         parts[what] = part(config, shift_ms, seed, lock, what)
     run_parts(report, options.minutes, parts)
@@ -115,7 +115,7 @@ def _gains(pairs: list[tuple[dict[str, Any], dict[str, Any]]], figure: str) -> d
 def measured(
     chunks: list[dict[str, int]], images: list[tuple[int, int]], missed: int, seconds: float
 ) -> dict[str, float]:
-    """One episode. chunks: what the provenance says of each; images: (stamp, receipt) of each, ns, one clock."""
+    """The row of one episode. chunks: times from each provenance; images: (stamp, receipt) of each, ns, one clock."""
     if len(chunks) < LEAST_CHUNKS or len(images) < LEAST_CHUNKS:
         raise RuntimeError(f"{len(chunks)} chunks and {len(images)} images in {seconds:g} s are too few")
     staleness = [(chunk["published_ns"] - chunk["origin_mono_ns"]) / 1e6 for chunk in chunks]
@@ -130,7 +130,7 @@ def measured(
 
 
 class _Listener:
-    """What is heard of one episode."""
+    """The messages of one episode."""
 
     def __init__(self, node: Node) -> None:
         self.chunks: list[dict[str, int]] = []
@@ -150,7 +150,7 @@ class _Listener:
         for status in message.status:
             if status.name == "agent: frames":
                 counted = int(next((pair.value for pair in status.values if pair.key == "missed_ticks"), 0))
-                again = counted < self._counted  # another plan took over, with a grid of its own
+                again = counted < self._counted  # another plan took over, and counts from 0
                 self.missed += counted if again else counted - self._counted
                 self._counted = counted
 
@@ -161,7 +161,7 @@ class _Listener:
         self.state = json.loads(message.data)["state"]
 
     def forget(self) -> int:
-        """What was heard so far does not count; returns the ticks that were missed until now."""
+        """Drop the messages so far. Returns the number of ticks that were missed until now."""
         self.chunks.clear()
         self.images.clear()
         return self.missed

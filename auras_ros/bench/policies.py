@@ -1,8 +1,8 @@
-"""Policies of the published architectures with random weights, by name, in the sizes that a figure asks for.
+"""Policies of the published architectures with random weights, by name, in the sizes that a figure needs.
 
 A size is an exponent of two: at -2 a module has about a quarter of its parameters, by half the width at the same depth.
-Where memory would not hold a vision-language model, its layers share their parameters: as much work and as many bytes
-read, in less memory; `Built.shared` says so. Only modules far larger than any cache are shared. `room` says where they
+If memory cannot hold a vision-language model, its layers share their parameters (`Built.shared`): it does as much work
+and reads as many bytes, in less memory. Only modules far larger than any cache are shared. `room` says where they
 are built, and how much is free there.
 """
 
@@ -41,7 +41,7 @@ from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.tinyvla import make_tinyvla
 from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids
 
-PROMPT = 24  # ids after the picture
+PROMPT = 24  # token ids after the image
 TOKENS = 7  # of one action
 KEPT = 0.6  # of the free memory that parameters may take
 MULTIPLES = {"resnet18": 16, "keypoint": 8, "unet1d": 8}  # channels of a normalisation's group
@@ -53,7 +53,7 @@ MEMORY = Path("/proc/meminfo")
 
 @dataclass(frozen=True)
 class Built:
-    """million: parameters of each module, counted once for every layer even where layers share them."""
+    """million: parameters of each module in millions; every layer counts, even if layers share parameters."""
 
     policy: LoadedPolicy
     perception_million: float
@@ -71,31 +71,31 @@ def names() -> list[str]:
 
 
 def add_choice(parser: argparse.ArgumentParser, defaults: Defaults) -> None:
-    """--policy: which of them a figure measures. defaults: for each kind of device."""
+    """Add --policy, the policies that a figure measures. defaults: for each kind of device."""
     some = "; ".join(f"{','.join(which)} on {kind}" for kind, which in defaults.items())
     parser.add_argument("--policy", type=listed(str), help=f"some of {', '.join(names())} ({some})")
 
 
 def chosen(parser: argparse.ArgumentParser, given: Sequence[str] | None, kind: str, defaults: Defaults) -> list[str]:
-    """The names of --policy. Ends the process with status 2 for one that there is not."""
+    """The names of --policy. Exits with status 2 if a name is unknown."""
     for name in given or ():
         if name not in names():
-            parser.error(f"--policy: '{name}' is not known; there is {', '.join(names())}")
+            parser.error(f"--policy: '{name}' is not known; known: {', '.join(names())}")
     return list(given or defaults[kind])
 
 
 def is_causal(name: str) -> bool:
-    """Whether it writes tokens one after another."""
+    """Whether it is autoregressive."""
     return name in RT2S or name in OPENVLAS
 
 
 def generation_of(name: str, steps: int) -> str:
-    """The generation of its plans; steps: of denoising."""
+    """The `generation` of its plans; steps: denoising steps."""
     return "quick" if is_causal(name) else f"ddpm{steps}"
 
 
 def auras_plan(name: str, policy: LoadedPolicy, options: argparse.Namespace) -> Plan:
-    """With a stage for each token, or with --pp-generation stages of --steps. Raises PlanError."""
+    """With a stage for each token, or with --pp-generation stages of denoising. Raises PlanError."""
     stages = policy.steps if is_causal(name) else options.pp_generation
     generation = generation_of(name, options.steps)
     plan = Plan(generation, "auras", pp_generation=stages, fetch_offset=family_offset(policy))
@@ -114,9 +114,9 @@ def build(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Built:
-    """With random weights. steps: of denoising; tokens: of a chunk (autoregressive). perception, generation: exponents
-    of two. device, dtype: where and as what a policy that writes tokens is built, the others are on the CPU in float32;
-    free: bytes that there is room for there. Raises ValueError, naming what cannot be."""
+    """A policy with random weights. steps: of denoising; tokens: of a chunk (autoregressive). perception, generation:
+    exponents of two. device, dtype: for autoregressive policies; the others are built on the CPU in float32. free:
+    bytes of free memory on the device. Raises ValueError, naming a policy or size that cannot be built."""
     if is_causal(name):
         named: VlaConfig = RT2S[name] if name in RT2S else OPENVLAS[name]
         config = scaled(named, perception, generation)
@@ -124,7 +124,7 @@ def build(
     if name in TINYVLAS and not perception and not generation:
         return _counted(make_tinyvla(name, seed=0))
     if name not in architectures.RECIPES:
-        raise ValueError(f"policy '{name}' is not known or has one size alone; there is {', '.join(names())}")
+        raise ValueError(f"policy '{name}' is not known or has only one size; known: {', '.join(names())}")
     if not perception and not generation:
         return _counted(make_policy(name, seed=0, steps=steps))
     return _counted(_diffusion(architectures.RECIPES[name], perception, generation, steps))
@@ -147,18 +147,18 @@ def _diffusion(recipe: ArchitecturePreset, perception: int, generation: int, ste
 
 
 def _described(sizes: Mapping[str, Any], exponent: int) -> dict[str, Any]:
-    """A network's description with its widths times 2^(exponent / 2), to the nearest that it can have."""
+    """A network's description with its widths times 2^(exponent / 2), rounded to the nearest possible width."""
     kind = sizes["type"]
     multiple = sizes.get("heads") or sizes.get("groups") or MULTIPLES[kind]
     made = dict(sizes)
     for name in ("width", "widths", "down_dims"):
         if name in sizes:
             made[name] = _widths(sizes[name], exponent, multiple)
-    if kind == "resnet18" and exponent:  # each of its layers has its own, so that small ones can be rounded
+    if kind == "resnet18" and exponent:  # a width for each of its layers, so that small ones can be rounded
         first = sizes.get("width", 64)
         made["width"] = [_widths(first * 2**layer, exponent, multiple) for layer in range(4)]
     elif kind == "transformer":
-        made["width"] = _widths(sizes.get("width", 256), exponent, 2 * multiple)  # half of a head is a sine each
+        made["width"] = _widths(sizes.get("width", 256), exponent, 2 * multiple)  # even: half sines, half cosines
     return made
 
 
@@ -172,7 +172,7 @@ def _widths(width: Any, exponent: int, multiple: int) -> Any:
 
 
 def scaled(config: VlaConfig, perception: int, generation: int) -> VlaConfig:
-    """Vision encoders and decoder of other widths; heads keep about their size. Vocabulary and patches stay."""
+    """Scales the widths of vision encoders and decoder; the size of a head, vocabulary and patches stay about equal."""
     language = _llama(config.language, generation)
     if isinstance(config, Rt2Config):
         return replace(config, vision=_vit(config.vision, perception), language=language)
@@ -217,8 +217,8 @@ def _vision_language(
 
 @contextmanager
 def drawn(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
-    """Networks that are made meanwhile have their weights drawn there and of that type at once: a host takes a minute
-    for 7 B of them, and twice the memory where they are rounded afterwards. The caller's random state is left alone."""
+    """Networks built inside draw their weights directly on this device in this dtype. Drawing 7 B weights on the host
+    would take a minute, and rounding them afterwards twice the memory. The caller's random state does not change."""
     before = torch.get_default_dtype()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), device:
         torch.manual_seed(0)
@@ -251,7 +251,7 @@ def _sharing(config: VlaConfig) -> VisionLanguage:
 
 
 def _thin(config: VitConfig) -> VitConfig:
-    """With one layer that is built."""
+    """The config with only one layer built."""
     return replace(config, depth=-config.feature_layer)
 
 
@@ -261,13 +261,13 @@ def _deepen(vit: Vit, config: VitConfig) -> None:
 
 def _numbered(layer: nn.Module, number: int) -> None:
     assert isinstance(layer, LlamaDecoderLayer)
-    layer.self_attn.layer = number  # its place in the cache
+    layer.self_attn.layer = number  # its index in the KV cache
 
 
 def repeated(
     layers: nn.ModuleList, count: int, number: Callable[[nn.Module, int], None] = lambda layer, number: None
 ) -> nn.ModuleList:
-    """The one layer `count` times: modules of their own with the same parameters."""
+    """The one layer `count` times: separate modules with the same parameters."""
     (layer,) = layers
     kept = {id(each): each for each in (*layer.parameters(), *layer.buffers())}
     made = [copy.deepcopy(layer, dict(kept)) for _ in range(count)]
@@ -277,9 +277,9 @@ def repeated(
 
 
 def room(device: str) -> dict[str, Any]:
-    """Where a policy is built, and how many bytes are free there: `build`'s arguments. Gives back what is unused."""
+    """`build`'s arguments `device` and `free` (bytes of free memory there). Frees unused memory first."""
     gc.collect()
-    torch.cuda.empty_cache()  # does nothing where there is no GPU
+    torch.cuda.empty_cache()  # does nothing without a GPU
     kind = kind_of(device)
     if kind == "cuda":
         return {"device": kind, "free": int(torch.cuda.mem_get_info()[0])}
@@ -289,5 +289,5 @@ def room(device: str) -> dict[str, Any]:
 
 
 def room_as_run(device: str) -> dict[str, Any]:
-    """The same, and of the type that such policies are run in there."""
+    """The same, with the dtype in which autoregressive policies run there."""
     return {**room(device), "dtype": runtime_dtype("auto", kind_of(device), PUBLISHED)}

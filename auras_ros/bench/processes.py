@@ -1,4 +1,4 @@
-"""A robot's processes, run for a bench and heard over topics, as long as the bench's minutes last."""
+"""A robot's processes, run for a bench within its time limit and observed over topics."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from auras_ros.ros import Node, spin_once
 
 @contextmanager
 def running(node: Node, config: Path, overrides: dict[str, dict[str, Any]], end_s: float) -> Iterator[Spin]:
-    """The config's processes, and a way to let time pass, at most until end_s of the monotonic clock. It raises
-    RuntimeError where a process ends, with the last words of all, and OverError at end_s."""
+    """Run the config's processes; yields a function that spins the node. That function raises RuntimeError, with the
+    processes' last lines, if a process ends, and OverError at end_s of the monotonic clock."""
     with told() as log, Supervisor(config, log=log, parameters=overrides) as supervisor:
 
         def spin(done: Callable[[], bool], seconds: float) -> None:

@@ -1,8 +1,8 @@
-"""`auras bench ros`: what the wire and the actuator's clock cost on this machine.
+"""`auras bench ros`: the timing of the actuator's ticks and the latency of images on this machine.
 
 Interval error: |time between two ticks of the actuator - its period|, in its own process at 100 Hz, while an agent
-beside it denoises without a pause: the 100-step plan, or on a machine that is too slow for it a shorter one, which is
-said. Measured twice, with SCHED_FIFO asked for and without.
+beside it denoises without a pause. The agent runs the 100-step plan, or a shorter one if the machine is too slow for
+it; the report names the plan. Measured twice, with SCHED_FIFO requested and without.
 Image latency: from publish to callback, 640x480x3 raw, between two processes on this host.
 """
 
@@ -30,18 +30,18 @@ from auras_ros.ros import QoSProfile
 from auras_ros.ros.msg import DiagnosticArray, String
 
 CHECKPOINT = "pusht"  # of the config that is run
-PLANS = ("ddpm100", "quick")  # the first never pauses where an image comes each 100 ms; the other is for slow machines
-POLL_S = 0.5  # the least that counts, and what of the minutes is left over
-TIMED, ROOM = 3, 1.4  # frames; how many times longer one may take beside the actuator and the simulator
+PLANS = ("ddpm100", "quick")  # the first never pauses with an image every 100 ms; the other is for slow machines
+POLL_S = 0.5  # the shortest measurement, and the margin kept before the time limit
+TIMED, ROOM = 3, 1.4  # frames timed; how many times longer one may take beside the actuator and the simulator
 Progress = Callable[[str], None]
 
 
 def run(argv: list[str], progress: Progress) -> Report:
     parser = argparse.ArgumentParser(prog="auras bench ros", description=__doc__)
-    parser.add_argument("--seconds", type=amount, default=32.0, help="how long each interval measurement lasts")
-    parser.add_argument("--messages", type=int, default=300, help="images sent")
+    parser.add_argument("--seconds", type=amount, default=32.0, help="duration of each interval measurement")
+    parser.add_argument("--messages", type=int, default=300, help="images to send")
     some = f"the first of {', '.join(PLANS)} that this machine can run"
-    parser.add_argument("--plan", help=f"what the agent computes meanwhile ({some})")
+    parser.add_argument("--plan", help=f"the agent's plan during the measurement ({some})")
     add_minutes(parser, 10.0)
     options = parser.parse_args(argv)
     check_least(parser, options, seconds=1, messages=1)
@@ -61,7 +61,7 @@ def run(argv: list[str], progress: Progress) -> Report:
 
 
 def _intervals(priority: int, options: argparse.Namespace, report: Report, progress: Progress, ends: Ends) -> None:
-    progress(f"interval error, SCHED_FIFO {'asked for' if priority else 'not asked for'} ...")
+    progress(f"interval error, SCHED_FIFO {'requested' if priority else 'not requested'} ...")
     row = _interval_error(priority, options.seconds, options.plan, ends.hard_s)
     suffix = "" if priority else "_without_fifo"
     for figure in ("p50", "p99", "max"):
@@ -80,11 +80,11 @@ def _images(options: argparse.Namespace, report: Report, progress: Progress, end
 
 
 def _chosen(report: Report, progress: Progress) -> str:
-    """The first of PLANS whose chunks last, with room for a busy moment; the report says which, and why. A plan whose
-    chunks are used up before the next one comes is one that the agent refuses."""
+    """The first of PLANS that is fast enough here, with a margin of ROOM; the report names it and the reason. The agent
+    refuses a plan whose chunks are used up before the next one comes."""
     checkpoint = load(resources.checkpoint(CHECKPOINT))
     for name in PLANS:
-        progress(f"how long a frame of {name} takes here ...")
+        progress(f"duration of a frame of {name} on this machine ...")
         plan, horizon_ns = Plan(name), checkpoint.horizon * checkpoint.contract.dt_ns
         took = measure_durations(checkpoint, {name: plan}, rounds=1, frames=TIMED)[name].seconds
         try:
@@ -96,12 +96,12 @@ def _chosen(report: Report, progress: Progress) -> str:
         report.more.setdefault("chose", []).append(said)
         if said.startswith("plan "):
             return name
-    return PLANS[-1]  # and it is for the agent to say why not
+    return PLANS[-1]  # the agent refuses it with the reason
 
 
 def _interval_error(priority: int, seconds: float, plan: str, end_s: float) -> dict[str, Any]:
-    """Run bridge, actuator and a busy agent; the actuator's own statistics after `seconds` of armed ticks, or of what
-    is left of them until end_s."""
+    """Run bridge, actuator and a busy agent; returns the actuator's own statistics after `seconds` of armed ticks, or
+    fewer if end_s comes first."""
     overrides: dict[str, dict[str, Any]] = {
         "actuator": {"realtime_priority": priority},
         "agent": {"plan": plan, "frame_period_ms": 0.0},

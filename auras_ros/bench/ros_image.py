@@ -32,7 +32,7 @@ _SENSOR_DATA = ros.QoSProfile(depth=1, reliability=ros.ReliabilityPolicy.BEST_EF
 
 @contextmanager
 def _publisher_process(width: int, height: int, rate_hz: float, domain: int) -> Iterator[subprocess.Popen[bytes]]:
-    """The child, always reaped; it ends by itself when its standard input closes."""
+    """The child process, always reaped. It also ends by itself when its parent is gone."""
     options = {"--width": width, "--height": height, "--rate-hz": rate_hz, "--domain": domain}
     command = [sys.executable, "-m", __name__, *[str(word) for pair in options.items() for word in pair]]
     child = subprocess.Popen(command, stdin=subprocess.PIPE)
@@ -51,7 +51,7 @@ def measure_image_latency(
     """Latency from publish() in one process to the callback in this one, warm-up excluded.
 
     Returns image_latency_ms_p50, _p99, _max, messages (received), lost (gaps in the numbering), width, height,
-    rate_hz and discovery. Raises RuntimeError where the publisher dies, TimeoutError where too few images arrive.
+    rate_hz and discovery. Raises RuntimeError if the publisher dies, TimeoutError if too few images arrive.
     """
     chosen = int(os.environ.get("ROS_DOMAIN_ID", "0") or "0") if domain is None else domain
     latencies_ms: list[float] = []
@@ -83,7 +83,7 @@ def measure_image_latency(
 def _receive(
     messages: int, rate_hz: float, on_image: Callable[[Any], None], numbers: list[int], source: tuple[int, int, int]
 ) -> None:
-    """Spin until `messages` numbers are in; source is the child's width, height and domain."""
+    """Spin until `messages` images have arrived; source is the child's width, height and domain."""
     width, height, domain = source
     context = ros.Context()
     ros.init(args=[], context=context, domain_id=domain)

@@ -64,7 +64,7 @@ class _ConfigReader:
         value = self._or(key, supported[0])
         if not any(value == each and type(value) is type(each) for each in supported):
             known = ", ".join(map(repr, supported))
-            raise ModelConfigError(f"{self.where}.{key}: {value!r} is not supported; there is {known}")
+            raise ModelConfigError(f"{self.where}.{key}: {value!r} is not supported; expected {known}")
         return value
 
     def _or(self, key: str, default: Any) -> Any:
@@ -152,10 +152,10 @@ def openvla_config(values: Mapping[str, Any]) -> OpenVlaConfig:
     ids, sizes = read.pair("timm_model_ids", str), read.pair("image_sizes", int)
     for name in ids:
         if name not in TIMM_VITS:
-            raise ModelConfigError(f"config.timm_model_ids: '{name}' is not known; there is {', '.join(TIMM_VITS)}")
+            raise ModelConfigError(f"config.timm_model_ids: '{name}' is not known; known: {', '.join(TIMM_VITS)}")
     others = values.get("timm_override_act_layers")
     if others is not None and (not isinstance(others, list) or any(each is not None for each in others)):
-        raise ModelConfigError(f"config.timm_override_act_layers: {others!r} is not supported; there is [null, null]")
+        raise ModelConfigError(f"config.timm_override_act_layers: {others!r} is not supported; expected [null, null]")
     text = _ConfigReader(values.get("text_config"), "config.text_config")
     language = llama_config(text.values, text.where)
     for key in ("model_type", "vocab_size"):

@@ -55,7 +55,7 @@ def _refuse(path: Path, raw: dict[str, Any], required: Set[str], optional: Set[s
     known = sorted(required | optional)
     for key in sorted(raw.keys() - known):
         meant = nearest(key, known)
-        hint = f"did you mean {meant}?" if meant else f"there is {', '.join(known)}"
+        hint = f"did you mean {meant}?" if meant else f"known: {', '.join(known)}"
         raise CheckpointError(f"{path}: key '{key}' is unknown; {hint}")
     for key in sorted(required - raw.keys()):
         raise CheckpointError(f"{path}: key '{key}' is missing, see {PAGE}")

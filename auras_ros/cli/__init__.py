@@ -1,1 +1,1 @@
-"""The command line: `auras run | demo | sim | train | bench | doctor`. Each command is a file with `run(argv)`."""
+"""The command line: `auras run`, `auras demo` and so on. Each command is a file with `run(argv)`."""

@@ -1,4 +1,4 @@
-"""`auras bench NAME`: measure this machine. Each figure comes with its command, hardware, versions and N."""
+"""`auras bench NAME`: measure this machine. Each report has its command, hardware, versions and N."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ INTERRUPTED = 130
 BENCHES = {
     "ros": "image latency between two processes; the actuator's interval error beside inference, with and without FIFO",
     "phase": "staleness over topics without and with frames in phase with the camera, on the same seeds",
-    "fig3": "how far a request's perception and generation fill the device",
-    "fig5": "success over the degree of parallelism, from stale observations and from the newest",
+    "fig3": "how far a request's perception and generation use the device",
+    "fig5": "success over the degree of parallelism, with stale observations and with the newest",
     "fig10": "the four modes: rates (as `pipeline`) and, from reports of `auras eval`, success",
     "fig11": "rate over par's workers, completion times under input rates, spread of output intervals",
     "fig12": "rate and success over the stages of generation and of perception",
     "fig13": "rate and success over the skew of generation's stages",
-    "fig14": "auras over seq with the sizes of perception and generation",
-    "fig15": "auras over seq with the number of action tokens, and of denoising steps",
-    "fig16": "rate of TinyVLA, a language model that encodes, over the stages, with either fetch_offset",
-    "startup": "time to the first chunk, what making it ready costs, and memory of each worker",
+    "fig14": "speedup of auras over seq, by the sizes of perception and generation",
+    "fig15": "speedup of auras over seq, by the number of action tokens and of denoising steps",
+    "fig16": "rate of TinyVLA (a language model as encoder) over the stages, with either fetch_offset",
+    "startup": "time to the first chunk, cost of preparation, and memory of each worker",
     "seams": "jumps and success where one chunk follows another, for each way of joining them, under injected latency",
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
-    "peers": "LeRobot's DiffusionPolicy and transformers' generate beside seq and auras, on the same weights",
+    "peers": "LeRobot's DiffusionPolicy and transformers' generate compared with seq and auras, on the same weights",
 }
-NOTES = {"left_out": "left out", "disturbed": "disturbed, measure again on a quiet machine", "chose": "chose"}
+NOTES = {"left_out": "skipped", "disturbed": "disturbed, measure again on a quiet machine", "chose": "chose"}
 EXAMPLE = """
 example
-  auras bench ros                          prints the figures
-  auras bench ros --json ros.json          and writes them
+  auras bench ros                          print the figures
+  auras bench ros --json ros.json          and write them
   auras bench pipeline --policy dp-small   the four modes on the small diffusion policy
   auras bench pipeline --help              a bench's own options
   auras bench fig13 --json 13.json --picture 13.png   a figure of the paper, its numbers beside ours
@@ -53,7 +53,7 @@ def run(argv: list[str]) -> int:
     )
     parser.add_argument("name", choices=list(BENCHES), help="which bench")
     parser.add_argument("--json", type=Path, help="write the report here")
-    parser.add_argument("--picture", type=Path, help="write a PNG here, where the bench draws one")
+    parser.add_argument("--picture", type=Path, help="write a PNG here, if the bench draws one")
     if argv[:1] and argv[0] in BENCHES and not {"-h", "--help"}.isdisjoint(argv):
         _explain(argv[0])
     options, rest = parser.parse_known_args(argv)
@@ -64,10 +64,10 @@ def run(argv: list[str]) -> int:
         report = bench.run(rest, progress.say)
     progress.done()
     if "interrupted" in report.more and not report.rows:
-        print("interrupted before anything was measured: nothing is written", file=sys.stderr)
+        print("interrupted before anything was measured: nothing was written", file=sys.stderr)
         return INTERRUPTED
     if why := unnamed(report.rows):
-        fail(report, options.name, why)  # a rate that does not say its cores is no rate to compare with
+        fail(report, options.name, why)  # rates without their number of cores cannot be compared
     print(bench.table(report) if hasattr(bench, "table") else _plain(report))
     for note, said in NOTES.items():
         for each in report.more.get(note, []):
@@ -77,7 +77,7 @@ def run(argv: list[str]) -> int:
     if options.picture:
         try:
             written(options.picture, lambda path: bench.draw(report, path))
-        except ValueError as error:  # nothing was measured that it could draw
+        except ValueError as error:  # nothing was measured that can be drawn
             fail(report, "--picture", error)
     for each in report.more.get("failed", []):
         print(f"failed: {each}", file=sys.stderr)
@@ -87,11 +87,11 @@ def run(argv: list[str]) -> int:
 
 
 def _explain(name: str) -> None:
-    """A bench's own options, then those of all. Ends the process."""
+    """Print a bench's own options, then those of all benches. Ends the process."""
     try:
         _module(name).run(["--help"], print)
     finally:
-        print("\nof every bench:\n  --json FILE, and --picture FILE where it draws one")
+        print("\noptions of every bench:\n  --json FILE, and --picture FILE if it draws one")
 
 
 def _module(name: str) -> ModuleType:
@@ -100,14 +100,14 @@ def _module(name: str) -> ModuleType:
 
 
 def _check_outputs(parser: argparse.ArgumentParser, options: argparse.Namespace, bench: ModuleType) -> None:
-    """Now, and not after an hour. Ends the process with status 2."""
+    """Check the output files before measuring. Exits with status 2 if one is invalid."""
     check_outputs(parser, {"--json": options.json, "--picture": options.picture})
     if options.picture and not hasattr(bench, "draw"):
-        parser.error(f"--picture: {options.name} draws none")
+        parser.error(f"--picture: {options.name} draws no picture")
     if options.picture:
         kinds = importlib.import_module("matplotlib.backend_bases").FigureCanvasBase.filetypes
         if options.picture.suffix[1:] not in kinds:
-            parser.error(f"--picture: {options.picture}: no such format; there is {', '.join(sorted(kinds))}")
+            parser.error(f"--picture: {options.picture}: no such format; known: {', '.join(sorted(kinds))}")
 
 
 def _plain(report: Report) -> str:

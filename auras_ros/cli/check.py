@@ -1,4 +1,4 @@
-"""`auras check FILE`: whether a config says what was meant; without a file, every parameter of every node."""
+"""`auras check FILE`: check a config for mistakes; without a file, print every parameter of every node."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from auras_ros.nodes.common.config import SUPERVISOR, ConfigError, read_paramete
 
 EXAMPLE = """
 example
-  auras check my_robot.yaml          unknown names, wrong types, values out of their range: status 2 and a line for each
+  auras check my_robot.yaml          unknown names, wrong types, values out of range: status 2 and a line for each
   auras check                        every parameter: meaning, range, default
-  auras check --parameters actuator  those of one node
+  auras check --parameters actuator  the parameters of one node
 
 Nothing is started and no checkpoint is read. `auras run` and the launch files check the same way before they start.
 """
 
 
 def run(argv: list[str]) -> int:
-    """0, or 2 where a file must not be started."""
+    """Returns 0, or 2 if a file is invalid."""
     parser = argparse.ArgumentParser(
         prog="auras check", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("files", nargs="*", metavar="FILE", help="parameter files, or names of those that ship")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="parameter files, or names of shipped ones")
     parser.add_argument(
         "--parameters", nargs="?", const="", choices=["", *reference.NODES], metavar="NODE",
-        help=f"print what may be set, of all nodes or of one: {', '.join(reference.NODES)}",
+        help=f"print all parameters, of all nodes or of one: {', '.join(reference.NODES)}",
     )  # fmt: skip
-    parser.add_argument("--markdown", action="store_true", help="print it as docs/parameters.md has it")
+    parser.add_argument("--markdown", action="store_true", help="print the page docs/parameters.md")
     options = parser.parse_args(argv)
     bad = [name for name in options.files if not _good(name)]
     if options.markdown:
@@ -41,7 +41,7 @@ def run(argv: list[str]) -> int:
 
 
 def _good(name: str) -> bool:
-    """Look at one file and say what was found."""
+    """Check one file and print the result."""
     try:
         path = config_path(name)
         config = read_parameters_file(path)
@@ -50,14 +50,14 @@ def _good(name: str) -> bool:
         return False
     say_warnings(config.warnings)
     if not config.supervision.processes:
-        say_warnings([f"{path}: no {SUPERVISOR} section: for `ros2 run` alone, `auras run` cannot start it"])
+        say_warnings([f"{path}: no {SUPERVISOR} section: only for `ros2 run`, `auras run` cannot start it"])
     count = sum(len(values) for values in config.sections.values())
-    print(f"{path}: {count} parameters of {', '.join(config.sections) or 'no node'}, as they should be")
+    print(f"{path}: {count} parameters of {', '.join(config.sections) or 'no node'}, all valid")
     return True
 
 
 def say_errors(error: Exception) -> None:
-    """A line for each thing that is wrong."""
+    """Print a line for each problem."""
     for line in str(error).splitlines():
         print(f"error: {line}", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""`auras convert SOURCE --out FOLDER`: another library's checkpoint in our own format, with a golden sample."""
+"""`auras convert SOURCE --out FOLDER`: convert another library's checkpoint to our format, with a golden sample."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 EXAMPLE = """
 example
-  auras convert lerobot/act_aloha --out checkpoints/aloha          robot.json lies in the folder
+  auras convert lerobot/act_aloha --out checkpoints/aloha          robot.json is in the folder
   auras convert epoch=0100.ckpt --robot robot.json --out my_policy  nothing in the file is executed
   auras convert openvla --out my_openvla --images pictures          pictures/top.png, pictures/state.json
 
-robot.json says what the checkpoint does not: docs/checkpoints.md
+robot.json has what the checkpoint lacks: docs/checkpoints.md
 """
 
 
@@ -39,7 +39,7 @@ def run(argv: list[str]) -> int:
     from auras_ros.policies.loaders.ranges import ranges
     from auras_ros.policies.loaders.robot import Robot
 
-    translator(options.source)  # what it is comes before what it needs
+    translator(options.source)  # first check the source itself, then what it needs
     beside = options.source if options.source.is_dir() else options.source.parent
     robot = Robot.load(options.robot or beside / ROBOT)
     made = convert(options.source, robot, options.out, options.images)
@@ -49,13 +49,13 @@ def run(argv: list[str]) -> int:
     for each in found:
         print(each)
     if any(each.beyond for each in found):
-        print("what a policy was trained on lies beyond limits: the actuator clips such actions, or refuses them where")
-        print("they exceed a limit by more than its clip_tolerance; are the limits right, and the units?")
+        print("the training data exceed the limits: the actuator clips such actions, or refuses them if they exceed a")
+        print("limit by more than its clip_tolerance; check the limits and the units")
     if made.observed:
-        print(f"golden sample: of the pictures in {options.images}")
+        print(f"golden sample: from the pictures in {options.images}")
     else:
-        print("golden sample: of random pictures and positions, not of a robot's: --images gives it real ones")
+        print("golden sample: from random pictures and positions, not from a robot: use --images for real ones")
     if made.margin is not None:
-        print(f"golden sample: every token wins by {made.margin:.3g} standard deviations of its scores or more")
-    print(f"written and loaded again: {options.out}")
+        print(f"golden sample: every token wins by at least {made.margin:.3g} standard deviations of its scores")
+    print(f"written and loaded for a check: {options.out}")
     return 0

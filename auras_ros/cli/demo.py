@@ -1,4 +1,4 @@
-"""`auras demo`: the whole closed loop on Push-T through real topics, judged by a referee, filmed and measured."""
+"""`auras demo`: the complete closed loop on Push-T over real topics, scored by a referee, filmed and measured."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
 from auras_ros.pipeline.plan import Plan
 from auras_ros.report.result import Report
 
-STARTUP_S = 30.0  # without anything new arriving
-AGENT_STARTUP_S = 90.0  # when only the agent is awaited: it reads, checks and warms up the policy
+STARTUP_S = 30.0  # longest time without a new topic or service
+AGENT_STARTUP_S = 90.0  # the same if only the agent is missing: it loads, checks and warms up the policy
 INTERRUPTED = 130
 LOG_LINES = 15
-QUICKEST = Plan("quick")  # of the shipped policy's, for a machine on which the one that was asked for is too slow
+QUICKEST = Plan("quick")  # the shipped policy's fastest plan, if the requested one is too slow on this machine
 
 
 class DemoError(RuntimeError):
-    """The demo cannot go on; the text says why and what to look at."""
+    """The demo cannot continue; the message has the reason and where to look."""
 
 
 def run(argv: list[str]) -> int:
     options = parse(argv)
-    discovery.settle(read_config(resources.find("config", "demo.yaml")))  # never into a robot's network by accident
+    discovery.settle(read_config(resources.find("config", "demo.yaml")))  # by default not on a robot's network
     options.out.mkdir(parents=True, exist_ok=True)
     stopping: list[int] = []
     with _signals_noted(stopping):
@@ -48,7 +48,7 @@ def run(argv: list[str]) -> int:
 
 
 class _Demo:
-    """One run: start, play, stop, write down. What can be written is written, however the run ends."""
+    """One run: start, play, stop, write the results. All available results are written, however the run ends."""
 
     def __init__(self, options: DemoOptions, stopping: list[int]) -> None:
         from auras_ros.nodes.actuator.settings import load_contract
@@ -120,11 +120,12 @@ class _Demo:
             callbacks.close()
 
     def _turns(self, callbacks: Any, supervisor: Supervisor) -> Callable[[], bool]:
-        """One turn: a callback, and a look after the processes. False once we were asked to stop. Raises DemoError."""
+        """A function that runs a callback and checks the processes. It returns False once the demo should stop, and
+        raises DemoError."""
 
         def turn() -> bool:
             if not callbacks.turn():
-                raise DemoError("the referee hears nothing any more; what it said above tells why")
+                raise DemoError("the referee receives nothing any more; see its messages above")
             for news in supervisor.poll():
                 self._progress.done()
                 print(f"[supervisor] {news}", flush=True)
@@ -135,8 +136,8 @@ class _Demo:
         return turn
 
     def _take(self, plan: Plan, supervisor: Supervisor) -> None:
-        """Another plan from the agent's next start on: the one asked for is too slow here."""
-        print(f"plan '{self._options.plan}' is too slow for this machine, now at least: '{plan}' is played", flush=True)
+        """Use another plan from the agent's next start on, because the requested one is too slow here."""
+        print(f"plan '{self._options.plan}' is too slow for this machine just now: using '{plan}'", flush=True)
         self._options = replace(self._options, plan=plan)
         self._row["plan"] = str(plan)
         if self._film is not None:
@@ -144,7 +145,7 @@ class _Demo:
         supervisor.override("agent", overrides(self._options)["agent"])
 
     def _await_all(self, node: Any, turn: Callable[[], bool]) -> bool:
-        """Until every topic and service is there; False if asked to stop. Raises DemoError naming what is missing."""
+        """Wait for every topic and service. Returns False if asked to stop. Raises DemoError naming what is missing."""
         from auras_ros.live.referee.node import ACTION, FROM_AGENT
 
         clock = MonotonicClock()
@@ -159,12 +160,12 @@ class _Demo:
             missing = still
             patience_s = AGENT_STARTUP_S if set(missing) <= set(FROM_AGENT) else STARTUP_S
             if missing and waited_s > patience_s:
-                raise DemoError(f"nothing came for {patience_s:g} s on: {', '.join(missing)}")
+                raise DemoError(f"nothing was received for {patience_s:g} s on: {', '.join(missing)}")
             if missing:
                 self._progress.say(f"starting, {waited_s:.0f} s; waiting for {', '.join(missing)}")
         self._progress.done()
         if node.count_publishers(ACTION) > 1:
-            raise DemoError("somebody else publishes actions here: set ROS_DOMAIN_ID to a number of your own")
+            raise DemoError("another node publishes actions here: set ROS_DOMAIN_ID to another number")
         return True
 
     def _referee(self, node: Any, turn: Callable[[], bool]) -> None:
@@ -174,10 +175,10 @@ class _Demo:
             node.step()
             self._progress.say(progress_line(referee, MonotonicClock().now_ns()))
 
-    # -- afterwards ---------------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------
 
     def _write(self, referee: Referee, node: Any) -> None:
-        """Summary, report and timeline of what there is."""
+        """Write summary, report and timeline of the episodes so far."""
         options, measures = self._options, node.measures
         drift = f", drift {self._row['drift_px']:g} px a step" if self._row["drift_px"] else ""
         title = f"Push-T over ROS 2 topics, plan {options.plan}{drift}"
@@ -196,7 +197,7 @@ class _Demo:
 
 
 def progress_line(referee: Referee, now_ns: int) -> str:
-    """Elapsed, episode, seed, step, coverage, state, successes so far."""
+    """Elapsed time, successes so far, episode, seed, step, coverage and state."""
     elapsed_s = 0.0 if referee.began_ns is None else (now_ns - referee.began_ns) / 1e9
     line = f"{elapsed_s:4.0f} s  {referee.successes} of {len(referee.episodes)} succeeded"
     status = referee.status
@@ -223,7 +224,7 @@ def _tail(path: Path) -> str:
 
 @contextmanager
 def _signals_noted(stopping: list[int]) -> Iterator[None]:
-    """SIGINT and SIGTERM only leave a note: the run ends in order, whatever it was doing."""
+    """SIGINT and SIGTERM are only noted, so that the run can end in an orderly way."""
 
     def note(number: int, _frame: FrameType | None) -> None:
         stopping.append(number)

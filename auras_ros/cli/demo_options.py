@@ -1,4 +1,4 @@
-"""The options of `auras demo`, checked, and what they change in the nodes' parameters."""
+"""The options of `auras demo`, checked, and the nodes' parameters that they change."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from auras_ros.nodes.common.parameters import ParameterError, checked
 from auras_ros.pipeline.plan import Plan
 
 DEFAULT_SECONDS = 60.0
-DESCRIPTION = "The whole closed loop on Push-T through real topics, judged by a referee, filmed and measured."
+DESCRIPTION = "The complete closed loop on Push-T over real topics, scored by a referee, filmed and measured."
 EXAMPLE = """
 examples
   auras demo                                a minute of episodes with the quick plan
   auras demo --episodes 10 --seed 0         ten seeded episodes, however long they take
-  auras demo --plan ddpm100 --drift 0.5     100 denoising steps a chunk, and a table that does not wait for them
-  auras demo --plan ddpm100,mode=auras,pp_generation=4 --drift 0.5   the same policy, its requests pipelined
+  auras demo --plan ddpm100 --drift 0.5     100 denoising steps a chunk, on a table that moves meanwhile
+  auras demo --plan ddpm100,mode=auras,pp_generation=4 --drift 0.5   the same policy with pipelined requests
 
-Bridge, actuator and agent run as processes of their own; this one only listens and calls their services. Files in
-OUT: demo.mp4, timeline.png, demo.json, log.txt. Unless the environment says otherwise, ROS stays on this host.
+Bridge, actuator and agent run in separate processes; this one only subscribes and calls their services. Files in OUT:
+demo.mp4, timeline.png, demo.json, log.txt. Unless the environment is set otherwise, ROS stays on this host.
 """
 
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """The command's options, checked. seconds None: no limit. drift_px None: as the config says."""
+    """The command's options, checked. drift_px None: as in the config."""
 
     rules: Rules
     plan: Plan
@@ -43,18 +43,20 @@ class DemoOptions:
 
 
 def parse(argv: list[str]) -> DemoOptions:
-    """Ends the process with status 2 and one line for options that cannot be used."""
+    """Exits with status 2 and one line if an option is invalid."""
     parser = argparse.ArgumentParser(
         prog="auras demo", description=DESCRIPTION, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, help="begin no episode after this (default 60; none with --episodes)")
+    parser.add_argument(
+        "--seconds", type=float, help="begin no episode after this time (default 60; no limit with --episodes)"
+    )
     parser.add_argument("--episodes", type=int, help="end after this many finished episodes")
     parser.add_argument(
         "--plan", default="quick", help="generation plan (quick, ddpm100), and its mode: ddpm100,mode=auras,alpha=0.5"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first table; each next one counts up")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first table; each next one is one higher")
     parser.add_argument("--drift", type=float, metavar="PX", help="move the tee by this each control step, e.g. 0.5")
-    parser.add_argument("--dtype", default="auto", metavar="TYPE", help="of the weights: the agent's `dtype` (auto)")
+    parser.add_argument("--dtype", default="auto", metavar="TYPE", help="type of the weights, as the agent's `dtype`")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for the results (default: out/demo)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here too")
     parser.add_argument("--no-video", action="store_true", help="no viewer camera, no video")
@@ -71,7 +73,7 @@ def parse(argv: list[str]) -> DemoOptions:
         if given.dtype not in DTYPES:
             parser.error(f"--dtype: {given.dtype!r}: must be one of {', '.join(DTYPES)}")
     if given.json:
-        make_folder(parser, "--out", given.out)  # where it may be
+        make_folder(parser, "--out", given.out)  # because --json may be in it
         check_outputs(parser, {"--json": given.json})
     video = not given.no_video
     options = DemoOptions(rules, plan, given.seed, given.drift, given.out, given.json, video, given.dtype)
@@ -85,7 +87,7 @@ def parse(argv: list[str]) -> DemoOptions:
 
 
 def overrides(options: DemoOptions) -> dict[str, dict[str, Any]]:
-    """Node -> parameters that the options change."""
+    """Node -> parameters that are changed by the options."""
     table: dict[str, Any] = {"seed": options.seed}
     if not options.video:
         table["viewer_px"] = 0
@@ -99,7 +101,7 @@ def overrides(options: DemoOptions) -> dict[str, dict[str, Any]]:
 
 
 def _planned(plan: Plan) -> dict[str, Any]:
-    """The agent's parameters for a plan. The config's frame period is meant for whole requests (seq) alone."""
+    """The agent's parameters for a plan. The config's frame period is only meant for whole requests (seq)."""
     settings = asdict(plan)
     named = {"plan": settings.pop("generation")}
     return named if plan == Plan(plan.generation) else {**named, **settings}

@@ -1,8 +1,8 @@
 """`auras doctor`: what this machine has, what that means, and what to do about it.
 
-The checks are small functions in a list; each looks at one thing and says one line about it. Those of the
-software stand here, those of the machine in `machine`, those of its kernel and container in `host`. It changes
-nothing and installs nothing.
+The checks are small functions in a list; each checks one thing and returns a finding. Those of the software are
+here, those of the machine in `machine`, those of its kernel and container in `host`. They change nothing and
+install nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from auras_ros.cli import host, machine
 from auras_ros.cli.finding import Check, Finding, Verdict, note, ok, problem
 from auras_ros.nodes.common import discovery as reach
 
-COLUMN = 18  # where the findings begin
+COLUMN = 18  # column of the findings
 PINNED_CYCLONEDDS = "11.0.1"
-# Debian's package of each library that cv2 is linked to and its wheel does not bring.
+# Debian's package for each library that cv2 needs and its wheel does not contain.
 PACKAGE_OF = {"libGL.so.1": "libgl1", "libglib-2.0.so.0": "libglib2.0-0", "libgthread-2.0.so.0": "libglib2.0-0"}
 EXAMPLE = """
 example
-  auras doctor               a table; exit status 1 if something stops the runtime
-  auras doctor --json        the same for a program
+  auras doctor               a table; exit status 1 if the runtime cannot start
+  auras doctor --json        the same as JSON
 """
 
 
@@ -42,30 +42,30 @@ def python() -> Finding:
 
 
 def ros() -> Finding:
-    """Which ROS 2 this process speaks, and whether it really can: a participant is made and taken down."""
+    """Which ROS 2 this process uses, and whether that works: a participant is made and closed."""
     try:
         found = _backend()
         _participant()
     except ImportError as error:
         remedy = f"source a ROS 2 installation, or: pip install cyclonedds=={PINNED_CYCLONEDDS} rosbags"
-        return problem("ROS 2", f"nothing speaks it here: {error}", remedy)
+        return problem("ROS 2", f"no implementation found: {error}", remedy)
     except (RuntimeError, ValueError, OSError) as error:
-        remedy = "look at ROS_DOMAIN_ID, CYCLONEDDS_URI, ROS_SECURITY_*, RMW_IMPLEMENTATION and the network line below"
+        remedy = "check ROS_DOMAIN_ID, CYCLONEDDS_URI, ROS_SECURITY_*, RMW_IMPLEMENTATION and the network line below"
         return problem("ROS 2", f"no participant can be made: {error}", remedy)
     domain = os.environ.get("ROS_DOMAIN_ID", "") or "0"
     return ok("ROS 2", f"{found}, domain {domain}")
 
 
 def discovery() -> Finding:
-    """Whether `ros2` in this shell looks where `auras run` starts its nodes."""
+    """Whether `ros2` in this shell uses the same discovery range as `auras run`."""
     ours, theirs = reach.followed() if reach.said() else reach.DEFAULT, reach.followed()
     if ours == theirs:
-        return ok("discovery", f"{ours} for auras and for ros2, as the environment says")
-    text = f"{ours} for auras run, sim and demo unless their config says more; {theirs} for ros2 in this shell"
+        return ok("discovery", f"{ours} for auras and for ros2, set by the environment")
+    text = f"{ours} for auras run, sim and demo unless set in their config; {theirs} for ros2 in this shell"
     if not os.environ.get("AMENT_PREFIX_PATH", ""):
         return ok("discovery", text)
     remedy = (
-        f"`ros2 topic list` may see nothing of them, and on another machine sees nothing: export {reach.VARIABLE}="
+        f"`ros2 topic list` may not show them, and on another machine does not: export {reach.VARIABLE}="
         "LOCALHOST for both (then: ros2 daemon stop), or SUBNET to open them to the network"
     )
     return note("discovery", text, remedy)
@@ -112,7 +112,7 @@ def torch() -> Finding:
 
 
 def opencv() -> Finding:
-    """cv2 imports, so the shared libraries that it wants are here; and only one package owns it."""
+    """Whether cv2 imports, so that its shared libraries are here, and whether only one package owns it."""
     try:
         module = importlib.import_module("cv2")
     except (ImportError, OSError) as error:
@@ -125,19 +125,19 @@ def opencv() -> Finding:
     if len(owners) > 1:
         remedy = f"keep one: pip uninstall {' '.join(owners)}, then pip install opencv-python"
         return note("OpenCV", f"{module.__version__}, owned by {' and '.join(owners)}", remedy)
-    return ok("OpenCV", f"{module.__version__}, its shared libraries are here")
+    return ok("OpenCV", f"{module.__version__}, its shared libraries are installed")
 
 
 def simulator() -> Finding:
     try:
         importlib.import_module("auras_ros.sim.pusht_env")
     except (ImportError, OSError) as error:
-        return note("simulator", f"Push-T is not here: {error}", "for the demo: pip install 'auras_ros[sim]'")
+        return note("simulator", f"Push-T is not installed: {error}", "for the demo: pip install 'auras_ros[sim]'")
     return ok("simulator", f"Push-T (gym-pusht {_version('gym-pusht')})")
 
 
 def files() -> Finding:
-    """The configurations that ship are found, wherever this was installed to."""
+    """Whether the shipped configurations are found, wherever the package is installed."""
     try:
         folder = resources.share_dir()
         resources.find("config", "pusht.yaml")
@@ -147,7 +147,7 @@ def files() -> Finding:
 
 
 def checkpoints() -> Finding:
-    """Every policy that ships loads: format, hash, tensors, and the golden sample under each plan."""
+    """Whether every shipped policy loads: format, hash, tensors, and the golden sample under each plan."""
     from auras_ros.checkpoints.errors import CheckpointError
     from auras_ros.policies.checkpoint import load
 
@@ -174,13 +174,13 @@ CHECKS: tuple[Check, ...] = (
 
 
 def examine(checks: Sequence[Check], say: Callable[[Finding], None] = lambda finding: None) -> list[Finding]:
-    """All findings, in order; `say` hears of each as it is made. A check that breaks is a finding too: the others still
-    run."""
+    """All findings, in order; `say` is called with each as it is made. An exception in a check is a finding too; the
+    others still run."""
     findings = []
     for check in checks:
         try:
             findings.append(check())
-        except Exception as error:  # noqa: BLE001  whatever it is, it is reported, by its name
+        except Exception as error:  # noqa: BLE001  any exception is reported by its name
             text = f"the check itself failed: {type(error).__name__}: {error}"
             findings.append(problem(check.__name__, text, "please report this"))
         say(findings[-1])
@@ -188,7 +188,7 @@ def examine(checks: Sequence[Check], say: Callable[[Finding], None] = lambda fin
 
 
 def table(findings: Sequence[Finding], width: int, column: int = 0) -> str:
-    """A line a finding, wrapped to `width`, and under it what to do. column: where the text begins, at least."""
+    """A line for each finding, wrapped to `width`, and the remedy below it. column: least column of the text."""
     column = max(column, *(len(each.name) + 2 for each in findings))
     lines = []
     for each in findings:
@@ -196,7 +196,7 @@ def table(findings: Sequence[Finding], width: int, column: int = 0) -> str:
         lines += textwrap.wrap(each.text, width, initial_indent=head, subsequent_indent=" " * len(head))
         if each.remedy:
             arrow = " " * len(head) + "-> "
-            # Words stay whole, so that commands and file lines can be copied.
+            # Words are not broken, so that commands and file lines can be copied.
             lines += textwrap.wrap(
                 each.remedy,
                 width,
@@ -209,10 +209,10 @@ def table(findings: Sequence[Finding], width: int, column: int = 0) -> str:
 
 
 def run(argv: list[str]) -> int:
-    """0, or 1 where something stops the runtime."""
+    """Returns 0, or 1 if a problem prevents the runtime from starting."""
     parser = argparse.ArgumentParser(
         prog="auras doctor",
-        description="Say what was found on this machine, and what to do about it.",
+        description="Check this machine, and print what to do about problems.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -220,7 +220,7 @@ def run(argv: list[str]) -> int:
     options = parser.parse_args(argv)
 
     def say(finding: Finding) -> None:
-        if not options.json:  # as it comes: some checks take seconds, and one may not come back
+        if not options.json:  # printed at once: some checks take seconds, and one may hang
             print(table([finding], 110, COLUMN), flush=True)
 
     findings = examine(CHECKS, say)
@@ -231,6 +231,6 @@ def run(argv: list[str]) -> int:
         summary = {"problems": problems, "notes": notes}
         print(json.dumps({"name": "doctor", "version": __version__, "rows": rows, "summary": summary}, indent=1))
     else:
-        verdict = "something stops the runtime" if problems else "the runtime can start"
+        verdict = "the runtime cannot start" if problems else "the runtime can start"
         print(f"\nauras_ros {__version__}: {problems} problem(s), {notes} note(s); {verdict}")
     return 1 if problems else 0

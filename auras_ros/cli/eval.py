@@ -1,4 +1,4 @@
-"""`auras eval`: compare schedules by success, mode against mode on the same seeds, in lockstep with a simulator."""
+"""`auras eval`: compare modes by success, on the same seeds, in lockstep with a simulator."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ INTERRUPTED = 130
 PICTURE = "eval.png"
 EXAMPLE = """
 clocks
-  paused   the world waits for each frame, then moves --frame-steps control steps: frames of all modes are equal
-  charged  the world moves on while a frame is computed, for each mode's measured (or given) duration
+  paused   the world waits for each frame, then moves --frame-steps control steps: all modes have equal frames
+  charged  the world moves on while a frame is computed, by each mode's measured (or given) duration
 
 example
   auras eval --sim pusht --episodes 20 --plan quick,pp_generation=4
@@ -36,8 +36,8 @@ example
   auras eval --checkpoint pusht-tokens --actions 1 --clock paused --frame-steps 1 --modes seq,auras \\
              --plan greedy,pp_generation=2,fetch_offset=-1,emit=own     one action a chunk, as published policies
 
-With --work FILE every run of a mode over a group of seeds is on disk when it is over, and the same command goes on from
-there; it may ask for more episodes and, on the paused clock, for more modes. Ctrl-C and SIGTERM end with what there is.
+With --work FILE every completed run of a mode over a group of seeds is stored, and the same command continues from
+there, also with more episodes and, on the paused clock, more modes. Ctrl-C and SIGTERM end with the results so far.
 """
 
 
@@ -45,15 +45,15 @@ def run(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     if options.out:
-        importlib.import_module("matplotlib")  # it draws there
+        importlib.import_module("matplotlib")  # needed for the picture
         make_folder(parser, "--out", options.out)
     picture = options.out / PICTURE if options.out else None
     check_outputs(parser, {"--json": options.json, "--work": options.work, "--out": picture})
     with term_interrupts():
         part, whole = (_merged(options), True) if options.merge else _played(options, parser)
     if part is None:
-        kept = f"; {options.work} has every run that was over" if options.work else ""
-        print(f"interrupted before the first group of seeds was done: nothing to show{kept}")
+        kept = f"; {options.work} has all completed runs" if options.work else ""
+        print(f"interrupted before the first group of seeds was done: no results{kept}")
         return INTERRUPTED
     _show(part, options)
     return 0 if whole else INTERRUPTED
@@ -65,19 +65,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     play = parser.add_argument_group("what is played")
     play.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
-    play.add_argument("--checkpoint", default="pusht", help="folder, or the name of one that ships (pusht)")
+    play.add_argument("--checkpoint", default="pusht", help="folder, or the name of a shipped one (pusht)")
     play.add_argument(
         "--plan",
         default="",
         metavar="PLAN",
-        help="of auras, e.g. ddpm100,pp_generation=8,alpha=0.5 (the first)",
+        help="of auras, e.g. ddpm100,pp_generation=8,alpha=0.5 (default: the checkpoint's first generation plan)",
     )
     play.add_argument("--pp-generation", type=int, metavar="N", help="the same as pp_generation=N in the plan")
-    play.add_argument("--modes", default="seq,dec,par,auras", help="par is shown plain and aligned")
+    play.add_argument("--modes", default="seq,dec,par,auras", help="modes to compare; par is shown plain and aligned")
     play.add_argument("--clock", default="paused,charged", help="paused, charged or both")
     play.add_argument("--episodes", type=int, default=100, metavar="N", help="seeds --seed to --seed + N - 1 (100)")
-    play.add_argument("--seed", type=int, default=0, metavar="S", help="the first episode's")
-    play.add_argument("--workers", type=int, default=2, metavar="N", help="of par (2)")
+    play.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the first episode (0)")
+    play.add_argument("--workers", type=int, default=2, metavar="N", help="workers of par (2)")
     play.add_argument("--frame-steps", type=int, default=4, metavar="N", help="control steps of a paused frame (4)")
     play.add_argument("--max-steps", type=int, default=300, metavar="N", help="control steps of an episode (300)")
     play.add_argument("--drift-px", type=float, metavar="PX", help="drift each control step (pusht-drift: 0.5)")
@@ -89,21 +89,21 @@ def _parser() -> argparse.ArgumentParser:
         "--device",
         default="cpu",
         choices=("cpu", "cuda"),
-        help="where durations are measured: the agent's `device` (cpu); success is played on the CPU, with --dtype "
-        "auto in float32, even where cuda then times half precision",
+        help="where durations are measured: the agent's `device` (cpu); episodes are played on the CPU, with --dtype "
+        "auto in float32, even if cuda then times half precision",
     )
-    play.add_argument("--dtype", default="auto", metavar="TYPE", help="of the weights: the agent's `dtype` (auto)")
+    play.add_argument("--dtype", default="auto", metavar="TYPE", help="type of the weights, as the agent's `dtype`")
     play.add_argument(
-        "--cores", type=int, metavar="N", help="that each mode has while durations are measured (1; beside a GPU all)"
+        "--cores", type=int, metavar="N", help="cores of each mode while durations are measured (1; with a GPU all)"
     )
     play.add_argument(
-        "--actions", type=int, default=0, metavar="N", help="write the first N actions of a chunk (autoregressive; all)"
+        "--actions", type=int, default=0, metavar="N", help="generate only N actions of a chunk (autoregressive; all)"
     )
-    play.add_argument("--work", type=Path, metavar="FILE", help="keep what was played here, and go on from it")
+    play.add_argument("--work", type=Path, metavar="FILE", help="store played episodes here, and continue from it")
     play.add_argument(
-        "--batch", type=int, metavar="N", help="episodes that are stepped together (a quarter of them, at most 64)"
+        "--batch", type=int, metavar="N", help="episodes that are stepped together (a quarter of all, at most 64)"
     )
-    parser.add_argument("--merge", nargs="+", type=Path, metavar="JSON", help="play nothing: join these parts")
+    parser.add_argument("--merge", nargs="+", type=Path, metavar="JSON", help="play nothing, but join these reports")
     parser.add_argument("--json", type=Path, help="write the report here")
     parser.add_argument("--out", type=Path, help="write the picture eval.png into this folder")
     return parser
@@ -116,7 +116,7 @@ def _merged(options: argparse.Namespace) -> EvaluationPart:
 
 
 def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[EvaluationPart | None, bool]:
-    """What was played, None if no group was done; and whether it is all that was asked for."""
+    """The result, None if no group was completed; and whether all episodes were played."""
     batch = min(64, -(-options.episodes // 4)) if options.batch is None else options.batch
     if options.episodes < 1 or options.seed < 0 or batch < 1:
         parser.error("--episodes and --batch must be at least 1 and --seed must not be negative")
@@ -167,7 +167,7 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tup
 
 
 def _settings(options: argparse.Namespace) -> EvaluationSettings:
-    """Raises SettingsError or PlanError, naming what is wrong."""
+    """Raises SettingsError or PlanError, naming the option."""
     from auras_ros.evaluate.settings import SIMS, EvaluationSettings, cores_for
 
     plan = options.plan if options.pp_generation is None else f"{options.plan},pp_generation={options.pp_generation}"
@@ -192,8 +192,8 @@ def _settings(options: argparse.Namespace) -> EvaluationSettings:
 def _agreed(
     given: Mapping[str, FrameDuration] | None, work: Work, options: argparse.Namespace
 ) -> dict[str, FrameDuration] | None:
-    """What is charged: what the work file's episodes were charged, so that all of them go together. Raises
-    SettingsError where other durations are given."""
+    """The durations to charge: those of the work file, so that all its episodes are charged alike. Raises SettingsError
+    if other durations are given."""
     from auras_ros.evaluate.settings import SettingsError
 
     known = work.durations or {}
@@ -201,7 +201,7 @@ def _agreed(
         if key in known and known[key].seconds != duration.seconds:
             its, mine = known[key].seconds, duration.seconds
             raise SettingsError(
-                f"{options.work}: was charged {its:g} s for {key}, not {mine:g}; take another --work file"
+                f"{options.work}: was charged {its:g} s for {key}, not {mine:g}; use another --work file"
             )
     return {**known, **(given or {})} or None
 
@@ -209,7 +209,7 @@ def _agreed(
 def _measured(
     checkpoint: Checkpoint, settings: EvaluationSettings, say: Callable[[str], None]
 ) -> dict[str, FrameDuration]:
-    """Of the modes that are compared, with observations as often as the simulator gives them."""
+    """The durations of the compared modes, with observations as often as the simulator gives them."""
     from auras_ros.measure.durations import measure_durations
 
     if "charged" not in settings.clocks:
@@ -222,8 +222,8 @@ def _measured(
 
 
 def _given(text: str | None, settings: EvaluationSettings) -> dict[str, FrameDuration] | None:
-    """Durations from a list or a file; None if none are given. Raises OSError, or SettingsError where the file cannot
-    be read or was measured with another plan, number of workers or checkpoint (once that is known).
+    """Durations from a list or a file; None if none are given. Raises OSError, or SettingsError if the file is invalid
+    or was measured with another plan, number of workers or checkpoint (once that is known).
     """
     from auras_ros.evaluate.settings import SettingsError, parse_durations
     from auras_ros.measure.durations import FrameDuration
@@ -236,7 +236,7 @@ def _given(text: str | None, settings: EvaluationSettings) -> dict[str, FrameDur
         raise SettingsError(f"durations: no file {text}")
     try:
         report = json.loads(Path(text).read_text())
-        measured = {"device": "cpu", "dtype": "auto", "cores": 0, **report["settings"]}  # before there was a choice
+        measured = {"device": "cpu", "dtype": "auto", "cores": 0, **report["settings"]}  # defaults for old reports
         for name in ("plan", "workers", "checkpoint", "device", "dtype", "cores"):
             mine, its = getattr(settings, name), measured[name]
             if mine != its and mine != "" and its != 0:

@@ -1,7 +1,7 @@
-"""The line of figures of `auras run`: what the loop does now, heard from its topics and from nothing else.
+"""The status line of `auras run`: what the loop does now, taken only from its topics.
 
-It only listens, in the supervisor's own thread, a few callbacks at a time; what comes is not trusted. Where it cannot
-listen, that is said once and the nodes run on without it. ROS is imported when it begins to listen.
+It only subscribes, in the supervisor's own thread, a few callbacks at a time; messages are not trusted. If subscribing
+fails, that is printed once and the nodes run on without it. ROS is imported when it subscribes.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import time
 from statistics import median
 from typing import Any
 
-SETTLE_S = 1.0  # the processes start first
+SETTLE_S = 1.0  # wait until the processes have started
 EVERY_S = {True: 5.0, False: 10.0}  # between two lines, on a terminal and in a log
-CALLBACKS = 8  # at one look: the newest of each topic, whatever comes
+CALLBACKS = 8  # most callbacks in one `poll`; of each topic the newest message is enough
 
 
 class Figures:
-    """Call `poll` often; it prints. `close` in the end."""
+    """Call `poll` often; it prints the line. Call `close` at the end."""
 
     def __init__(self, namespace: str = "") -> None:
         self._namespace, self._began_s = namespace, time.monotonic()
@@ -40,9 +40,9 @@ class Figures:
             for _ in range(CALLBACKS):
                 if not self._callbacks.turn(0.0):
                     raise RuntimeError("its executor is broken")
-        except Exception as error:  # noqa: BLE001  (whatever it is: a robot may be driven by the nodes)
+        except Exception as error:  # noqa: BLE001  (no error here may stop nodes that drive a robot)
             self._given_up = True
-            print(f"no figures from here on: {error}", file=sys.stderr, flush=True)
+            print(f"no figures from now on: {error}", file=sys.stderr, flush=True)
             return
         if now_s - self._said_s >= self._every_s:
             print(f"{now_s - self._began_s:6.0f} s  {self.told.line(now_s - self._said_s)}", flush=True)
@@ -76,14 +76,14 @@ class Figures:
 
 
 class Told:
-    """What was heard since the last line, and of episodes since the start. A message of another form says nothing."""
+    """Statistics of messages since the last line, and of episodes since the start. Malformed messages are ignored."""
 
     def __init__(self) -> None:
         self._state = ""
         self._accepted: int | None = None  # chunks, as the actuator counts them
         self._chunks = 0
         self._ages_ms: list[float] = []
-        self._episode: tuple[int, bool] | None = None  # the last that was seen done
+        self._episode: tuple[int, bool] | None = None  # the last finished one
         self._episodes = self._successes = 0
 
     def action(self, message: Any) -> None:
@@ -94,7 +94,7 @@ class Told:
             if label.age_ns is not None:
                 self._ages_ms.append(_number(label.age_ns) / 1e6)
         except ValueError:
-            return  # a twist, or somebody else's: the line is without an age
+            return  # a twist, or from another node: the line has no age then
 
     def actuator(self, message: Any) -> None:
         from auras_ros.nodes.common.messages import read_json
@@ -108,7 +108,7 @@ class Told:
         self._state = state if state == "armed" else f"{state} ({reason})"
         before, self._accepted = self._accepted, accepted
         if before is not None:
-            self._chunks += accepted - before if accepted >= before else accepted  # it was started again
+            self._chunks += accepted - before if accepted >= before else accepted  # the actuator was restarted
 
     def table(self, message: Any) -> None:
         from auras_ros.nodes.common.messages import read_json
@@ -124,20 +124,20 @@ class Told:
             self._successes += success
 
     def line(self, seconds: float) -> str:
-        """And begin again with rate and age."""
-        parts = [self._state or "the actuator was not heard yet"]
+        """The line; resets rate and age."""
+        parts = [self._state or "no message of the actuator yet"]
         if self._episodes:
             parts.append(f"{self._successes} of {self._episodes} episodes succeeded")
         if self._state:
             parts.append(f"{self._chunks / seconds:.1f} chunks/s")
         if self._ages_ms:
-            parts.append(f"actions answer what was seen {median(self._ages_ms):.0f} ms before")
+            parts.append(f"actions from observations {median(self._ages_ms):.0f} ms old")
         self._chunks, self._ages_ms = 0, []
         return "  ".join(parts)
 
 
 def _number(given: Any) -> int:
-    """A count or a time as our nodes write it. Raises ValueError for what is none, or one that no sum can take."""
+    """A count or a time of a message. Raises ValueError for anything else, and for one that is too large."""
     if type(given) is not int or not 0 <= given < 2**63:
-        raise ValueError("not a number of 63 bits")
+        raise ValueError("not a whole number of at most 63 bits")
     return given

@@ -1,4 +1,4 @@
-"""What one check of `auras doctor` has to say."""
+"""The result of one check of `auras doctor`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Verdict(str, Enum):
-    """`ok`: as it should be. `note`: it runs, but better is possible. `problem`: it does not run like this."""
+    """`ok`: as it should be. `note`: it runs, but could be better. `problem`: it cannot run."""
 
     OK = "ok"
     NOTE = "note"
@@ -17,7 +17,7 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """`text` says what was found; `remedy` what to do about it, and is empty only where all is well."""
+    """`text`: what was found; `remedy`: what to do about it, empty only for `ok`."""
 
     name: str
     status: Verdict

@@ -1,7 +1,7 @@
-"""`auras doctor` on what fixed rates and large images want of a host: kernel, cores, clock, buffers, container, RMW.
+"""`auras doctor` on what fixed rates and large images need of a host: kernel, cores, clock, buffers, container, RMW.
 
-Every check looks and leaves things as they were. None of them is needed to run: docs/realtime.md says what each of
-them is for, and gives the commands in full.
+No check changes anything, and none of them must be met to run: docs/realtime.md explains each of them and has the
+commands in full.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from auras_ros.cli.finding import Check, Finding, note, ok
 
 PROCESSORS = Path("/sys/devices/system/cpu")
-REALTIME = Path("/sys/kernel/realtime")  # there, and 1, under PREEMPT_RT
+REALTIME = Path("/sys/kernel/realtime")  # exists and is 1 with PREEMPT_RT
 RECEIVE_BUFFER = Path("/proc/sys/net/core/rmem_max")
 STATUS = Path("/proc/self/status")
 SHARED_MEMORY = Path("/dev/shm")
@@ -23,9 +23,9 @@ FIRST_PROCESS = Path("/proc/1/cgroup")
 MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))  # Docker's and Podman's
 ENGINES = re.compile(r"docker|kubepods|containerd|libpod|lxc")
 CAP_IPC_LOCK, CAP_SYS_NICE = 14, 23
-CORES_TO_SPARE = 4  # from this many on, one can be set aside
+CORES_TO_SPARE = 4  # with at least this many cores, one can be reserved
 RECEIVE_WANTED = 4 << 20  # four raw 640x480 colour images
-SHARED_WANTED = 256 << 20  # Docker gives 64 MiB
+SHARED_WANTED = 256 << 20  # Docker's default is 64 MiB
 CYCLONE = "rmw_cyclonedds_cpp"
 CONTAINER_FLAGS = (
     "--network=host --ipc=host --ulimit rtprio=98 --ulimit memlock=-1 --cap-add=SYS_NICE --cap-add=IPC_LOCK"
@@ -38,19 +38,19 @@ def kernel() -> Finding:
     if _line(REALTIME) == "1":
         return ok("kernel", f"{release}, PREEMPT_RT")
     remedy = (
-        "a simulator needs nothing; for a robot, Debian: sudo apt-get install -y linux-image-rt-amd64; "
+        "not needed for a simulator; for a robot, Debian: sudo apt-get install -y linux-image-rt-amd64; "
         "Ubuntu: sudo pro enable realtime-kernel"
     )
     return note("kernel", f"{release} is not PREEMPT_RT: single ticks may come milliseconds late under load", remedy)
 
 
 def isolated_cores() -> Finding:
-    """Whether a core is kept free of other work."""
+    """Whether a core is isolated from other work."""
     isolated, count = _line(PROCESSORS / "isolated"), os.cpu_count() or 1
     if isolated:
         return ok("isolated cores", f"{isolated}; start the actuator there: taskset -c {isolated} ...")
     if count < CORES_TO_SPARE:
-        return ok("isolated cores", f"none, and with {count} cores none to spare")
+        return ok("isolated cores", f"none; {count} cores are too few to reserve one")
     last = count - 1
     remedy = (
         f"keep core {last} for the actuator: append 'isolcpus={last} nohz_full={last} rcu_nocbs={last}' to "
@@ -60,10 +60,10 @@ def isolated_cores() -> Finding:
 
 
 def governor() -> Finding:
-    """Whether cores keep their clock between two ticks."""
+    """Whether cores keep their clock rate between two ticks."""
     found = Counter(_line(path) for path in PROCESSORS.glob("cpu[0-9]*/cpufreq/scaling_governor"))
     if not found:
-        return ok("CPU clock", "not governed by this system")
+        return ok("CPU clock", "no frequency governor on this system")
     text = ", ".join(f"{name} on {count}" for name, count in sorted(found.items()))
     if set(found) == {"performance"}:
         return ok("CPU clock", text)
@@ -71,10 +71,10 @@ def governor() -> Finding:
 
 
 def receive_buffer() -> Finding:
-    """Whether the burst of datagrams that a raw image is fits into a socket's buffer."""
+    """Whether the burst of datagrams of a raw image fits into a socket's buffer."""
     text = _line(RECEIVE_BUFFER)
     if not text:
-        return ok("image buffers", "the kernel does not say (a network namespace of its own)")
+        return ok("image buffers", "unknown (this process has its own network namespace)")
     if int(text) >= RECEIVE_WANTED:
         return ok("image buffers", f"net.core.rmem_max is {int(text) >> 10} KiB")
     return note(
@@ -100,20 +100,20 @@ def shared_memory() -> Finding:
 
 
 def container() -> Finding:
-    """In a container: whether it was started with what a fixed rate and discovery need."""
+    """In a container: whether it was started with the options that a fixed rate and discovery need."""
     if not _in_container():
         return ok("container", "none")
     missing = [
         name for name, bit in (("SYS_NICE", CAP_SYS_NICE), ("IPC_LOCK", CAP_IPC_LOCK)) if not _capabilities() >> bit & 1
     ]
     if not missing:
-        return ok("container", "with SYS_NICE and IPC_LOCK; other machines are found with --network=host alone")
-    text = f"started without {' and '.join(missing)}: fixed rates suffer where the limits are not raised either"
+        return ok("container", "with SYS_NICE and IPC_LOCK; other machines are found only with --network=host")
+    text = f"started without {' and '.join(missing)}: fixed rates suffer, unless the limits are raised"
     return note("container", text, f"docker run {CONTAINER_FLAGS}")
 
 
 def middleware() -> Finding:
-    """Whether services reach every process: between Cyclone DDS and another RMW, topics cross and services do not."""
+    """Whether services reach every process: between Cyclone DDS and another RMW, topics work but services do not."""
     from auras_ros.ros import BACKEND
 
     chosen = os.environ.get("RMW_IMPLEMENTATION", "")
@@ -125,22 +125,22 @@ def middleware() -> Finding:
     here = "" if BACKEND == "rclpy" else ", which this process does not use"
     return note(
         "RMW",
-        f"{what}{here}: topics cross to Cyclone DDS, services do not",
+        f"{what}{here}: topics reach Cyclone DDS, services do not",
         f"export RMW_IMPLEMENTATION={CYCLONE}, from ros-$ROS_DISTRO-rmw-cyclonedds-cpp, for every process",
     )
 
 
 def may_lock_memory() -> bool:
-    """Whether this process may lock memory whatever its limit."""
+    """Whether this process may lock memory beyond its limit."""
     return bool(_capabilities() >> CAP_IPC_LOCK & 1)
 
 
 def _line(path: Path) -> str:
-    """The one line of a file of the kernel's; '' where there is none."""
+    """The single line of a kernel file; '' if there is none."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
-        return ""  # not this kernel's, or not in this container: the check says so
+        return ""  # this kernel or container does not have it, which the check reports
 
 
 def _capabilities() -> int:

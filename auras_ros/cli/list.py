@@ -1,4 +1,4 @@
-"""`auras list`: what is here to be named: checkpoints with their plans, configs, simulators, policies, benches."""
+"""`auras list`: names that commands accept: checkpoints with their plans, configs, simulators, policies, benches."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Line = tuple[str, str]
 EXAMPLE = """
 example
   auras list                 everything, a line each
-  auras list checkpoints     those that ship; any other is named by its folder
+  auras list checkpoints     the shipped ones; any other is given by its folder
 """
 
 
 def checkpoints() -> Iterator[Line]:
-    """By their manifests alone: no weights are read."""
+    """From their manifests; no weights are read."""
     for path in sorted((resources.share_dir() / "checkpoints").glob("*/policy.json")):
         try:
             told = read_json(path)
@@ -35,7 +35,7 @@ def checkpoints() -> Iterator[Line]:
 
 
 def configs() -> Iterator[Line]:
-    """With the first line of their text."""
+    """With the first line of each file."""
     for path in sorted((resources.share_dir() / "config").glob("*.yaml")):
         yield path.stem, _first_line(path)
 
@@ -50,7 +50,7 @@ def simulators() -> Iterator[Line]:
 
 
 def types() -> Iterator[Line]:
-    """What a checkpoint's `type` may be: ours, and those of packages that are installed."""
+    """The values of a checkpoint's `type`: ours, and those of installed packages."""
     from importlib.metadata import entry_points
 
     from auras_ros.policies.families import ENTRY_POINTS, FAMILIES
@@ -58,11 +58,11 @@ def types() -> Iterator[Line]:
     for name, family in FAMILIES.items():
         yield name, (sys.modules[type(family).__module__].__doc__ or "").partition("\n")[0].rstrip(".")
     for other in sorted(entry_points(group=ENTRY_POINTS)):
-        yield other.name, f"of another package: {other.value}"
+        yield other.name, f"from another package: {other.value}"
 
 
 def architectures() -> Iterator[Line]:
-    """What benches build by `--policy`."""
+    """The values of `--policy` of benches."""
     from auras_ros.bench.policies import names
 
     for name in names():
@@ -86,7 +86,7 @@ def run(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     for name in options.what:
         if name not in SECTIONS:
-            parser.error(f"no {name!r}; there is {', '.join(SECTIONS)}")
+            parser.error(f"no {name!r}; known: {', '.join(SECTIONS)}")
     for name in options.what or SECTIONS:
         found = list(SECTIONS[name]())
         width = max((len(each) for each, _ in found), default=0)

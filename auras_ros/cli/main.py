@@ -1,6 +1,6 @@
-"""Entry point of `auras`: picks the command, turns named errors into one line and an exit status.
+"""Entry point of `auras`: runs the command, and turns errors into one line and an exit status.
 
-Exit status: 0 done; 1 it went wrong; 2 the command or its settings cannot work as given; 130 interrupted.
+Exit status: 0 done; 1 failed; 2 the command or its settings are invalid; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from auras_ros import __version__
 
 COMMANDS = {
     "run": "start the nodes of a config and keep them alive: auras run config/pusht.yaml",
-    "check": "whether a config says what was meant, and what may be said in it: auras check my_robot.yaml",
-    "demo": "the whole closed loop on Push-T for a minute, with a summary, a video and a timeline",
-    "list": "what is here to be named: checkpoints and their plans, configs, simulators, policies, benches",
+    "check": "check a config for mistakes, or print all parameters: auras check my_robot.yaml",
+    "demo": "the complete closed loop on Push-T for a minute, with a summary, a video and a timeline",
+    "list": "the names that commands accept: checkpoints and their plans, configs, simulators, policies, benches",
     "sim": "only the simulator's bridge, for your own agent or controller",
-    "eval": "compare schedules by success rate: auras eval --sim pusht-drift --plan ddpm100,pp_generation=8",
-    "tune": "find the plan that meets a rate, a success and an age: auras tune --rate 2x --success seq-0.03",
+    "eval": "compare modes by success rate: auras eval --sim pusht-drift --plan ddpm100,pp_generation=8",
+    "tune": "find a plan with the required rate, success and age: auras tune --rate 2x --success seq-0.03",
     "train": "make demonstrations, train and evaluate a policy: auras train pusht",
-    "convert": "another library's checkpoint in our format: auras convert FOLDER --out my_policy",
+    "convert": "convert another library's checkpoint to our format: auras convert FOLDER --out my_policy",
     "bench": "measure this machine: auras bench pipeline",
-    "soak": "break the live loop at random and judge what it publishes: auras soak --minutes 20",
+    "soak": "break the live loop at random and check what it publishes: auras soak --minutes 20",
     "trace": "show where the stages of a plan ran: auras trace --out out/trace",
-    "doctor": "say what was found here (ROS 2 or DDS, GPU, scheduling, checkpoints) and what to do about it",
+    "doctor": "check this machine (ROS 2 or DDS, GPU, scheduling, checkpoints) and print what to do about problems",
 }
 EPILOG = """
 first steps
   auras doctor                      what this machine has
-  auras demo                        a trained policy drives Push-T through real ROS 2 topics
+  auras demo                        a trained policy drives Push-T over real ROS 2 topics
   auras run config/pusht.yaml       the same nodes, until you press Ctrl-C
   auras COMMAND --help              each command's options and an example
 """
@@ -55,11 +55,11 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     command, rest = arguments[0], arguments[1:]
     if command not in COMMANDS:
-        print(f"error: no command '{command}'; there is {', '.join(COMMANDS)} (auras --help)", file=sys.stderr)
+        print(f"error: no command '{command}'; known: {', '.join(COMMANDS)} (auras --help)", file=sys.stderr)
         return 2
     try:
         return int(importlib.import_module(f"auras_ros.cli.{command}").run(rest))
-    except ModuleNotFoundError as error:  # also from an import that the command makes when it runs
+    except ModuleNotFoundError as error:  # also from a late import of the command
         package = (error.name or "").partition(".")[0]
         if package in ("", "auras_ros"):
             raise

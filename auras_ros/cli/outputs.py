@@ -1,4 +1,4 @@
-"""Where a command of hours will write: looked at before it begins, and named where it fails all the same."""
+"""Output files of long commands: checked before the work begins, and named in the error if writing fails later."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from auras_ros.report.result import unwritable
 
 
 def check_outputs(parser: argparse.ArgumentParser, files: Mapping[str, Path | None]) -> None:
-    """Ends the process with status 2 where a file cannot be written, or two options name the same one. files: by their
-    options, None for those that are not asked for."""
+    """Exits with status 2 if a file cannot be written, or two options name the same one. files: option -> path, or None
+    if the option is not given."""
     taken: dict[Path, str] = {}
     for option, path in files.items():
         if path is None:
@@ -23,11 +23,11 @@ def check_outputs(parser: argparse.ArgumentParser, files: Mapping[str, Path | No
             parser.error(f"{option}: {why}")
         other = taken.setdefault(path.resolve(), option)
         if other != option:
-            parser.error(f"{option}: {path} is that of {other}")
+            parser.error(f"{option}: {path} is also that of {other}")
 
 
 def make_folder(parser: argparse.ArgumentParser, option: str, folder: Path) -> None:
-    """Ends the process with status 2 where it cannot be made."""
+    """Exits with status 2 if the folder cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -36,8 +36,8 @@ def make_folder(parser: argparse.ArgumentParser, option: str, folder: Path) -> N
 
 @contextmanager
 def term_interrupts() -> Iterator[None]:
-    """SIGTERM is Ctrl-C meanwhile: what was measured until then is shown and kept."""
-    if threading.current_thread() is not threading.main_thread():  # where signals cannot be set
+    """Treat SIGTERM as Ctrl-C meanwhile, so that the measurements until then are shown and stored."""
+    if threading.current_thread() is not threading.main_thread():  # signal handlers cannot be set here
         yield
         return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -48,7 +48,7 @@ def term_interrupts() -> Iterator[None]:
 
 
 def written(path: Path, write: Callable[[Path], None]) -> None:
-    """Write it and say so. An OSError is raised again with the file's name: a full disk gives none by itself."""
+    """Write the file and print its path. An OSError is raised again with the file's name, which a full disk's lacks."""
     try:
         write(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""One line that says how far a long command is: rewritten on a terminal, now and then otherwise."""
+"""One line with the progress of a long command: rewritten on a terminal, otherwise printed now and then."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 class Progress:
-    """say(text) as often as you like. quiet_s: how long to wait between lines where there is no terminal."""
+    """`say(text)` may be called often. quiet_s: least time between two lines if the output is not a terminal."""
 
     def __init__(self, quiet_s: float = 10.0) -> None:
         self._terminal = sys.stdout.isatty()
@@ -20,7 +20,7 @@ class Progress:
             self._show()
 
     def done(self, text: str = "") -> None:
-        """Finish the line; the last text said, or this one, stays."""
+        """Finish the line with the last text, or with this one."""
         self._pending = text or self._pending
         if self._pending:
             self._show()

@@ -21,20 +21,20 @@ EXAMPLE = """
 example
   auras run config/pusht.yaml                       simulator, agent and actuator
   auras run config/pusht.yaml --namespace /left     the same under /left/...
-  ros2 topic echo /action                           from another shell, where ROS 2 is installed
+  ros2 topic echo /action                           in another shell, if ROS 2 is installed
 
-The config is a ROS 2 parameter file; `supervisor` in it lists the processes. A process that dies is started again,
-later each time (0.5 s to 8 s). A new agent drives only after somebody arms the actuator again:
+The config is a ROS 2 parameter file; `supervisor` in it lists the processes. A process that dies is restarted, after
+0.5 s, then later each time, up to 8 s. A new agent drives only after somebody arms the actuator again:
   ros2 service call /actuator/arm std_srvs/srv/Trigger
-A line of figures is printed now and then: state, episodes and successes, chunks a second, age of what is answered.
+A status line is printed now and then: state, episodes and successes, chunks per second, age of the observations.
 
-Nodes are found on this machine alone, unless ROS_AUTOMATIC_DISCOVERY_RANGE, or discovery_range in the config, is
+Nodes are visible only on this machine, unless ROS_AUTOMATIC_DISCOVERY_RANGE, or discovery_range in the config, is
 SUBNET.
 """
 
 
 def config_path(given: str) -> Path:
-    """A config by path, or by the name of one that ships (with or without .yaml). Raises FileNotFoundError."""
+    """A config by path, or by the name of a shipped one (with or without .yaml). Raises FileNotFoundError."""
     path = Path(given).expanduser()
     if path.is_file():
         return path
@@ -46,7 +46,7 @@ def run(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="auras run", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("config", help="parameter file, or the name of one that ships (pusht, pusht_drift)")
+    parser.add_argument("config", help="parameter file, or the name of a shipped one (pusht, pusht_drift)")
     parser.add_argument("--namespace", default="", help="put every node under this namespace, e.g. /left")
     options = parser.parse_args(argv)
     stopping: list[int] = []
@@ -56,7 +56,7 @@ def run(argv: list[str]) -> int:
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with never_in_the_way():  # who reads what it says is nothing to the processes that it keeps alive
+        with never_in_the_way():  # unread output must not block the supervision
             return _supervise(options, stopping)
     finally:
         for number, handler in previous.items():

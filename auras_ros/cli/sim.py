@@ -17,15 +17,15 @@ GREETING = """the table runs at 10 Hz until Ctrl-C; it waits for the first actio
   in   action (std_msgs/Float64MultiArray: data [x, y] in 0 to 512; layout.dim[0].label agent_x,agent_y)
   srv  pusht/reset (std_srvs/Trigger)
 next, in another shell: a controller of your own (docs/nodes-of-your-own.md), or the policy with its actuator:
-  ros2 topic hz /camera/top/image_raw                   where ROS 2 is installed
-  ros2 launch auras_ros agent.launch.py config:=pusht   where it is; elsewhere `auras run pusht` starts all three"""
+  ros2 topic hz /camera/top/image_raw                   if ROS 2 is installed
+  ros2 launch auras_ros agent.launch.py config:=pusht   the same; without ROS 2, `auras run pusht` starts all three"""
 EXAMPLE = """
 example
   auras sim pusht                       cameras, state and status out; publish your targets on /action
   auras sim pusht --config pusht_drift  the tee drifts
   ros2 topic hz /camera/top/image_raw
 
-The simulator is found on this machine alone unless ROS_AUTOMATIC_DISCOVERY_RANGE says SUBNET.
+The simulator is visible only on this machine unless ROS_AUTOMATIC_DISCOVERY_RANGE is SUBNET.
 """
 
 
@@ -34,7 +34,7 @@ def run(argv: list[str]) -> int:
         prog="auras sim", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("simulator", choices=list(SIMULATORS), help="which simulator")
-    parser.add_argument("--config", default="pusht", help="parameter file, or the name of one that ships")
+    parser.add_argument("--config", default="pusht", help="parameter file, or the name of a shipped one")
     options, ros_arguments = parser.parse_known_args(argv)
     try:
         path: Path = config_path(options.config)

@@ -1,4 +1,4 @@
-"""`auras soak`: the live loop under random faults, judged on the wire; exit status 1 where a promise was broken."""
+"""`auras soak`: the live loop under random faults, checked on its topics; exit status 1 if a promise was broken."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from auras_ros.live.soak.not_drawn import NOT_DRAWN
 INTERRUPTED = 130
 EXAMPLE = """
 examples
-  auras soak --minutes 20                          every kind of fault, in an order made of seed 0
-  auras soak --minutes 6 --only agent_killed       one kind alone, or several with commas
+  auras soak --minutes 20                          every kind of fault, in an order that follows from seed 0
+  auras soak --minutes 6 --only agent_killed       only one kind, or several separated by commas
   auras soak --only stop_pressed --presses 100     short presses of the emergency stop, each must be latched
-  auras soak --load 8                              20 minutes beside eight busy loops: nothing ends, nobody arms again
+  auras soak --load 8                              20 minutes beside eight busy loops: no process may end or disarm
   auras soak --minutes 2 --seed 7 --json soak.json
 
-Simulator, actuator and agent run as processes of their own. They are killed, stopped, slowed down, deactivated, and
-fed with garbage, noise, images and prompts that are none; clocks go back, QoS does not fit, strangers publish, a second
-of each appears, and actuators beside the loop's are given robots in parts, stalls and full disks. After
-each fault the actuator is armed again. What is published meanwhile is judged: no command beyond its limits, none while
-disarmed, none of an observation that is too old, every hold as soon as promised, and good messages used beside the bad
-ones. ROS stays on this host, whatever the environment says. Ctrl-C ends it with what there is.
+Simulator, actuator and agent run in separate processes. They are killed, stopped, slowed down, deactivated, and sent
+garbage, noise, malformed images and prompts; clocks go back, QoS does not match, other nodes publish, a second process
+of each kind appears, and further actuators get robots in parts, stalls and full disks. After each fault the actuator is
+armed again. What is published meanwhile is checked: no command beyond its limits, none while disarmed, none from an
+observation that is too old, every hold within the promised time, and valid messages are used in spite of the bad ones.
+ROS stays on this host, whatever the environment. Ctrl-C ends it with the results so far.
 
-not drawn, and why (tests: docs/reliability.md)
+faults that are not drawn, and why (tests: docs/reliability.md)
 """ + "\n".join(f"  {name:<{max(map(len, NOT_DRAWN))}}  {why}" for name, why in NOT_DRAWN.items())
 
 
@@ -38,14 +38,14 @@ def run(argv: list[str]) -> int:
         prog="auras soak", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=20.0, help="no fault begins later than this (default 20)")
-    parser.add_argument("--seed", type=int, default=0, help="order, pauses and garbage follow from it (default 0)")
-    parser.add_argument("--only", default="", metavar="KIND,...", help="kinds of faults, as the table names them")
+    parser.add_argument("--seed", type=int, default=0, help="seed of order, pauses and garbage (default 0)")
+    parser.add_argument("--only", default="", metavar="KIND,...", help="kinds of faults, by their names in the table")
     parser.add_argument(
         "--presses", type=int, default=0, metavar="N",
         help="with --only stop_pressed: N presses of every case, however long they take",
     )  # fmt: skip
     parser.add_argument("--load", type=int, default=0, metavar="N", help="N busy loops beside it, and no other fault")
-    parser.add_argument("--log", type=Path, default=Path("out/soak.log"), help="what the nodes say (out/soak.log)")
+    parser.add_argument("--log", type=Path, default=Path("out/soak.log"), help="log of the nodes (out/soak.log)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
     options = parser.parse_args(argv)
     if not 0 < options.minutes <= 10_000:
@@ -57,11 +57,11 @@ def run(argv: list[str]) -> int:
     only, known = [word for word in options.only.replace(" ", "").split(",") if word], faults(1.0, 1.0)
     for word in only:
         if word not in known:
-            parser.error(f"--only: no fault '{word}'; there is {', '.join(known)}")
+            parser.error(f"--only: no fault '{word}'; known: {', '.join(known)}")
     if options.presses and (options.presses < 0 or only != ["stop_pressed"]):
-        parser.error(f"--presses: a number above 0, and with --only stop_pressed alone; got {options.presses}")
+        parser.error(f"--presses: must be above 0, and only with --only stop_pressed; got {options.presses}")
     if not 0 <= options.load <= 64 or (options.load and (only or options.presses)):
-        parser.error(f"--load: 1 to 64, and without --only and --presses; got {options.load}")
+        parser.error(f"--load: must be 1 to 64, without --only and --presses; got {options.load}")
     make_folder(parser, "--log", options.log.parent)
     check_outputs(parser, {"--json": options.json})
     progress = Progress(quiet_s=5.0)
@@ -82,7 +82,7 @@ def run(argv: list[str]) -> int:
 
 @contextmanager
 def _signals_noted() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM only leave a note: the run ends in order, with what there is."""
+    """SIGINT and SIGTERM are only noted, so that the run ends in an orderly way with the results so far."""
     stopping: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""`auras trace`: run a plan live for a few seconds and show where its stages ran: a Chrome trace and a picture."""
+"""`auras trace`: run a plan live for a few seconds and show where its stages ran, as a Chrome trace and a picture."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ examples
   auras trace --plan ddpm100,mode=par,workers=2 --out out/par    requests side by side instead
   auras trace --checkpoint pusht --plan quick --out out/pusht    a trained policy
 
-Files in OUT: trace.json (open it in ui.perfetto.dev or chrome://tracing) and timeline.png. Observations are random
-values and always at hand. A registered policy has random weights; its generation plan is ddpmN or ddimN, N steps.
+Files in OUT: trace.json (open it in ui.perfetto.dev or chrome://tracing) and timeline.png. Observations are random and
+always available. A registered policy has random weights; its generation plan is ddpmN or ddimN, with N steps.
 """
 
 
@@ -30,20 +30,20 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--plan", default=DEFAULT_PLAN, help=f"what to run (default: {DEFAULT_PLAN})")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--policy", default="dp-small", help="a registered architecture (default: dp-small)")
-    which.add_argument("--checkpoint", help="a checkpoint: a name that ships, or a folder")
+    which.add_argument("--checkpoint", help="a checkpoint: the name of a shipped one, or a folder")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to run after the first chunk (default: 3)")
     parser.add_argument(
         "--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if there is one"
     )
-    parser.add_argument("--dtype", metavar="TYPE", help="of a checkpoint's weights: the agent's `dtype` (auto)")
+    parser.add_argument("--dtype", metavar="TYPE", help="type of a checkpoint's weights, as the agent's `dtype` (auto)")
     parser.add_argument("--threads", type=int, default=1, help="intra-op threads of each worker (default: 1)")
-    parser.add_argument("--seed", type=int, default=0, help="of weights, noise and observations")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights, noise and observations (default: 0)")
     parser.add_argument("--out", type=Path, required=True, help="folder for trace.json and timeline.png")
     options = parser.parse_args(argv)
     if not options.seconds > 0 or options.threads < 1:
         parser.error("--seconds must be above 0 and --threads at least 1")
     if options.dtype and options.checkpoint is None:
-        parser.error("--dtype: is of a --checkpoint's weights")
+        parser.error("--dtype: only with --checkpoint")
     return _trace(options, parser)
 
 
@@ -57,10 +57,10 @@ def _trace(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         else:
             folder, dtype = resources.checkpoint(options.checkpoint), options.dtype or "auto"
             setup = trace.from_checkpoint(folder, plan, options.seed, options.device, dtype)
-    except (ValueError, FileNotFoundError) as error:  # PlanError, CheckpointError and their like
+    except (ValueError, FileNotFoundError) as error:  # such as PlanError and CheckpointError
         print(f"error: {error}", file=sys.stderr)
         return 2
-    importlib.import_module("matplotlib")  # this and the folder now, and not after measuring
+    importlib.import_module("matplotlib")  # checked, like the folder, before measuring
     make_folder(parser, "--out", options.out)
     for name in (TRACE, PICTURE):
         check_outputs(parser, {"--out": options.out / name})

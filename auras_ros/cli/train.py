@@ -1,4 +1,4 @@
-"""`auras train pusht`: demonstrations, training, evaluation, checkpoint. An interrupted run goes on later."""
+"""`auras train pusht`: demonstrations, training, evaluation, checkpoint. An interrupted run can be continued."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ EXAMPLE = """
 example
   auras train pusht --out my_policy                     about 100 minutes on one core (figures: docs/pusht-policy.md)
   auras train pusht --out checkpoints/pusht --evaluate quick   only count successes, 200 seeded episodes
-  auras train pusht-tokens --work my_policy.work --out my_tokens   the autoregressive one, of the same demonstrations
+  auras train pusht-tokens --work my_policy.work --out my_tokens   the autoregressive one, with the same demonstrations
   auras train pusht --work my_policy.work --out my_160 --denoising-steps 160   the same with another number of steps
-  auras train pusht --smoke --out try                   a minute: tests the machinery, learns nothing
+  auras train pusht --smoke --out try                   a minute: a test run that learns nothing
   auras run config/pusht.yaml                           then set `checkpoint: ./my_policy` for agent and actuator
 """
 
@@ -24,7 +24,7 @@ def run(argv: list[str]) -> int:
         prog="auras train", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "policy", choices=["pusht", "pusht-tokens"], help="what to train: by diffusion, or token by token"
+        "policy", choices=["pusht", "pusht-tokens"], help="what to train: a diffusion or an autoregressive policy"
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint")
     parser.add_argument("--work", type=Path, help="folder for demonstrations and stages (default: OUT.work)")
@@ -32,14 +32,14 @@ def run(argv: list[str]) -> int:
     parser.add_argument(
         "--episodes", type=int, help="evaluation episodes in seq, seeds 0, 1, ... (200; with --smoke 2)"
     )
-    parser.add_argument("--evaluate", metavar="PLAN", help="train nothing: evaluate this plan of the checkpoint OUT")
+    parser.add_argument("--evaluate", metavar="PLAN", help="do not train; evaluate this plan of the checkpoint OUT")
     parser.add_argument(
         "--denoising-steps",
         type=int,
         default=100,
-        help="pusht: noise levels that it is trained with, and steps of its DDPM plan (100, as the one that ships)",
+        help="pusht: number of noise levels in training, and steps of its DDPM plan (100, as the shipped one)",
     )
-    parser.add_argument("--smoke", action="store_true", help="tiny amounts of everything")
+    parser.add_argument("--smoke", action="store_true", help="a test run with very little data and training")
     options = parser.parse_args(argv)
     episodes = options.episodes if options.episodes is not None else (2 if options.smoke else 200)
     if options.seed < 0 or episodes < 1:
@@ -47,7 +47,7 @@ def run(argv: list[str]) -> int:
     more = {}
     if options.denoising_steps != 100:
         if options.policy != "pusht" or not 8 <= options.denoising_steps <= 1000:
-            parser.error("--denoising-steps must be a whole number in [8, 1000], for pusht alone")
+            parser.error("--denoising-steps must be a whole number in [8, 1000], and only for pusht")
         more = {"noise_levels": options.denoising_steps}
     from auras_ros.train.pusht import evaluate, make_policy
     from auras_ros.train.pusht_stages import Schedule

@@ -1,4 +1,4 @@
-"""`auras tune`: find the plan that meets a rate, a success and an age, by measuring and by playing (Auras 4.3.2)."""
+"""`auras tune`: find a plan with the required rate, success and age, by measuring and playing (Auras 4.3.2)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ NOT_FOUND = 3
 EXAMPLE = """
 examples
   auras tune --sim pusht-drift --plan ddpm100 --rate 2x --success seq-0.03 --work tune.json --out out
-  auras tune ... --confirm 400                      then the chosen plan on 400 seeds that the search has not seen
-  auras tune ... --trials 40                        Optuna in place of the grid (pip install 'auras_ros[tune]')
-  auras tune ... --config pusht_drift               writes OUT/tuned.yaml: auras run OUT/tuned.yaml
+  auras tune ... --confirm 400                      then play the chosen plan on 400 seeds that the search has not used
+  auras tune ... --trials 40                        Optuna instead of the grid (pip install 'auras_ros[tune]')
+  auras tune ... --config pusht_drift               write OUT/tuned.yaml: auras run OUT/tuned.yaml
 
 Every plan is timed beside seq; those that miss the rate, the age or the horizon are not played. The others are played
 in lockstep on a few seeds, the better half on twice as many, up to --episodes; then the skew of the best is tuned.
-With --work the search may be interrupted (Ctrl-C shows what there is) and goes on when the same command is run again.
-A config is written for a plan that was played on 16 episodes at least, and succeeded in 4 of them.
-Exit status: 0 found, 3 no plan is good enough (or the chosen one is not on fresh seeds), 130 interrupted.
+With --work the search may be interrupted (Ctrl-C shows the results so far) and is continued by the same command.
+A config is only written for a plan that was played on at least 16 episodes and succeeded in at least 4 of them.
+Exit status: 0 found, 3 no plan is good enough (or the chosen one is not on new seeds), 130 interrupted.
 """
 
 
@@ -58,8 +58,8 @@ def run(argv: list[str]) -> int:
     options.checkpoint, options.device = options.checkpoint or "pusht", options.device or "cpu"
     options.dtype = options.dtype or "auto"
     if options.device == "cuda" and not _has_cuda():
-        parser.error("no CUDA device is here, where frames would be timed; --device cpu times them on the CPU")
-    importlib.import_module("matplotlib")  # now, and not after an hour
+        parser.error("no CUDA device for timing frames; --device cpu times them on the CPU")
+    importlib.import_module("matplotlib")  # checked before hours of work
     from auras_ros.checkpoints.errors import CheckpointError
     from auras_ros.evaluate.settings import SettingsError
     from auras_ros.evaluate.tuner.requirements import RequirementError
@@ -92,38 +92,44 @@ def _parser() -> argparse.ArgumentParser:
         prog="auras tune", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--checkpoint", help="folder, or the name of one that ships (that of the agent in --config, or pusht)"
+        "--checkpoint", help="folder, or the name of a shipped one (that of the agent in --config, or pusht)"
     )
     parser.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
-    parser.add_argument("--plan", default="", help="what all plans share, e.g. ddpm100 or ddpm100,batched=false")
+    parser.add_argument("--plan", default="", help="common part of all plans, e.g. ddpm100 or ddpm100,batched=false")
     parser.add_argument(
         "--device",
         choices=("cpu", "cuda"),
-        help="where frames are timed (that of the agent in --config, or cpu); success is played on the CPU, with "
-        "--dtype auto in float32, even where cuda then times half precision",
+        help="where frames are timed (that of the agent in --config, or cpu); episodes are played on the CPU, with "
+        "--dtype auto in float32, even if cuda then times half precision",
     )
     parser.add_argument("--dtype", metavar="TYPE", help="of the weights (that of the agent in --config, or auto)")
     parser.add_argument(
-        "--cores", type=int, metavar="N", help="that every plan, seq too, has while it is timed (1; beside a GPU all)"
+        "--cores", type=int, metavar="N", help="cores of every plan, seq too, while it is timed (1; with a GPU all)"
     )
-    wanted = parser.add_argument_group("what is asked for")
-    wanted.add_argument("--rate", metavar="HZ|Nx", help="chunks per second at least, or 2x for twice seq's")
+    wanted = parser.add_argument_group("requirements")
+    wanted.add_argument("--rate", metavar="HZ|Nx", help="least chunks per second, or 2x for twice seq's rate")
     wanted.add_argument(
-        "--success", metavar="SHARE|seq-X", help="0.8, or seq-0.03 for seq's on the same seeds less 0.03"
+        "--success", metavar="SHARE|seq-X", help="0.8, or seq-0.03 for at most 0.03 less than seq on the same seeds"
     )
-    wanted.add_argument("--max-age-ms", type=float, metavar="MS", help="no action older when the next chunk takes over")
-    space = parser.add_argument_group("what is searched")
+    wanted.add_argument(
+        "--max-age-ms", type=float, metavar="MS", help="greatest age of an action when the next chunk takes over"
+    )
+    space = parser.add_argument_group("search space")
     space.add_argument("--pp-perception", default="1,2,3", metavar="N,...", help="stages of perception (1,2,3)")
-    space.add_argument("--pp-generation", default="1,2,3,4,6,8,10", metavar="N,...", help="of generation (1,2,...,10)")
+    space.add_argument(
+        "--pp-generation", default="1,2,3,4,6,8,10", metavar="N,...", help="stages of generation (1,2,...,10)"
+    )
     space.add_argument("--fetch-offset", default="", metavar="N,...", help="=-1,0 for both (autoregressive -1, else 0)")
-    space.add_argument("--alpha", default="0.25,0.5,0.75,1,1.5", metavar="A,...", help="skews of the best (to 1.5)")
+    space.add_argument(
+        "--alpha", default="0.25,0.5,0.75,1,1.5", metavar="A,...", help="skews tried for the best plans (0.25 to 1.5)"
+    )
     space.add_argument("--longest", type=int, default=12, metavar="L", help="frames that a request may live (12)")
     space.add_argument("--trials", type=int, metavar="N", help="let Optuna choose N plans; alpha is searched with them")
-    effort = parser.add_argument_group("how long")
+    effort = parser.add_argument_group("effort")
     effort.add_argument("--first", type=int, default=24, metavar="N", help="episodes of the first round (24)")
-    effort.add_argument("--episodes", type=int, default=96, metavar="N", help="episodes of the last (96)")
-    effort.add_argument("--confirm", type=int, default=0, metavar="N", help="fresh episodes of the chosen plan (0)")
-    effort.add_argument("--seed", type=int, default=0, metavar="S", help="the first episode's, and Optuna's (0)")
+    effort.add_argument("--episodes", type=int, default=96, metavar="N", help="episodes of the last round (96)")
+    effort.add_argument("--confirm", type=int, default=0, metavar="N", help="new episodes for the chosen plan (0)")
+    effort.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the first episode and of Optuna (0)")
     effort.add_argument("--max-steps", type=int, default=300, metavar="N", help="control steps of an episode (300)")
     effort.add_argument("--batch", type=int, default=32, metavar="N", help="episodes that are stepped together (32)")
     effort.add_argument(
@@ -133,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         "--work",
         type=Path,
         metavar="FILE",
-        help="keep what was measured here, fresh episodes beside it (FILE's .fresh.json), and go on from it",
+        help="store measurements here, new episodes of --confirm beside it (.fresh.json), and continue from it",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for tune.png and tuned.yaml (out)")
@@ -142,7 +148,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
-    """Raises what a bad setting deserves, naming it."""
+    """Raises SettingsError, SpaceError or RequirementError naming the setting."""
     from auras_ros.evaluate.episode_runner import Task
     from auras_ros.evaluate.settings import SIMS, SettingsError, check_max_steps, check_seeds, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
@@ -154,7 +160,7 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     from auras_ros.measure.cores import available
 
     if options.sim not in SIMS:
-        raise SettingsError(f"sim: no {options.sim!r}; there is {', '.join(SIMS)}")
+        raise SettingsError(f"sim: no {options.sim!r}; known: {', '.join(SIMS)}")
     check_max_steps(options.max_steps)
     played = FRESH + options.confirm if options.confirm else options.episodes
     check_seeds(range(options.seed, options.seed + played))
@@ -175,7 +181,7 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
         **({} if options.dtype == "auto" else {"dtype": options.dtype}),
         "cores": cores_for(options.cores, options.device),
     }  # fmt: skip
-    before = {"cores": available()}  # every plan had all
+    before = {"cores": available()}  # older files did not record it: every plan had all cores
     record = EpisodeStore.open(key, options.work, before)
     again = options.work.with_suffix(".fresh.json") if options.work else None
     fresh = EpisodeStore.open({**key, "fresh": True}, again, before)
@@ -219,9 +225,9 @@ def _show(
     print(f"{options.sim}, {wanted}, timed on {cores} core{'s' * (cores > 1)}{', PARTIAL' if result.partial else ''}")
     print(table(result))
     if result.chosen is None:
-        print("no plan was played to the end that meets what was asked for")
+        print("no plan that was played to the end meets the requirements")
     elif result.unconfirmed:
-        print(f"NOT confirmed on fresh seeds ({result.unconfirmed}): {result.chosen.plan}")
+        print(f"NOT confirmed on new seeds ({result.unconfirmed}): {result.chosen.plan}")
     else:
         print(f"plan: {result.chosen.plan}")
     if options.json:
@@ -237,14 +243,14 @@ def _show(
     if template is not None and result.found is not None and not result.partial and not result.too_few:
         _write_config(template, result.found.plan, {"device": options.device, "dtype": options.dtype}, tuned)
     elif tuned.exists():
-        print(f"left as it was, from an earlier search: {tuned}")
+        print(f"not changed, from an earlier search: {tuned}")
     written(options.out / "tune.png", lambda path: draw(result, f"{checkpoint.name}, {options.sim}: {wanted}", path))
 
 
 @dataclass(frozen=True)
 class _Template:
-    """The config that a plan is written into: its name, all of it, and therein the agent's parameters. The new one may
-    stand elsewhere, so paths that were found beside this one are named in full."""
+    """The config that a plan is written into: its name, its contents, and in these the agent's parameters. The new file
+    may be in another folder, so paths relative to this one are made absolute."""
 
     name: str
     document: dict[str, Any]
@@ -252,8 +258,8 @@ class _Template:
 
 
 def _follow(config: Path, options: argparse.Namespace, parser: argparse.ArgumentParser) -> _Template:
-    """Search for what the config's agent can run: its checkpoint, on its device, within its `max_age_ms`. Raises
-    ConfigError where it has no agent; ends the process with status 2 where the options contradict it."""
+    """Set the options for what the config's agent can run: its checkpoint, on its device, within its `max_age_ms`.
+    Raises ConfigError if it has no agent; exits with status 2 if the options contradict it."""
     read = read_parameters_file(config)
     agent, template = read.section("agent"), _template(read)
     named = str(agent.get("checkpoint", "pusht"))
@@ -263,7 +269,7 @@ def _follow(config: Path, options: argparse.Namespace, parser: argparse.Argument
     options.checkpoint = named
     device = options.device or str(agent.get("device", "cpu"))
     if device not in ("auto", "cpu", "cuda"):
-        parser.error(f"--config: {config}: device: no {device!r}; there is auto, cpu, cuda")
+        parser.error(f"--config: {config}: device: no {device!r}; known: auto, cpu, cuda")
     options.device = ("cuda" if _has_cuda() else "cpu") if device == "auto" else device
     options.dtype = options.dtype or str(agent.get("dtype", "auto"))
     ages = [age for age in (options.max_age_ms, float(agent.get("max_age_ms", 0.0)) or None) if age is not None]
@@ -272,12 +278,12 @@ def _follow(config: Path, options: argparse.Namespace, parser: argparse.Argument
 
 
 def _template(config: NodeConfig) -> _Template:
-    """Raises ConfigError where a node's parameters have no section of their own to be written into."""
+    """Raises ConfigError if a node has no section into which its parameters can be written."""
     document = yaml.safe_load(config.path.read_text(encoding="utf-8"))
     sections = {name.strip("/"): section for name, section in document.items()}
     for node in ("agent", *config.placed):
         if node not in sections:
-            raise ConfigError(f"{config.path}: {node}: auras tune writes into a section of this name at the file's top")
+            raise ConfigError(f"{config.path}: {node}: auras tune needs a top-level section of this name")
         sections[node]["ros__parameters"].update(config.placed.get(node, {}))
     return _Template(config.path.name, document, sections["agent"]["ros__parameters"])
 
@@ -289,7 +295,7 @@ def _has_cuda() -> bool:
 
 
 def _write_config(template: _Template, plan: Plan, where: Mapping[str, str], path: Path) -> None:
-    """The config with this plan in its agent, on the device and in the type that it was measured in."""
+    """Write the config with this plan for its agent, on the device and in the type with which it was measured."""
     from auras_ros.report.result import write_whole
 
     named = {each.name: getattr(plan, each.name) for each in fields(plan)}

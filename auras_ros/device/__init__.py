@@ -1,4 +1,4 @@
-"""Where work runs: lanes and captured stages on a CPU, a GPU, or in virtual time. It knows no policy and no frame."""
+"""Where work runs: lanes and captured stages on a CPU, a GPU, or in virtual time. No policies or frames in it."""
 
 from auras_ros.device.cores import checked, occupy
 from auras_ros.device.lane import Device, DeviceError, Lane, Mark, Stage, launches_ahead

@@ -1,10 +1,10 @@
 """Which cores a thread runs on, and how many threads torch spreads one of its operations over.
 
 On torch's CPU build (OpenMP, seen with 2.13) `torch.set_num_threads` sets the calling thread's number and a default of
-the whole process. A thread takes the default over at its first parallel operation, or when it first asks for the
-number, even if it has set one of its own before that; from then on its number is its own. So a lane's thread asks
-first and sets then, and the lane's maker puts the default back. The threads that OpenMP starts for a thread inherit
-its cores if those are set before its first operation.
+the whole process. A thread adopts the default at its first parallel operation, or at its first `get_num_threads`, even
+if it has set a number before that; from then on its number is its own. So a lane's thread first calls
+`get_num_threads`, then sets its number, and the code that makes the lane restores the default. The threads that OpenMP
+starts for a thread inherit its cores if those are set before its first operation.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from auras_ros.device.lane import DeviceError
 
 
 def checked(lane: str, cores: Sequence[int] | None, threads: int | None) -> tuple[frozenset[int] | None, int]:
-    """The cores (None: as the calling thread) and the intra-op threads (1 unless asked) of `lane`.
+    """The cores (None: those of the calling thread) and the intra-op threads (1 by default) of `lane`.
 
     Raises DeviceError, naming the lane and the option: two threads on one core run far slower than one, so there are
-    never more threads than cores (design: "Devices").
+    never more threads than cores (docs/pipeline.md, "Where work runs").
     """
     if cores is not None:
         if not cores or len(set(cores)) != len(cores) or min(cores) < 0:
             raise DeviceError(f"lane {lane!r}: cores must be different core numbers, at least one, got {cores!r}")
         if not hasattr(os, "sched_setaffinity"):
-            raise DeviceError(f"lane {lane!r}: cores cannot be chosen on this system")
+            raise DeviceError(f"lane {lane!r}: cores cannot be set on this system")
     count = 1 if threads is None else threads
     if count < 1:
         raise DeviceError(f"lane {lane!r}: threads must be at least 1, got {threads}")
@@ -38,7 +38,7 @@ def checked(lane: str, cores: Sequence[int] | None, threads: int | None) -> tupl
 def occupy(lane: str, cores: frozenset[int] | None, threads: int) -> None:
     """Bind the calling thread to `cores` and spread its operations over `threads`; before its first operation.
 
-    Raises DeviceError if a core is missing here. Linux alone would quietly take those that are there.
+    Raises DeviceError if one of the cores is not available. Linux itself would silently use the others.
     """
     import torch
 
@@ -50,7 +50,7 @@ def occupy(lane: str, cores: frozenset[int] | None, threads: int) -> None:
         got = frozenset(os.sched_getaffinity(0))
         if got != cores:
             raise _missing(lane, cores, got)
-    torch.get_num_threads()  # from here on the number is this thread's own; see the module
+    torch.get_num_threads()  # from here on the number is this thread's own; see the module's docstring
     torch.set_num_threads(threads)
 
 

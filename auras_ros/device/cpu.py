@@ -1,4 +1,4 @@
-"""Lanes on the CPU: inline in the caller's thread, or a thread of their own on chosen cores. Stages are plain calls."""
+"""Lanes on the CPU: inline in the caller's thread, or with a thread of their own. Stages are plain calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OverMark:
-    """A launch that was over when it returned: an inline one."""
+    """The completion of an inline launch, which is over when `launch` returns."""
 
     __slots__ = ("_failure", "_failures")
 
@@ -35,12 +35,12 @@ class OverMark:
 
 
 class InlineLane:
-    """Runs a stage in the thread that launches it, before `launch` returns; what fails, fails at the mark."""
+    """Runs a stage in the thread that launches it, before `launch` returns. Its exception is raised by the mark."""
 
     def __init__(self, name: str, failures: StageFailures, spans: Spans | None) -> None:
         self.name = name
         self._failures, self._spans = failures, spans
-        self._well = OverMark(failures)  # of every launch that ended well: there is nothing to tell them apart by
+        self._well = OverMark(failures)  # one shared mark for every successful launch
         self._lock = threading.Lock()
         self._runs_in: int | None = None
         self._closed = False
@@ -69,10 +69,10 @@ class InlineLane:
 
 
 class CpuDevice:
-    """The host's cores. With `spans` every run of a stage leaves one there.
+    """The host's cores. With `spans` every run of a stage adds one.
 
-    A lane without `cores` and `threads` is inline. One with either is a thread; without `cores` it stays on those of
-    the thread that makes it, without `threads` it has one.
+    A lane without `cores` and `threads` is inline. With either it has a thread of its own: without `cores` on those of
+    the thread that makes it, without `threads` with one intra-op thread.
     """
 
     def __init__(self, spans: Spans | None = None) -> None:
@@ -102,7 +102,7 @@ class CpuDevice:
         return PlainStage(name, body, own_lane(name, lane, self._lanes), self.uncaptured)
 
     def close(self) -> None:
-        """Ends the lanes' threads once they have run what was launched; a second call does nothing."""
+        """End the lanes' threads once they have run what was launched; a second call does nothing."""
         lanes, self._lanes, self._closed = self._lanes, [], True
         for lane in lanes:
             lane.close()

@@ -1,8 +1,8 @@
-"""Lanes on one CUDA GPU: streams that replay captured graphs. torch's CUDA part is touched by the constructor first.
+"""Lanes on one CUDA GPU: streams that replay captured graphs. torch.cuda is not used before the constructor.
 
-Graphs of one lane share a memory pool, and no two lanes do: a graph's temporaries lie in its pool, so two graphs that
-replay side by side must not share one. Within a lane any order of replays is safe because nothing that a stage
-allocates is read after it (lane.py says so to every stage).
+Graphs of one lane share a memory pool, and each lane has its own: a graph's temporaries lie in its pool, so two graphs
+that replay side by side must not share one. Within a lane any order of replays is safe because nothing that a stage
+allocates is read after it (`lane` requires this of every stage).
 
 A partition of the GPU will be a stream of a green context: `lane` takes a stream, and a stage belongs to the lane that
 it was captured for, so each partition has its own graphs.
@@ -26,13 +26,13 @@ from auras_ros.device.uncaptured import Reasons, listening
 if TYPE_CHECKING:
     import torch
 
-_CAPTURING = threading.Lock()  # CUDA's libraries and torch's allocator stand one capture at a time in a process
-POOLED_STREAMS = 32  # that torch hands out one after another, and then again
+_CAPTURING = threading.Lock()  # CUDA's libraries and torch's allocator allow one capture at a time in a process
+POOLED_STREAMS = 32  # torch's pool of streams; beyond it torch returns the same ones again
 WARM_UP_RUNS = 3  # lazy initialisation and autotuning must be over before a capture
 
 
 def require_cuda() -> None:
-    """Raises DeviceError, saying what is missing, if torch has no CUDA GPU."""
+    """Raises DeviceError if torch has no CUDA GPU; the message names what is missing."""
     import torch
 
     if not torch.backends.cuda.is_built():
@@ -44,7 +44,7 @@ def require_cuda() -> None:
 
 
 class CudaDevice:
-    """GPU number `index`. With `spans` every replay leaves one there, at the latest on `collect` or `close`."""
+    """GPU number `index`. With `spans` every replay adds one, at the latest on `collect` or `close`."""
 
     def __init__(self, spans: Spans | None = None, index: int = 0) -> None:
         require_cuda()
@@ -70,25 +70,25 @@ class CudaDevice:
         threads: int | None = None,
         stream: torch.cuda.Stream | None = None,
     ) -> Lane:
-        """A lane on a stream of its own, or on `stream` (a partition's). Streams always run side by side: `cores` and
-        `threads` are the host's and change nothing here, so that an executor asks every device for the same lanes.
+        """A lane on a stream of its own, or on `stream` (a partition's). Streams always run side by side. `cores` and
+        `threads` are for CPU devices and ignored here, so that an executor can ask every device for the same lanes.
 
         Warns beyond POOLED_STREAMS lanes: torch has no more streams, and lanes that share one run one after another.
         """
         refuse_if_closed(name, self._closed)
         if len(self._lanes) == POOLED_STREAMS:
             what = f"{self._tensors}: lane {name!r} is one more than the {POOLED_STREAMS} streams that torch has"
-            warnings.warn(f"{what}: it shares one, and does not run beside that lane", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{what}: it shares one with another lane, and they take turns", RuntimeWarning, stacklevel=2)
         stream = self._torch.cuda.Stream(self._tensors) if stream is None else stream
         self._lanes.append(CudaLane(name, stream, self._failures, self._spans, self._scale))
         return self._lanes[-1]
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
-        """Warm `body` up and capture it on the lane's stream; it runs `WARM_UP_RUNS` times on the buffers' values. One
-        that says that it cannot be captured runs once, and at every launch.
+        """Warm `body` up and capture it on the lane's stream; it runs `WARM_UP_RUNS` times on the buffers' values. A
+        body that calls `cannot_capture` runs once now, and again at every launch.
 
         Raises DeviceError, naming the stage, if it fails or does what a graph cannot hold (waiting for the GPU,
-        reading a value back). Before torch 2.12 a failed capture leaves the allocator's books wrong: start afresh.
+        reading a value back). Before torch 2.12 a failed capture corrupts the allocator's state: restart the process.
         """
         own = own_lane(name, lane, self._lanes)
         with _CAPTURING:
@@ -100,8 +100,8 @@ class CudaDevice:
             lane.collect(wait=False)
 
     def close(self) -> None:
-        """Wait for what was launched and write its spans; a second call does nothing. Raises DeviceError if a stage
-        that is not captured failed and nobody waited for it."""
+        """Wait for what was launched and write its spans; a second call does nothing. Raises DeviceError if an
+        uncaptured stage failed and nobody waited for it."""
         lanes, self._lanes, self._closed = self._lanes, [], True
         for lane in lanes:
             lane.close()
@@ -115,7 +115,7 @@ class CudaDevice:
         if said:
             self.uncaptured[name] = said
             return CudaStage(name, self._torch.no_grad()(body), own, captured=False)
-        reasons: list[Exception] = []  # ending a broken capture raises an error of its own, which says less
+        reasons: list[Exception] = []  # ending a failed capture raises a less specific error of its own
         try:
             return CudaStage(name, self._graph(body, own, reasons).replay, own)
         except Exception as error:
@@ -123,7 +123,7 @@ class CudaDevice:
             raise DeviceError(f"stage {name!r} cannot be captured: {(reasons or [error])[0]}") from error
 
     def _warm_up(self, body: Callable[[], None], lane: CudaLane) -> Reasons:
-        """What the body says against being captured; nothing, as a rule."""
+        """The body's reasons why it cannot be captured; usually none."""
         cuda = self._torch.cuda
         lane.stream.wait_stream(cuda.current_stream(self._tensors))
         with cuda.stream(lane.stream), self._torch.no_grad(), listening() as said:
@@ -135,10 +135,10 @@ class CudaDevice:
         return tuple(said)
 
     def _graph(self, body: Callable[[], None], lane: CudaLane, reasons: list[Exception]) -> torch.cuda.CUDAGraph:
-        """`thread_local`: what other threads do on the GPU meanwhile does not spoil the capture."""
+        """`thread_local`: what other threads do on the GPU meanwhile does not break the capture."""
         cuda = self._torch.cuda
         graph: torch.cuda.CUDAGraph = cuda.CUDAGraph()
-        # torch's own context forgets to give the current stream back when a capture fails; the outer one does not.
+        # torch's graph context does not restore the current stream when a capture fails; the outer context does.
         with (
             cuda.stream(cuda.current_stream(self._tensors)),
             self._torch.no_grad(),

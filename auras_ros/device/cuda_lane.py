@@ -1,8 +1,8 @@
-"""One CUDA stream: it replays the graphs that were captured for it, and knows when each replay was over.
+"""One CUDA stream: it replays the graphs that were captured for it, and records when each replay was over.
 
 The host only puts work in order and goes on; the GPU waits for events. A lane reuses a ring of events, so a frame
-makes none. A stage that cannot be captured is run on the stream by the launching thread, operation by operation: what
-it allocates belongs to the stream, so that order on it is all that its memory needs.
+makes none. A stage that cannot be captured is run on the stream by the launching thread, operation by operation: its
+allocations belong to the stream, so the order on the stream keeps its memory safe.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ DEPTH = 64  # launches whose events a lane keeps; one more waits for the oldest
 
 
 class CudaStage:
-    """A captured graph, bound to the lane whose stream (and so whose partition and pool) it was captured on; or a body
-    that is run instead. `play` puts it on the current stream."""
+    """A captured graph, bound to the lane on whose stream (and so in whose partition and pool) it was captured; or a
+    body that is run instead. `play` puts it on the current stream."""
 
     __slots__ = ("captured", "lane", "name", "play")
 
@@ -33,8 +33,8 @@ class CudaStage:
 
 
 class Slot:
-    """The events around one launch. `number` is the launch they stand for now, -1 while that is none. Who waits for the
-    end sleeps: otherwise CUDA has a thread look again and again, and takes a core for each that waits."""
+    """The events around one launch. `number` is the launch that uses them now, or -1. A thread that waits for the end
+    sleeps (`blocking`): by default CUDA spins, which takes a core for each waiting thread."""
 
     __slots__ = ("anchor", "begin", "end", "number", "open", "stage")
 
@@ -44,14 +44,14 @@ class Slot:
         self.begin = torch.cuda.Event(enable_timing=True) if timed else None
         self.end = torch.cuda.Event(enable_timing=timed, blocking=True)
         self.number = -1
-        self.open = False  # launched, and its span not yet written
+        self.open = False  # launched, and the span is not yet written
         self.stage = ""
         self.anchor: Anchor | None = None
 
 
 class CudaMark:
-    """The completion of launch `number`. A slot is used again only once its launch is over, so an old mark is done.
-    failure: what an uncaptured stage raised while it was put on the stream; a replay can raise nothing."""
+    """The completion of launch `number`. A slot is reused only once its launch is over, so an old mark is done.
+    failure: what an uncaptured stage raised while it was put on the stream; a replay cannot raise."""
 
     __slots__ = ("_failures", "failure", "number", "slot")
 
@@ -70,7 +70,7 @@ class CudaMark:
 
 
 class CudaLane:
-    """See the module. `scale` is there when spans are wanted."""
+    """See the module's docstring. `scale` is given if spans are recorded."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class CudaLane:
         self.renew_pool()
 
     def renew_pool(self) -> None:
-        """Captures from now on take their memory from a fresh pool."""
+        """Give later captures a new memory pool."""
         self.pool = self._cuda.graph_pool_handle()
 
     def launch(self, stage: Stage, after: Sequence[Mark] = ()) -> Mark:
@@ -116,7 +116,7 @@ class CudaLane:
             return CudaMark(slot, self._failures, failure)
 
     def collect(self, wait: bool) -> None:
-        """Write the spans of launches that are over, oldest first; with `wait`, of all."""
+        """Write the spans of launches that are over, oldest first; with `wait`, of all launches."""
         with self._lock:
             for back in range(DEPTH):
                 self._retire(self._slots[(self._launched + back) % DEPTH], wait)
@@ -137,9 +137,9 @@ class CudaLane:
         return None
 
     def _come_after(self, after: Sequence[Mark]) -> Failure | None:
-        """Let the stream wait for the marks, and for what the calling thread has put on its own stream so far:
-        inputs are copied there, and torch's streams do not wait for one another by themselves. The first failure among
-        the marks: what comes after one does not run."""
+        """Make the stream wait for the marks, and for what the calling thread has put on its own stream so far: inputs
+        are copied there, and torch's streams do not wait for one another by themselves. Returns the first failure among
+        the marks: after a failure the stage does not run."""
         current = self._cuda.current_stream(self.stream.device)
         if current != self.stream:
             self._caller.record(current)
@@ -152,7 +152,7 @@ class CudaLane:
         return next((mark.failure for mark in after if isinstance(mark, CudaMark) and mark.failure is not None), None)
 
     def _retire(self, slot: Slot, wait: bool) -> None:
-        """Under the lock. Write the slot's span if its launch is over, or once it is."""
+        """Write the slot's span if its launch is over; with `wait`, wait for that. Called under the lock."""
         if not slot.open or not (wait or slot.end.query()):
             return
         slot.end.synchronize()

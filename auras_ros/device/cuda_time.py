@@ -1,7 +1,7 @@
-"""The GPU's time on the host's clock, so that one timeline can show both.
+"""GPU time on the host's clock, so that one timeline can show both.
 
-CUDA tells the milliseconds between two events, in single precision: after 17 s a step is 2 µs, after ten minutes
-62 µs, and the GPU's clock drifts against the host's besides. So both are read together again whenever the last
+CUDA gives the milliseconds between two events in single precision: after 17 s the resolution is 2 µs, after ten minutes
+62 µs, and the GPU's clock also drifts against the host's. So both clocks are read together again whenever the last
 reading is older than a second.
 """
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     import torch
 
 REFRESH_NS = 1_000_000_000
-READINGS = 5  # the closest of these counts: a reading is disturbed by whatever else the host does
+READINGS = 5  # the most precise of these counts: other work on the host disturbs a reading
 
 
 class Anchor(NamedTuple):
-    """One moment on both clocks, the host's to within `error_ns`."""
+    """One instant on both clocks; the host's is known to within `error_ns`."""
 
     event: torch.cuda.Event
     host_ns: int
     error_ns: int
 
     def span_ns(self, begin: torch.cuda.Event, end: torch.cuda.Event) -> tuple[int, int]:
-        """Start and end on the host's clock of what ran between two events that are over."""
+        """Start and end, on the host's clock, of what ran between two completed events."""
         start_ns = self.host_ns + round(self.event.elapsed_time(begin) * 1e6)
         return start_ns, start_ns + max(0, round(begin.elapsed_time(end) * 1e6))
 
 
 class HostScale:
-    """Reads both clocks, on a stream that carries nothing else."""
+    """Reads both clocks, on a stream of its own."""
 
     def __init__(self, device: torch.device, clock: SchedulerClock) -> None:
         import torch
@@ -45,7 +45,7 @@ class HostScale:
         self._anchor = min((self._read() for _ in range(READINGS)), key=_error_ns)
 
     def anchor(self) -> Anchor:
-        """An anchor that lies before everything that is launched from now on."""
+        """An anchor from before everything that is launched later."""
         with self._lock:
             if self._clock.now_ns() - self._anchor.host_ns > REFRESH_NS:
                 self._anchor = min((self._read() for _ in range(READINGS)), key=_error_ns)

@@ -1,6 +1,6 @@
-"""What happens to an exception that a stage raised while nobody was looking: it is kept until somebody waits.
+"""Exceptions of stages: each is kept until a caller waits for the stage's mark.
 
-Nothing is swallowed: what nobody waited for is raised when the device closes. It never stops a lane.
+Nothing is swallowed: a failure that nobody waited for is raised when the device closes. It never stops a lane.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import NamedTuple, NoReturn
 
 from auras_ros.device.lane import DeviceError
 
-KEPT = 16  # an exception holds its frames: of a stage that fails for hours the first few are enough
+KEPT = 16  # an exception keeps its stack frames alive: if a stage fails for hours, the first few are enough
 
 
 class Failure(NamedTuple):
-    """A stage's exception, or that of a stage it came after."""
+    """The exception of a stage, or of an earlier stage that it had to wait for."""
 
     stage: str
     error: BaseException
-    traceback: TracebackType | None  # as the stage left it; every raise adds to the exception's own
+    traceback: TracebackType | None  # as the stage left it, because every raise extends the exception's own
 
 
 class StageFailures:
-    """The failures of one device that nobody has seen yet, oldest first; beyond `KEPT` they are only counted."""
+    """The failures of one device that no caller has seen yet, oldest first; beyond `KEPT` they are only counted."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,13 +41,14 @@ class StageFailures:
         return failure
 
     def raise_again(self, failure: Failure) -> NoReturn:
-        """Hand `failure` to somebody who waits. Who has seen an exception has seen it for all that came after it."""
+        """Raise `failure` for a caller that waits. Once raised, later launches that failed for the same reason count as
+        seen."""
         with self._lock:
             self._unseen = [kept for kept in self._unseen if kept.error is not failure.error]
         raise failure.error.with_traceback(failure.traceback)
 
     def raise_unseen(self) -> None:
-        """Raises DeviceError, from the first failure that nobody waited for, if there is one."""
+        """Raises DeviceError, caused by the first failure that nobody waited for, if there is one."""
         with self._lock:
             unseen, more = self._unseen, self._more
             self._unseen, self._more = [], 0

@@ -1,17 +1,19 @@
-"""The seam between what is computed and where: a stage is captured for a lane, launched on it, and leaves a mark.
+"""The interface between what is computed and where: a stage is captured for a lane and launched on it; a launch returns
+a mark.
 
-The CPU, the GPU and the null device of the tests look the same from here. Nothing in this file runs anything.
+The CPU, the GPU and the null device of the tests all implement it. Nothing in this file runs anything.
 
 What every device promises:
 - Stages on a lane run one after another in the order of their launches; lanes run side by side.
 - A launch starts after its `after` marks, and after everything that its thread has done to the buffers before.
 - A stage runs without autograd. It takes no arguments and returns nothing: its inputs and results are buffers on
-  `Device.tensors` that are made outside it and live as long as it does. What else it allocates is gone when it ends.
-- A stage that raises does not stop its lane. Who waits for its mark gets the exception; so does who waits for a
-  launch that came `after` it, which then does not run. A failure that nobody waited for is raised by `close`.
-- A body that says so (`uncaptured.cannot_capture`) is run afresh at every launch instead of being captured: with the
-  same lane, marks and results, but on a GPU the launching thread is kept until all of it is put in order.
-- Marks stay true for ever. A lane holds a bounded number of launches; one more waits for the oldest.
+  `Device.tensors` that are made outside it and live as long as it does. What else it allocates is freed when it ends.
+- A stage that raises does not stop its lane. A caller that waits for its mark gets the exception. So does one that
+  waits for a launch that came `after` it, which then does not run. A failure that nobody waited for is raised by
+  `close`.
+- A body that calls `uncaptured.cannot_capture` is run at every launch instead of being captured: with the same lane,
+  marks and results, but on a GPU the launching thread is busy until all operations are queued.
+- Marks stay valid for ever. A lane holds a bounded number of launches; one more waits for the oldest.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class DeviceError(RuntimeError):
-    """A device, lane or stage cannot be had or used as asked; the message names it."""
+    """A device, lane or stage is not available or is used wrongly; the message names it."""
 
 
 class Mark(Protocol):
@@ -37,7 +39,7 @@ class Mark(Protocol):
         ...
 
     def done(self) -> bool:
-        """Whether the launch has ended, well or not; never blocks."""
+        """Whether the launch has ended, successfully or not; never blocks."""
         ...
 
 
@@ -49,7 +51,7 @@ class Stage(Protocol):
 
     @property
     def captured(self) -> bool:
-        """False where the body has said that it cannot be; on a CPU that is known once it has run."""
+        """False if the body has called `cannot_capture`; on a CPU that is known after its first run."""
         ...
 
 
@@ -60,7 +62,8 @@ class Lane(Protocol):
     def name(self) -> str: ...
 
     def launch(self, stage: Stage, after: Sequence[Mark] = ()) -> Mark:
-        """Run `stage`, captured for this lane, once, after the given marks. Raises DeviceError; never the stage's."""
+        """Run `stage`, captured for this lane, once, after the given marks. Raises DeviceError, but no exception of the
+        stage."""
         ...
 
 
@@ -74,11 +77,11 @@ class Device(Protocol):
 
     @property
     def uncaptured(self) -> Mapping[str, Reasons]:
-        """The stages that are not captured, by name, and why not (`Stage.captured`)."""
+        """The stages that are not captured, by name, with the reasons (`Stage.captured`)."""
         ...
 
     def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
-        """A new lane. `cores` are the host's core numbers, `threads` its intra-op threads; only a CPU heeds them.
+        """A new lane. `cores`: core numbers of the host; `threads`: intra-op threads; only a CPU device uses them.
         Raises DeviceError, naming the lane and the option."""
         ...
 
@@ -87,18 +90,19 @@ class Device(Protocol):
         ...
 
     def close(self) -> None:
-        """Finish what was launched and let go. Raises DeviceError if a stage failed and nobody waited for it."""
+        """Finish what was launched and release everything. Raises DeviceError if a stage failed and nobody waited for
+        it."""
         ...
 
 
 def launches_ahead(device: Device) -> bool:
-    """Whether a launch returns while its stage runs, so that the launch of what comes after is hidden behind it (Auras
-    5). Not on a CPU: there a launch may be the run itself, and time is told between one and the next."""
+    """Whether a launch returns while its stage still runs, so that the next launch overlaps with it (Auras 5). Not on a
+    CPU: there a launch may be the run itself, and times are measured between launches."""
     return device.tensors.type != "cpu"
 
 
 def refuse_if_closed(lane: str, closed: bool) -> None:
-    """Raises DeviceError for a new lane of a closed device: nobody would close it."""
+    """Raises DeviceError for a new lane of a closed device, because nothing would close that lane."""
     if closed:
         raise DeviceError(f"lane {lane!r}: the device is closed")
 
@@ -107,7 +111,7 @@ OneLane = TypeVar("OneLane", bound=Lane)
 
 
 def own_lane(stage: str, lane: Lane, lanes: Sequence[OneLane]) -> OneLane:
-    """`lane` as one of a device's own `lanes`. Raises DeviceError if it is another device's, or closed."""
+    """`lane` as one of a device's own `lanes`. Raises DeviceError if it belongs to another device, or is closed."""
     for own in lanes:
         if own is lane:
             return own

@@ -1,4 +1,4 @@
-"""Choosing a device by its name."""
+"""Makes a device by its name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NAMES = ("auto", "cpu", "cuda")
 
 
 def make_device(name: str = "auto", spans: Spans | None = None) -> Device:
-    """`cpu`, `cuda`, or `auto`: the GPU where there is one. Raises DeviceError, saying what is missing."""
+    """`cpu`, `cuda`, or `auto`: the GPU if there is one. Raises DeviceError naming what is missing."""
     if name not in NAMES:
         raise DeviceError(f"device {name!r}: must be one of {', '.join(NAMES)}")
     if name == "auto":
@@ -26,7 +26,7 @@ def make_device(name: str = "auto", spans: Spans | None = None) -> Device:
 
 
 def kind_of(device: str) -> str:
-    """`cpu` or `cuda`: what a device's name stands for here. Raises DeviceError."""
+    """`cpu` or `cuda`: the kind of a device by its name. Raises DeviceError."""
     made = make_device(device)
     made.close()
     return made.tensors.type

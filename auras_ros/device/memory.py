@@ -1,4 +1,4 @@
-"""What a process holds of a device's memory, as torch's allocator counts it."""
+"""A process's use of device memory, as torch's allocator counts it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def device_bytes(tensors: torch.device) -> tuple[int, int]:
-    """(in tensors, taken from the driver) of the GPU's memory by this process; zeros on a CPU.
+    """GPU memory of this process: (in tensors, reserved from the driver); zeros on a CPU.
 
-    The second is the larger one: what captured graphs hold for their temporaries is in it and in no tensor. What CUDA
-    itself takes (its context, its libraries) is in neither.
+    The second is the larger one: it includes what captured graphs hold for their temporaries. What CUDA itself uses
+    (its context, its libraries) is in neither.
     """
     if tensors.type != "cuda":
         return 0, 0

@@ -1,7 +1,7 @@
-"""Lanes in virtual time, for tests and for schedules that are computed instead of waited for.
+"""Lanes in virtual time, for tests and for schedules that are computed instead of run in real time.
 
-A stage's body runs at once, in the order of the launches; how long it takes is what the table says. Nothing here
-starts a thread, and time passes only when somebody waits.
+A stage's body runs at once, in the order of the launches; its duration is read from a table. Nothing here starts a
+thread, and time passes only in `wait`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NullMark:
 
 
 class NullLane:
-    """Free again at `free_ns`: a launch starts there, at the ends of its `after` marks or now, whichever is latest."""
+    """Busy until `free_ns`. A launch starts then, at the end of its `after` marks, or now, whichever is latest."""
 
     def __init__(self, name: str, device: NullDevice) -> None:
         self.name = name
@@ -52,7 +52,7 @@ class NullLane:
         earlier = [_of_null(mark, self.name) for mark in after]
         start_ns = max([self.free_ns, device.clock.now_ns(), *(mark.ends_ns for mark in earlier)])
         failed = next((mark.failure for mark in earlier if mark.failure is not None), None)
-        if failed is not None:  # it does not run and takes no time
+        if failed is not None:  # the stage does not run and takes no time
             failure: Failure | None = device.failures.note(own.name, failed.error)
             self.free_ns = start_ns
         else:
@@ -71,7 +71,7 @@ class NullLane:
 
 
 class NullDevice:
-    """`durations_ns` gives every stage's duration by its name; it is read at each launch, so a test may change it."""
+    """durations_ns: every stage's duration by its name. It is read at each launch, so a test may change it."""
 
     def __init__(self, clock: VirtualClock, durations_ns: Mapping[str, int], spans: Spans | None = None) -> None:
         import torch
@@ -88,7 +88,7 @@ class NullDevice:
         return self._tensors
 
     def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
-        """`cores` and `threads` change nothing: durations are given."""
+        """`cores` and `threads` are ignored: durations come from the table."""
         refuse_if_closed(name, self._closed)
         self.lanes.append(NullLane(name, self))
         return self.lanes[-1]
@@ -98,7 +98,7 @@ class NullDevice:
         return PlainStage(name, body, own_lane(name, lane, self.lanes), self.uncaptured)
 
     def duration_ns(self, stage: str) -> int:
-        """Raises DeviceError, naming the stage, if it has none or a negative one."""
+        """Raises DeviceError, naming the stage, if its duration is missing or negative."""
         duration_ns = self._durations_ns.get(stage)
         if duration_ns is None or duration_ns < 0:
             raise DeviceError(f"stage {stage!r}: its duration must be given and not negative, got {duration_ns}")

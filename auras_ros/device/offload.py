@@ -1,11 +1,11 @@
-"""Weights that a device has no room for stay in host memory, or in a file, and are brought in when their module runs.
+"""Weights that do not fit on a device stay in host memory, or in a file, and are copied in when their module runs.
 
-accelerate's hooks bring them in and let go of them; which ones is decided here, by use (`weights`). The results are the
-same, bit for bit on a CPU. A stage that brings weights in says that it cannot be captured (`uncaptured`): a graph would
-go on reading where they were. One module's weights are in at a time: side by side, stages wait for one another here.
+accelerate's hooks copy them in and free them; this module decides which ones, by use (`weights`). The results are the
+same, bit for bit on a CPU. A stage that copies weights in calls `cannot_capture` (`uncaptured`): a graph would go on
+reading their old addresses. One module's weights are in at a time: stages on other lanes wait for one another here.
 
-The file has no name: it is gone with the process, nothing can be missing from it, and it is written before anything is
-moved, so that a full disk is an error and no fault in the middle of a frame.
+The file has no name: it disappears with the process and nobody else can change it. It is written before any weight is
+moved, so that a full disk is an error at configure and not a fault in the middle of a frame.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-ALIGNED = 64  # bytes: at another alignment a CPU's matrix products may round differently
+ALIGNED = 64  # bytes: with another alignment a CPU's matrix products may round differently
 PREFIX = "auras-offload-"
 
 
 @dataclass(frozen=True)
 class Offload:
-    """max_memory_mb: how much of the device's memory the weights may take, in 10^6 bytes. folder: where the rest goes;
-    None: it stays in host memory, which is no choice where the device is the host. Raises DeviceError by name."""
+    """max_memory_mb: how much of the device's memory the weights may take, in 10^6 bytes. folder: for the rest; None
+    keeps it in host memory, which is not possible if the device is the CPU. Raises DeviceError by name."""
 
     max_memory_mb: float
     folder: Path | None = None
@@ -42,12 +42,12 @@ class Offload:
         if not 0 < self.max_memory_mb < float("inf"):
             raise DeviceError(f"max_memory_mb: must be above 0 MB, got {self.max_memory_mb:g}")
         if self.folder is not None and not self.folder.is_dir():
-            raise DeviceError(f"offload_folder: {self.folder} is no folder")
+            raise DeviceError(f"offload_folder: {self.folder} is not a folder")
 
 
 @dataclass(frozen=True)
 class PlacedWeights:
-    """Where the weights are, in bytes. modules: names of those that are offloaded."""
+    """Where the weights are, in bytes. modules: the names of the offloaded ones."""
 
     resident: int
     offloaded: int = 0
@@ -57,11 +57,11 @@ class PlacedWeights:
 def place(
     module: nn.Module, device: torch.device, offload: Offload, uses: Callable[[], Sequence[Use]]
 ) -> PlacedWeights:
-    """Move `module` to `device`, but for the weights that there is no room for.
+    """Move `module` to `device`, except for the weights that do not fit.
 
-    It must lie in host memory. uses: what is done with it, run here once to see which weights are needed for what; not
-    asked for where there is room for all. A module of which an earlier call has offloaded parts keeps them so. Raises
-    DeviceError by name, and has moved nothing then.
+    It must be in host memory. uses: returns what is done with the module; run once to see which weights are used how
+    often, and not called if all weights fit. Parts that an earlier call has offloaded stay offloaded. Raises
+    DeviceError by name, with nothing moved.
     """
     placed = placed_before(module)
     if not placed.modules:
@@ -77,12 +77,12 @@ def place(
 
 
 def move(module: nn.Module, device: torch.device) -> None:
-    """All of `module` that is not offloaded. What a module has overridden `_apply` for comes along."""
+    """Move everything of `module` that is not offloaded, including what a module's own `_apply` moves."""
     module._apply(lambda each: each if each.is_meta else each.to(device))
 
 
 def placed_before(module: nn.Module) -> PlacedWeights:
-    """What earlier calls have made of this module and the parts it is made of."""
+    """Where the weights of this module are after earlier calls for it and its parts."""
     parts = [(name, part) for name, part in module.named_modules() if hasattr(part, "_hf_hook")]
     maps = [getattr(part._hf_hook, "weights_map", None) or {} for _, part in parts]
     gone = {id(each): each for kept in maps for each in kept.values()}
@@ -96,9 +96,9 @@ def placed_before(module: nn.Module) -> PlacedWeights:
 
 def _part(module: nn.Module, device: torch.device, offload: Offload, limit: int, uses: Sequence[Use]) -> PlacedWeights:
     if any(each.device.type != "cpu" for each in module.parameters()):
-        raise DeviceError("max_memory_mb: weights are offloaded from host memory, and must all lie there before")
+        raise DeviceError("max_memory_mb: weights are offloaded from host memory, and must all be there first")
     if device.type == "cpu" and offload.folder is None:
-        raise DeviceError("max_memory_mb: on a CPU the weights lie in host memory: offload_folder must be given")
+        raise DeviceError("max_memory_mb: on a CPU the weights are in host memory: offload_folder must be given")
     hooks = _hooks()
     found = split(module, survey(module, uses), limit)
     kept = _kept(found.offloaded, offload.folder)
@@ -113,7 +113,7 @@ def _part(module: nn.Module, device: torch.device, offload: Offload, limit: int,
 
 
 def _hooks() -> Any:
-    """accelerate's. Raises DeviceError where it is not installed."""
+    """accelerate's hooks. Raises DeviceError if it is not installed."""
     try:
         import accelerate.hooks
     except ModuleNotFoundError as error:
@@ -122,7 +122,7 @@ def _hooks() -> Any:
 
 
 def _guard(part: nn.Module, name: str, lock: threading.RLock) -> None:
-    """`part`'s forward, hook included, says that it is no matter for a graph, and is alone with its weights."""
+    """`part`'s forward, hook included, is marked as not capturable and runs under the offload lock."""
     forward, reason = part.forward, f"the weights of '{name}' are offloaded"
 
     @wraps(forward)
@@ -135,7 +135,7 @@ def _guard(part: nn.Module, name: str, lock: threading.RLock) -> None:
 
 
 def _kept(units: Sequence[Unit], folder: Path | None) -> dict[int, Tensor]:
-    """The units' weights as they are kept, by the id of each: as they lie in host memory, or in a file."""
+    """The offloaded copies of the units' weights, by the id of each weight: in host memory, or in a file."""
     weights = {id(each): each.detach() for unit in units for part in unit.modules.values() for each in _own(part)}
     if folder is None:
         return weights
@@ -150,8 +150,8 @@ def _own(part: nn.Module) -> list[Tensor]:
 
 
 def in_file(tensors: Sequence[Tensor], folder: Path) -> list[Tensor]:
-    """The same values, mapped from a new file in `folder` that has no name any more: pages of it are read when they are
-    looked at, and given back when memory is short. Raises OSError."""
+    """The same values, mapped from a new file in `folder` that has been unlinked: its pages are read on access, and
+    dropped when memory is short. Raises OSError."""
     import torch
 
     places: list[int] = []
@@ -162,7 +162,7 @@ def in_file(tensors: Sequence[Tensor], folder: Path) -> list[Tensor]:
             file.write(each.contiguous().reshape(-1).view(torch.uint8).numpy().data)
         size = file.tell()
         file.flush()
-        path = f"/proc/self/fd/{file.fileno()}"  # it has no other name, and leaves nothing behind if we are killed now
+        path = f"/proc/self/fd/{file.fileno()}"  # its only name, so that nothing is left if this process is killed
         mapped = torch.from_file(path, shared=False, size=size, dtype=torch.uint8)
     return [
         mapped[at : at + each.numel() * each.element_size()].view(each.dtype).view(each.shape)

@@ -1,4 +1,4 @@
-"""A stage that is a plain call: the CPU's and the null device's twin of a captured graph."""
+"""A stage that is a plain call: what the CPU and the null device have instead of a captured graph."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from auras_ros.device.uncaptured import Reasons, listening
 
 
 class PlainStage:
-    """`body` under its name. It never runs at capture, so the buffers are as they were; what it says of itself is
-    known after its first run, and is left in `uncaptured`, its device's."""
+    """`body` with a name. It does not run at capture, so the buffers are unchanged. Whether it calls `cannot_capture`
+    is known after its first run, and noted in the device's `uncaptured`."""
 
     __slots__ = ("_no_grad", "_run_before", "_uncaptured", "body", "captured", "lane", "name")
 
@@ -27,7 +27,7 @@ class PlainStage:
         self._no_grad = no_grad
 
     def run(self) -> None:
-        """Autograd is switched per thread: without this a thread lane would record what an inline one does not."""
+        """Without autograd: it is switched per thread, so a thread lane would record what an inline lane does not."""
         with self._no_grad():
             if self._run_before:
                 self.body()
@@ -42,7 +42,7 @@ class PlainStage:
             self.captured, self._uncaptured[self.name] = False, tuple(reasons)
 
     def run_timed(self, spans: Spans | None) -> None:
-        """Run, and write the span, also that of a run that raises."""
+        """Run and write the span, even if the run raises."""
         if spans is None:
             return self.run()
         start_ns = time.monotonic_ns()
@@ -53,7 +53,8 @@ class PlainStage:
 
 
 def plain(stage: Stage, lane: Lane) -> PlainStage:
-    """`stage` as this lane's own. Raises DeviceError if it was captured for another: a graph would be wrong there."""
+    """`stage`, checked to be this lane's. Raises DeviceError if it was captured for another lane, as a graph could not
+    run there."""
     if not isinstance(stage, PlainStage) or stage.lane is not lane:
         raise DeviceError(f"stage {stage.name!r} was not captured for lane {lane.name!r}")
     return stage

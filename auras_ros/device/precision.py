@@ -1,4 +1,4 @@
-"""In how many digits a GPU multiplies float32: all of them, or TF32's ten where torch allows it."""
+"""The precision of float32 products on a GPU: full, or TF32's ten bits of mantissa where torch allows it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Without TF32, which torch takes for convolutions unless told, and for matrices if told."""
+    """Without TF32, which torch uses for convolutions by default, and for matrix products if it is enabled."""
     import torch
 
     convolutions, matrices = torch.backends.cudnn, torch.backends.cuda.matmul

@@ -1,6 +1,6 @@
-"""What ran where and when, for the timeline and the trace: a ring that is filled while lanes run and read at the end.
+"""What ran where and when, for timeline and trace: a ring buffer that is filled while lanes run and read at the end.
 
-Memory is taken once; writing a span takes none. It never draws, formats or writes files.
+Memory is allocated once; writing a span allocates none. It never draws, formats or writes files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Span(NamedTuple):
 
 
 class Spans:
-    """The latest `capacity` spans of all lanes; an older one gives way and is counted in `dropped`."""
+    """The latest `capacity` spans of all lanes; overwritten ones are counted in `dropped`."""
 
     def __init__(self, capacity: int) -> None:
         if capacity < 1:
@@ -30,20 +30,20 @@ class Spans:
         self.capacity = capacity
         self._ring = array("q", bytes(8 * FIELDS * capacity))
         self._written = 0
-        self._number: dict[str, int] = {}  # each name once: the ring holds numbers
+        self._number: dict[str, int] = {}  # name -> its number in the ring
         self._names: list[str] = []
         self._lock = threading.Lock()
 
     @property
     def dropped(self) -> int:
-        """Spans that gave way to newer ones since the start or `clear`."""
+        """Number of spans that newer ones have overwritten since the start or `clear`."""
         return max(0, self._written - self.capacity)
 
     def __len__(self) -> int:
         return min(self._written, self.capacity)
 
     def add(self, lane: str, stage: str, start_ns: int, end_ns: int) -> None:
-        """Any thread may write. Raises ValueError, naming both, if the span ends before it starts."""
+        """Any thread may write. Raises ValueError, naming lane and stage, if the span ends before it starts."""
         if end_ns < start_ns:
             raise ValueError(f"stage {stage!r} on lane {lane!r} ends at {end_ns}, before its start at {start_ns} ns")
         with self._lock:
@@ -54,14 +54,14 @@ class Spans:
             self._written += 1
 
     def rows(self) -> list[Span]:
-        """What the ring holds, by start; those that start together in the order in which they were written."""
+        """All spans in the ring, by start; those that start together in the order in which they were written."""
         with self._lock:
             first = self._written - len(self)
             kept = [self._row(index % self.capacity) for index in range(first, self._written)]
         return sorted(kept, key=lambda span: span.start_ns)
 
     def clear(self) -> None:
-        """Forget everything, as after a warm-up (design rule 10)."""
+        """Forget everything, as after a warm-up (rule 10 of docs/pipeline.md)."""
         with self._lock:
             self._written = 0
 

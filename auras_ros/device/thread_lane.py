@@ -1,6 +1,6 @@
-"""A lane that is a thread: it runs what is launched on it, in order, on its own cores, beside the other lanes.
+"""A lane with a thread: it runs what is launched on it, in order, on its own cores, beside the other lanes.
 
-Launches travel through a ring that never grows; the thread sleeps while there is nothing to do.
+Launches are queued in a ring of fixed size; the thread sleeps while there is nothing to do.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from auras_ros.device.plain import PlainStage, plain
 from auras_ros.device.spans import Spans
 
 DEPTH = 64  # launches that a lane holds; one more waits for the oldest
-_STARTING = threading.Lock()  # torch's default number of threads is the process's: one lane starts at a time
+_STARTING = threading.Lock()  # torch's default number of threads is per process, so one lane starts at a time
 
 
 class ThreadMark:
     """The completion of one launch on a thread lane.
 
-    Every launch has a mark of its own, a few words that go with their last holder: a mark that stood for a later
-    launch once its own is over could make two lanes wait for each other.
+    Marks are not reused: a mark that belonged to a later launch once its own is over could make two lanes wait for each
+    other.
     """
 
     __slots__ = ("_failure", "_lane", "_over", "after", "stage")
@@ -46,13 +46,13 @@ class ThreadMark:
         return self._over
 
     def settle(self, failure: Failure | None) -> None:
-        """Under the lane's lock. Marks that it came after are let go: they would chain back to the first launch."""
+        """Called under the lane's lock. Drops the marks in `after`, which would chain back to the first launch."""
         self._failure = failure
         self._over, self.stage, self.after = True, None, ()
 
 
 class ThreadLane:
-    """See the module. `threads` are intra-op threads; `cores` None leaves those of the thread that makes the lane."""
+    """See the module's docstring. threads: intra-op threads. cores: None keeps those of the thread that makes it."""
 
     def __init__(
         self, name: str, cores: frozenset[int] | None, threads: int, failures: StageFailures, spans: Spans | None
@@ -110,7 +110,7 @@ class ThreadLane:
             self._thread = threading.Thread(target=begin, name=f"lane {self.name}", daemon=True)
             self._thread.start()
             ready.wait()
-            torch.set_num_threads(own)  # puts the default back; the caller's own number is what it was
+            torch.set_num_threads(own)  # restores the default; the caller's own number is unchanged
         if refused:
             self._thread.join()
             raise refused[0]
@@ -125,7 +125,7 @@ class ThreadLane:
                 self.ended.notify_all()
 
     def _next(self) -> ThreadMark | None:
-        """The oldest launch; waits for one. None once the lane is closing and nothing is left."""
+        """The oldest launch; waits for one. None once the lane is closing and empty."""
         with self.lock:
             while self._launched == self._finished:
                 if self._closing:
@@ -135,7 +135,7 @@ class ThreadLane:
 
     def _run(self, mark: ThreadMark) -> Failure | None:
         stage = mark.stage
-        assert stage is not None, "a settled mark is taken out of the ring"
+        assert stage is not None, "a settled mark is not in the ring"
         try:
             for earlier in mark.after:
                 earlier.wait()

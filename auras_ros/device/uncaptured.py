@@ -1,7 +1,7 @@
-"""How a stage's body says that no graph can hold what it does, and how the device that runs it hears that.
+"""How a stage's body reports that it cannot be captured as a graph, and how the device that runs it receives that.
 
-A body knows while it runs: whoever does the thing in it says so (`offload` does, when it brings weights in), however
-deep inside a policy. Nothing here knows what the thing is, and nothing is said outside of a stage.
+Any code inside a body may call `cannot_capture` while it runs (`offload` does, when it copies weights in), however deep
+inside a policy. Outside of a stage the call does nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Reasons = tuple[str, ...]
 
 
 def cannot_capture(reason: str) -> None:
-    """Called from inside a stage's body, in each of its runs. Where nobody listens it does nothing."""
+    """Called from inside a stage's body, in each of its runs. Without an active `listening` it does nothing."""
     heard: dict[str, None] | None = getattr(_LOCAL, "heard", None)
     if heard is not None:
         heard[reason] = None
@@ -23,7 +23,7 @@ def cannot_capture(reason: str) -> None:
 
 @contextmanager
 def listening() -> Iterator[dict[str, None]]:
-    """What is said in this thread meanwhile, each reason once, in the order of the first time."""
+    """Collects the reasons that are reported in this thread meanwhile, each once, in the order of the first report."""
     before = getattr(_LOCAL, "heard", None)
     _LOCAL.heard = heard = dict[str, None]()
     try:
@@ -33,7 +33,7 @@ def listening() -> Iterator[dict[str, None]]:
 
 
 def in_words(uncaptured: Mapping[str, Reasons]) -> str:
-    """Each stage with the first of its reasons, and how many more it has; empty where there is none."""
+    """Each stage with the first of its reasons and the number of others, as text; empty if there is none."""
     return "; ".join(f"{stage}: {_first(reasons)}" for stage, reasons in uncaptured.items())
 
 

@@ -1,7 +1,7 @@
-"""The weights of a module, as units that move as one, and which of them stay where there is not room for all.
+"""The weights of a module as units that are offloaded together, and which of them stay on a device of limited memory.
 
-A unit is a module with weights of its own, brought in when its forward begins and let go of when it ends. One whose
-weights are read outside its forward, or that no run has called, cannot move. Nothing here moves anything.
+A unit is a module with weights of its own, copied in when its forward begins and freed when it ends. A unit whose
+weights are read outside its forward, or that no run has called, cannot be offloaded. Nothing here moves anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MB = 1_000_000
 
 
 class Use(NamedTuple):
-    """Something that is done with the module, and how often one request does it."""
+    """A use of the module, and how often one request makes it."""
 
     run: Callable[[], object]
     times: int = 1
@@ -28,8 +28,8 @@ class Use(NamedTuple):
 
 @dataclass
 class Unit:
-    """Modules that share weights, by name; `size`: bytes, each weight once. calls: of one request; order: of the first
-    call. moves: whether all its weights are read by their own module's forward alone."""
+    """Modules that share weights, by name; `size`: bytes, each weight once. calls: made by one request; order: of the
+    first call. moves: whether it can be offloaded, as only their own module's forward reads its weights."""
 
     modules: dict[str, nn.Module]
     weights: dict[int, int] = field(default_factory=dict)
@@ -47,8 +47,8 @@ class Unit:
 
 
 class Split(NamedTuple):
-    """offloaded: the units that go, in the module's order. resident: bytes that stay; largest: bytes that are brought
-    in at a time, at most."""
+    """offloaded: the units that are offloaded, in the module's order. resident: bytes that stay; largest: most bytes
+    that are copied in at a time."""
 
     offloaded: list[Unit]
     resident: int
@@ -76,7 +76,8 @@ def survey(module: nn.Module, uses: Sequence[Use]) -> list[Unit]:
 
 
 def least(module: nn.Module, units: Sequence[Unit]) -> tuple[int, int, str]:
-    """What cannot be offloaded, and what is in at a time where all else is, in bytes; and the largest module's name."""
+    """The least memory: (bytes that cannot be offloaded, bytes that are in at a time if all else is, the name of the
+    largest module)."""
     buffers = {id(each): each.numel() * each.element_size() for each in module.buffers()}
     resident, room = sum(buffers.values()) + sum(unit.size for unit in units if not unit.moves), _room(units)
     name = max(room, key=lambda each: room[each], default="")
@@ -84,8 +85,8 @@ def least(module: nn.Module, units: Sequence[Unit]) -> tuple[int, int, str]:
 
 
 def split(module: nn.Module, units: Sequence[Unit], limit: int) -> Split:
-    """Keep what is called most often, first of all that was called first, as far as `limit` bytes go; room is left for
-    the largest of the rest, which is brought in when it runs. Raises DeviceError, naming it, where there is none."""
+    """Keep what is called most often, and among equals what was called first, within `limit` bytes. Room is left for
+    the largest of the rest, which is copied in when it runs. Raises DeviceError, naming it, if there is no room."""
     resident, most, largest = least(module, units)
     going, room = [unit for unit in units if unit.moves], _room(units)
     if resident + sum(unit.size for unit in going) <= limit:
@@ -106,7 +107,7 @@ def split(module: nn.Module, units: Sequence[Unit], limit: int) -> Split:
 
 
 def _units(module: nn.Module) -> list[Unit]:
-    """One for each module with weights of its own; those that share a weight are one."""
+    """One unit for each module with weights of its own; modules that share a weight are one unit."""
     units: list[Unit] = []
     of_weight: dict[int, Unit] = {}
     for name, part in module.named_modules():
@@ -123,7 +124,7 @@ def _units(module: nn.Module) -> list[Unit]:
 
 
 def _room(units: Sequence[Unit]) -> dict[str, int]:
-    """By unit's name: bytes that are in while one of its modules runs, those of modules around it included."""
+    """Unit's name -> bytes that are in while one of its modules runs, including those of modules around it."""
     own = {
         name: sum(each.numel() * each.element_size() for each in part.parameters(recurse=False))
         for unit in units
@@ -135,15 +136,15 @@ def _room(units: Sequence[Unit]) -> dict[str, int]:
 
 
 def _outer(name: str) -> Iterator[str]:
-    """The names of the modules around this one."""
+    """The names of the modules that contain this one."""
     parts = name.split(".")
     yield from (".".join(parts[:count]) for count in range(len(parts)) if name)
 
 
 @contextmanager
 def _watching(module: nn.Module, outside: set[int]) -> Iterator[dict[int, int]]:
-    """How often each part's forward is called meanwhile, by its id, in the order of the first calls; weights that are
-    read while their own module's forward is not under way go into `outside`, by their ids."""
+    """Counts the calls of each part's forward meanwhile, by its id, in the order of the first calls. The ids of weights
+    that are read while their own module's forward does not run are added to `outside`."""
     from torch.overrides import TorchFunctionMode
 
     calls, under_way = dict[int, int](), dict[int, int]()

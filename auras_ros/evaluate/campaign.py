@@ -1,8 +1,8 @@
-"""All modes on all clocks for all seeds, group by group, so that what is cut short is still paired and unbiased.
+"""All modes on all clocks for all seeds, group by group: an interrupted evaluation is still paired and unbiased.
 
-A group of seeds is played in every mode before the next one begins. An interrupted group leaves nothing: those of its
-episodes that are over by then are the quick ones, and counting them alone would flatter. With a `Work` on disk every
-run of it that was over is kept for the next time.
+A group of seeds is played in every mode before the next group begins. An interrupted group is discarded: its episodes
+that are already over are the short ones, and counting only these would be biased. With a `Work` on disk every completed
+run of the group is kept for the next time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Campaign:
-    """`run` fills `outcomes` and `seeds`; both hold whole groups only, whenever they are looked at."""
+    """`run` fills `outcomes` and `seeds`; both contain complete groups only, at any time."""
 
     checkpoint: Checkpoint
     settings: EvaluationSettings
@@ -34,7 +34,7 @@ class Campaign:
     seeds: list[int] = field(default_factory=list)
 
     def run(self, seeds: Sequence[int]) -> bool:
-        """Play them; False if it was interrupted (Ctrl-C) before the last group was done."""
+        """Play the seeds; False if it was interrupted (Ctrl-C) before the last group was done."""
         groups = list(grouped(seeds, self.batch))
         runs = [(clock, one) for clock in self.settings.clocks for one in self.settings.contenders()]
         pace = _Pace(len(groups), [(clock, one.name) for clock, one in runs])
@@ -66,7 +66,7 @@ class Campaign:
 
 
 class _Pace:
-    """How far it is, and how long it may still take: runs that were played before take as long again."""
+    """The progress, and an estimate of the remaining time: a run of the same mode and clock takes as long as before."""
 
     def __init__(self, groups: int, runs: list[tuple[str, str]]) -> None:
         self._left = [run for _ in range(groups) for run in runs]

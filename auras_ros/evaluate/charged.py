@@ -1,9 +1,9 @@
-"""The charged clock (design rule 12): the world moves on while the executor computes, for as long as that takes.
+"""The charged clock (rule 12 of docs/pipeline.md): the world moves on while the executor computes.
 
-Durations are given, or drawn around what is given from a seed, so that a run is the same on every machine. The order
+Durations are given, or drawn around the given ones from a seed, so that a run is the same on every machine. The order
 at one instant is fixed: the observation comes, finished frames end, frames begin (those that take no time end at once),
-the world acts. So a chunk that is there at a tick is used in it, and a frame sees the observation of the very instant
-at which it begins.
+the world acts. So a chunk that ends at a tick is used in that tick, and a frame sees the observation of the instant at
+which it begins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from auras_ros.pipeline.request import Worker
 
 
 def duration_key(mode: str, worker: str) -> str:
-    """What a duration is filed under: the mode, and for dec its worker too."""
+    """The key of a duration: the mode, and for dec its worker too."""
     return f"{mode}/{worker}" if mode == "dec" else mode
 
 
@@ -38,9 +38,9 @@ DURATIONS = {
 class Charged:
     """durations_ns: duration key -> how long a frame of that worker takes (par: a whole request).
 
-    jitter: each frame takes 1 - jitter to 1 + jitter of that, drawn evenly; whatever was planned with the given
-    duration is then as often wrong as right. The draws follow from `seed` and the worker's place alone: every plan with
-    the same workers meets the same ones.
+    jitter: each frame takes 1 - jitter to 1 + jitter of that, drawn uniformly, so that predictions from the given
+    duration are too short as often as too long. The draws depend on `seed` and the worker's index only: every plan with
+    the same workers gets the same draws.
     """
 
     durations_ns: Mapping[str, int]
@@ -57,13 +57,13 @@ class Charged:
             raise ValueError(f"jitter: must be in [0, 1], got {self.jitter}")
 
     def paced(self, plan: Plan) -> Plan:
-        """The plan with par's requests evenly spaced over its workers, if it says nothing itself."""
+        """The plan, with par's requests evenly spaced over its workers unless it has a frame period itself."""
         if plan.mode != "par" or plan.frame_period_ms > 0:
             return plan
         return replace(plan, frame_period_ms=self._duration_ns("par", "") / plan.workers / 1e6)
 
     def play(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> None:
-        """From event to event until no episode is left. The world's grid starts now."""
+        """Go from event to event until no episode is left. The world's grid starts now."""
         mode = executor.plan.mode
         period_ns = 0 if mode == "par" else round(executor.plan.frame_period_ms * 1e6)
         runners = [
@@ -85,7 +85,7 @@ class Charged:
             now_ns = min(at_ns for at_ns in wakes if at_ns > now_ns)
 
     def _drawn_ns(self, duration_ns: int, place: int) -> Iterator[int]:
-        """How long each of a worker's frames takes, one after another, without end."""
+        """The durations of a worker's frames, one after another, without end."""
         random = np.random.default_rng((self.seed, place))
         while True:
             share = 1.0 + random.uniform(-self.jitter, self.jitter) if self.jitter else 1
@@ -94,12 +94,12 @@ class Charged:
     def _duration_ns(self, mode: str, worker: str) -> int:
         key = duration_key(mode, worker)
         if key not in self.durations_ns:
-            raise ValueError(f"durations: {key} is missing; there is {', '.join(self.durations_ns) or 'none'}")
+            raise ValueError(f"durations: {key} is missing; given: {', '.join(self.durations_ns) or 'none'}")
         return self.durations_ns[key]
 
 
 def _settle(runners: Sequence[_Runner], episode_runners: EpisodeRunners, now_ns: int) -> None:
-    """Ends before beginnings, workers in their order, until nothing more happens at this instant."""
+    """End frames before beginning others, workers in their order, until nothing more happens at this instant."""
     busy = True
     while busy:
         ended = [runner.end(episode_runners, now_ns) for runner in runners]
@@ -108,7 +108,7 @@ def _settle(runners: Sequence[_Runner], episode_runners: EpisodeRunners, now_ns:
 
 
 class _Runner:
-    """One worker in virtual time: idle, or in a frame that ends at `_ends_ns`. durations_ns: of its frames, in turn."""
+    """One worker in virtual time: idle, or in a frame that ends at `_ends_ns`. durations_ns: of its frames."""
 
     def __init__(self, worker: Worker, frames: FrameClock, durations_ns: Iterator[int]) -> None:
         self._worker, self._frames, self._durations_ns = worker, frames, durations_ns
@@ -116,11 +116,11 @@ class _Runner:
         self._ends_ns: int | None = None
 
     def soonest_ns(self, now_ns: int) -> int:
-        """Not before then does anything happen here by itself: the end of the frame, or the next one's start."""
+        """The earliest time of this worker's next event: the end of its frame, or the start of the next one."""
         return self._frames.next_start_ns(now_ns) if self._ends_ns is None else self._ends_ns
 
     def end(self, episode_runners: EpisodeRunners, now_ns: int) -> bool:
-        """Whether a frame ended."""
+        """End the frame if it is over. Returns whether one ended."""
         if self._ends_ns is None or self._ends_ns > now_ns:
             return False
         self._ends_ns = None
@@ -130,7 +130,7 @@ class _Runner:
         return True
 
     def begin(self, episode_runners: EpisodeRunners, now_ns: int) -> bool:
-        """Whether a frame began."""
+        """Begin a frame if one is due. Returns whether one began."""
         if self._ends_ns is not None or self._frames.next_start_ns(now_ns) > now_ns:
             return False
         seen = episode_runners.seen(now_ns)

@@ -1,4 +1,4 @@
-"""From outcomes to rows: each mode beside seq on the same seeds. Plain arithmetic on what was counted."""
+"""From outcomes to rows: each mode compared with seq on the same seeds. Plain arithmetic on counts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from auras_ros.sim.pusht import CONTROL_DT_MS
 
 Outcomes = Mapping[tuple[str, str], ModeResult]  # (clock, name of the contender)
 BASELINE = "seq"
-_NOTHING = {"diff": 0.0, "diff_low": 0.0, "diff_high": 0.0}  # of seq to itself
+_NOTHING = {"diff": 0.0, "diff_low": 0.0, "diff_high": 0.0}  # seq compared with itself
 
 
 def rows(settings: EvaluationSettings, outcomes: Outcomes) -> list[dict[str, Any]]:
-    """One flat row for each mode and clock; None stands where there is nothing to say."""
+    """One flat row for each mode and clock; None marks values that do not exist."""
     return [
         _row(settings, clock, contender, outcomes[clock, contender.name], outcomes.get((clock, BASELINE)))
         for clock in settings.clocks
@@ -58,7 +58,7 @@ def _row(
 
 
 def _difference(outcome: ModeResult, seq: ModeResult | None) -> dict[str, float | None]:
-    """Success less that of seq, paired by seed, with its 95 % interval."""
+    """Success minus that of seq, paired by seed, with its 95 % interval."""
     if seq is None:
         return {"diff": None, "diff_low": None, "diff_high": None}
     table = {(mine, its): 0 for mine in (True, False) for its in (True, False)}
@@ -69,8 +69,8 @@ def _difference(outcome: ModeResult, seq: ModeResult | None) -> dict[str, float 
 
 
 def _until_success(episodes: Sequence[EpisodeRecord], seq: Sequence[EpisodeRecord]) -> dict[str, float | None]:
-    """Steps to success of all that succeed (median), and of those that succeed in seq too, beside seq's (means):
-    control steps, and frames of the executor (Auras 4.2.4).
+    """Steps to success: the median over all successful episodes, and the means over those in which seq succeeds too,
+    beside seq's. In control steps, and in frames of the executor (Auras 4.2.4).
     """
     steps = [episode.steps for episode in episodes if episode.success]
     both = [(mine, its) for mine, its in _pairs(episodes, seq) if mine.success and its.success] if seq else []
@@ -85,7 +85,7 @@ def _until_success(episodes: Sequence[EpisodeRecord], seq: Sequence[EpisodeRecor
 
 
 def _pairs(some: Sequence[EpisodeRecord], others: Sequence[EpisodeRecord]) -> list[tuple[EpisodeRecord, EpisodeRecord]]:
-    """By seed. Raises ValueError where a seed has no partner."""
+    """Pairs of the same seed. Raises ValueError if a seed has no partner."""
     by_seed = {episode.seed: episode for episode in others}
     if len(some) != len(others) or any(episode.seed not in by_seed for episode in some):
         raise ValueError("the modes were not played on the same seeds")
@@ -93,7 +93,7 @@ def _pairs(some: Sequence[EpisodeRecord], others: Sequence[EpisodeRecord]) -> li
 
 
 def summary(made: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The figures that matter, flat: success and difference of each row, and the rate of chunks."""
+    """The main figures, flat: success and difference of each row, and chunks per second."""
     found: dict[str, float] = {}
     for row in made:
         name = f"{row['mode'].replace('-', '_')}_{row['clock']}"

@@ -1,6 +1,7 @@
-"""One episode's own things: a Push-T table, and the observation and action code that the nodes run.
+"""Plays one episode: a Push-T table, and the observation and action code that the nodes run.
 
-An episode runner knows nothing of schedules, batches or other episodes. Times are arguments, ns on one virtual clock.
+An episode runner has no schedule or batch, and no access to other episodes. Times are arguments, ns on one virtual
+clock.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.sim.pusht import CONTROL_DT_MS, PushTWorld
 from auras_ros.sim.pusht_game import NAMES
 
-LATE = frozenset({ChunkRefusal.PAST, ChunkRefusal.TOO_OLD, ChunkRefusal.OUT_OF_ORDER})  # what a slow schedule may meet
+LATE = frozenset({ChunkRefusal.PAST, ChunkRefusal.TOO_OLD, ChunkRefusal.OUT_OF_ORDER})  # refusals of a slow schedule
 
 
 class LockstepError(RuntimeError):
-    """The runtime refused what lockstep gave it: a fault of the set-up, never of the policy."""
+    """The runtime refused an input of lockstep: an error in the set-up, never of the policy."""
 
 
 @dataclass(frozen=True)
 class Task:
     """What is played. drift_px: how far the tee moves each control step; success_coverage: None is the table's own
-    default for that drift. waits: the table stands still until the first chunk, as the live one does; otherwise time
+    default for that drift. waits: the table stands still until the first chunk, as the live table does; otherwise time
     runs from the start, and a schedule's first frames cost steps.
 
-    seam, blend_ms, ensemble_decay: how a chunk follows another, as `action.ActionStream` has them. ticks_per_step: of
-    the actuator in a control step. The table takes the command of the tick at which its step begins, as it takes the
-    newest one when it is played over topics; those between are published and reach no step. They matter to whoever
-    watches commands, and to what goes by ticks: a blend, and a limit on the rate.
+    seam, blend_ms, ensemble_decay: how a chunk follows another, see `action.ActionStream`. ticks_per_step: actuator
+    ticks in a control step. The table takes the command of the tick at which its step begins, as it takes the newest
+    one when it is played over topics; commands of other ticks are published but change no step. They matter for
+    measurements of the commands, and for what depends on ticks: a blend, and a rate limit.
     """
 
     drift_px: float = 0.0
@@ -48,7 +49,7 @@ class Task:
         return PushTWorld(self.drift_px, self.success_coverage)
 
     def stream(self, contract: Contract, max_age_ms: float) -> ActionStream:
-        """Raises ContractError, naming what it cannot be, and ValueError for ticks that do not fill a step."""
+        """Raises ContractError, naming the option, and ValueError if the ticks do not fill a step."""
         if self.ticks_per_step < 1 or contract.dt_ns % self.ticks_per_step:
             raise ValueError(f"ticks_per_step: {self.ticks_per_step} do not fill a step of {contract.dt_ms:g} ms")
         tick_ns, decay = contract.dt_ns // self.ticks_per_step, self.ensemble_decay
@@ -59,7 +60,7 @@ class Task:
 
 class EpisodeRunner:
     """See the module's docstring. plain: a chunk runs from its index 0 whenever it comes (par, as in the paper). seams:
-    where this episode's seams are counted, if anybody wants to know."""
+    optional counter of this episode's seams."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class EpisodeRunner:
         return self.episode.success or self.episode.steps >= self._task.max_steps
 
     def observe(self, now_ns: int, image: bool) -> None:
-        """Put what sensors see now; `image` False leaves out the camera, where nobody will look."""
+        """Put what sensors see now. `image=False` skips rendering when no frame will use it."""
         faults = [self._assembler.put_state(NAMES, self._world.agent, now_ns, now_ns)]
         for camera in self._assembler.spec.cameras if image else ():
             frame = self._world.image(camera.height)
@@ -108,8 +109,8 @@ class EpisodeRunner:
         return observation
 
     def offer(self, chunk: Chunk, now_ns: int) -> None:
-        """Take a chunk for the steps from now on. One that is too late is counted, anything else is an error."""
-        if self._plain:  # the stamp keeps saying which observation it is; alignment goes by the monotonic origin
+        """Take a chunk for the steps from now on. Late chunks are counted; any other refusal is an error."""
+        if self._plain:  # the stamp still names the observation; alignment uses the monotonic origin
             chunk = replace(chunk, provenance=replace(chunk.provenance, origin_mono_ns=now_ns))
         self._tick_before(now_ns)
         verdict = self._stream.offer(chunk, now_ns)
@@ -121,9 +122,9 @@ class EpisodeRunner:
         self.episode = replace(self.episode, chunks=self.episode.chunks + 1, refused=self.episode.refused + int(late))
 
     def tick(self, now_ns: int, frames: int) -> int | None:
-        """One control step with the command that is due; `frames`: the executor's so far.
+        """One control step with the command that is due. frames: the executor's frames so far.
 
-        Returns how many control steps old the observation behind the action is, None where no chunk was active.
+        Returns the age of the observation behind the action, in control steps; None if no chunk was active.
         """
         self._tick_before(now_ns)
         command = self._command(now_ns)
@@ -144,8 +145,8 @@ class EpisodeRunner:
         return (now_ns - command.provenance.origin_stamp_ns) // self._dt_ns
 
     def _tick_before(self, now_ns: int) -> None:
-        """The ticks that were due before now. Nothing but offers and steps of the world comes between them, and both
-        call this first; so they may be made up here, at the times that were theirs."""
+        """Run the ticks that were due before now, at the times at which they were due. That is exact, because only
+        offers and steps of the world come between ticks, and both call this first."""
         while self._next_tick_ns < now_ns:
             self._command(self._next_tick_ns)
 

@@ -1,7 +1,7 @@
-"""Episodes that share one schedule, stepped together: one batch for the executor, a runner of its own for each.
+"""Episodes that share one schedule, stepped together: one batch for the executor, one runner for each episode.
 
 Frames depend on time and not on the world, so that a whole batch latches, computes and acts at the same instants. This
-module knows nothing of modes or clocks.
+module does not depend on modes or clocks.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.noise import noise_tape
 
 REQUESTS_PER_EPISODE = 1_000  # each episode has its own stretch of the noise tape, so that seeds are paired
-SEEDS = 2**32 // REQUESTS_PER_EPISODE  # so many have one
+SEEDS = 2**32 // REQUESTS_PER_EPISODE  # number of seeds that have their own stretch of the noise tape
 NOISE_SEED = 0
 _IDENTITY = Identity()
 
 
 class EpisodeRunners:
-    """One runner a seed; those that are done leave. frames: the executor's so far, without those of perception alone.
-    seams: where all runners' seams are counted, if anybody wants to know."""
+    """One runner for each seed; finished ones leave the batch. frames: the executor's frames so far, without those that
+    only perceive. seams: optional counter of all runners' seams."""
 
     def __init__(
         self,
@@ -63,23 +63,23 @@ class EpisodeRunners:
 
     @property
     def progress(self) -> float:
-        """How much is done, 0 to 1: an episode that ends early is done at once."""
+        """The share that is done, 0 to 1; an episode that ends early counts as complete."""
         played = sum(episode_runner.episode.steps for episode_runner in self._live) / self.task.max_steps
         return (len(self._finished) + played) / self._count
 
     def outcome(self) -> ModeResult:
-        """What came of all episodes, once none is left."""
+        """The result of all episodes, once none is left."""
         return ModeResult.join([ModeResult(list(self._finished), self._outcome.staleness, self._outcome.age_ns)])
 
     def noise(self, shape: tuple[int, ...], request: int) -> Tensor:
-        """The tape of every live episode for its request of this number, [E, *shape] (design rule 7)."""
+        """The noise of every live episode for its request of this number, [E, *shape] (rule 7 of docs/pipeline.md)."""
         if request >= REQUESTS_PER_EPISODE:
             raise LockstepError(f"more than {REQUESTS_PER_EPISODE} requests in one episode")
         bases = [episode_runner.seed * REQUESTS_PER_EPISODE for episode_runner in self._live]
         return torch.stack([noise_tape(shape, NOISE_SEED, base + request) for base in bases])
 
     def observe(self, now_ns: int, soonest_ns: int) -> None:
-        """Sensors deliver. soonest_ns: no frame begins before; images that none can see then are not drawn."""
+        """Take new sensor values. soonest_ns: no frame begins before; images that no frame can see are not rendered."""
         image = soonest_ns < now_ns + self._reach_ns
         for episode_runner in self._live:
             episode_runner.observe(now_ns, image)
@@ -101,7 +101,7 @@ class EpisodeRunners:
         return self._latched
 
     def offer(self, emission: Emission, now_ns: int) -> None:
-        """Each live episode takes its row of the chunks."""
+        """Give each live episode its row of the chunks."""
         if len(emission.actions) != len(self._live):
             raise LockstepError(f"{len(emission.actions)} rows of actions for {len(self._live)} episodes")
         for row, episode_runner in enumerate(self._live):
@@ -110,7 +110,8 @@ class EpisodeRunners:
             self._outcome.aged(chunk.provenance.context_age_ns)
 
     def tick(self, now_ns: int) -> Tensor | None:
-        """One control step everywhere. Returns the rows that go on, int64, if any episode has ended; else None."""
+        """One control step of all episodes. Returns the rows that continue, int64, if any episode has ended, else
+        None."""
         for episode_runner in self._live:
             age_steps = episode_runner.tick(now_ns, self.frames)
             if age_steps is not None:

@@ -1,7 +1,7 @@
 """Push-T in lockstep: the nodes' own preprocessing, executor and alignment, with time counted in control steps.
 
-One call plays one mode on one clock for many seeds. Episodes that share a schedule go through one executor as a batch:
-a network's row costs far less in a batch than alone.
+One call plays one mode on one clock for many seeds. Episodes that share a schedule run through one executor as a batch,
+because a row of a batch costs far less than a single call.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def play(
     watch: Watch = lambda episode_runners: None,
     seams: Seams | None = None,
 ) -> ModeResult:
-    """All seeds as one batch, to the end of the last. plain: chunks run from index 0 whenever they come. seams: where
-    the seams of all commands are counted.
+    """Play all seeds as one batch, until the last episode ends. plain: chunks run from index 0 whenever they come.
+    seams: optional counter of the seams of all commands.
 
-    Raises LockstepError, PlanError, CheckpointError, and ValueError for settings that cannot be used.
+    Raises LockstepError, PlanError, CheckpointError, and ValueError for invalid settings.
     """
-    torch.set_num_threads(1)  # small networks: threads that wait for one another cost far more than they bring
+    torch.set_num_threads(1)  # for small networks, synchronising threads costs far more than they gain
     start_ns = checkpoint.contract.dt_ns
     policy = checkpoint.policy(plan.generation)
     episode_runners = EpisodeRunners(checkpoint, task, list(seeds), plain, start_ns, seams)
@@ -71,9 +71,9 @@ def run_episodes(
     report: Callable[[list[EpisodeRecord]], None] = lambda episodes: None,
     batch: int = BATCH,
 ) -> list[EpisodeRecord]:
-    """Plan `plan` in seq on the paused clock, a new chunk every `execute_steps` control steps; episodes by seed.
+    """Play generation plan `plan` in seq on the paused clock, with a new chunk every `execute_steps` control steps.
 
-    `report` is called after each control step with all episodes that are over.
+    Returns the episodes by seed. `report` is called after each control step with all finished episodes.
     """
     if not 1 <= execute_steps <= checkpoint.horizon:
         raise ValueError(f"execute_steps must be in [1, {checkpoint.horizon}], got {execute_steps}")

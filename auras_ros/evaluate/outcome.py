@@ -1,6 +1,6 @@
-"""What came of a mode on a clock: one record an episode, and sums that add up over groups and parts.
+"""The result of a mode on a clock: one record for each episode, and sums that add up over groups and parts.
 
-Everything is whole numbers, so that parts joined later give exactly what the whole would have given.
+All sums are integers, so that parts joined later give exactly the same result as one run.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from itertools import zip_longest
 
 @dataclass(frozen=True)
 class EpisodeRecord:
-    """How one seeded episode went.
+    """The result of one seeded episode.
 
     steps: control steps to success or to the limit. frames: of the executor, until then. chunks: finished requests.
-    holds: steps without a chunk to act on. refused: chunks that came too late for any of their actions.
+    holds: steps without an active chunk. refused: chunks that came too late for any of their actions.
     """
 
     seed: int
@@ -33,8 +33,8 @@ class ModeResult:
     """Episodes of one mode on one clock, in the order of their seeds.
 
     staleness: staleness[v] actions were executed v control steps after the observation behind them. age_ns: for each
-    generation stage the sum, over all chunks, of the age of its context when it began; in lockstep that is when its
-    frame did.
+    generation stage the sum, over all chunks, of the age of its context when the stage began; in lockstep it begins
+    with its frame.
     """
 
     episodes: list[EpisodeRecord] = field(default_factory=list)
@@ -58,17 +58,17 @@ class ModeResult:
         return sum(episode.steps for episode in self.episodes)
 
     def acted(self, age_steps: int) -> None:
-        """An action was executed that many control steps after the observation behind it."""
+        """Count an action that was executed `age_steps` control steps after the observation behind it."""
         self.staleness.extend([0] * (age_steps + 1 - len(self.staleness)))
         self.staleness[age_steps] += 1
 
     def aged(self, ages_ns: Iterable[int]) -> None:
-        """A chunk came whose stages began with contexts of these ages."""
+        """Add the ages that the contexts of a chunk's stages had."""
         self.age_ns = _added(self.age_ns, ages_ns)
 
     @classmethod
     def join(cls, parts: Iterable[ModeResult]) -> ModeResult:
-        """All episodes by seed, all counts added. Raises ValueError, naming it, where a seed comes twice."""
+        """All episodes by seed, with all counts added. Raises ValueError, naming the seed, if one comes twice."""
         whole = cls()
         for part in parts:
             whole.episodes += part.episodes

@@ -1,6 +1,6 @@
-"""An evaluation as JSON and back, so that a long one may be played in parts and joined.
+"""An evaluation as JSON and back, so that a long one can be played in parts and joined.
 
-`rows` and `summary` are for readers; what can be joined is beside them: settings, durations and every episode.
+`rows` and `summary` are for readers; parts are joined from what is beside them: settings, durations and all episodes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "eval"
 
 @dataclass(frozen=True)
 class EvaluationPart:
-    """Some seeds of an evaluation, in every mode on every clock. partial: it was cut short, or seeds are missing."""
+    """Some seeds of an evaluation, in every mode on every clock. partial: it was interrupted, or seeds are missing."""
 
     settings: EvaluationSettings
     outcomes: Mapping[tuple[str, str], ModeResult]
@@ -34,7 +34,7 @@ class EvaluationPart:
         return next(iter(self.outcomes.values())).seeds
 
     def report(self) -> Report:
-        """Rows, summary, and what `from_dict` reads."""
+        """The report: rows, summary, and what `from_dict` reads."""
         made = rows(self.settings, self.outcomes)
         more: dict[str, Any] = {"partial": True} if self.partial else {}
         more |= {
@@ -70,7 +70,7 @@ class EvaluationPart:
 
 
 def merge(parts: Sequence[EvaluationPart]) -> EvaluationPart:
-    """One evaluation of all their seeds. Raises SettingsError where settings differ, ValueError for a repeated seed."""
+    """One evaluation of all their seeds. Raises SettingsError if settings differ, ValueError for a repeated seed."""
     first = parts[0]
     for part in parts[1:]:
         first.settings.require_same(part.settings)
@@ -80,7 +80,7 @@ def merge(parts: Sequence[EvaluationPart]) -> EvaluationPart:
 
 
 def packed(outcome: ModeResult) -> dict[str, str]:
-    """Columns as words, in the order of the seeds: a line each, where lists would take a line a number."""
+    """Columns as text, in the order of the seeds: one line of JSON each, where a list would take a line per number."""
     episodes = outcome.episodes
     return {
         "success": "".join("01"[episode.success] for episode in episodes),

@@ -1,7 +1,7 @@
-"""The paused clock (design rule 12, the paper's): the world waits for every frame, then moves a fixed number of steps.
+"""The paused clock, the paper's (rule 12 of docs/pipeline.md): the world waits for every frame.
 
-All modes have frames of the same length, so what is compared is what they saw, not how fast they are. Nothing here
-measures or charges time.
+After a frame it moves a fixed number of steps. All modes have frames of the same length, so what is compared is what
+they saw, not how fast they are. Nothing here measures or charges time.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from auras_ros.pipeline.request import Worker
 
 @dataclass(frozen=True)
 class Paused:
-    """frame_steps: control steps of a frame. A worker's frame is one of these; a request of par takes as many
-    as there are workers, one beginning in each, so that its chunk comes workers - 1 frames late (design rule 3).
+    """frame_steps: control steps of a frame. Every worker's frame takes one; a request of par takes as many frames as
+    there are workers, and one begins in each frame, so that its chunk comes workers - 1 frames late (rule 3 of
+    docs/pipeline.md).
     """
 
     frame_steps: int
@@ -29,9 +30,9 @@ class Paused:
             raise ValueError(f"frame_steps must be at least 1, got {self.frame_steps}")
 
     def play(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> None:
-        """Frame by frame until no episode is left: observe, begin and run, end, offer, move."""
+        """Frame by frame until no episode is left: observe, begin and run, end, offer, move the world."""
         lasts = executor.plan.workers if executor.plan.mode == "par" else 1
-        ends: dict[str, int] = {}  # worker -> the frame at whose end it is done
+        ends: dict[str, int] = {}  # worker -> its last frame
         frame = 0
         while len(episode_runners):
             executor.clock.sleep_until_ns(now_ns)
@@ -61,7 +62,7 @@ class Paused:
         return began
 
     def _move(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> int:
-        """The frame's steps; returns when the next frame starts."""
+        """The frame's control steps. Returns when the next frame starts."""
         next_ns = now_ns + self.frame_steps * episode_runners.dt_ns
         for at_ns in range(now_ns, next_ns, episode_runners.dt_ns):
             if at_ns > now_ns:

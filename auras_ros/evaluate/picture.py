@@ -1,4 +1,4 @@
-"""The rows of an evaluation as one picture: success, what each mode gains or loses against seq, and staleness."""
+"""The rows of an evaluation as one picture: success, the difference from seq, and staleness."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Row = Mapping[str, Any]
 
 
 def draw(rows: Sequence[Row], title: str, path: Path) -> None:
-    """Write a PNG: a line of three panels for each clock."""
+    """Write a PNG: a row of three panels for each clock."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -48,17 +48,17 @@ def _difference(axes: Any, rows: Sequence[Row]) -> None:
         diff, low, high = (100 * row[key] for key in ("diff", "diff_low", "diff_high"))
         span = [[max(0.0, diff - low)], [max(0.0, high - diff)]]
         axes.errorbar([row["mode"]], [diff], yerr=span, fmt="o", color=COLOURS[row["mode"]], capsize=4)
-    axes.set(title="success less that of seq, same seeds, points")
+    axes.set(title="success minus that of seq, same seeds, points")
     axes.margins(x=0.2)
 
 
 def _staleness(axes: Any, rows: Sequence[Row]) -> None:
-    """Bars to the mean; the tick above is the 99th percentile."""
+    """Bars show the mean, the tick above the 99th percentile."""
     acted = [row for row in rows if row["staleness_ms_mean"] is not None]
     names = [row["mode"] for row in acted]
     axes.bar(names, [row["staleness_ms_mean"] for row in acted], color=[COLOURS[name] for name in names], width=0.6)
     axes.plot(names, [row["staleness_ms_p99"] for row in acted], "_", color="black", markersize=18)
-    axes.set(title="age of what is acted on, ms: mean, 99 %", ylim=(0, None))
+    axes.set(title="age of executed actions, ms: mean, 99 %", ylim=(0, None))
 
 
 def _tidy(axes: Any) -> None:

@@ -1,8 +1,8 @@
-"""What the commands do where one chunk follows another: how far they jump, and how far the two chunks disagree.
+"""Statistics of the commands where one chunk follows another: how far they jump, and how far the two chunks differ.
 
-A watch looks at one episode's commands and changes nothing. It asks `action.align` what a chunk alone says for a tick,
-as the stream itself does, so that alignment is written once. Everything counted is whole tenths of the channels' unit:
-parts joined later give exactly what the whole would have given.
+A watch reads one episode's commands and changes nothing. For a chunk's own value at a tick it uses `action.align`, as
+the stream does, so that alignment is written once. Everything is counted in whole tenths of the channels' unit, so
+that parts joined later give exactly the same result as one run.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Key = tuple[str, int, int]  # session, epoch, request
 
 @dataclass
 class Seams:
-    """Of all seams seen. A seam is a tick whose command is of another chunk than that of the tick before; the first
-    chunk after a hold follows none and makes no seam.
+    """Counts over all seams. A seam is a tick whose command comes from another chunk than the previous tick's; the
+    first chunk after a hold follows none and makes no seam.
 
-    jumps, disagreements: tenths of the unit -> how many seams. jumps: from the command before to this one, as
-    published, limits and blends included. disagreements: from what the chunk before says for this tick to what the new
-    one says, before anything joins or limits them. limited: seams whose first command a limit changed. within: the
-    largest step of the commands from a tick to the next where the chunk stays, tenths.
+    jumps, disagreements: tenths of the unit -> number of seams. jumps: from the previous command to this one, as
+    published, limits and blends included. disagreements: from the old chunk's value for this tick to the new chunk's,
+    before anything joins or limits them. limited: seams whose first command was changed by a limit. within: the largest
+    step of the commands from a tick to the next within one chunk, in tenths.
     """
 
     jumps: Counter[int] = field(default_factory=Counter)
@@ -45,18 +45,18 @@ class Seams:
         return self.jumps.total()
 
     def add(self, other: Seams) -> None:
-        """Take over what another has counted."""
+        """Add the counts of another one."""
         self.jumps.update(other.jumps)
         self.disagreements.update(other.disagreements)
         self.limited += other.limited
         self.within = max(self.within, other.within)
 
     def figures(self) -> dict[str, float | None]:
-        """Flat, in the unit: largest, 99th percentile and median of jumps and disagreements, the largest step where the
-        chunk stays, and the largest anywhere; None without a seam.
+        """Flat, in the unit: largest, 99th percentile and median of jumps and disagreements, the largest step within a
+        chunk, and the largest step of all; None without a seam.
 
-        The last is what may be compared between ways of joining: a chunk whose first actions are those of the one
-        before does not jump where it begins, and may jump where its own begin.
+        To compare ways of joining, use the last one: a chunk whose first actions are those of the previous chunk does
+        not jump at its beginning, but may jump where its own actions begin.
         """
         found: dict[str, float | None] = {}
         for name, counts in (("jump", self.jumps), ("disagreement", self.disagreements)):
@@ -78,15 +78,16 @@ class Seams:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Seams:
-        """Raises KeyError, ValueError or AttributeError for what is no such object."""
+        """Raises KeyError, ValueError or AttributeError for any other object."""
         return cls(_counts(raw["jumps"]), _counts(raw["disagreements"]), int(raw["limited"]), int(raw["within"]))
 
 
 class SeamWatch:
-    """Adds one episode's seams to `seams`. It is told every chunk that the stream has taken, and every tick's command.
+    """Adds one episode's seams to `seams`. Call `offered` for every chunk that the stream has accepted, and `ticked`
+    for every command.
 
     tick_ns: the stream's period; span_ns: how far back an origin may lie. Raises ContractError, naming the channel, for
-    a kind of which a difference between two commands is no distance.
+    a kind for which the difference of two commands is not a distance.
     """
 
     def __init__(self, contract: Contract, tick_ns: int, span_ns: int, seams: Seams) -> None:
@@ -101,7 +102,7 @@ class SeamWatch:
         self._last: FloatArray | None = None
 
     def offered(self, chunk: Chunk, now_ns: int) -> None:
-        """The stream took this chunk for the ticks from now on."""
+        """Note a chunk that the stream has accepted for the ticks from now on."""
         origin = self._timeline.locate(chunk.provenance.origin_mono_ns, now_ns)
         if origin is None:
             raise ValueError("the stream took a chunk whose origin is older than the record of its ticks")
@@ -110,7 +111,7 @@ class SeamWatch:
         self._placed[_key(chunk.provenance)] = placed
 
     def ticked(self, command: Command, now_ns: int) -> None:
-        """The stream's command of this tick."""
+        """Note the stream's command of this tick."""
         self._timeline.advance(now_ns)
         if command.provenance is None:
             self._key = self._last = None

@@ -1,4 +1,4 @@
-"""What an evaluation compares, checked once where it enters. Two parts of one evaluation have equal settings."""
+"""The settings of an evaluation, checked once where they enter. All parts of one evaluation have equal settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_DRIFT_PX, MAX_DURATION_S = 20.0, 60.0
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used, or two parts that do not belong together; the text names it."""
+    """An invalid setting, or two parts with different settings; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class EvaluatedMode:
 class EvaluationSettings:
     """Raises SettingsError, naming the field.
 
-    checkpoint: its name and digest. plan: of auras; the other modes take what they share of it. frame_steps: control
-    steps of a frame on the paused clock. durations_s: duration key -> seconds, for the charged clock. device: where
-    they are measured, `cpu` or `cuda`. dtype: of the policy's weights, as it was asked for. cores: that every mode has
-    meanwhile; 0 in a report of before they were counted. actions: of a chunk, the first so many are all that an
-    autoregressive policy writes; 0: as it was trained. With one there is nothing to align: it is executed when it
-    comes, in every mode.
+    checkpoint: its name and digest. plan: of auras; the other modes use the fields that they share. frame_steps:
+    control steps of a frame on the paused clock. durations_s: duration key -> seconds, for the charged clock. device:
+    where they are measured, `cpu` or `cuda`. dtype: of the policy's weights, as given by the user. cores: number of
+    cores of every mode while it is measured; 0 in old reports, which did not record it. actions: an autoregressive
+    policy generates only the first so many actions of a chunk; 0: as it was trained. With one action there is nothing
+    to align: it is executed when it comes, in every mode.
     """
 
     checkpoint: str
@@ -81,7 +81,7 @@ class EvaluationSettings:
                 raise SettingsError(f"durations: {key}: must be seconds in [0, {MAX_DURATION_S:g}), got {seconds}")
 
     def charging(self, durations_s: Mapping[str, float]) -> EvaluationSettings:
-        """With the durations that the charged clock needs, and no others. Raises SettingsError where one is missing."""
+        """The same with the durations that the charged clock needs. Raises SettingsError if one is missing."""
         needed = [key for mode in self.modes for key in DURATIONS[mode]] if "charged" in self.clocks else []
         for key in needed:
             if key not in durations_s:
@@ -93,7 +93,7 @@ class EvaluationSettings:
         return Task(self.drift_px, self.max_steps, waits=self.waits)
 
     def contenders(self) -> Iterator[EvaluatedMode]:
-        """One for each row of a clock; par appears plain and aligned."""
+        """One for each row of a clock; par appears both plain and aligned."""
         for mode in self.modes:
             plan = parse_plan(self.plan).as_mode(mode, self.workers)
             yield EvaluatedMode(mode, plan, plain=mode == PLAIN or self.actions == 1)
@@ -108,7 +108,7 @@ class EvaluationSettings:
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that `from_dict` reads."""
         raw = asdict(self)
-        raw["success_coverage"] = default_coverage(self.drift_px)  # for readers: the table's own
+        raw["success_coverage"] = default_coverage(self.drift_px)  # for readers only
         return {**raw, "modes": list(self.modes), "clocks": list(self.clocks), "durations_s": dict(self.durations_s)}
 
     @classmethod
@@ -131,7 +131,7 @@ class EvaluationSettings:
 
 
 def check_seeds(seeds: range) -> None:
-    """Raises SettingsError for episodes that have no seed."""
+    """Raises SettingsError for seeds out of range."""
     if seeds.start < 0 or seeds.stop > SEEDS:
         raise SettingsError(f"seed: must be in [0, {SEEDS - 1}], got {seeds.start} to {seeds.stop - 1}")
 
@@ -143,8 +143,8 @@ def check_max_steps(max_steps: int) -> None:
 
 
 def cores_for(given: int | None, device: str) -> int:
-    """How many cores every mode has while it is timed: one unless another number is given, so that schedules are
-    compared and not cores; beside a GPU all, where the host's threads only launch. Raises SettingsError."""
+    """How many cores every mode has while it is timed. On a CPU one by default, so that schedules are compared and not
+    cores; with a GPU all, because the host's threads only launch. Raises SettingsError."""
     cores = (1 if device == "cpu" else available()) if given is None else given
     if not 1 <= cores <= available():
         raise SettingsError(f"cores: from 1 to the {available()} of this process, got {cores}")
@@ -152,12 +152,12 @@ def cores_for(given: int | None, device: str) -> int:
 
 
 def parse_plan(text: str) -> Plan:
-    """The plan of auras from the text of `Plan.parse`, in which `mode=auras` may be left out. Raises PlanError."""
+    """The plan of auras from the text of `Plan.parse`, in which `mode=auras` may be omitted. Raises PlanError."""
     words = text.split(",")
     if any(word.strip().startswith("mode=") for word in words):
         plan = Plan.parse(text)
         if plan.mode != "auras":
-            raise PlanError(f"plan: mode: an evaluation's plan is that of auras, got {plan.mode}; see --modes")
+            raise PlanError(f"plan: mode: an evaluation's plan must be of mode auras, got {plan.mode}; see --modes")
         return plan
     if any(word.strip().startswith("workers=") for word in words):
         raise PlanError("plan: workers: belongs to par; give --workers")
@@ -165,7 +165,7 @@ def parse_plan(text: str) -> Plan:
 
 
 def plan_named(text: str, first: str) -> str:
-    """The text of a plan with its generation plan: `first` where it names none; empty where that is not known yet."""
+    """The text of a plan with its generation plan: `first` if it names none; empty if `first` is not known yet."""
     if parse_plan(text).generation:
         return text
     return f"{first},{text}".replace(",,", ",").rstrip(",") if first else ""
@@ -178,7 +178,7 @@ def parse_durations(text: str) -> dict[str, float]:
     for word in text.split(","):
         key, _, value = (part.strip() for part in word.partition("="))
         if key not in known:
-            raise SettingsError(f"durations: no {key!r}; there is {', '.join(known)}")
+            raise SettingsError(f"durations: no {key!r}; known: {', '.join(known)}")
         try:
             durations[key] = float(value)
         except ValueError:
@@ -189,7 +189,7 @@ def parse_durations(text: str) -> dict[str, float]:
 def _known(name: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
     for one in given:
         if one not in known:
-            raise SettingsError(f"{name}: no {one!r}; there is {', '.join(known)}")
+            raise SettingsError(f"{name}: no {one!r}; known: {', '.join(known)}")
     if not given or len(set(given)) < len(given):
         raise SettingsError(f"{name}: expected each once and at least one, got {', '.join(given) or 'none'}")
 

@@ -1,7 +1,7 @@
-"""An autoregressive checkpoint whose chunk ends after its first actions: with one, the case of the published policies.
+"""An autoregressive checkpoint whose chunk ends after its first actions; with one action, as in published policies.
 
-The tokens of an action depend on those before them alone, so the first actions of a shorter chunk are those of the
-whole one, and nothing has to be trained.
+The tokens of an action depend only on earlier tokens, so the actions of a shorter chunk are the first ones of the full
+chunk, and no training is needed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from auras_ros.policies.checkpoint import Checkpoint
 
 
 def shortened(checkpoint: Checkpoint, actions: int) -> Checkpoint:
-    """0: as it is. Raises SettingsError for a policy that cannot be shortened, or has no more actions than that."""
+    """actions: length of the chunk; 0 changes nothing. Raises SettingsError if the policy cannot be shortened, or has
+    fewer actions."""
     if not actions:
         return checkpoint
-    causal = family_offset(checkpoint.policy(next(iter(checkpoint.plans)))) == -1  # that of a policy that writes tokens
+    causal = family_offset(checkpoint.policy(next(iter(checkpoint.plans)))) == -1  # -1 means autoregressive
     if not causal or checkpoint.trained.executed is not None:
-        raise SettingsError(f"actions: '{checkpoint.name}' does not write its chunk action by action")
+        raise SettingsError(f"actions: '{checkpoint.name}' does not generate its chunk action by action")
     if actions > checkpoint.horizon:
         raise SettingsError(f"actions: '{checkpoint.name}' has {checkpoint.horizon} in a chunk, not {actions}")
     architecture = replace(checkpoint.trained.architecture, horizon=actions)

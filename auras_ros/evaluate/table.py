@@ -24,10 +24,10 @@ COLUMNS = (
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """One line a row, aligned; a dash where there is nothing to say.
+    """One aligned line for each row; a dash marks missing values.
 
     context ms: mean age of the context at the first and the last generation stage. steps: median to success. frames:
-    means of the executor's until success, beside seq's, over the seeds that both solve (Auras 4.2.4).
+    mean number of the executor's frames until success, beside seq's, over the seeds that both solve (Auras 4.2.4).
     """
     lines = [COLUMNS, *(_cells(row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
@@ -35,7 +35,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """The first two cells to the left, figures to the right."""
+    """The first two cells aligned left, figures right."""
     padded = zip(line, widths, strict=True)
     return [f"{cell:<{width}}" if i < 2 else f"{cell:>{width}}" for i, (cell, width) in enumerate(padded)]
 

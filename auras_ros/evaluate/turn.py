@@ -1,4 +1,4 @@
-"""One control step of a batch, the same on both clocks: act, and go on without the episodes that have ended."""
+"""One control step of a batch, the same on both clocks: act, then remove the episodes that have ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Timing(Protocol):
     def name(self) -> str: ...
 
     def play(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> None:
-        """From `now_ns` until no episode is left."""
+        """Play from `now_ns` until no episode is left."""
         ...
 
 

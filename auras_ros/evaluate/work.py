@@ -1,7 +1,7 @@
-"""What an evaluation has played so far, on disk after every run of a mode: what ends it costs that one run at most.
+"""What an evaluation has played so far, on disk after every run of a mode: an interruption costs that one run at most.
 
-An interrupted run leaves nothing: those of its episodes that are over by then are the quick ones, and counting them
-alone would flatter. What was played for other settings is refused by name, as the tuner's record refuses it.
+An interrupted run is discarded: its episodes that are already over are the short ones, and counting only these would be
+biased. A file with other settings is refused by name, as the tuner's record is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Run = tuple[str, str]  # clock, name of the contender
 
 @dataclass
 class Work:
-    """path: None keeps it in memory alone. durations: as they were measured, once for all of it; None: not yet. played:
+    """path: None keeps it in memory only. durations: as measured, once for the whole evaluation; None: not yet. played:
     by run, then by group of seeds."""
 
     path: Path | None = None
@@ -57,8 +57,8 @@ class Work:
 
     @classmethod
     def open(cls, settings: EvaluationSettings, path: Path | None) -> Work:
-        """A new one, or what the file holds. settings: without durations. Raises OSError, and SettingsError where the
-        file is another's or of other settings."""
+        """A new one, or the contents of the file. settings: without durations. Raises OSError, and SettingsError if the
+        file is of another kind or has other settings."""
         key = {name: value for name, value in settings.to_dict().items() if name not in NOT_ITS_KEY}
         if path is None or not path.exists():
             return cls(path, key=key)
@@ -75,10 +75,10 @@ class Work:
                 made.played.setdefault((each["clock"], each["name"]), {})[tuple(seeds)] = outcome
         except (SettingsError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise SettingsError(f"{path}: not a work file of `auras eval`: {error}") from error
-        if not durations or "charged" not in settings.clocks:  # there or here nothing is timed
+        if not durations or "charged" not in settings.clocks:  # nothing is timed in the file, or in this evaluation
             its["cores"] = key["cores"] = its["cores"] if durations else key["cores"]
         require_key(path, key, its)
         return made
 
 
-NOT_ITS_KEY = {"modes", "clocks", "durations_s"}  # more of them may be asked for when it goes on
+NOT_ITS_KEY = {"modes", "clocks", "durations_s"}  # a continued evaluation may have more of them

@@ -15,12 +15,12 @@ from auras_ros.ros import Node, init, try_shutdown
 
 START_S = 90.0
 LAST_LINES = 12  # of the processes' output, beside an error
-Spin = Callable[[Callable[[], bool], float], None]  # until something is true, or for so many seconds
+Spin = Callable[[Callable[[], bool], float], None]  # until the condition holds, at most for so many seconds
 
 
 @contextmanager
 def listening(name: str) -> Iterator[Node]:
-    """A node of our own. On this host alone unless the user chose otherwise: a bench publishes actions."""
+    """The bench's own node. On this host only unless the user chose otherwise: a bench publishes actions."""
     with on_loopback():
         init(args=[])
         node = Node(name)
@@ -39,7 +39,7 @@ def wait_until_armed(spin: Spin, state: Callable[[], str], config: Path) -> None
 
 @contextmanager
 def told() -> Iterator[IO[str]]:
-    """Where processes write what nobody reads, unless something goes wrong: then a RuntimeError ends with it."""
+    """A file for the output of processes. A RuntimeError raised inside is extended by its last lines."""
     with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
             yield log
@@ -50,7 +50,7 @@ def told() -> Iterator[IO[str]]:
 
 @contextmanager
 def on_loopback() -> Iterator[str]:
-    """Localhost discovery (and its large fragments) unless the user chose a range; yields the effective range."""
+    """Localhost discovery (which also allows large fragments) unless the user chose a range; yields the range used."""
     if discovery.said():
         yield "as set in the environment"
         return

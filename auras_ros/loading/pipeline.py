@@ -1,4 +1,4 @@
-"""From a checkpoint's folder to an executor that is ready for its first frame, and from observations to chunks."""
+"""From a checkpoint folder to an executor that is ready for its first frame, and from observations to chunks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from auras_ros.policies.loaders.open import load
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import PromptedPolicy
 
-MEASURES = 3  # of a frame's duration, before a plan is refused for it
+MEASURES = 3  # how often a frame's duration is measured before a plan is refused as too slow
 
 
 class Pipeline:
@@ -58,7 +58,7 @@ class Pipeline:
         self._offload = offload
 
     def beside(self, plan: Plan) -> Pipeline:
-        """The same policy, noise, identity and kind of device under another plan; not warmed up. Raises PlanError."""
+        """The same policy, noise, identity and kind of device with another plan; not warmed up. Raises PlanError."""
         device = None if self._device is None else make_device(self._device.tensors.type)
         host, session = self._identity.host, self._identity.session
         return Pipeline(
@@ -67,16 +67,16 @@ class Pipeline:
 
     @property
     def uncaptured(self) -> Mapping[str, Reasons]:
-        """Stages that are not captured, and why not; after `warm_up`. None where no device was given."""
+        """Stages that are not captured, with the reasons; after `warm_up`. Empty if no device was given."""
         return {} if self._device is None else self._device.uncaptured
 
     def device_bytes(self) -> tuple[int, int]:
-        """(in tensors, taken from the driver) of the device's memory by this process; zeros on a CPU."""
+        """Device memory of this process: (in tensors, reserved from the driver); zeros on a CPU."""
         return (0, 0) if self._device is None else device_bytes(self._device.tensors)
 
     def warm_up(self) -> None:
-        """Discarded frames on random values; then refuse a plan whose chunks would come too late (design rule 9). What
-        is too slow is measured again, here and by a further call: the best counts."""
+        """Run discarded frames on random values, then refuse a plan whose chunks would come too late (rule 9 of
+        docs/pipeline.md). If it is too slow it is measured again, here and in a further call; the best time counts."""
         spec, contract = self.checkpoint.spec, self.checkpoint.contract
         height, width = spec.image_size
         states = 0 if spec.state is None else len(spec.state.names)
@@ -99,12 +99,12 @@ class Pipeline:
         at_best(check, measure)
 
     def set_prompt(self, ids: Sequence[int]) -> None:
-        """Another prompt for every frame that begins later; who calls raises the epoch before one does, so that nothing
-        of the old one is given out. Raises ValueError where the policy cannot take it."""
+        """Set the prompt of every frame that begins later. The caller must start a new epoch before one does, so that
+        no chunk of the old prompt is emitted. Raises ValueError if the policy cannot take it."""
         if not isinstance(self._policy, PromptedPolicy):
             raise ValueError("prompt: this policy takes none")
         self._policy.set_prompt(torch.tensor(list(ids), dtype=torch.int64))
-        if self._device is not None:  # frames run on streams of their own: wait until the copy is there
+        if self._device is not None:  # frames run on other streams: wait until the copy is done
             torch.zeros(1, device=self._device.tensors).item()
 
     @property
@@ -112,7 +112,7 @@ class Pipeline:
         return self._identity.session
 
     def not_executed(self) -> None:
-        """What was published is not what the robot does now: the next chunk goes on from nothing (a guided plan)."""
+        """The robot does not execute what was published: do not continue the next chunk from it (guided plans)."""
         self.executor.continuity.cut()
 
     def latched(self, observation: Observation) -> Latched:
@@ -123,7 +123,7 @@ class Pipeline:
 
 
 def at_best(check: Callable[[], None], measure: Callable[[], None]) -> None:
-    """`check`, and again after each `measure` while it finds this machine too slow. Raises TooSlowError at last: a
+    """Run `check`; while it raises TooSlowError, run `measure` and check again. Raises TooSlowError in the end: a
     machine that was busy for a moment is not too slow."""
     for _ in range(MEASURES - 1):
         try:
@@ -151,8 +151,8 @@ def load_pipeline(
 ) -> Pipeline:
     """Load, check (golden sample included) and warm up. Raises CheckpointError, PlanError or DeviceError by name.
 
-    `progress` is told which step begins. cores: see `make_executor`. device: cpu, cuda or auto. offload: None leaves
-    no weights out. dtype: of the weights, see `dtype.runtime_dtype`.
+    progress: called with the name of each step as it begins. cores: see `make_executor`. device: cpu, cuda or auto.
+    offload: None keeps all weights on the device. dtype: of the weights, see `dtype.runtime_dtype`.
     """
     torch.set_num_threads(threads)
     progress("loading")
@@ -165,15 +165,15 @@ def load_pipeline(
 
 
 def executor_on(device: str, checkpoint: Checkpoint, policy: LoadedPolicy, plan: Plan, noise: NoiseTape) -> Executor:
-    """The executor of one of a checkpoint's policies, which is moved to `device` (cpu, cuda or auto), its weights in
-    the type that an agent would run them in there. Raises DeviceError."""
+    """The executor of one of a checkpoint's policies. The policy is moved to `device` (cpu, cuda or auto), its weights
+    in the type in which an agent would run them there. Raises DeviceError."""
     where = make_device(device)
     place_policy(policy, where.tensors, None, runtime_dtype(checkpoint.asked, where.tensors.type, checkpoint.stored))
     return make_executor(policy, plan, noise, MonotonicClock(), where, contract=checkpoint.contract)
 
 
 def to_latched(observation: Observation, checkpoint: Checkpoint) -> Latched:
-    """One environment's observation as the executor takes it, with the state in channel order as reference."""
+    """One environment's observation in the executor's form, with the state in channel order as reference."""
     reference = _reference(observation, checkpoint)
     return Latched(
         images=torch.from_numpy(observation.images)[None],

@@ -1,6 +1,6 @@
-"""A policy on a device that has no room for all of its weights: what is run to see which weights are needed for what.
+"""A policy on a device whose memory cannot hold all of its weights: runs that show which weights a request needs.
 
-Which of them go, and how they come back, is the device's matter (`device.offload`). Nothing here knows of frames.
+`device.offload` decides which weights are offloaded, and brings them back. Nothing here depends on frames.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from auras_ros.policies.precision import cast
 def place_policy(
     policy: LoadedPolicy, device: torch.device, offload: Offload | None, dtype: torch.dtype | None = None
 ) -> PlacedWeights:
-    """Move a policy to `device`, all of it unless `offload` says otherwise, its weights in this type (None: as they
-    are). Raises DeviceError by name."""
+    """Move a policy to `device`, all of it unless `offload` is given, its weights in this type (None: unchanged).
+    Raises DeviceError by name."""
     if dtype is not None and isinstance(policy, torch.nn.Module):
         cast(policy, dtype)
     if not isinstance(policy, torch.nn.Module):
@@ -39,7 +39,8 @@ def place_policy(
 
 @torch.no_grad()
 def uses(policy: LoadedPolicy) -> Sequence[Use]:
-    """All that stages do with a policy, on one random observation in host memory, and how often a request does it."""
+    """Everything that stages run of a policy, on one random observation in host memory, and how often a request runs
+    it."""
     images, state = policy.example(1, torch.Generator().manual_seed(0))
     context = policy.perceive(images, state)
     found = [Use(_quietly(lambda: policy.perceive(images, state)))]
@@ -58,7 +59,7 @@ def _step(policy: LoadedPolicy, context: Tensor) -> None:
 
 
 def _causal(policy: CausalPolicy, context: Tensor) -> list[Use]:
-    """Token by token, and the forward that several requests share, with and without keys and values kept."""
+    """Decoding token by token, and the forward that several requests share, with and without a KV cache."""
     prefix = context.shape[1]
     tokens = policy.begin(torch.zeros((1, *policy.noise_shape)))[0]
 
@@ -73,5 +74,5 @@ def _causal(policy: CausalPolicy, context: Tensor) -> list[Use]:
 
 
 def _quietly(run: Callable[[], object]) -> Callable[[], object]:
-    """As stages run: without autograd."""
+    """Run without autograd, as stages do."""
     return torch.no_grad()(run)

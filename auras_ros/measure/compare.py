@@ -1,7 +1,7 @@
 """Rates of several plans of one policy in interleaved rounds, after checking that they compute the same.
 
-`executors` measures a window and `rounds` interleaves them; here is what comes on top: plans of any family, each in its
-best form on the cores that all of them have, its ratio to seq within every round, and which rates were disturbed.
+`executors` measures a window and `rounds` interleaves windows. This module adds plans of any family, each in its best
+form on the same cores, its ratio to seq within every round, and which rates were disturbed.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from auras_ros.measure.rounds import Rates, Rounds
 from auras_ros.measure.same import check_same
 from auras_ros.pipeline.plan import Plan
 
-LEAST_WINDOWS = 3  # from where their spread says something
-APART, SAME = 0.2, 0.05  # shares of the median: quartiles of one plan's windows; two plans of the same work
+LEAST_WINDOWS = 3  # needed for a spread
+APART, SAME = 0.2, 0.05  # tolerated shares of the median: quartiles of one plan's windows; two plans of the same work
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the rounds of one bench gave. best: the form that each plan ran in; those that failed are not there.
-    difference: what `check_same` returned."""
+    """The results of a bench's rounds. best: the form in which each plan ran, without those that failed. difference:
+    the result of `check_same`."""
 
     rates: Rates
     best: Mapping[Plan, Variant]
     bench: Bench
-    said: Mapping[Variant, str]  # of rates that something else had a part in
+    said: Mapping[Variant, str]  # notes on disturbed rates
     difference: float = 0.0
 
     def __contains__(self, plan: Plan) -> bool:
@@ -44,7 +44,7 @@ class Measured:
         return min(self.rates[self.best[plan]])
 
     def figures(self, plan: Plan, seq: Plan) -> dict[str, Any]:
-        """rate_hz: median; speedup over seq within each round: median and quartiles. cores: of either side."""
+        """rate_hz: median; speedup over seq within each round: median and quartiles. cores: the same for both plans."""
         form = self.best[plan]
         low, middle, high = ratio(self.rates, form, self.best[seq])
         found, stale_ms = self.rates[form], self.bench.staleness_ms.get(form)
@@ -63,8 +63,8 @@ class Measured:
 
 
 def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
-    """The first plan, seq, is checked against the second, then all are compared; what fails is named in the report.
-    Raises RuntimeError where the two differ, or seq itself gives no rate; OverError where it had no time for one."""
+    """Check the first plan, seq, against the second, then measure all; the report names those that fail. Raises
+    RuntimeError if the two differ or seq gives no rate, OverError if seq had no time to give one."""
     difference = check_same(bench, plans[0], plans[1]) if len(plans) > 1 else 0.0
     rounds = Rounds(bench, job.what, job.options, job.ends, job.say)
     tried = threads_tried(bench.cores, bench.device.type)
@@ -90,19 +90,19 @@ def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
 
 
 def marked(row: Mapping[str, Any]) -> str:
-    """Beside the figures of a row that something else had a part in."""
+    """Mark rows measured on a busy machine."""
     return "disturbed" if row["disturbed"] else ""
 
 
 def ratio(rates: Mapping[Variant, Sequence[float]], over: Variant, under: Variant) -> tuple[float, float, float]:
-    """Median and quartiles (low, median, high) of the ratio within each round: what slows a round slows both."""
+    """Lower quartile, median and upper quartile of the ratio within each round: what slows a round slows both."""
     low, middle, high = np.percentile(np.divide(rates[over], rates[under]), [25, 50, 75])
     return float(low), float(middle), float(high)
 
 
 def disturbed(rates: Mapping[Variant, Sequence[float]], seq: Variant | None) -> dict[Variant, str]:
-    """Which rates something else had a part in, and how it shows: windows of one variant that differ too much, and par
-    of one worker, which does the work of seq, at another rate than seq."""
+    """Which rates were measured while something else used the machine, and the evidence: windows of one variant that
+    differ too much, or par with one worker at another rate than seq, although it does the same work."""
     said: dict[Variant, str] = {}
     for variant, values in rates.items():
         low, middle, high = np.percentile(values, [25, 50, 75])
@@ -116,6 +116,7 @@ def disturbed(rates: Mapping[Variant, Sequence[float]], seq: Variant | None) -> 
         if control in rates:
             over = ratio(rates, control, seq)[1]
             if abs(over - 1) > SAME:
-                word = "beats" if over > 1 else "falls behind"
-                said[seq] = said[control] = f"par of one worker, the same work, {word} seq by {abs(over - 1):.0%}"
+                word = "faster" if over > 1 else "slower"
+                text = f"par with one worker (the same work) is {abs(over - 1):.0%} {word} than seq"
+                said[seq] = said[control] = text
     return said

@@ -1,9 +1,9 @@
-"""The cores that each side of a ratio gets: the same number on both sides, and every row says how many.
+"""The cores of each side of a ratio: the same number on both sides, and every row records how many.
 
-A pipeline with fetch_offset -1 has two threads and `par` as many as it has workers. Left to themselves they take cores
-that `seq` never had, and the ratio is one of cores. So whatever is compared runs on the same k cores: first on one,
-where only the schedules differ, then on all, where each side may use them as it can best. Beside a GPU the host's
-threads only launch, and all cores serve them.
+A pipeline with fetch_offset -1 has two threads, and `par` one for each worker. Without a limit they use more cores than
+`seq`, and the ratio would be one of cores. So both sides run on the same k cores: first on one, where only the
+schedules differ, then on all, which each side may use in its best way. With a GPU the host's threads only launch, and
+may use all cores.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 
 
 def available() -> int:
-    """How many cores this process may use."""
+    """Number of cores that this process may use."""
     return len(_mine())
 
 
 @contextmanager
 def on_cores(count: int) -> Iterator[None]:
-    """The calling thread, and every thread and process that is started meanwhile, on the first `count` of its cores.
-    Raises ValueError for more than there are. Where a system knows no affinity, all is the only number there is."""
+    """Run the calling thread, and all threads and processes started meanwhile, on the first `count` of its cores.
+    Raises ValueError for more than there are. On a system without affinity only the full number is possible."""
     mine = _mine()
     if not 1 <= count <= len(mine):
         raise ValueError(f"cores: from 1 to the {len(mine)} of this process, got {count}")
@@ -43,7 +43,7 @@ def _mine() -> list[int]:
 
 
 def threads_tried(cores: int, kind: str) -> tuple[int, ...]:
-    """Intra-op threads that a plan is tried with: 1, 2, 4 ... and all. They mean nothing where a GPU does the work."""
+    """Numbers of intra-op threads to try with each plan: 1, 2, 4 ... and all. With a GPU they have no effect."""
     if kind != "cpu":
         return (1,)
     return tuple(sorted({cores, *(2**power for power in range(cores.bit_length()) if 2**power <= cores)}))
@@ -54,11 +54,11 @@ def words(cores: int) -> str:
 
 
 def suffix(cores: int, counts: Sequence[int]) -> str:
-    """Of a summary's keys: none for the first count, which is the headline."""
+    """Suffix of a summary's keys: empty for the first count, which is the headline."""
     return "" if cores == counts[0] else f"_cores_{cores}"
 
 
 def unnamed(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Which rows do not say their cores; empty where all do."""
+    """Which rows have no number of cores; empty if all have one."""
     missing = [str(number) for number, row in enumerate(rows) if not isinstance(row.get("cores"), int)]
     return f"rows without cores: {', '.join(missing)}" if missing else ""

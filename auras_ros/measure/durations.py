@@ -1,9 +1,9 @@
 """How long each mode's frames take on this machine: its executor, live, in its own threads, one environment.
 
-Rounds of all modes are interleaved, so that a machine that gets slower meanwhile slows all of them. Warm-up and the
-first frame of each round are discarded (design rule 10), and of workers that make chunks all frames without one:
-between two observations a pipeline runs frames that only move perception on, in no time to speak of. Nothing here
-simulates anything.
+Rounds of all modes are interleaved, so that a machine that becomes slower meanwhile slows all of them. Warm-up and the
+first frame of each round are discarded (rule 10 of docs/pipeline.md). For workers that make chunks, frames without a
+chunk are discarded too: between two observations a pipeline runs very short frames that only advance perception.
+Nothing here is simulated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class FrameDuration:
-    """Median of n frames, with the 10th and 90th percentile; seconds. n is 0 where it was given, not measured."""
+    """Median of n frames, with the 10th and 90th percentile; seconds. n is 0 if it was given, not measured."""
 
     seconds: float
     n: int = 0
@@ -54,13 +54,13 @@ def measure_durations(
 ) -> dict[str, FrameDuration]:
     """Duration key (the plan's label; for dec label/worker) -> how long a frame takes, from latching to its chunk.
 
-    frames: of each worker, each round. observation_ms: how often there is a new observation; 0: always. For par a
-    frame is a whole request, beside those of all other workers. device: cpu, cuda or auto; the checkpoint stays where
-    it is. cores: how many of the host's every plan has (None: all of this process's). Raises DeviceError, and
-    RuntimeError where a worker stands still.
+    frames: of each worker, each round. observation_ms: the interval between new observations; 0: always a new one. For
+    par a frame is a whole request, while all other workers run theirs. device: cpu, cuda or auto; the checkpoint itself
+    is not moved. cores: how many of the host's cores every plan has (None: all of this process's). Raises DeviceError,
+    and RuntimeError if a worker makes no progress.
     """
     torch.set_num_threads(1)
-    if device != "cpu":  # plans share weights with the checkpoint, which is played on the CPU
+    if device != "cpu":  # plans share weights with the checkpoint, whose episodes are played on the CPU
         checkpoint = copy.deepcopy(checkpoint)
     with on_cores(available() if cores is None else cores):
         return _measured(checkpoint, plans, rounds, frames, observation_ms, say, device)
@@ -88,12 +88,13 @@ def _measured(
 
 
 def _every_ns(plan: Plan, observation_ms: float) -> int:
-    """par's workers are all at work while one is timed: none of them waits for an observation that no other has."""
+    """Interval of observations. 0 for par: all its workers must be busy while one is timed, so none may wait for an
+    observation of its own."""
     return 0 if plan.mode == "par" else round(observation_ms * 1e6)
 
 
 class _Timed:
-    """A worker that notes how long its frames take: all, or those that end with a chunk."""
+    """A worker that records how long its frames take: all of them, or those that end with a chunk."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker, self.name = worker, worker.name
@@ -114,7 +115,7 @@ class _Timed:
         return emission
 
     def settle(self) -> None:
-        """Keep the round's frames but the first: a new thread's first frame pays for things of its own."""
+        """Keep the round's frames except the first: a new thread's first frame has one-time costs."""
         self.kept_ns += self.newest_ns[1:]
         self.newest_ns = []
 
@@ -132,7 +133,7 @@ class _Run:
         self.executor: Executor = executor_on(device, checkpoint, policy, plan, noise)
         self._newest = _random(checkpoint)
         self.executor.warm_up(self._newest)
-        self.executor.ledger.interval_ns = 0  # nor do par's workers wait for a turn
+        self.executor.ledger.interval_ns = 0  # so that par's workers do not wait for each other
         self._timed = [_Timed(worker) for worker in self.executor.workers]
         self.executor.workers = tuple(self._timed)
 
@@ -143,7 +144,7 @@ class _Run:
         try:
             while slow := [timed.name for timed in self._timed if len(timed.newest_ns) <= frames]:
                 if not live.working():
-                    raise RuntimeError(f"durations: {label}: a worker ended; the error is above")
+                    raise RuntimeError(f"durations: {label}: a worker failed; its error is above")
                 if time.monotonic() > end_s:
                     what = f"{frames + 1} frames that ended with a chunk"
                     raise RuntimeError(f"durations: {label}: {slow[0]} had no {what} in {LIMIT_S:g} s")
@@ -157,7 +158,7 @@ class _Run:
     def _latch(self, now_ns: int) -> Latched:
         every_ns = self._observation_ns
         stamp_ns = now_ns - now_ns % every_ns if every_ns else now_ns
-        newest = self._newest  # two workers may both replace it; each returns what it has looked at
+        newest = self._newest  # two workers may both replace it; each returns the one that it has read
         if stamp_ns > newest.origin.mono_ns:
             newest = self._newest = replace(newest, origin=replace(newest.origin, stamp_ns=stamp_ns, mono_ns=stamp_ns))
         return newest

@@ -1,8 +1,8 @@
-"""Chunks per second of one variant: real threads, observations always at hand, a window between two chunks.
+"""Chunks per second of one variant: real threads, observations always available, a window between two chunks.
 
-Executors are made once and stay warm: a window goes on where the variant's last one ended, so that a pipeline is full
-from its first frame. Within a window a worker's rate is that between its first chunk and its last one, so neither the
-start of its thread nor a chunk that is half done counts. All threads of a bench stay on its cores.
+Executors are made once and stay warm: a window continues where the variant's last one ended, so that a pipeline is full
+from its first frame. Within a window a worker's rate is taken between its first chunk and its last one, so that neither
+the start of its thread nor an unfinished chunk counts. All threads of a bench stay on its cores.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.noise import noise_tape
 
-END_S = 600.0  # how long a frame may take that is under way when its window ends
+END_S = 600.0  # how long to wait for the frame that is running when its window ends
 POLL_S = 0.5
 
 
 class Bench:
-    """One policy's executors on one kind of device, made when first asked for. most: par's largest count. cores: how
-    many of the host's all of them have, lanes and workers alike; None: all of this process's.
+    """One policy's executors on one kind of device, made when first used. most: par's largest number of workers. cores:
+    how many of the host's cores they have together, lanes and workers; None: all of this process's.
 
-    staleness_ms: of each variant and window, see `Meter.staleness_ms`.
+    staleness_ms: for each variant and window, see `Meter.staleness_ms`.
     """
 
     def __init__(self, policy: LoadedPolicy, device: str, seed: int, most: int, cores: int | None = None) -> None:
@@ -55,16 +55,16 @@ class Bench:
         return noise_tape(self._policy.noise_shape, self._seed, request)[None]
 
     def make(self, plan: Plan) -> Executor:
-        """A new executor, warmed up, that the caller closes."""
+        """A new warmed-up executor, which the caller must close."""
         with on_cores(self.cores):
             executor = make_executor(self._policy, plan, self.noise, self._clock, make_device(self.device.type))
             executor.warm_up(self.feed(0), 1 if plan.mode == "par" else WARM_UP_RUNS)  # a worker has no pipeline
-        executor.ledger.interval_ns = 0  # par is not held back: its workers take what they can
+        executor.ledger.interval_ns = 0  # par's workers do not wait for each other
         return executor
 
     def prepare(self, plan: Plan) -> Executor:
-        """The plan's executor. All of par's counts share one: n workers are its first n, which know no others; a
-        batch is an executor of its own."""
+        """The plan's executor. par shares one for all its numbers of workers: n workers are the first n of it; a batch
+        has an executor of its own."""
         if plan.mode != "par" or plan.together:
             return self._kept(plan)
         executor = copy.copy(self._kept(replace(plan, workers=self._most)))

@@ -1,7 +1,7 @@
-"""Observations that are always at hand: random values, newer at every look.
+"""Observations that are always available: random values, newer at every call.
 
-Throughput is meant as in Auras section 6: no camera limits it, and no frame sees the same observation twice. Zeros
-would be quicker than real pictures, so they are never used.
+Throughput is measured as in Auras section 6: no camera limits it, and no frame sees the same observation twice. Zeros
+are never used, because they would be faster than real pictures.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from torch import Tensor
 from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.family import LoadedPolicy
 
-DIFFERENT = 8  # observations that take turns: enough that none is the one before
+DIFFERENT = 8  # number of observations that are used in turn
 
 
 class Feed:
-    """Gives `examples` in turn: pairs of images [E, history, cameras, 3, h, w] and state [E, history, D].
+    """Returns `examples` in turn: pairs of images [E, history, cameras, 3, h, w] and state [E, history, D].
 
-    Every look has a later origin than the one before. One caller at a time.
+    Every call returns a later origin than the previous one. One caller at a time.
     """
 
     def __init__(self, examples: Iterable[tuple[Tensor, Tensor]]) -> None:
@@ -35,6 +35,6 @@ class Feed:
 
 
 def random_feed(policy: LoadedPolicy, seed: int, different: int = DIFFERENT) -> Feed:
-    """Observations of a registered policy's shapes for one environment, on the host, as preprocessing leaves them."""
+    """Preprocessed observations of a registered policy's shapes for one environment, on the host."""
     random = torch.Generator().manual_seed(seed)
     return Feed([policy.example(1, random) for _ in range(different)])

@@ -31,7 +31,7 @@ class Variant:
         return ", ".join([*parts, *([f"threads {self.threads}"] if self.threads > 1 else [])])
 
     def fields(self) -> dict[str, Any]:
-        """What names a row of the report."""
+        """The fields that identify a row of the report."""
         plan = self.plan
         return {
             "mode": plan.mode,
@@ -45,19 +45,19 @@ class Variant:
 
 
 def forms(plan: Plan, threads: Sequence[int], cores: int) -> list[Variant]:
-    """The plan with each of these numbers of intra-op threads that its workers and lanes leave room for: more threads
-    than cores are slower by far. With one each it may have more workers than cores, which take turns."""
+    """The plan with each of these numbers of intra-op threads for which there are enough cores: more threads than cores
+    are far slower. With one thread each there may be more workers than cores, which take turns."""
     workers = {"par": 1 if plan.together else plan.workers, "dec": 2}.get(plan.mode, 1)
     beside = plan.mode == "auras" and (plan.fetch_offset < 0 or plan.pp_perception > 1)
-    more = plan.pp_perception if beside else 0  # perception's own threads, one each
+    more = plan.pp_perception if beside else 0  # perception's own threads, one for each stage
     return [Variant(plan, count) for count in threads if count == 1 or workers * count + more <= cores]
 
 
 def control_of(seq: Variant) -> Variant:
-    """par of one worker: the work of seq, one request after another. What it differs by is the machine's doing."""
+    """par with one worker: the same work as seq, one request after another. Any difference comes from the machine."""
     return replace(seq, plan=seq.plan.as_mode("par", 1))
 
 
 def default_workers(cores: int, cuda: bool) -> tuple[int, ...]:
-    """How many requests at a time `par` is tried with."""
+    """The numbers of workers with which `par` is tried."""
     return (1, 2, 4, 8, 16) if cuda else tuple(sorted({1, 2, 3, 4, cores}))

@@ -20,7 +20,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Job:
-    """One subject on one number of cores. what: its name in the report's notes. ends: until when it may measure."""
+    """One subject on one number of cores. what: its name in the report's notes. ends: its deadlines."""
 
     what: str
     cores: int
@@ -31,7 +31,7 @@ class Job:
 
     @contextmanager
     def bench(self, policy: LoadedPolicy, most: int = 1) -> Iterator[Bench]:
-        """A policy's executors on these cores, par with at most so many workers; closed at the end of the block."""
+        """A policy's executors on these cores, par with at most `most` workers; closed at the end of the block."""
         made = Bench(policy, self.options.device, self.options.seed, most=most, cores=self.cores)
         try:
             yield made
@@ -45,7 +45,7 @@ Subjects = Mapping[str, Callable[[Job], None]]
 def run_jobs(
     subjects: Subjects, options: argparse.Namespace, report: Report, say: Progress, **others: MeasureStep
 ) -> None:
-    """Every subject on the fair number of cores first, in case the minutes are short; then on the next one; then
+    """Run every subject on the first number of cores (the fair one, in case time is short), then on the next one, then
     `others`."""
     torch.set_num_threads(1)
 

@@ -1,8 +1,9 @@
-"""Whether the frame loop keeps its memory: growth a frame, once it runs, in every mode. And what making an executor
-takes and what it holds: time in captures, tensors, and a GPU's memory in torch's hands.
+"""Memory growth of the running frame loop, in every mode; and the cost of making an executor: time in captures,
+bytes of tensors, and GPU memory reserved by torch.
 
-Two tools, because neither sees everything. tracemalloc sees what Python allocates, to the byte, and no tensor's data;
-the resident set sees all, in pages, with the noise of two allocators. The loop is the real one, with its threads.
+Two tools, because neither measures everything. tracemalloc counts Python's allocations exactly, but not the data of
+tensors; the resident set includes everything, in pages, with the noise of two allocators. The loop is the real one,
+with its threads.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ POLL_S, LIMIT_S = 0.5, 300.0
 
 @dataclass(frozen=True)
 class Growth:
-    """Bytes a chunk, from the second third of the samples to the last third, by their medians."""
+    """Bytes per chunk, from the median of the second third of the samples to that of the last third."""
 
     chunks: int
     python_bytes_per_chunk: float
     resident_bytes_per_chunk: float
     device_bytes_per_chunk: float  # torch's own count on a GPU; 0 on the CPU
-    python_peak_kib: float  # Python memory that comes and goes between two samples
+    python_peak_kib: float  # temporary Python memory between two samples
 
     def fields(self) -> dict[str, Any]:
         return asdict(self)
 
 
 class _Sampler:
-    """Takes a sample every few chunks. It has its own memory from the start, so that it does not see itself grow."""
+    """Takes a sample every few chunks. Its own memory is allocated at the start, so that it does not measure itself."""
 
     def __init__(self, chunks: int, device_bytes: Callable[[], int]) -> None:
         self._device_bytes = device_bytes
@@ -107,7 +108,7 @@ def growth_per_chunk(
     live = Live(executor, latch, sampler.emit)
     tracing = tracemalloc.is_tracing()
     gc.collect()
-    gc.freeze()  # what is there already is not looked at again: a sample costs a moment
+    gc.freeze()  # existing objects are not scanned again, so that a sample is fast
     if not tracing:
         tracemalloc.start()
     try:
@@ -123,19 +124,19 @@ def growth_per_chunk(
     if not sampler.over.is_set():
         if time.monotonic() >= end_s:
             raise OverError
-        raise RuntimeError(f"{executor.plan}: {sampler.taken} of {SAMPLES} samples, then it stopped")
+        raise RuntimeError(f"{executor.plan}: stopped after {sampler.taken} of {SAMPLES} samples")
     return sampler.growth()
 
 
 def resident_bytes() -> int:
-    """The process's resident set. Raises FileNotFoundError where the kernel does not tell (it is Linux's file)."""
+    """The process's resident set. Raises FileNotFoundError on systems without /proc."""
     import resource
 
     return int(STATM.read_text().split()[1]) * resource.getpagesize()
 
 
 class Capturing:
-    """A device that notes how long its captures take."""
+    """A device that counts its captures and adds up their time."""
 
     def __init__(self, inner: Device) -> None:
         self._inner = inner
@@ -165,10 +166,10 @@ class Capturing:
 
 @contextmanager
 def held_by(device: torch.device) -> Iterator[dict[str, int]]:
-    """Filled at the end: bytes of tensors that were not there before, and of the GPU's memory that torch has taken.
+    """Filled at the end: growth of the bytes of tensors and of the GPU memory that torch has reserved.
 
-    What torch keeps for reuse is given back at both ends: nobody lives on an earlier one's leavings, and what is left
-    is what is needed: tensors, and what captured graphs hold for their temporaries.
+    The allocator's cache is emptied at the start and at the end, so only memory in use is counted: tensors, and the
+    memory that captured graphs hold for temporaries.
     """
     found: dict[str, int] = {}
     tensors, reserved = tensor_bytes(), reserved_bytes(device)
@@ -177,7 +178,7 @@ def held_by(device: torch.device) -> Iterator[dict[str, int]]:
 
 
 def tensor_bytes() -> int:
-    """Of every tensor that lives in this process, each storage once."""
+    """Bytes of all tensors of this process; shared storage counts once."""
     gc.collect()
     kept = {}
     for each in gc.get_objects():
@@ -188,7 +189,7 @@ def tensor_bytes() -> int:
 
 
 def reserved_bytes(device: torch.device) -> int:
-    """What torch has of the GPU's memory and cannot give back; 0 on a CPU."""
+    """GPU memory that torch has reserved and cannot release; 0 on a CPU."""
     if device.type != "cuda":
         return 0
     torch.cuda.synchronize(device)

@@ -1,7 +1,7 @@
-"""What a bench keeps: its minutes, and what it has measured where a part of it fails.
+"""A bench's time budget, and its results if a part of it fails.
 
-A part that fails is named in the report with its reason, and so is one that no time was left for; the others are
-measured and written. The minutes are kept with fewer rounds.
+A part that fails is named in the report with its reason, and so is one for which no time was left; the others are
+measured and written. If time is short there are fewer rounds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from auras_ros.pipeline.plan import PlanError
 from auras_ros.report.result import Report
 
-# DeviceError, a GPU without memory: RuntimeErrors. ConfigError: a ValueError; options have been checked before.
+# DeviceError and CUDA's out of memory are RuntimeErrors, ConfigError is a ValueError; options are checked before.
 FAILURES = (RuntimeError, PlanError, MemoryError, ValueError, OSError)
 OVER = "not begun: the bench's minutes were over (--minutes)"
 CUT = "not finished: the bench's minutes were over (--minutes)"
@@ -24,24 +24,25 @@ Turn = Callable[[Sequence[int]], None]
 
 
 class OverError(Exception):
-    """The bench's minutes are over, in the middle of a part (CUT) unless it says otherwise. No failure."""
+    """The bench's minutes are over, by default in the middle of a part (CUT). Not a failure."""
 
 
 class Ends(NamedTuple):
-    """Seconds of the monotonic clock. No further round begins after soft_s; after hard_s not even the first goes on."""
+    """Deadlines in seconds of the monotonic clock. After soft_s no further round begins; after hard_s not even the
+    first one is finished."""
 
     soft_s: float
     hard_s: float
 
 
 class Budget:
-    """The minutes of a whole bench, shared by its parts: each gets its share of what the ones before have left."""
+    """The minutes of a whole bench, shared by its parts: each gets an equal share of the remaining time."""
 
     def __init__(self, minutes: float, parts: int) -> None:
         self._end_s, self._left = time.monotonic() + 60 * minutes, parts
 
     def part(self, report: Report, name: str) -> Ends | None:
-        """Of the next part; None where nothing is left for it, which the report then says."""
+        """The deadlines of the next part; None if no time is left for it, which is noted in the report."""
         now_s = time.monotonic()
         parts, self._left = max(1, self._left), self._left - 1
         if now_s >= self._end_s:
@@ -55,19 +56,19 @@ def leave_out(report: Report, name: str, why: str) -> None:
 
 
 def fail(report: Report, name: str, why: object) -> None:
-    """The bench ends with status 1, after everything else."""
+    """Note a failure: the bench will end with status 1, after everything else."""
     report.more.setdefault("failed", []).append(f"{name}: {(str(why).splitlines() or [repr(why)])[0]}")
 
 
 def disturb(report: Report, name: str, notes: Iterable[str]) -> None:
-    """Something else was at work while this was measured, and how that shows: each note once."""
+    """Note that something else used the machine during this measurement, with the evidence, each note once."""
     for text in dict.fromkeys(notes):
         report.more.setdefault("disturbed", []).append(f"{name}: {text}")
 
 
 @contextmanager
 def attempt(report: Report, name: str) -> Iterator[None]:
-    """A part that may fail without the others: its first line of reason goes to the report."""
+    """Run a part that may fail without stopping the others: the first line of its error goes to the report."""
     try:
         yield
     except OverError as over:
@@ -77,7 +78,7 @@ def attempt(report: Report, name: str) -> Iterator[None]:
 
 
 def run_parts(report: Report, minutes: float, parts: Mapping[str, MeasureStep]) -> None:
-    """Each in turn with its share of the minutes. Ctrl-C ends all of them with what there is."""
+    """Run each part with its share of the minutes. Ctrl-C ends with the results so far."""
     budget = Budget(minutes, len(parts))
     for name, measure in parts.items():
         ends = budget.part(report, name)
@@ -87,13 +88,13 @@ def run_parts(report: Report, minutes: float, parts: Mapping[str, MeasureStep]) 
             with attempt(report, name):
                 measure(ends)
         except KeyboardInterrupt:
-            report.more["interrupted"] = f"interrupted while {name} was measured; what was finished counts"
+            report.more["interrupted"] = f"interrupted while measuring {name}; finished measurements count"
             return
 
 
 def run_turns(report: Report, groups: Iterable[Sequence[int]], turns: Mapping[str, Turn]) -> None:
-    """All turns with a group of seeds, then with the next. One that fails is named and out, and the others go on; the
-    end of the minutes leaves what there is."""
+    """Run all turns with one group of seeds, then with the next. A turn that fails is reported and dropped, and the
+    others continue. If the minutes are over, the results so far are kept."""
     going = dict(turns)
     for group in groups:
         for name, turn in list(going.items()):
@@ -103,21 +104,21 @@ def run_turns(report: Report, groups: Iterable[Sequence[int]], turns: Mapping[st
                 fail(report, name, error)
                 del going[name]
             except OverError:
-                leave_out(report, f"{name}, seeds from {group[0]} on, and what comes after it", CUT)
+                leave_out(report, f"{name}, seeds from {group[0]} on, and everything after it", CUT)
                 return
 
 
 @contextmanager
 def interruptible(report: Report) -> Iterator[None]:
-    """Ctrl-C ends what is played with what there is."""
+    """Ctrl-C ends playing, with the results so far."""
     try:
         yield
     except KeyboardInterrupt:
-        report.more["interrupted"] = "interrupted: each row says how many episodes it stands on"
+        report.more["interrupted"] = "interrupted: each row has its number of episodes"
 
 
 def until(end_s: float, say: Callable[[str], None]) -> Callable[[str], None]:
-    """`say` for whoever says often what they are at: raises OverError from end_s of the monotonic clock on."""
+    """A version of `say`, for code that calls it often: it raises OverError after end_s of the monotonic clock."""
 
     def checked(text: str) -> None:
         if time.monotonic() >= end_s:

@@ -1,8 +1,8 @@
-"""What an executor did, as a Chrome trace: stages on lanes, frames, and the requests that were on their way.
+"""What an executor did, as a Chrome trace: stages on lanes, frames, and requests in flight.
 
-A recording notes frames, admissions and emissions beside the device's spans; it changes nothing that is computed. The
-format is the Trace Event Format of Chrome's tracing, which Perfetto reads. This module draws no picture, opens no
-file, and belongs to no running robot: its lists grow with time.
+A recording notes frames, admissions and emissions beside the device's spans; it changes no result. The format is the
+Trace Event Format of Chrome's tracing, which Perfetto reads. This module draws no picture, opens no file, and is not
+for a running robot: its lists grow with time.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from auras_ros.pipeline.request import Emission, Latched, NoiseTape, Worker
 
 NS_PER_US = 1000
 PROCESS = 1  # the only process of a trace
-FRAMES = 0  # the row of the frames' marks; lanes follow
+FRAMES = 0  # the row of the frame marks; lanes follow
 
 
 class FrameMark(NamedTuple):
-    """A frame's boundaries on the executor's clock. end_ns is 0 for one that was never finished."""
+    """A frame's boundaries on the executor's clock. end_ns is 0 if it was never finished."""
 
     worker: str
     number: int
@@ -33,7 +33,7 @@ class FrameMark(NamedTuple):
 
 
 class RequestMark(NamedTuple):
-    """A request's life. emitted_ns is 0 for one that was dropped or is on its way still."""
+    """A request's life. emitted_ns is 0 if it was dropped or is still in flight."""
 
     number: int
     admitted_ns: int
@@ -42,7 +42,7 @@ class RequestMark(NamedTuple):
 
 
 class Recording:
-    """Frames and requests of one executor: `noise` and `workers` watch it, `emitted` is told by the caller."""
+    """Frames and requests of one executor: `noise` and `workers` record them, and the caller calls `emitted`."""
 
     def __init__(self, clock: SchedulerClock) -> None:
         self._clock = clock
@@ -51,7 +51,7 @@ class Recording:
         self._requests: dict[int, RequestMark] = {}
 
     def noise(self, noise: NoiseTape) -> NoiseTape:
-        """The same noise. A request asks for it exactly once, when it is admitted (design rule 7)."""
+        """The same noise, recorded: it is drawn exactly once a request, at admission (rule 7 of docs/pipeline.md)."""
 
         def watched(request: int) -> Tensor:
             with self._lock:
@@ -61,7 +61,7 @@ class Recording:
         return watched
 
     def workers(self, executor: Executor) -> tuple[Worker, ...]:
-        """The executor's workers, watched."""
+        """The executor's workers, recorded."""
         return tuple(_Watched(worker, executor, self) for worker in executor.workers)
 
     def emitted(self, emission: Emission) -> None:
@@ -72,7 +72,7 @@ class Recording:
             )
 
     def begun(self, worker: str, number: int, now_ns: int) -> int:
-        """Returns the mark's place, for `ended`."""
+        """Returns the mark's index, for `ended`."""
         with self._lock:
             self._frames.append(FrameMark(worker, number, now_ns, 0))
             return len(self._frames) - 1
@@ -82,7 +82,7 @@ class Recording:
             self._frames[place] = self._frames[place]._replace(end_ns=now_ns)
 
     def clear(self) -> None:
-        """Forget everything, as after a warm-up (design rule 10)."""
+        """Forget everything, as after a warm-up (rule 10 of docs/pipeline.md)."""
         with self._lock:
             self._frames.clear()
             self._requests.clear()
@@ -99,7 +99,7 @@ class Recording:
 
 
 class _Watched:
-    """A worker whose frames are noted. Perception of its own (dec) counts no frame and leaves no mark."""
+    """A worker whose frames are recorded. The perception worker of dec counts no frames and leaves no mark."""
 
     def __init__(self, worker: Worker, executor: Executor, recording: Recording) -> None:
         self._worker, self._executor, self._recording = worker, executor, recording
@@ -113,7 +113,7 @@ class _Watched:
         return self._worker.wants(seen, now_ns)
 
     def begin(self, seen: Latched | None, now_ns: int) -> None:
-        """Its driver lets one worker begin at a time, so the frame that is counted here is this one's."""
+        """The driver lets one worker begin at a time, so the frame that is counted here is this worker's."""
         before = self._executor.frames
         self._worker.begin(seen, now_ns)
         counted = self._executor.frames > before
@@ -131,10 +131,10 @@ class _Watched:
 def chrome_trace(
     spans: Sequence[Span], recording: Recording, about: Mapping[str, object], lanes: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The trace as one JSON object: a row a lane, in the order of `lanes`, then of first use.
+    """The trace as one JSON object: one row for each lane, in the order of `lanes`, then of first use.
 
-    Stages are complete events, frames instant events, requests asynchronous ones, and a counter says how many are in
-    flight. Times count from the first thing that happened. about: what a reader should know; strings and numbers.
+    Stages are complete events, frames instant events, requests asynchronous ones, and a counter shows how many are in
+    flight. Times count from the first event. about: strings and numbers for the reader.
     """
     frames, requests = recording.frames(), recording.requests()
     rows = {lane: row for row, lane in enumerate(dict.fromkeys([*lanes, *(span.lane for span in spans)]), FRAMES + 1)}
@@ -178,7 +178,7 @@ def _frame(frame: FrameMark, zero_ns: int) -> dict[str, Any]:
 
 
 def _requests(requests: Iterable[RequestMark], zero_ns: int) -> list[dict[str, Any]]:
-    """One bar a request; the marks in it are its stages' beginnings."""
+    """One bar for each request; the marks in it are the starts of its stages."""
     events = []
     for request in requests:
         same = {"cat": "request", "id": request.number}

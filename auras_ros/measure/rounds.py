@@ -1,7 +1,7 @@
 """Interleaved rounds: a window of each variant, one after another, in a new random order every round.
 
 Nothing else runs meanwhile, and a ratio is taken within a round, so that what slows the machine slows both sides. A
-variant that fails is out, with its reason, and the others go on.
+variant that fails is dropped, with its reason, and the others continue.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from auras_ros.measure.minutes import FAILURES, OVER, Ends, fail, leave_out
 from auras_ros.report.result import Report
 
 TRIAL_ROUNDS = 3
-TRIAL_SHARE = 1 / 3  # of the time that there is
+TRIAL_SHARE = 1 / 3  # share of the time for trials
 Progress = Callable[[str], None]
 Rates = dict[Variant, list[float]]
 
 
 @dataclass
 class Rounds:
-    """options: rounds, length (of a window), seed. failed: why a variant has no rates; aside: why a form that was tried
-    has none, where its kind has another."""
+    """options: rounds, length (of a window), seed. failed: why a variant has no rates; aside: the same for a variant
+    that was tried, if another one of its kind has rates."""
 
     bench: Bench
     name: str
@@ -38,10 +38,10 @@ class Rounds:
     aside: dict[Variant, str] = field(default_factory=dict)
 
     def trial(self, candidates: Mapping[str, Sequence[Variant]]) -> tuple[Rates, dict[str, Variant]]:
-        """A few rounds of every form of every kind: all rates, and the quickest form of each kind that has one.
+        """A few rounds of every variant of every kind. Returns all rates, and the fastest variant of each kind.
 
-        A form that gave less than half of its kind's best in the first round is not tried again: two threads beside a
-        busy neighbour can be 25 times slower than one.
+        A variant with less than half the rate of its kind's best in the first round is not tried again: two threads on
+        a busy machine can be 25 times slower than one.
         """
         order = random.Random(self.options.seed)
         rates: Rates = {form: [] for forms in candidates.values() for form in forms}
@@ -65,8 +65,8 @@ class Rounds:
         return {form: values for form, values in rates.items() if values}, best
 
     def contest(self, variants: Sequence[Variant]) -> Iterator[Rates]:
-        """Rounds of all, until there are enough or the time is over. After each: the rates of all rounds so far, of
-        those that have failed in none."""
+        """Rounds of all variants, until there are enough or the time is over. After each round it yields the rates of
+        all rounds so far, of the variants that have not failed."""
         order, going = random.Random(self.options.seed), list[Variant]()
         for variant in variants:
             if time.monotonic() > self.ends.hard_s:
@@ -91,7 +91,7 @@ class Rounds:
             yield rates
 
     def tell(self, report: Report) -> None:
-        """What is not measured, and why. What there was no time for is no failure."""
+        """Report what was not measured, and why. Lack of time is not a failure."""
         for variant, why in {**self.failed, **self.aside}.items():
             note = leave_out if why == OVER or variant in self.aside else fail
             note(report, f"{self.name}, {variant.label}", why)
@@ -99,8 +99,9 @@ class Rounds:
     def _round(
         self, what: str, going: Sequence[Variant], order: random.Random, out: dict[Variant, str], first: bool
     ) -> dict[Variant, float] | None:
-        """A window of each; `out` has the reason of what gave no rate. When the bench's minutes are over in the middle:
-        of the first round what there is, of a later one None, for rounds are compared as a whole."""
+        """The rate of each in one window; `out` maps each variant without a rate to the reason. If the bench's minutes
+        end in the middle: of the first round what was measured, of a later one None, as rounds are compared as a
+        whole."""
         found: dict[Variant, float] = {}
         for variant in order.sample(list(going), len(going)):
             if time.monotonic() > self.ends.hard_s:

@@ -1,7 +1,7 @@
-"""Before anything is timed: that the modes compute the same thing (design rule 7).
+"""Checks, before anything is timed, that the modes compute the same results (rule 7 of docs/pipeline.md).
 
-A schedule that is quick because it is wrong would otherwise win. Workers are driven one by one here; no thread, no
-clock.
+Otherwise a schedule that is fast because it is wrong would win. Workers are driven one by one here, without threads or
+a clock.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from auras_ros.policies.policy import CausalPolicy
 
 REQUESTS = 3
 GPU_TOLERANCE = 1e-3  # of the action range, which is -1 to 1
-CLEAR = 1e-3  # standard deviations of a token's scores: below, rounding decides which token wins
+CLEAR = 1e-3  # in standard deviations of a token's scores: below, rounding decides which token wins
 CLEAR_BFLOAT16 = 0.1  # the same with 8 binary digits, rounded in each layer on the way
 
 
 def check_equal(bench: Bench, generation: str) -> float:
-    """seq equals auras in one stage, offset 0, unbatched: bit for bit on a CPU; on a GPU, whose libraries may choose
-    another algorithm for the same sizes, within GPU_TOLERANCE. Returns the largest difference, in units of the action
-    range. Raises RuntimeError, naming the request."""
+    """Check that seq equals auras in one stage, offset 0, unbatched: bit for bit on a CPU; within GPU_TOLERANCE on a
+    GPU, whose libraries may choose another algorithm for the same sizes. Returns the largest difference, as a share of
+    the action range. Raises RuntimeError, naming the request."""
     feed = _examples(bench, REQUESTS)
     seen = [feed(at) for at in range(1, REQUESTS + 1)]
     expected = _chunks(bench, Plan(generation, "seq"), seen)
@@ -47,21 +47,21 @@ def check_equal(bench: Bench, generation: str) -> float:
 
 
 def equal_fields(difference: float) -> dict[str, Any]:
-    """Of a row, of what `check_equal` returns."""
+    """The fields of a row for the result of `check_equal`."""
     return {"bit_equal": int(difference == 0), "one_stage_difference": difference}
 
 
 def equal_words(row: Mapping[str, Any]) -> str:
-    """How equal the chunks of a row's seq and auras in one stage are."""
+    """How equal the chunks of seq and of auras in one stage are, as text."""
     if row["bit_equal"]:
         return "bit for bit"
     return f"within {row['one_stage_difference']:.2g} of the action range (allowed: {GPU_TOLERANCE:g})"
 
 
 def batched_difference(bench: Bench, generation: str, stages: int) -> float:
-    """The largest difference of a chunk from seq's, in units of the action range, when `stages` rows are one batch.
+    """The largest difference of a chunk from seq's, as a share of the action range, when `stages` rows are one batch.
 
-    Every frame sees the same picture, so that the context does not change on a request's way; what is left is the
+    Every frame sees the same picture, so that the context does not change during a request; the only difference is the
     rounding of another batch size.
     """
     feed = _examples(bench, 1)
@@ -77,7 +77,7 @@ def _examples(bench: Bench, count: int) -> Feed:
 
 
 def _chunks(bench: Bench, plan: Plan, seen: Iterable[Latched]) -> dict[int, Tensor]:
-    """Each request's actions [1, horizon, channels], when every frame latches the next observation."""
+    """Each request's actions [1, horizon, channels], with the next observation in every frame."""
     executor = bench.make(plan)
     try:
         return dict(_drive(executor, seen))
@@ -96,9 +96,12 @@ def _drive(executor: Executor, observations: Iterable[Latched]) -> Iterable[tupl
 
 
 def check_same(bench: Bench, seq: Plan, auras: Plan) -> float:
-    """Both compute the same (design rule 7). Diffusion: auras in one stage, unbatched, as `check_equal` says; returns
-    the difference that it found. Tokens: one observation, held still until its request is done, gives the same chunk,
-    unless a token hardly wins (rounding decides it then); returns 0. Raises RuntimeError."""
+    """Check that both compute the same (rule 7 of docs/pipeline.md).
+
+    Diffusion: auras in one stage, unbatched, as in `check_equal`; returns the difference found. Autoregressive: both
+    get one constant observation and must give the same chunk, unless a token wins by a margin so small that rounding
+    decides it; returns 0. Raises RuntimeError.
+    """
     if not isinstance(bench.policy, CausalPolicy):
         return check_equal(bench, seq.generation)
     seen, chunks = bench.feed(1), []
@@ -121,8 +124,8 @@ def check_same(bench: Bench, seq: Plan, auras: Plan) -> float:
 
 
 def _clear(bench: Bench, seen: Latched, token: int) -> bool:
-    """Whether all tokens of the observation's chunk up to this one win by more than rounding; what follows another
-    token may be anything, and two tokens may mean one action. So where the policy cannot tell."""
+    """Whether all tokens of the observation's chunk up to this one win by more than rounding. After the first different
+    token the rest may differ freely, so only tokens up to it are checked. Also true for policies without margins."""
     policy = bench.policy
     if not isinstance(policy, AutoregressivePolicy):
         return True

@@ -1,7 +1,7 @@
-"""Requests that come at a fixed rate and wait in a queue, first come first served: how long each takes until its chunk.
+"""Completion times of requests that come at a fixed rate and wait in a queue, first come first served.
 
-That is what figure 11's text measures (Auras 6.3). A robot would throw away all but the newest observation; here every
-one is a job, so that a schedule that cannot keep up shows how far it falls behind.
+The text on figure 11 measures this (Auras 6.3). A robot would use only the newest observation; here every one is a job,
+so a schedule that cannot keep up shows how far it falls behind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True)
 class Completed:
-    """One run. arrived_ns, jct_ns: of the jobs that were finished, by arrival. ended_ns: of every output, in order."""
+    """One run. arrived_ns, jct_ns: of the finished jobs, by arrival. ended_ns: of every output, in order."""
 
     jobs: int
     interval_ns: int
@@ -34,7 +34,8 @@ class Completed:
     ended_ns: tuple[int, ...]
 
     def fields(self) -> dict[str, Any]:
-        """For a row. grows_ms: how much longer each job takes than the one before, from the first third to the last."""
+        """For a row. grows_ms: how much longer a job takes than the one before, from the means of the first and last
+        third."""
         jct_ms = [each / 1e6 for each in self.jct_ns]
         third = max(1, len(jct_ms) // 3)
         apart = len(jct_ms) - third
@@ -57,16 +58,17 @@ def rate_hz(ended_ns: Sequence[int]) -> float | None:
 
 
 def spread_percent(ended_ns: Sequence[int]) -> float | None:
-    """Standard deviation of the intervals between outputs, of their mean; None for fewer than three outputs."""
+    """Standard deviation of the intervals between outputs, in percent of their mean; None for fewer than three
+    outputs."""
     gaps = [after - before for before, after in pairwise(ended_ns)]
     return 100 * pstdev(gaps) / fmean(gaps) if len(gaps) > 1 else None
 
 
 class Queue:
-    """Jobs that arrive `interval_ns` apart from `start_ns` on. Taken in their order; the caller holds a lock.
+    """Jobs that arrive every `interval_ns` from `start_ns` on, taken in this order. The caller holds a lock.
 
-    Where nobody waits, what was taken last is still there to be seen: a pipeline goes on with what is on its way, and
-    nobody admits it again.
+    If no job waits, the last one is returned again: a pipeline continues the requests in flight with it, and no request
+    begins from it a second time.
     """
 
     def __init__(self, feed: Feed, start_ns: int, interval_ns: int, jobs: int) -> None:
@@ -75,7 +77,7 @@ class Queue:
         self.arrives_ns = [start_ns + i * interval_ns for i in range(jobs)]
 
     def __call__(self, now_ns: int) -> Latched | None:
-        """The oldest job that nobody has taken, if it has arrived."""
+        """The oldest job not yet taken, if it has arrived, else the job taken last."""
         if self._taken == self._jobs or self.arrives_ns[self._taken] > now_ns:
             return self._last
         at_ns, seen = self.arrives_ns[self._taken], self._feed(now_ns)
@@ -85,7 +87,7 @@ class Queue:
 
 
 class _Outputs:
-    """When each job's chunk came. `over` is set when there are `wanted`."""
+    """The time of each job's chunk. `over` is set after `wanted` chunks."""
 
     def __init__(self, wanted: int, now_ns: Callable[[], int]) -> None:
         self.over = threading.Event()
@@ -108,9 +110,9 @@ class _Outputs:
 def complete(
     executor: Executor, feed: Feed, interval_ns: int, jobs: int, limit_s: float, threads: int = 1
 ) -> Completed:
-    """Run so many jobs, or as many as there is time for, on a warm executor. Raises RuntimeError if a worker fails."""
+    """Run so many jobs, or as many as the time allows, on a warm executor. Raises RuntimeError if a worker fails."""
     clock = MonotonicClock()
-    executor.reset()  # what is on its way is another's
+    executor.reset()  # drops requests of an earlier run
     start_ns = clock.now_ns() + 1_000_000
     queue, outputs = Queue(feed, start_ns, interval_ns, jobs), _Outputs(jobs, clock.now_ns)
     live = Live(executor, queue, outputs.emit, threads=threads)
@@ -131,9 +133,9 @@ def complete(
 
 
 def saturate(executor: Executor, feed: Feed, outputs: int, limit_s: float, threads: int = 1) -> tuple[int, ...]:
-    """When each of so many outputs came, with an observation always at hand: ns, in order."""
+    """The times (ns, in order) of so many outputs, with an observation always available."""
     clock = MonotonicClock()
-    executor.reset()  # what is on its way is another's
+    executor.reset()  # drops requests of an earlier run
     came = _Outputs(outputs, clock.now_ns)
     live = Live(executor, feed, came.emit, threads=threads)
     end_ns = clock.now_ns() + round(limit_s * 1e9)

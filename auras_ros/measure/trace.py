@@ -1,4 +1,4 @@
-"""An executor live for a few seconds, and what it leaves: a Chrome trace and a picture of its timeline."""
+"""Runs an executor live for a few seconds and records a Chrome trace and a picture of its timeline."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ POLL_S, FIRST_CHUNK_S, END_S = 0.1, 120.0, 600.0
 
 @dataclass(frozen=True)
 class Setup:
-    """What to run: a policy under a plan, and what it sees."""
+    """What to run: a policy, its plan and its observations."""
 
     name: str
     policy: LoadedPolicy
     plan: Plan
     feed: Feed
-    contract: Contract | None = None  # a checkpoint's, which a guided plan needs
+    contract: Contract | None = None  # the checkpoint's; a guided plan needs it
 
 
 def from_registry(name: str, plan: Plan, seed: int) -> Setup:
-    """A registered architecture with random weights. Raises PlanError, ValueError, naming what is not known."""
+    """A registered architecture with random weights. Raises PlanError or ValueError, naming what is unknown."""
     match = re.fullmatch(rf"({'|'.join(get_args(SamplerName))})([1-9][0-9]*)", plan.generation)
     if match is None:
-        raise PlanError(f"plan: generation: {plan.generation!r}: without a checkpoint say ddpmN or ddimN, N steps")
+        raise PlanError(f"plan: generation: {plan.generation!r}: without a checkpoint give ddpmN or ddimN, N steps")
     sampler: SamplerName = "ddpm" if match[1] == "ddpm" else "ddim"
     policy = make_policy(name, seed=seed, sampler=sampler, steps=int(match[2]))
     return Setup(name, policy, plan, random_feed(policy, seed))
 
 
 def from_checkpoint(folder: Path, plan: Plan, seed: int, device: str, dtype: str) -> Setup:
-    """A checkpoint's policy, its weights in the type that an agent would have on that device; it sees random values of
-    its shapes. Raises CheckpointError, DeviceError."""
+    """A checkpoint's policy, with its weights in the dtype that an agent would use on that device, and random
+    observations of its shapes. Raises CheckpointError, DeviceError."""
     checkpoint = load(folder, dtype, kind_of(device))
     random = torch.Generator().manual_seed(seed)
     feed = Feed([_example(checkpoint, random) for _ in range(DIFFERENT)])
@@ -76,7 +76,7 @@ def _example(checkpoint: Checkpoint, random: torch.Generator) -> tuple[Tensor, T
 
 @dataclass(frozen=True)
 class Traced:
-    """A run that is over."""
+    """A finished run."""
 
     setup: Setup
     device: str
@@ -98,15 +98,15 @@ class Traced:
         draw(self.spans.rows(), self.recording, title, path)
 
     def summary(self) -> str:
-        """One line: frames, chunks, and how often."""
+        """One line: frames, chunks, and chunks per second."""
         times = sorted(r.emitted_ns for r in self.recording.requests() if r.emitted_ns)
         rate = (len(times) - 1) * 1e9 / (times[-1] - times[0]) if len(times) > 1 else 0.0
-        lost = f"; {self.spans.dropped} spans gave way to later ones" if self.spans.dropped else ""
-        return f"{len(self.recording.frames())} frames, {len(times)} chunks, {rate:.1f} a second{lost}"
+        lost = f"; the oldest {self.spans.dropped} spans were overwritten" if self.spans.dropped else ""
+        return f"{len(self.recording.frames())} frames, {len(times)} chunks, {rate:.1f} per second{lost}"
 
 
 def record(setup: Setup, device: str, seconds: float, seed: int, threads: int) -> Traced:
-    """Run live until `seconds` after the first chunk; warm-up leaves no trace.
+    """Run live until `seconds` after the first chunk; warm-up is not recorded.
 
     Raises RuntimeError if a worker fails or no chunk comes.
     """
@@ -148,7 +148,7 @@ def _run(executor: Executor, feed: Feed, recording: Recording, threads: int, sec
 
 
 def _wait(live: Live, event: threading.Event, seconds: float) -> bool:
-    """Whether the event came in this time. Raises RuntimeError if a worker fails meanwhile."""
+    """Whether the event was set in this time. Raises RuntimeError if a worker fails meanwhile."""
     end_s = time.monotonic() + seconds
     while not event.is_set() and (left_s := end_s - time.monotonic()) > 0:
         event.wait(min(left_s, POLL_S))

@@ -1,7 +1,6 @@
-"""The timeline of a trace: what ran on which lane over some frames, and above it the lives of the requests.
+"""The timeline of a trace: what ran on each lane over some frames, and above it each request from start to chunk.
 
-It draws what was measured, never what was planned. matplotlib is imported here and by nothing else that a bench
-needs.
+It draws what was measured, not what was planned.
 """
 
 from __future__ import annotations
@@ -29,12 +28,13 @@ CYCLE = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2")
 GREY, LINE = "#5b6472", "#c3c9d3"
 HALF = 0.36
 LEFT = 0.085
-LONG = 2.0  # % of the picture's width from which a piece has room for its number
-THIN = 0.5  # % of it up to which a stage is drawn without an edge
+LONG = 2.0  # % of the picture's width; a longer piece has space for its number
+THIN = 0.5  # % of the picture's width; a stage at most this long is drawn without an edge
 
 
 def window(frames: Sequence[FrameMark], shown: int = SHOWN) -> tuple[int, int]:
-    """From the start of one frame to the end of the `shown`-th, in the middle of the run. ValueError without any."""
+    """From the start of one frame to the end of the `shown`-th, in the middle of the run. Raises ValueError if no frame
+    was finished."""
     finished = [frame for frame in frames if frame.end_ns]
     if not finished:
         raise ValueError("no frame was finished: there is nothing to draw")
@@ -44,7 +44,7 @@ def window(frames: Sequence[FrameMark], shown: int = SHOWN) -> tuple[int, int]:
 
 
 def draw(spans: Sequence[Span], recording: Recording, title: str, path: Path) -> None:
-    """Write the picture as PNG. Raises ValueError where no frame was finished."""
+    """Write the picture as PNG. Raises ValueError if no frame was finished."""
     frames = recording.frames()
     start, end = window(frames)
     lanes = list(dict.fromkeys(span.lane for span in spans))
@@ -90,7 +90,7 @@ def _draw_lanes(axes: Axes, spans: Sequence[Span], lanes: Sequence[str], start: 
 
 
 def _draw_requests(axes: Axes, requests: Sequence[RequestMark], start: int, end: int) -> None:
-    """A row a request: dark while it waits for its observation's perception, then a piece for each generation stage."""
+    """A row for each request: dark until its perception is finished, then a piece for each generation stage."""
     for row, request in enumerate(requests):
         last_ns = request.emitted_ns or end
         pieces = [request.admitted_ns, *request.stage_ns, last_ns]
@@ -130,6 +130,6 @@ def _legend() -> list[Patch]:
         Patch(color=PERCEPTION, label="perception"),
         Patch(color=GENERATION, label="generation, all requests of the frame"),
         Patch(color=COPY, label="copies from and to the host"),
-        Patch(color=CYCLE[0], label="generation stages of one request (a colour a request); dot: its chunk"),
-        Patch(color=LINE, label="a request that gave no chunk before the trace ended"),
+        Patch(color=CYCLE[0], label="generation stages of one request (a colour for each); dot: its chunk"),
+        Patch(color=LINE, label="request without a chunk before the trace ended"),
     ]

@@ -12,7 +12,7 @@ from auras_ros.pipeline.request import Emission
 
 
 class Length(NamedTuple):
-    """A window ends once every worker has done `chunks` and it has lasted `seconds`; at the latest after `limit_s`."""
+    """A window ends once every worker has made `chunks` chunks and it has lasted `seconds`, or after `limit_s`."""
 
     chunks: int = 3
     seconds: float = 1.0
@@ -27,11 +27,11 @@ class Meter:
         self.over = threading.Event()
         self._workers, self._length, self._now_ns, self._began_ns = workers, length, now_ns, now_ns()
         self._came: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # of a worker: (when, its frame)
-        self._seen: list[tuple[int, int]] = []  # (when, of when is the newest that any chunk's last step read)
+        self._seen: list[tuple[int, int]] = []  # (time, stamp of the newest observation used so far)
         self._lock = threading.Lock()
 
     def emit(self, emission: Emission) -> None:
-        """Called from the worker's own thread, which has its name."""
+        """Called in the worker's thread, which has the worker's name."""
         with self._lock:
             if self.over.is_set():
                 return
@@ -45,8 +45,8 @@ class Meter:
                 self.over.set()
 
     def rate(self) -> float:
-        """Chunks per second of all workers together. 0 where one gave chunks in one frame alone, or none: it had its
-        share of the cores, and nothing says what it made of it."""
+        """Chunks per second of all workers together. 0 if a worker emitted in fewer than two frames: it used its share
+        of the cores, but its rate is not known."""
         workers = list(self._came.values())
         if len(workers) < self._workers or not all(map(_after, workers)):
             return 0.0
@@ -63,5 +63,5 @@ class Meter:
 
 
 def _after(came: Sequence[tuple[int, int]]) -> int:
-    """How many chunks came after those of the first frame: a batch gives several at once, made before the window."""
+    """Number of chunks after those of the first frame, which were made before the window."""
     return len(came) - sum(frame == came[0][1] for _, frame in came)

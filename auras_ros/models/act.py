@@ -47,7 +47,7 @@ class ActConfig:
         if self.width % self.heads or self.width % 4:
             raise ValueError(f"act: width: {self.width} is not a multiple of 4 and of heads, {self.heads}")
         if self.activation not in ACTIVATIONS:
-            raise ValueError(f"act: activation: {self.activation!r} is not known; there is {', '.join(ACTIVATIONS)}")
+            raise ValueError(f"act: activation: {self.activation!r} is not known; known: {', '.join(ACTIVATIONS)}")
         if type(self.pre_norm) is not bool:
             raise ValueError(f"act: pre_norm: {self.pre_norm!r} is not true or false")
 

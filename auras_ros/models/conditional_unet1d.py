@@ -145,7 +145,7 @@ def _step_encoder(width: int) -> nn.Sequential:
 
 def _check(dims: Sequence[int], kernel: int, groups: int, final_groups: int, film: str) -> None:
     if film not in FILMS:
-        raise ValueError(f"conditional_unet1d: film: '{film}' is not known; there is {', '.join(FILMS)}")
+        raise ValueError(f"conditional_unet1d: film: '{film}' is not known; known: {', '.join(FILMS)}")
     if len(dims) < 2:
         raise ValueError(f"conditional_unet1d: down_dims: {dims} has fewer than two scales")
     for size in dims:

@@ -59,7 +59,7 @@ class LlamaConfig:
             raise ValueError(f"llama: head_dim: {self.size_of_head} is not even and at least 2")
         if self.activation not in get_args(GateActivation):
             known = ", ".join(get_args(GateActivation))
-            raise ValueError(f"llama: activation: '{self.activation}' is not known; there is {known}")
+            raise ValueError(f"llama: activation: '{self.activation}' is not known; known: {known}")
 
     @property
     def size_of_head(self) -> int:

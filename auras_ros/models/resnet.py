@@ -110,7 +110,7 @@ class ResNet18(nn.Module):
 
 def _check(widths: Sequence[int], depth: Sequence[int], norm: str) -> None:
     if norm not in NORMS:
-        raise ValueError(f"resnet18: norm: '{norm}' is not known; there is {', '.join(NORMS)}")
+        raise ValueError(f"resnet18: norm: '{norm}' is not known; known: {', '.join(NORMS)}")
     for name, sizes in (("width", widths), ("depth", depth)):
         if len(sizes) != LAYERS:
             raise ValueError(f"resnet18: {name}: {list(sizes)} is not one for each of {LAYERS} layers")
@@ -168,7 +168,7 @@ class ResNetEncoder(nn.Module):
         super().__init__()
         for name, word, words in (("pool", pool, POOLS), ("activation", activation, ACTIVATIONS)):
             if word not in words:
-                raise ValueError(f"resnet18: {name}: '{word}' is not known; there is {', '.join(words)}")
+                raise ValueError(f"resnet18: {name}: '{word}' is not known; known: {', '.join(words)}")
         self.backbone = ResNet18(width, depth, norm)
         softmax = pool == "spatial_softmax"
         self.pool: nn.Module = SpatialSoftmax(self.backbone.channels, keypoints) if softmax else AveragePool()

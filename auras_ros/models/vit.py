@@ -59,7 +59,7 @@ class VitConfig:
             raise ValueError(f"vit: feature_layer: {self.feature_layer} is not in -{self.depth} to -1")
         if self.activation not in get_args(Activation):
             known = ", ".join(get_args(Activation))
-            raise ValueError(f"vit: activation: '{self.activation}' is not known; there is {known}")
+            raise ValueError(f"vit: activation: '{self.activation}' is not known; known: {known}")
         if self.class_position and not self.class_token:
             raise ValueError("vit: class_position: there is no class token")
 

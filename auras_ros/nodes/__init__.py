@@ -1,1 +1,2 @@
-"""The processes of the runtime: agent, actuator, and what they share. Here ROS meets the rooms that do not know it."""
+"""The processes of the runtime: agent, actuator, and what they share. It connects ROS with
+the rooms that do not import it."""

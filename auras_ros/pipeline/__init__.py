@@ -1,1 +1,1 @@
-"""Auras: how a policy's perception and generation are scheduled, frame by frame. It knows no ROS."""
+"""Auras: how a policy's perception and generation are scheduled, frame by frame. No ROS in it."""

@@ -1,8 +1,8 @@
 """The `auras` mode: perception and generation of several requests side by side in one frame (Auras 4.3).
 
 One worker. Within a frame every generation stage reads the same public context, so that even a request that began
-frames ago ends on what the robot sees now. No queue: at most one request comes in a frame, the oldest leaves at its
-end (design rules 2 to 5).
+frames ago ends on what the robot sees now. There is no queue: a frame admits at most one request, and the oldest leaves
+at its end (rules 2 to 5 of docs/pipeline.md).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from auras_ros.policies.policy import Policy
 
 @dataclass
 class _Request:
-    """A request on its way: its number, and what its stages have seen so far."""
+    """A request in flight: its number, and what its stages have seen so far."""
 
     number: int
     contexts: list[ObservationOrigin] = field(default_factory=list)
@@ -59,7 +59,7 @@ class PipelineWorker:
         self._frame = -1
 
     def _clear(self) -> None:
-        """A new epoch: nothing that was seen or begun before counts (design rule 9)."""
+        """Start an epoch: forget every observation and request (rule 9 of docs/pipeline.md)."""
         self._epoch = self._ledger.epoch
         self._rows: list[_Request | None] = [None] * self._plan.pp_generation  # oldest first
         self._perceiving: list[ObservationOrigin | None] = [None] * self._plan.pp_perception
@@ -68,7 +68,7 @@ class PipelineWorker:
             self._stages.clear()
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
-        """A frame is worth running with a newer observation, or while requests are on their way."""
+        """Run a frame if there is a newer observation, or while requests are in flight."""
         if seen is None:
             return False
         newest = self._perceiving[0]
@@ -89,23 +89,21 @@ class PipelineWorker:
         self._perceiving = [seen.origin, *self._perceiving[:-1]]
         self._stages.public.put(self._frame, self._perceiving[-1])
         self._seen = self._stages.public.fetch(self._frame, self._plan.fetch_offset)
-        if self._seen is None:  # forgotten as stale: no row may go on without a context
+        if self._seen is None:  # the context was forgotten as stale, and rows cannot continue without one
             self._rows = [None] * len(self._rows)
         self._admit(now_ns)
         self._guide(now_ns)
 
     def _guide(self, now_ns: int) -> None:
-        """Every request of this frame generates from one context, and so goes on from the active chunk as seen from
-        there. The oldest ends in this frame; the next ones stand where it does, frame after frame. Without requests
-        nothing would wait for what is sent."""
+        """All rows share the oldest request's guidance target. With no request in flight there is nothing to guide."""
         self._continuity.began(self._epoch, now_ns)
         if self._plan.guide != "none" and self._seen is not None and any(self._rows):
             assert self._stages is not None
             self._stages.aim(self._continuity.aim(self._seen, now_ns))
 
     def _drop_stale(self, newest: ObservationOrigin) -> None:
-        """Requests that waited while there was nothing to see: half of one would be of a minute ago, half of now. What
-        requests leave one another (action tokens, keys and values) goes with them."""
+        """Drop requests that waited while no observation came: such a request would mix stages from a minute ago with
+        stages from now. What requests leave one another (action tokens, keys and values) is dropped with them."""
         limit_ns = self._ledger.stale_ns
         if limit_ns is None:
             return
@@ -120,7 +118,7 @@ class PipelineWorker:
             self._stages.forget_generated()
 
     def _admit(self, now_ns: int) -> None:
-        """The slab follows: its rows stand as the frame before has left them."""
+        """Admit before the rows are moved up."""
         assert self._stages is not None
         number = self._ledger.admit(self._seen, now_ns, self._epoch)
         if number is not None:
@@ -133,7 +131,7 @@ class PipelineWorker:
         assert stages is not None
         began_ns = self._clock.now_ns()
         perceived = stages.launch_perception(self._frame)
-        public = perceived[-1]  # earlier stages work for later frames, beside generation
+        public = perceived[-1]  # earlier stages work for later frames and run beside generation
         ahead = offset < 0 or stages.launches_ahead
         if not ahead:
             self._perceived_ns = self._waited(public)
@@ -151,12 +149,12 @@ class PipelineWorker:
         self._note(began_ns if offset < 0 else self._perceived_ns)
 
     def _waited(self, mark: Mark) -> int:
-        """When what was launched is over, ns."""
+        """Wait for the mark. Returns the time then, in ns."""
         mark.wait()
         return self._clock.now_ns()
 
     def _note(self, began_ns: int) -> None:
-        """Every request that is on its way has seen this frame's context."""
+        """Note for every request in flight that it has seen this frame's context."""
         for row in self._rows:
             if row is not None:
                 assert self._seen is not None
@@ -183,10 +181,10 @@ class PipelineWorker:
         return emission
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these environments alone (lockstep)."""
+        """Continue with these environments only (lockstep)."""
         if self._stages is not None:
             self._stages = self._stages.keep(rows)
-            if self._rows[0] is not None:  # between run and end it may be done: out of the rows that stay, once more
+            if self._rows[0] is not None:  # a finished request's actions are read again for the remaining rows
                 self._stages.launch_leaving(()).wait()
         self._perceiving = [_keep(seen, rows) for seen in self._perceiving]
         self._seen = _keep(self._seen, rows)

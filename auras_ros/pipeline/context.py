@@ -1,7 +1,7 @@
-"""The public context: the double-buffered output of perception (Auras 4.3.1, design rule 2).
+"""The public context: the double-buffered output of perception (Auras 4.3.1, rule 2 of docs/pipeline.md).
 
-Perception puts, generation fetches; nobody waits for the other. The addresses never change, so that captured stages
-may read and write them. A context is valid with the observation that it was made from, and not before.
+Perception puts and generation fetches; neither waits for the other. The addresses never change, so that captured stages
+may read and write them. A slot is valid once it has the observation that its context was made from.
 """
 
 from __future__ import annotations
@@ -20,33 +20,35 @@ class PublicContext:
         self._seen: list[ObservationOrigin | None] = [None, None]
 
     def put(self, frame: int, seen: ObservationOrigin | None) -> None:
-        """What perception completes in this frame; None while the pipeline fills."""
+        """Set the observation behind the context that perception completes in this frame; None while the pipeline
+        fills."""
         self._seen[frame % 2] = seen
 
     def fetch(self, frame: int, offset: int) -> ObservationOrigin | None:
-        """What generation of this frame sees; None where there is nothing valid yet."""
+        """The observation behind the context that generation reads in this frame; None if the slot is not valid yet."""
         return self._seen[(frame + offset) % 2]
 
     def clear(self) -> None:
         self._seen = [None, None]
 
     def forget(self, before_ns: int) -> None:
-        """Contexts of observations that are older are valid no more."""
+        """Invalidate contexts of older observations."""
         self._seen = [seen if seen is None or seen.mono_ns >= before_ns else None for seen in self._seen]
 
     def take(self, other: PublicContext, rows: Tensor, environments: int) -> None:
-        """Go on as these of the `environments` of another context stand."""
+        """Copy the state of these environments from another context, which has `environments` of them."""
         for mine, theirs in zip(self.slots, other.slots, strict=True):
             store(mine, tuple(of_environments(part, rows, environments) for part in theirs))
         self._seen = [None if seen is None else seen.keep(rows) for seen in other._seen]
 
 
 def of_environments(part: Tensor, rows: Tensor, environments: int) -> Tensor:
-    """These environments of what perception hands on. Between its blocks an environment may have several rows, one
-    after the other: a picture each of its history and its cameras. Raises ValueError where it cannot be told apart."""
+    """The rows of these environments in an output of perception. Between perception's blocks an environment may have
+    several rows, one after the other: one for each picture of its history and cameras. Raises ValueError if the rows do
+    not divide evenly."""
     each, rest = divmod(len(part), environments)
     if rest or not each:
-        raise ValueError(f"perception hands on {len(part)} rows for {environments} environments: whose are they?")
+        raise ValueError(f"perception returned {len(part)} rows for {environments} environments: not a multiple")
     kept: Tensor = part.unflatten(0, (environments, each))[rows].flatten(0, 1)
     return kept
 
@@ -56,7 +58,7 @@ def as_tuple(value: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def store(into: tuple[Tensor, ...], value: Tensor | tuple[Tensor, ...]) -> None:
-    """Copy to fixed addresses; a value that is there already stays."""
+    """Copy to fixed addresses; a value that already is the target is not copied."""
     for target, part in zip(into, as_tuple(value), strict=True):
         if target is not part:
             target.copy_(part)

@@ -1,9 +1,9 @@
-"""What a guided plan's chunks go on from: the active chunk, seen from the observation that the next one answers.
+"""What a guided plan's chunks continue: the active chunk, shifted to the observation that the next one answers.
 
-A chunk says what is executed from its own origin on. Its successor has a later origin, where the same instant has a
-smaller index: the old actions are shifted by the time between the two, as the actuator places them (`action.align`).
-How long a chunk takes to come is measured, and says only where the freezing ends: when a new chunk is there, the
-actuator goes by what it has executed and not by this. No tensor of a device is known here (see `guided`).
+A chunk's actions count from its own origin. The next chunk has a later origin, at which the same instant has a smaller
+index: the old actions are shifted by the time between the two, as the actuator aligns them (`action.align`). How long a
+chunk takes to come is measured, and is only used for where the frozen part ends: the actuator aligns the new chunk by
+what it has executed, not by this estimate. This module has no device tensors (see `guided`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from auras_ros.action import DEFAULT_CLIP_TOLERANCE, ChannelKind, Contract, Inte
 from auras_ros.pipeline.plan import PlanError
 from auras_ros.pipeline.request import Emission, ObservationOrigin
 
-REMEMBERED_FRAMES = 10  # the longest of them is what the next one is taken to last (Black et al. 2025, algorithm 1),
-MOST_MEDIANS = 2  # but no longer than so many medians: one slow frame must not have old decisions executed for ten
+REMEMBERED_FRAMES = 10  # the next frame is expected to last as long as the longest of them (Black et al. 2025, alg. 1),
+MOST_MEDIANS = 2  # but at most so many medians: one slow frame must not freeze old decisions for ten frames
 
 Array = NDArray[np.float64]
 
@@ -35,9 +35,10 @@ class Aim(NamedTuple):
 
 
 class Continuity:
-    """One worker's thread calls `began`, `aim`, `ended` in turn; `cut` may come from any.
+    """One worker's thread calls `began`, `aim`, `ended` in turn; `cut` may be called from any thread.
 
-    guide: of the plan; "none" goes on from nothing, ever, and needs no contract. Raises PlanError where one is needed.
+    guide: the plan's; with "none" no chunk continues another, and no contract is needed. Raises PlanError if one is
+    needed and missing.
     """
 
     def __init__(self, guide: str = "none", contract: Contract | None = None) -> None:
@@ -47,7 +48,7 @@ class Continuity:
         if guide == "none":
             return
         if contract is None:
-            raise PlanError(f"plan: guide: {guide!r} needs the channels' contract: what an action's time and kind are")
+            raise PlanError(f"plan: guide: {guide!r} needs the channel contract: the step and each channel's kind")
         self._dt_ns = contract.dt_ns
         self._relative = contract.is_kind(ChannelKind.DELTA_ORIGIN)
         bounds = np.array([[each.lower, each.upper] for each in contract.channels])
@@ -61,11 +62,11 @@ class Continuity:
         self._began_ns: int | None = None
 
     def cut(self) -> None:
-        """The active chunk is not executed any more, or never was: the next one goes on from nothing."""
+        """The active chunk is not being executed: do not continue the next chunk from it."""
         self._newest = None
 
     def began(self, epoch: int, now_ns: int) -> None:
-        """A frame, or a request, begins. Of another epoch nothing counts, warm-up's times least of all."""
+        """Note that a frame or a request begins. In a new epoch everything before is forgotten, warm-up times too."""
         if self.guide == "none":
             return
         if epoch != self._epoch:
@@ -74,8 +75,8 @@ class Continuity:
         self._began_ns = now_ns
 
     def ended(self, emission: Emission | None, now_ns: int, generated: bool = True) -> None:
-        """generated: whether anything was. How long a frame takes that only perceived, or found nothing to do, says
-        nothing about when a chunk will be there."""
+        """Note that it ended. generated: whether generation ran. The duration of a frame that only perceived, or had
+        nothing to do, does not help to predict when a chunk will be there."""
         if self.guide == "none":
             return
         if generated and self._began_ns is not None:
@@ -84,15 +85,15 @@ class Continuity:
             self._newest = emission if self._executable(emission) else None
 
     def _executable(self, emission: Emission) -> bool:
-        """Whether an actuator would take it: finite, and where that can be told here, within the limits."""
+        """Whether an actuator would accept it: finite, and within the limits as far as they can be checked here."""
         actions: Array = emission.actions.numpy()
         within = ((actions >= self._lower) & (actions <= self._upper)) | self._relative
         return bool(np.isfinite(actions).all() and within.all())
 
     def aim(self, origin: ObservationOrigin, now_ns: int) -> Aim | None:
-        """For a chunk whose index 0 is at `origin`, generated from now on; None where there is nothing to go on from:
-        no chunk of this epoch, one that is used up or that no actuator takes, or an observation that is older than the
-        chunk's (a clock was set)."""
+        """The guidance target of a chunk whose index 0 is at `origin`, generated from now on. None if there is nothing
+        to continue: no chunk of this epoch, one that is used up or that no actuator would accept, or an observation
+        that is older than the chunk's (a clock was set)."""
         newest = self._newest
         if newest is None or not self._durations_ns or origin.mono_ns < newest.origin.mono_ns:
             return None
@@ -100,7 +101,7 @@ class Continuity:
         if overlap == 0:
             return None
         arrival_ns = now_ns + min(max(self._durations_ns), round(MOST_MEDIANS * median(self._durations_ns)))
-        # An actuator that ticks more often than dt is in the middle of that action when the chunk comes.
+        # An actuator that ticks more often than once per dt is in the middle of an action when the chunk comes.
         frozen = max(0, -(-(arrival_ns - origin.mono_ns) // self._dt_ns)) + 1
         weight = np.broadcast_to(weights(frozen, overlap, values.shape[1])[None, :, None], values.shape).copy()
         if self._relative.any():
@@ -108,7 +109,7 @@ class Continuity:
         return Aim(values, weight)
 
     def _shifted(self, newest: Emission, origin: ObservationOrigin) -> tuple[Array, int]:
-        """(values [E, horizon, channels] from the new origin on, zero where there are none; how many there are)."""
+        """(the old actions from the new origin on, [E, horizon, channels], zero after their end; their number)."""
         actions: Array = newest.actions.numpy()
         horizon = actions.shape[1]
         executed_ns = origin.mono_ns - newest.origin.mono_ns + np.arange(horizon, dtype=np.int64) * self._dt_ns
@@ -126,7 +127,8 @@ class Continuity:
         return values, overlap
 
     def _refer(self, values: Array, weight: Array, before: ObservationOrigin, now: ObservationOrigin) -> None:
-        """Set points relative to the state at the origin: the state is another one now. Without it they stay free."""
+        """Convert set points relative to the state at the old origin to the new one. If a state is unknown they stay
+        free."""
         if before.reference is None or now.reference is None:
             weight[..., self._relative] = 0.0
             return
@@ -136,15 +138,16 @@ class Continuity:
         weight *= known[:, None]
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these environments alone (lockstep)."""
+        """Continue with these environments only (lockstep)."""
         newest = self._newest
         if newest is not None:
             self._newest = newest.keep(rows)
 
 
 def weights(frozen: int, overlap: int, horizon: int) -> Array:
-    """How much each action of a new chunk is held to the old one, [horizon] (Black et al. 2025, eq. 5): wholly while it
-    is executed anyway, then less and less, not at all where the old one says nothing. What is padding never guides."""
+    """How strongly each action of a new chunk is held to the old one, [horizon] (Black et al. 2025, eq. 5): 1 for the
+    `frozen` actions that will be executed before the chunk comes, then falling, 0 after the old chunk's end (padding
+    never guides)."""
     frozen = min(frozen, overlap)
     steps = np.arange(horizon)
     left = (overlap - steps) / (overlap - frozen + 1)

@@ -1,6 +1,6 @@
-"""The `dec` mode: perception and generation in two workers, each at its own pace (design rule 11).
+"""The `dec` mode: perception and generation in two workers, each at its own rate (rule 11 of docs/pipeline.md).
 
-Generation fetches the newest context once, at the request's start, and keeps it to the end.
+Generation fetches the newest context once, when its request starts, and keeps it to the end.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from auras_ros.policies.policy import Policy
 
 
 class Shared:
-    """The public context between the two workers. The lock is held for copies and marks, never for computing."""
+    """The public context between the two workers. The lock is held for copies and marks, never during computation."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.context: PublicContext | None = None
-        self.fetched: list[tuple[Mark, ...]] = [(), ()]  # by slot: what has to be over before it is written again
+        self.fetched: list[tuple[Mark, ...]] = [(), ()]  # by slot: launches that must end before it is written again
         self.version = -1
         self.epoch = 0  # of the newest context
 
     def newest(self, epoch: int) -> ObservationOrigin | None:
-        """The observation behind the newest context, if it is of this epoch."""
+        """The observation behind the newest context, if that belongs to this epoch."""
         return None if self.context is None or self.epoch != epoch else self.context.fetch(self.version, 0)
 
 
@@ -103,7 +103,7 @@ class PerceptionWorker:
 
 
 class GenerationWorker:
-    """Generates from the newest context; idle until there is a newer one than that of its last request."""
+    """Generates from the newest context; idle until there is a newer context than that of its last request."""
 
     name = "generate"
 

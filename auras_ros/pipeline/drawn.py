@@ -1,7 +1,7 @@
-"""A request's noise at a fixed address, so that a captured stage may begin with it.
+"""A request's noise at a fixed address, so that a captured stage can read it.
 
-It comes from the host as observations do: by a stage on the lane for copies (`device.staging`), so that no copy holds
-the host up. A policy that draws nothing sends nothing.
+It is copied from the host as observations are: by a stage on the lane for copies (`device.staging`), so that the host
+does not wait. For a policy without noise nothing is copied.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ class Drawn:
         self._sent: tuple[Mark, ...] = ()
 
     def send(self, noise: Tensor) -> Sequence[Mark]:
-        """Launch the copy of a new request's noise, which is the caller's again; what is to come after it."""
+        """Launch the copy of a new request's noise; the caller may use `noise` again at once. Returns the marks to wait
+        for before the buffer is read."""
         if self._upload is not None:
             self._sent = (self._upload.send((noise,)),)
         return self._sent
 
     def take(self, other: Drawn, rows: Tensor) -> None:
-        """Go on as these rows of another one stand."""
+        """Copy these rows of another one."""
         for mark in other._sent:
             mark.wait()
         self.buffer.copy_(other.buffer[rows])

@@ -1,7 +1,7 @@
 """One `auras` frame as captured stages on lanes: everything with a fixed address, and no bookkeeping.
 
-Perception stages are pipelined over frames: stage j reads what stage j - 1 wrote in the frame before, so that all of
-them may run at once. The last one's buffers are the public context.
+Perception stages are pipelined over frames: stage j reads what stage j - 1 wrote in the previous frame, so that all of
+them may run at once. The buffers of the last stage are the public context.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from auras_ros.policies.policy import CausalPolicy, Policy
 
 
 class Lanes:
-    """One lane a perception stage; one for generation, or one a row where rows are not batched; one for copies from
-    and to the host.
+    """One lane for each perception stage; one for generation, or one for each row if rows are not batched; one for
+    copies from and to the host.
 
-    Perception has a thread of its own only where it runs beside something: fetch_offset -1, or several stages.
+    Perception has a thread of its own only if something runs beside it: fetch_offset -1, or several stages.
     """
 
     def __init__(self, device: Device, plan: Plan, cores: Sequence[int] | None = None) -> None:
@@ -38,8 +38,8 @@ class Lanes:
 
 
 class FrameStages:
-    """images [E, history, cameras, 3, h, w] and state [E, history, D]: the shapes that every frame has. groups: the
-    perception stages, where they have been cut before.
+    """images [E, history, cameras, 3, h, w] and state [E, history, D]: the shapes of every frame. groups: the
+    perception stages, if they have been cut before.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class FrameStages:
 
     @property
     def launches_ahead(self) -> bool:
-        """Whether generation can be launched while the context that it reads is perceived. Not where what is launched
-        depends on the values."""
+        """Whether generation can be launched before its context is perceived. It cannot if the context's values decide
+        what is launched."""
         return launches_ahead(self._device) and not self.slab.inspects_context
 
     @property
@@ -80,7 +80,7 @@ class FrameStages:
         self._arriving = Upload("copy in", device, lanes.copies, self.inputs)
         self._arrived: Mark | None = None
         self._leaving = Download("copy out", device, lanes.copies, self.slab.finish, self.slab.finish())
-        self._perceive: list[tuple[Stage, ...]] = []  # by stage, then by the parity of the frame
+        self._perceive: list[tuple[Stage, ...]] = []  # by stage, then by frame parity
         for j, lane in enumerate(lanes.perception):
             bodies = [self._perception_body(j, parity) for parity in (0, 1)]
             self._perceive.append(tuple(device.capture(lane.name, body, lane) for body in bodies))
@@ -98,7 +98,7 @@ class FrameStages:
             self.slab.steps.capture(device, first, lanes.copies)
 
     def _move_up(self) -> None:
-        """Every request moves up by one row, and a new one stands in the youngest; of a bubble that row is nobody's."""
+        """Move every request up by one row and begin a new one in the youngest row. In a bubble that row is unused."""
         self.slab.roll()
         self.slab.admit(self._noise.buffer)
 
@@ -112,16 +112,16 @@ class FrameStages:
         return lambda: self.slab.fetch(self.public.slots[slot][0])
 
     def latch(self, images: Tensor, state: Tensor) -> None:
-        """Launch the copy of what this frame perceives; the tensors are the caller's again."""
+        """Launch the copy of what this frame perceives. The caller may use the tensors again at once."""
         self._arrived = self._arriving.send((images, state))
 
     def launch_boundary(self, noise: Tensor | None) -> None:
-        """Between the frame before and this one: all rows move up, and with noise a new request begins."""
+        """Between two frames: all rows move up, and with `noise` a new request begins."""
         drawn = () if noise is None else self._noise.send(noise)
         self._moved = (self._lanes.generation[0].launch(self._boundary, drawn),)
 
     def aim(self, aim: Aim | None) -> None:
-        """What this frame's requests go on from (a guided plan), launched before they generate."""
+        """Set what this frame's requests continue (guided plans). Call before `launch_generation`."""
         assert isinstance(self.slab, Slab)
         self.slab.steps.aim(aim)
 
@@ -142,38 +142,38 @@ class FrameStages:
         return [lane.launch(s, (fetched,)) for lane, s in zip(lanes, stages, strict=True)]
 
     def launch_leaving(self, after: Sequence[Mark]) -> Mark:
-        """Make the oldest row's actions and copy them to the host."""
+        """Compute the oldest row's actions and copy them to the host."""
         return self._leaving.launch(after)
 
     def finished(self) -> Tensor:
-        """The actions that left last, float64 [E, horizon, channels], on the host."""
+        """The actions that were copied last, float64 [E, horizon, channels], on the host."""
         return self._leaving.take()
 
     def clear(self) -> None:
-        """A new epoch: what was perceived and generated before counts no more."""
+        """Start an epoch: forget what was perceived and generated before."""
         self.public.clear()
         self.forget_generated()
 
     def forget_generated(self) -> None:
-        """No request follows what another one of before has written or kept; the requests on their way stay."""
+        """A new request must not continue from an earlier request's tokens or KV cache. Requests in flight are kept."""
         self.slab.clear()
         self._unprimed = self.slab.needs_priming
 
     def keep(self, rows: Tensor) -> FrameStages:
-        """The same state for these environments alone."""
+        """New stages with the state of these environments only."""
         for mark in (*self._moved, *(() if self._arrived is None else (self._arrived,))):
             mark.wait()
         images, state = (part[rows] for part in self.inputs)
         kept = FrameStages(self._policy, self._plan, self._device, self._lanes, images, state, self._groups)
         for new, old in zip(kept._between, self._between, strict=True):
             new.take(old, rows, len(self.inputs[0]))
-        kept.slab.take(self.slab, rows)  # type: ignore[arg-type]  # of the same policy, so of the same kind
+        kept.slab.take(self.slab, rows)  # type: ignore[arg-type]  # the same policy has the same kind of slab
         kept._unprimed = self._unprimed
         return kept
 
 
 def make_slab(policy: Policy, plan: Plan, like: Tensor) -> Slab | MergedSlab:
-    """Where requests are generated side by side: each with its own steps, or merged. `like`: one context."""
+    """The buffer of the requests in flight: each with its own steps, or merged. like: one context."""
     if isinstance(policy, CausalPolicy):
         return MergedSlab(policy, plan, like)
     return Slab(policy, plan.pp_generation, plan.alpha, plan.batched, like, plan.guide)

@@ -1,6 +1,6 @@
-"""The generation of one whole request: its state, the context that it keeps to the end, every step in one stage.
+"""The generation of one whole request: its state, the context that it keeps to its end, and all steps in one stage.
 
-`seq`, `par` and `dec` generate like this; `auras` has the slab. Nothing here knows of observations or time.
+`seq`, `par` and `dec` generate like this; `auras` has the slab. Nothing here depends on observations or time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from auras_ros.policies.policy import CausalPolicy, Policy
 
 
 class Admitted(NamedTuple):
-    """A request on its way: its number, its epoch, and the one observation that it answers."""
+    """A request in flight: its number, its epoch, and the one observation that it answers."""
 
     number: int
     epoch: int
@@ -33,12 +33,12 @@ class Admitted(NamedTuple):
 
 
 class WholeGeneration:
-    """`context` [E, ...] is of a fixed address: what stands there when the stage runs is generated from."""
+    """`context` [E, ...] has a fixed address; the stage generates from what is there when it runs."""
 
     def __init__(
         self, policy: Policy, device: Device, lane: Lane, context: Tensor, copies: Lane, guide: str = "none"
     ) -> None:
-        """copies: the lane on which finished actions go to the host."""
+        """copies: the lane that copies finished actions to the host."""
         self._policy, self.context, self._lane = policy, context, lane
         batch = len(context)
         self._noise = Drawn(policy, device, copies, batch)
@@ -52,7 +52,7 @@ class WholeGeneration:
 
     def _body(self) -> Callable[[], None]:
         policy, batch = self._policy, len(self.context)
-        if isinstance(policy, CausalPolicy):  # with a KV cache, as nobody would go without
+        if isinstance(policy, CausalPolicy):  # with a KV cache, so that the baseline is not handicapped
             self._workspace = policy.workspace(batch, self.context.shape[1])
             return lambda: store(self._state, policy.complete(self.context, self._workspace))
         self._indices = [torch.full((batch,), i, device=self.context.device) for i in range(policy.steps)]
@@ -65,7 +65,7 @@ class WholeGeneration:
         return run
 
     def begin(self, noise: Tensor, aim: Aim | None = None) -> None:
-        """A new request. noise [E, *noise_shape]. aim: what its chunk goes on from."""
+        """Begin a new request. noise [E, *noise_shape]. aim: what its chunk continues."""
         self._steps.aim(aim)
         self._begun = self._noise.send(noise)
 
@@ -73,24 +73,24 @@ class WholeGeneration:
         return self._policy.finish(self._state)
 
     def launch(self, after: Sequence[Mark] = ()) -> None:
-        """Every step, then the actions' way to the host."""
+        """Launch all steps, then the copy of the actions to the host."""
         self._generated = self._lane.launch(self._stage, (*after, *self._begun))
         self._left = self._leaving.launch((self._generated,))
 
     def wait(self, clock: SchedulerClock) -> int:
-        """Until the actions are on the host. When the last step ended, ns."""
+        """Wait until the actions are on the host. Returns when the last step ended, in ns."""
         self._generated.wait()
         ended_ns = clock.now_ns()
         self._left.wait()
         return ended_ns
 
     def finished(self) -> Tensor:
-        """The actions that left last, float64 [E, horizon, channels], on the host."""
+        """The actions that were copied last, float64 [E, horizon, channels], on the host."""
         return self._leaving.take()
 
     def take(self, other: WholeGeneration, rows: Tensor, ran: bool) -> None:
-        """Go on as these environments of another one stand. ran: a request has run, and its actions are still to be
-        taken: those of the rows that stay leave once more."""
+        """Copy the state of these environments from another one. ran: a request has run and its actions are not yet
+        taken, so copy the remaining environments' actions to the host again."""
         self.context.copy_(other.context[rows])
         store(self._state, tuple(part[rows] for part in other._state))
         self._noise.take(other._noise, rows)

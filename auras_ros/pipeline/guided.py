@@ -1,8 +1,8 @@
-"""The generation steps of a plan, guided or not: the guide's numbers lie at fixed addresses (`policies.guidance`).
+"""The generation steps of a plan, guided or not, with the guide's numbers at fixed addresses (`policies.guidance`).
 
-They come from the host as observations and noise do: by a stage on the lane for copies, so that no copy holds the host
-up. A stage calls `step` for rows of whatever requests stand there; every request of a frame reads one context, so that
-all have one guide.
+They are copied from the host as observations and noise are: by a stage on the lane for copies, so that the host does
+not wait. A stage calls `step` for the rows of any requests; all requests of a frame read one context, so all have one
+guide.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from auras_ros.policies.policy import Policy, State
 
 
 class Steps(Protocol):
-    """What a stage of generation needs to know of guidance."""
+    """What a stage of generation uses of guidance."""
 
     def step(self, state: State, context: Tensor, index: Tensor) -> State:
-        """`Policy.step`, for rows that are whole sets of environments."""
+        """`Policy.step`, for rows that have all environments of a request."""
         ...
 
     def capture(self, device: Device, lane: Lane, copies: Lane) -> None:
-        """The stages by which `aim` works; what is aimed is launched on `lane`, or after what was launched there."""
+        """Capture the stages that `aim` launches. What they guide must be launched on `lane`, or after a launch on
+        it."""
         ...
 
     def aim(self, aim: Aim | None) -> None:
-        """What the next launches go on from; None: from nothing, as without guidance. Of those before, whatever
-        followed an aim is over."""
+        """Set what the next launches continue; None: nothing, as without guidance. Earlier guided launches must be
+        over."""
         ...
 
     def take(self, other: Steps, environments: Tensor) -> None:
-        """Go on as these environments of another one stand."""
+        """Copy the state of these environments from another one."""
         ...
 
 
@@ -46,18 +47,18 @@ class PlainSteps:
         self.step = policy.step
 
     def capture(self, device: Device, lane: Lane, copies: Lane) -> None:
-        """There is nothing to send."""
+        """Nothing to capture."""
 
     def aim(self, aim: Aim | None) -> None:
         if aim is not None:
             raise ValueError("these steps are not guided")
 
     def take(self, other: Steps, environments: Tensor) -> None:
-        """There is nothing to take."""
+        """Nothing to copy."""
 
 
 class GuidedSteps:
-    """rows: of requests that run side by side at most; batch: environments of each."""
+    """rows: the largest number of requests side by side; batch: environments of each."""
 
     def __init__(self, policy: GuidablePolicy, method: Method, rows: int, batch: int, device: torch.device) -> None:
         self._policy, self._method = policy, method
@@ -69,7 +70,7 @@ class GuidedSteps:
         self._free, self._launched = True, tuple[Mark, ...]()
 
     def step(self, state: State, context: Tensor, index: Tensor) -> State:
-        """All rows have one guide, so that any rows may read the first ones' memory."""
+        """All rows have one guide, so any rows may read the memory of the first ones."""
         guide = Guide(*(part.flatten(0, 1)[: len(index)] for part in (self._target, self._weight)))
         return guided_step(self._policy, self._method, state, context, index, guide)
 
@@ -105,7 +106,7 @@ class GuidedSteps:
 
 
 def make_steps(policy: Policy, guide: str, rows: int, batch: int, device: torch.device) -> Steps:
-    """guide: of the plan, which was checked against the policy."""
+    """guide: the plan's, already checked against the policy."""
     if guide == "none":
         return PlainSteps(policy)
     return GuidedSteps(cast("GuidablePolicy", policy), cast("Method", guide), rows, batch, device)

@@ -1,6 +1,7 @@
-"""An executor in real time: one thread a worker, frames on a grid (`frames`, `phase`) or back to back (design rule 1).
+"""An executor in real time: one thread for each worker.
 
-It asks for observations and hands out emissions; where they come from and go to is the caller's business.
+Frames run on a grid (`frames`, `phase`) or back to back (rule 1 of docs/pipeline.md). The caller supplies observations
+and takes emissions.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.phase import PhaseLock
 from auras_ros.pipeline.request import Emission, Latched, Worker
 
-POLL_S = 0.02  # how long a worker waits for news before it looks at the ages again
+POLL_S = 0.02  # how long a worker waits for a notification before it checks again
 
 
 class Live:
-    """latch(now_ns) gives the newest observation, or None where there is none to use; emit takes what is finished.
+    """latch(now_ns) returns the newest observation, or None if there is none to use; emit takes a finished request.
 
-    Both are called from the workers' threads. threads: intra-op threads of each worker. cores: the workers take turns
-    at them, each as many as it has threads; None leaves that to the system. arrivals: of the images that `latch` sees;
-    the grid of frames keeps in phase with them. None leaves the grid where it began. Raises DeviceError for more
-    threads than cores.
+    Both are called from the workers' threads. threads: intra-op threads of each worker. cores: dealt out to the workers
+    in turn, as many to each as it has threads; None leaves that to the system. arrivals: arrival times of the images
+    that `latch` returns; the frame grid is kept in phase with them. None leaves the grid where it began. Raises
+    DeviceError for more threads than cores.
     """
 
     def __init__(
@@ -65,11 +66,11 @@ class Live:
             thread.start()
 
     def working(self) -> bool:
-        """Whether every worker's thread lives."""
+        """Whether every worker's thread is alive."""
         return self._running and all(thread.is_alive() for thread in self._threads)
 
     def halt(self, timeout_s: float = 5.0) -> None:
-        """End every worker after its frame."""
+        """Stop every worker after its frame."""
         self._running = False
         self.arrived()
         for thread in self._threads:
@@ -77,21 +78,21 @@ class Live:
                 thread.join(timeout_s)
 
     def ended(self) -> bool:
-        """Whether no worker's thread lives any more."""
+        """Whether no worker's thread is alive any more."""
         return not any(thread.is_alive() for thread in self._threads)
 
     def arrived(self) -> None:
-        """Something new is there: workers that wait look again."""
+        """Notify waiting workers that there is something new."""
         with self._news:
             self._count += 1
             self._news.notify_all()
 
     def earliest_ns(self) -> int:
-        """No frame starts before, as far as that can be told."""
+        """No frame starts before this time, as far as is known."""
         return min(clock.earliest_ns() for clock in self.frame_clocks.values())
 
     def reset(self, forget: Callable[[], None]) -> None:
-        """A new epoch; `forget` clears what the caller keeps. No frame of the new epoch sees what was before."""
+        """Start a new epoch; `forget` clears what the caller keeps. No frame of the new epoch sees earlier inputs."""
         with self._boundary:
             forget()
             self.executor.reset()
@@ -112,14 +113,14 @@ class Live:
                 self.meter.began(worker.name, self._clock.now_ns())
                 worker.run()
                 emission = worker.end(self._clock.now_ns())
-                self.arrived()  # for the other workers: a context, or their turn
+                self.arrived()  # other workers may have a new context, or may be admitted now
                 for each in () if emission is None else emission.every:
                     self._emit(each)
                 ended_ns = self._clock.now_ns()
                 self.meter.ended(worker.name, ended_ns)
                 frames.ended(ended_ns)
         except BaseException:
-            self._running = False  # a worker that fails ends all of them
+            self._running = False  # one worker's failure stops all of them
             raise
 
     def _cores_of(self, number: int) -> frozenset[int] | None:
@@ -130,7 +131,7 @@ class Live:
     def _begin(self, worker: Worker, frames: FrameClock) -> bool:
         with self._boundary:
             now_ns = self._clock.now_ns()
-            phase = self._phase if worker is self.executor.workers[0] else None  # the others see what it has latched
+            phase = self._phase if worker is self.executor.workers[0] else None  # only the first one latches
             if phase is not None and phase.wait_ns(now_ns) > 0:
                 return False
             seen = self._latch(now_ns)
@@ -146,14 +147,14 @@ class Live:
             return True
 
     def _sleep_until(self, at_ns: int) -> bool:
-        """False when the end came first."""
+        """Returns False if the worker was stopped meanwhile."""
         while self._running and (left_ns := at_ns - self._clock.now_ns()) > 0:
             with self._news:
                 self._news.wait(min(left_ns / 1e9, POLL_S))
         return self._running
 
     def _wait(self, count: int) -> None:
-        """Until something is new since `count`, a request may be admitted, or it is time to look again."""
+        """Wait until something new has come since `count`, a request may be admitted, or it is time to check again."""
         now_ns = self._clock.now_ns()
         left_ns = [self.executor.ledger.closed_ns(now_ns), self._phase.wait_ns(now_ns) if self._phase else 0]
         left_s = min((each / 1e9 for each in left_ns if each > 0), default=POLL_S)

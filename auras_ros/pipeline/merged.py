@@ -1,8 +1,8 @@
 """The generation of autoregressive requests side by side: one causal forward for all of them (Auras 4.2.3).
 
-The action tokens X_A are part of the public context: every request sees the newest tokens of all, and each takes the
-ones whose turn it is. Row r stands in stage (rows - 1 - r), as in the slab of denoising (design rule 5), but the rows
-share their forward instead of adding theirs to a batch. Addresses never change.
+The action tokens X_A are part of the public context: every request sees the newest tokens of all, and takes those whose
+turn it is. Row r is in stage (rows - 1 - r), as in the slab of denoising (rule 5 of docs/pipeline.md), but all rows
+share one forward instead of being a batch. Addresses never change.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from auras_ros.pipeline.context import store
 from auras_ros.pipeline.plan import Plan, stage_steps
 from auras_ros.policies.policy import CausalPolicy
 
-APPROXIMATE_FRAMES = 30  # for so many frames keys and values may be of other neighbours; then all are recomputed
+APPROXIMATE_FRAMES = 30  # after this many frames with reused keys and values, recompute all of them
 
 
 class MergedSlab:
     """`plan.pp_generation` requests of `batch` environments each; `like` is one context [batch, prefix, width].
 
     merge "step": micro-step k of a frame is one forward over the longest prefix among the rows that have a k-th token
-    left. A stage's first token follows X_A as the frame before has left it, its others follow one another as in plain
-    decoding; X_A needs nothing to begin with. merge "frame": one forward a frame, from which a row takes all of its
-    stage's tokens, and each follows X_A as the frame before has left it. That needs tokens to begin with: `prime`
-    (Auras 6.7). Where every stage has one token both give the same.
+    left. A stage's first token follows the X_A of the previous frame, its others follow one another as in plain
+    decoding; X_A may begin empty. merge "frame": one forward a frame, from which a row takes all of its stage's tokens;
+    each follows the X_A of the previous frame. So X_A needs initial tokens: `prime` (Auras 6.7). If every stage has one
+    token, both give the same.
 
-    emit "own": a finished request gives the tokens that it took, each of the frame whose turn it was. "newest": it
-    gives X_A as it stands, every token refreshed in the last frame by what is seen now, from tokens a frame older:
-    the same, whichever request it is.
+    emit "own": a finished request emits the tokens that it took, each in the frame whose turn it was. "newest": it
+    emits the newest X_A. Every token was refreshed in the last frame, so all requests emit the same.
 
-    reuse: keys and values of the prefix that the frame before has left, by the policy's segments. "exact" keeps those
-    before the first segment that changed; "approximate" keeps also those of what follows it unchanged, although they
-    were made of another picture, for APPROXIMATE_FRAMES at most. X_A is always computed.
+    reuse: keys and values of the prefix that are kept from the previous frame, by the policy's segments. "exact" keeps
+    those before the first segment that changed. "approximate" also keeps those of later segments that did not change
+    themselves, although they were computed behind another picture, for APPROXIMATE_FRAMES at most. X_A is always
+    computed.
     """
 
     def __init__(self, policy: CausalPolicy, plan: Plan, like: Tensor) -> None:
@@ -56,24 +56,24 @@ class MergedSlab:
             raise ValueError(f"segments {policy.segments} of a context of {like.shape[1]} embeddings")
         self._last = self._positions((False,) * len(self._spans))
         self._kept = False  # whether the workspace holds keys and values of `context`
-        self._about = 0  # for how many frames some of them have been of other neighbours
+        self._about = 0  # number of frames since some of them were computed behind another picture
 
     @property
     def _plain(self) -> bool:
-        """One request at a time, token by token: nothing to merge, and a KV cache is quicker than a forward a token."""
+        """One request at a time, token by token: nothing to merge, and a KV cache is faster than a forward a token."""
         return self.rows == 1 and self._merge == "step"
 
     @property
     def needs_priming(self) -> bool:
-        """Whether the first frame of an epoch needs tokens that no request has written."""
+        """Whether the first frame of an epoch needs initial tokens."""
         return self._merge == "frame"
 
     def prime(self) -> None:
-        """X_A by plain decoding from the context that was fetched."""
+        """Fill X_A by plain decoding from the fetched context."""
         store((self.public,), self.policy.complete(self.context, self._workspace))
 
     def variants(self) -> dict[Hashable, list[Callable[[], None]]]:
-        """By what `select_variant` says, which segments are recomputed: one body, a frame's generation."""
+        """Stage bodies by the key that `select_variant` returns: which prefix segments to recompute."""
         count = len(self._spans)
         keys: list[tuple[bool, ...]] = [(True,) * count]
         if self._reuse == "exact":
@@ -85,12 +85,11 @@ class MergedSlab:
 
     @property
     def inspects_context(self) -> bool:
-        """Whether `select_variant` looks at the context's values."""
+        """Whether `select_variant` reads the context's values."""
         return self._reuse != "none"
 
     def select_variant(self, context: Tensor) -> Hashable:
-        """Which segments of the context that is about to be fetched differ from what the workspace holds; looks at
-        the values, so on a GPU it waits for them."""
+        """Which segments changed since the last frame. Compares values, so on a GPU it synchronises."""
         if self._reuse == "none" or not self._kept or self._about >= APPROXIMATE_FRAMES:
             self._kept, self._about = True, 0
             return (True,) * len(self._spans)
@@ -105,12 +104,11 @@ class MergedSlab:
         return tuple(changed)
 
     def clear(self) -> None:
-        """No key and no value is kept, and where tokens are needed to begin with, `prime` comes before the next frame;
-        what requests on their way have taken stays."""
+        """Recompute all keys and values in the next frame. Tokens that requests in flight have taken are kept."""
         self._kept = False
 
     def _positions(self, recompute: tuple[bool, ...]) -> Tensor:
-        """Positions of these segments, and the last one of the prefix: the first token follows from it."""
+        """Positions of these segments, and the last one of the prefix, which the first token follows."""
         found = [range(low, high) for (low, high), wanted in zip(self._spans, recompute, strict=True) if wanted]
         last = self._spans[-1][1] - 1
         return torch.tensor(sorted({*chain(*found), last}), device=self.context.device)
@@ -126,7 +124,7 @@ class MergedSlab:
 
     @property
     def _keeps(self) -> bool:
-        """Whether keys and values are worth keeping: for the next frame, or for the next micro-step of this one."""
+        """Whether keys and values are reused: by the next frame, or by the next micro-step of this one."""
         return self._reuse != "none" or (self._merge == "step" and max(self._due) > 1)
 
     def _once(self, recompute: Tensor) -> None:
@@ -139,7 +137,7 @@ class MergedSlab:
             active = [row for row in range(self.rows) if self._due[row] > k]
             longest = max(self._first[row] for row in active) + k + 1
             self.public[:, :longest] = self._refresh(longest, recompute)
-            recompute = self._last  # within a frame the prefix stays
+            recompute = self._last  # within a frame the prefix does not change
             for row in active:
                 self._take(row, self._first[row] + k, 1)
 
@@ -152,21 +150,21 @@ class MergedSlab:
         self.context.copy_(context)
 
     def admit(self, noise: Tensor) -> None:
-        """A new request in the youngest row. noise [batch, *noise_shape], where the slab lies."""
+        """Put a new request into the youngest row. noise [batch, *noise_shape], on the slab's device."""
         store((self.tokens[-1],), self.policy.begin(noise))
 
     def finish(self) -> Tensor:
-        """Actions of the oldest row, float64 [batch, horizon, channels], where the tokens lie."""
+        """Actions of the oldest row, float64 [batch, horizon, channels], on the tokens' device."""
         done = self.public if self._newest and not self._plain else self.tokens[0]
         return self.policy.finish(self._start._make([done]))
 
     def roll(self) -> None:
-        """The boundary: every request moves up by one row. Row by row, because the copies overlap."""
+        """Move every request up by one row, one row after the other because the copies overlap."""
         for row in range(self.rows - 1):
             self.tokens[row].copy_(self.tokens[row + 1])
 
     def take(self, other: MergedSlab, environments: Tensor) -> None:
-        """Go on as these environments of another slab stand."""
+        """Copy the state of these environments from another slab."""
         self._kept = False
         self.tokens.copy_(other.tokens[:, environments])
         self.public.copy_(other.public[environments])

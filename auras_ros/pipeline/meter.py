@@ -1,6 +1,6 @@
-"""How long frames take, and since when one is under way: for diagnostics, and to find one that never ends.
+"""How long frames take, and since when one is running: for diagnostics, and to find one that never ends.
 
-It only writes down; what is too long is for others to say.
+It records times. Callers decide what is too long.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class FrameTimes:
 
 
 class FrameMeter:
-    """A worker's thread says when its frame begins and ends; any thread may ask."""
+    """Each worker's thread calls `began` and `ended`; any thread may read."""
 
     def __init__(self, workers: Iterable[str]) -> None:
         self._began_ns: dict[str, int | None] = dict.fromkeys(workers)
-        self._durations_ns = np.zeros(KEPT, np.int64)  # a ring: all its memory from the start
+        self._durations_ns = np.zeros(KEPT, np.int64)  # a ring buffer, allocated once
         self._lock = threading.Lock()
         self.frames = 0
 
@@ -44,7 +44,7 @@ class FrameMeter:
                 self.frames += 1
 
     def under_way(self) -> dict[str, int]:
-        """Worker -> when its frame began, for those that have not ended."""
+        """Worker -> when its frame began, for frames that have not ended."""
         return {worker: began_ns for worker, began_ns in self._began_ns.items() if began_ns is not None}
 
     def times(self) -> FrameTimes | None:

@@ -1,4 +1,4 @@
-"""The four modes behind one interface: which workers a plan has, and what they share (design rule 11)."""
+"""The four modes behind one interface: which workers a plan has, and what they share (rule 11 of docs/pipeline.md)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Keeping(Worker, Protocol):
 
 
 def _random_observations(like: Latched) -> Iterator[Latched]:
-    """Random observations of these shapes, each newer than the one before."""
+    """Random observations of these shapes, each newer than the previous one."""
     random = torch.Generator().manual_seed(0)
     for stamp_ns in count(1):
         images, state = (torch.randn(part.shape, generator=random) for part in (like.images, like.state))
@@ -40,7 +40,7 @@ def _random_observations(like: Latched) -> Iterator[Latched]:
 
 
 class Executor:
-    """The workers of one plan. Who drives them is another matter: threads (`live`) or virtual time (lockstep)."""
+    """The workers of one plan. They are driven by threads (`live`) or in virtual time (lockstep)."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class Executor:
 
     @property
     def frames(self) -> int:
-        """Frames begun since the start; warm-up is not counted, nor perception of its own (dec)."""
+        """Frames begun since the start, without warm-up and without frames that only perceive (dec)."""
         return self.ledger.frames
 
     def warm_up(self, like: Latched, runs: int = WARM_UP_RUNS) -> None:
-        """Run every worker on random values of these shapes; discarded (design rule 10).
+        """Run every worker on random values of these shapes and discard the results (rule 10 of docs/pipeline.md).
 
-        Several workers run alone first, then side by side, because that is how they will run: two workers on shared
-        cores take longer than one. The medians of the last `runs` times say how long a frame takes.
+        Several workers first run alone, then side by side as they will run later: two workers on shared cores take
+        longer than one. `frame_ns` is the median of the last `runs` times of the slowest worker.
         """
         self.ledger.rehearse()
         interval_ns, self.ledger.interval_ns = self.ledger.interval_ns, 0
@@ -81,7 +81,7 @@ class Executor:
             ]
         if len(self.workers) > 1:
             if self.plan.mode == "dec":
-                # a context ahead, so that generation has work from the start
+                # perceive one context first, so that generation has work from the start
                 self._rehearse(self.workers[:1], observations)
             rounds = [self._rehearse(self.workers, observations) for _ in range(runs)]
             took = [list(times) for times in zip(*rounds, strict=True)]
@@ -92,7 +92,7 @@ class Executor:
         self.ledger.interval_ns = interval_ns
 
     def _rehearse(self, workers: Sequence[Worker], observations: Iterator[Latched]) -> list[int]:
-        """One frame of each of these workers, all at once. Returns how long each took, in ns."""
+        """Run one frame of each of these workers side by side. Returns how long each took, in ns."""
         for worker in workers:
             worker.begin(next(observations), self.clock.now_ns())
         if len(workers) == 1:
@@ -111,33 +111,37 @@ class Executor:
         return took
 
     def _timed(self, worker: Worker) -> int:
-        """How long `run` takes; the boundaries are copies, a hundredth of it."""
+        """How long `run` takes, in ns; the boundaries are copies and take about a hundredth of it."""
         began_ns = self.clock.now_ns()
         worker.run()
         return self.clock.now_ns() - began_ns
 
     def reset(self, first_request: int | None = None) -> None:
-        """A new epoch from the next boundary on (design rule 9); `first_request` restarts the noise tape there."""
+        """Start a new epoch at the next boundary (rule 9 of docs/pipeline.md).
+
+        `first_request` restarts the noise tape there.
+        """
         self.ledger.reset(first_request)
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these environments alone, int64 [E'] (lockstep); the noise must follow."""
+        """Continue with these environments only, int64 [E'] (lockstep). The caller's noise must have them only, too."""
         for worker in self._keeping:
             worker.keep(rows)
         self.continuity.keep(rows)
 
     def close(self) -> None:
-        """End the device's lanes."""
+        """Close the device's lanes."""
         self._device.close()
 
 
 def family_offset(policy: Policy) -> int:
-    """The fetch_offset of a policy's family: -1 where tokens come one after another, 0 elsewhere (Auras 4.3.1)."""
+    """The fetch_offset of a policy's family: -1 for autoregressive policies, 0 for others (Auras 4.3.1)."""
     return -1 if isinstance(policy, CausalPolicy) else 0
 
 
 def check_plan(policy: Policy, plan: Plan) -> None:
-    """Raise PlanError where the policy cannot be run like this: fewer steps or blocks than stages."""
+    """Raise PlanError if the policy cannot run this plan: fewer steps or blocks than stages, or fields of another
+    family."""
     stage_steps(policy.steps, plan.pp_generation, plan.alpha)
     check_stages(policy, plan.pp_perception)
     causal = isinstance(policy, CausalPolicy)
@@ -160,8 +164,9 @@ def make_executor(
     cores: Sequence[int] | None = None,
     contract: Contract | None = None,
 ) -> Executor:
-    """The executor of a plan, on the CPU if no device is given. cores: those of lanes with a thread of their own; the
-    workers' threads are their driver's. contract: what the policy's channels mean, for a guided plan. Raises PlanError.
+    """The executor of a plan, on the CPU if no device is given. cores: for lanes with a thread of their own; the cores
+    of the workers' threads are set by their driver. contract: the policy's channels, needed by a guided plan. Raises
+    PlanError.
     """
     check_plan(policy, plan)
     where = device or make_device("cpu")

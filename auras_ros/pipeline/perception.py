@@ -1,4 +1,4 @@
-"""Perception in one stage or several (Auras 4.3.2): blocks of the policy, grouped to stages of equal work."""
+"""Perception in one stage or several (Auras 4.3.2): blocks of the policy, grouped into stages of equal work."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Block = Callable[..., Tensor | tuple[Tensor, ...]]
 
 
 def perception_stages(policy: Policy, stages: int, images: Tensor, state: Tensor) -> list[list[Block]]:
-    """Perception in `stages` groups of blocks whose largest count of operations is least. Raises PlanError.
+    """Perception in `stages` groups of blocks. The grouping minimises the operations of the largest group. Raises
+    PlanError.
 
-    The blocks are the policy's own where it has some; otherwise it is traced and cut (`slicing`).
+    The blocks are the policy's own if it has any; otherwise its perception is traced and cut (`slicing`).
     """
     if stages == 1:
         return [[policy.perceive]]
@@ -31,7 +32,7 @@ def perception_stages(policy: Policy, stages: int, images: Tensor, state: Tensor
 
 
 def check_stages(policy: Policy, stages: int) -> None:
-    """Raise PlanError where perception has fewer blocks than stages; what has no blocks is tried when it is cut."""
+    """Raise PlanError if perception has fewer blocks than stages. A policy without blocks is checked when it is cut."""
     if stages > 1 and isinstance(policy, BlockPolicy):
         _own(policy, stages)
 
@@ -56,7 +57,7 @@ def _sliced(policy: Policy, stages: int, images: Tensor, state: Tensor) -> list[
 
 
 class _Perceive(nn.Module):
-    """A policy's perception as a module of its own, so that it can be traced."""
+    """A policy's perception as a module, so that it can be traced."""
 
     def __init__(self, policy: nn.Module) -> None:
         super().__init__()

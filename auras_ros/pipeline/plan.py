@@ -1,6 +1,6 @@
 """The plan: how a policy's work is laid over frames. Frozen; the tuner produces it, the executor runs it.
 
-A plan never names a checkpoint or a device, and knows no time but its own frame period.
+A plan never names a checkpoint or a device, and contains no time but its own frame period.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PlanError(ValueError):
 
 
 class TooSlowError(PlanError):
-    """A plan that this machine was too slow for when it was measured: slow is not wrong, and may pass."""
+    """This machine was too slow for the plan when it was measured. The plan is not wrong, and may fit another time."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,19 @@ class Plan:
     """Auras section 4.3. Raises PlanError, naming the field.
 
     generation: one of the checkpoint's generation plans (sampler and steps); empty: its first. pp_perception,
-    pp_generation: stages that a request passes, one a frame (auras alone). fetch_offset: 0 generates from the context
-    of the same frame, -1 from that of the frame before, and then beside perception. alpha: skew of the generation steps
+    pp_generation: stages that a request passes, one a frame (only auras). fetch_offset: 0 generates from the context
+    of the same frame; -1 from that of the previous frame, beside perception. alpha: skew of the generation steps
     towards the last stage. batched: rows of one frame share one call of the network. frame_period_ms: 0 runs frames
     back to back; for par it is the interval between requests, and 0 spaces them evenly. workers: requests at a time
-    (par alone). together: these requests begin together, on one observation, and run as one batch, each with all of its
-    own work (par alone). Of an autoregressive policy (`pipeline.merged`): merge, one forward for each token that a
-    stage has left, or one for the whole frame; emit, all tokens as they stand at a request's end (newest), or those
-    that it took on its way (own, as in the paper); reuse, of the frame before's keys and values, those up to what
-    changed (exact), or all but of what changed (approximate). guide: how a chunk goes on from the active one
-    (`policies.guidance`), for policies that denoise and one request at a time, or one frame.
+    (only par). together: these requests begin together, on one observation, and run as one batch, each with all of its
+    own work (only par).
+
+    For autoregressive policies (`pipeline.merged`): merge: one forward for each token that a stage has left ("step"),
+    or one for the whole frame ("frame"). emit: all tokens as they are when the request ends ("newest"), or those that
+    it took in its stages ("own", as in the paper). reuse: which keys and values of the previous frame are kept: those
+    before the first change ("exact"), or all but the changed ones ("approximate").
+
+    guide: how a chunk continues the active one (`policies.guidance`), for policies that denoise; not for par.
     """
 
     generation: str = ""
@@ -99,13 +102,13 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str) -> Plan:
-        """From `ddpm100,mode=auras,pp_generation=8,alpha=0.5`: first the generation plan, then what differs. Without a
-        generation plan it is the checkpoint's first."""
+        """From `ddpm100,mode=auras,pp_generation=8,alpha=0.5`: first the generation plan, then the fields that differ
+        from their defaults. Without a generation plan it is the checkpoint's first."""
         return cls(**cls.read(text))
 
     @staticmethod
     def read(text: str) -> dict[str, Any]:
-        """The fields that a text names, and their values. Raises PlanError."""
+        """The fields in a text, and their values. Raises PlanError."""
         first, *rest = (part.strip() for part in text.split(","))
         settings: dict[str, Any] = {}
         for part in rest if "=" not in first else [first, *rest]:
@@ -130,12 +133,12 @@ class Plan:
         return ",".join([*named, *(f"{name}={_text(getattr(self, name))}" for name in changed)])
 
     def named(self, first: str) -> Plan:
-        """The same with its generation plan named: `first`, the checkpoint's own, where it names none."""
+        """The same plan with a generation plan: `first`, the checkpoint's first, if it has none."""
         return self if self.generation else replace(self, generation=first)
 
     def as_mode(self, mode: str, workers: int = 1, together: bool = False) -> Plan:
-        """The same generation and frame period in another mode, without what only this mode knows. workers, together:
-        of par."""
+        """The same generation and frame period in another mode, without the fields that only this mode has. workers,
+        together: of par."""
         kept = {name: _DEFAULTS[name] for name, only in _ONLY.items() if only != mode}
         if mode == "par":
             kept |= {"workers": workers, "together": together, "guide": "none"}
@@ -144,8 +147,8 @@ class Plan:
 
     @property
     def latency_frames(self) -> int:
-        """How many frames a request lives (design rule 3). For par a frame is the interval between requests, or a whole
-        batch of them."""
+        """L: how many frames a request lives (rule 3 of docs/pipeline.md). For par a frame is the interval between
+        requests, or with `together` a whole batch."""
         if self.mode == "par":
             return 1 if self.together else self.workers
         if self.mode == "dec":
@@ -153,8 +156,8 @@ class Plan:
         return self.pp_perception + self.pp_generation - 1 - self.fetch_offset
 
     def interval_ns(self, duration_ns: int) -> int:
-        """Time from one chunk to the next, where a request (par) or the longest worker's frame takes duration_ns;
-        together, from one batch to the next: its chunks come at one instant, and answer one observation."""
+        """Time from one chunk to the next, if a request (par) or the longest worker's frame takes duration_ns. With
+        `together`, from one batch to the next: its chunks come at one instant, and answer one observation."""
         if self.together:
             return max(duration_ns, self.admission_ns)
         each_ns = duration_ns // self.workers if self.mode == "par" else duration_ns
@@ -162,28 +165,31 @@ class Plan:
 
     @property
     def admission_ns(self) -> int:
-        """Least time between two admissions (par): of one request, or of as many as begin together."""
+        """Least time between two admissions (par): of one request, or with `together` of one batch."""
         period_ns = round(self.frame_period_ms * 1e6) if self.mode == "par" else 0
         return period_ns * self.workers if self.together else period_ns
 
     def oldest_ns(self, duration_ns: int) -> int:
-        """Age of the oldest action that is executed: of its observation, when the next chunk takes over.
+        """Age of the oldest action that is executed: the age of its observation when the next chunk takes over.
 
-        A chunk's observation was latched `frames` frames before it is finished (design rule 3), and it serves for one
-        more interval. The camera's own latency comes on top; only running shows it.
+        A chunk's observation was latched `frames` frames before the chunk is finished (rule 3 of docs/pipeline.md), and
+        the chunk is used for one more interval. The camera's own latency, which is not known here, comes on top.
         """
         frames = {"dec": 2, "auras": self.pp_perception - self.fetch_offset}.get(self.mode, 1)
         return frames * self.interval_ns(duration_ns) + duration_ns
 
     def check_horizon(self, frame_ns: int, horizon_ns: int) -> None:
-        """Refuse a plan whose chunks would be used up before they come (design rule 9). Raises PlanError where its own
-        frame period is too long, TooSlowError where frame_ns is: it was measured, and may be less another time."""
+        """Refuse a plan whose chunks would be used up before they come (rule 9 of docs/pipeline.md).
+
+        Raises PlanError if the plan's own frame period is too long, TooSlowError if the measured frame_ns is: that may
+        be shorter another time.
+        """
         frames = self.latency_frames + 2
         if frames * frame_ns > horizon_ns:
             wrong = frames * round(self.frame_period_ms * 1e6) > horizon_ns
             raise (PlanError if wrong else TooSlowError)(
                 f"plan: {frames} frames (L + 2) of {frame_ns / 1e6:.1f} ms outlast the horizon of "
-                f"{horizon_ns / 1e6:.0f} ms: fewer stages or workers, or a quicker generation plan"
+                f"{horizon_ns / 1e6:.0f} ms: use fewer stages or workers, or a faster generation plan"
             )
 
 
@@ -220,8 +226,9 @@ def _text(value: Any) -> str:
 
 
 def stage_steps(steps: int, stages: int, alpha: float) -> tuple[int, ...]:
-    """How many of `steps` generation steps each stage does, oldest work first (Auras 4.3.2, design rule 6).
+    """How many of `steps` generation steps each stage does, the first stage first.
 
+    Auras 4.3.2, rule 6 of docs/pipeline.md.
     Stage i has weight e^(i alpha); rounding is cumulative, so that every step is done exactly once, and each stage has
     at least one. Raises PlanError for fewer steps than stages.
     """

@@ -1,6 +1,6 @@
-"""What goes into the executor and what comes out of it, and the ledger that all workers of one executor share.
+"""Inputs and outputs of the executor, and the ledger that all workers of one executor share.
 
-Everything here is about E environments that share one schedule: one on a robot, many in lockstep evaluation.
+Everything here has E environments that share one schedule: one on a robot, many in lockstep evaluation.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from auras_ros.action import Chunk, Provenance
 
 @dataclass(frozen=True, eq=False)
 class ObservationOrigin:
-    """Which observation it was: all that is remembered of one whose pixels are not needed any more.
+    """Which observation it was: what is kept when its pixels are not needed any more.
 
     stamp_ns is its oldest camera stamp in the camera's clock, mono_ns the same instant on the host's monotonic clock.
-    reference [E, channels]: the state at that instant in channel order, NaN where no joint has the channel's name.
+    reference [E, channels]: the state at that instant in channel order, NaN if no joint has the channel's name.
     """
 
     stamp_ns: int
@@ -35,7 +35,7 @@ class ObservationOrigin:
 
 @dataclass(frozen=True, eq=False)
 class Latched:
-    """What a frame latched at its start (design rule 1).
+    """What a frame latched at its start (rule 1 of docs/pipeline.md).
 
     images float32 [E, history, cameras, 3, h, w], state float32 [E, history, D], as preprocessed.
     """
@@ -53,9 +53,9 @@ class Latched:
 class Emission:
     """One finished request. actions float64 [E, horizon, channels] in physical units.
 
-    contexts: what each generation stage saw; the last defines action index 0 (design rule 8). stage_ns: when each
-    stage began. latched_ns, perceived_ns, generated_ns: of the frame that finished it. beside: what finished in the
-    same batch (a plan that runs requests together), in the order of their numbers; these have none themselves.
+    contexts: what each generation stage saw; the last defines action index 0 (rule 8 of docs/pipeline.md). stage_ns:
+    when each stage began. latched_ns, perceived_ns, generated_ns: of the frame that finished it. beside: the other
+    requests of the same batch (plans with `together`), in the order of their numbers; their own `beside` is empty.
     """
 
     actions: Tensor
@@ -71,7 +71,7 @@ class Emission:
 
     @property
     def every(self) -> tuple[Emission, ...]:
-        """This one and those beside it: all that left at one frame's end."""
+        """This emission and those beside it: all that finished in one frame."""
         return (self, *self.beside)
 
     @property
@@ -89,7 +89,7 @@ class Emission:
 
 
 class NoiseTape(Protocol):
-    """The noise tape of a request for all environments, [E, *noise_shape] (design rule 7)."""
+    """The noise tape of a request for all environments, [E, *noise_shape] (rule 7 of docs/pipeline.md)."""
 
     def __call__(self, request: int) -> Tensor: ...
 
@@ -97,14 +97,14 @@ class NoiseTape(Protocol):
 class Worker(Protocol):
     """One thread of work of a mode. `begin` and `end` are its boundaries; only `run` takes time.
 
-    A driver calls begin, run, end in turn, in real threads or in virtual time; what happens is the same.
+    A driver calls begin, run, end in turn, in real threads or in virtual time, with the same results.
     """
 
     @property
     def name(self) -> str: ...
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
-        """Whether a frame that starts now would do anything (design rule 4)."""
+        """Whether a frame that starts now would do anything (rule 4 of docs/pipeline.md)."""
         ...
 
     def begin(self, seen: Latched | None, now_ns: int) -> None:
@@ -114,8 +114,8 @@ class Worker(Protocol):
     def run(self) -> None: ...
 
     def end(self, now_ns: int) -> Emission | None:
-        """The boundary at the end: put contexts, emit. None for a bubble or a request of an older epoch. A driver takes
-        all of the emission's `every`."""
+        """The boundary at the end: put contexts, emit. None for a bubble or a request of an older epoch. The driver
+        must take every emission of `Emission.every`."""
         ...
 
 
@@ -123,12 +123,12 @@ REHEARSAL = -1
 
 
 class Ledger:
-    """Request numbers, the epoch and the frame count. Workers of several threads share it."""
+    """Request numbers, the epoch and the frame count, shared by the workers' threads."""
 
     def __init__(self, interval_ns: int = 0) -> None:
         self._lock = threading.Lock()
         self.interval_ns = interval_ns  # least time between two admissions; par spaces its requests
-        self.stale_ns: int | None = None  # a request is dropped that has seen what is so much older than the newest
+        self.stale_ns: int | None = None  # drop requests that saw an observation so much older than the newest
         self.epoch = 0
         self.frames = 0
         self._request = 0
@@ -136,7 +136,7 @@ class Ledger:
         self._admitted_ns: int | None = None
 
     def reset(self, first_request: int | None = None) -> None:
-        """Raise the epoch (design rule 9): workers drop what is older at their next boundary."""
+        """Start a new epoch (rule 9 of docs/pipeline.md): workers drop what is older at their next boundary."""
         with self._lock:
             self.epoch += 1
             self._origin_ns = self._admitted_ns = None
@@ -144,7 +144,7 @@ class Ledger:
                 self._request = first_request
 
     def follow(self, other: Ledger) -> None:
-        """Go on where another executor's ledger stands, in the epoch after it: what it has on its way is over."""
+        """Continue another executor's numbering, in the epoch after its own; its requests in flight are dropped."""
         with other._lock:
             epoch, request = other.epoch, other._request
         with self._lock:
@@ -152,18 +152,18 @@ class Ledger:
             self._origin_ns = self._admitted_ns = None
 
     def would_admit(self, seen: ObservationOrigin | None, now_ns: int) -> bool:
-        """Only an observation newer than the last admission's, and not before the interval is over."""
+        """Whether the observation is newer than the last admission's, and the interval since then is over."""
         if seen is None or (self._origin_ns is not None and seen.mono_ns <= self._origin_ns):
             return False
         return self.closed_ns(now_ns) <= 0
 
     def closed_ns(self, now_ns: int) -> int:
-        """How long no request is admitted, because one was a moment ago."""
+        """Time until the next request may be admitted, because another one was a moment ago; may be negative."""
         return 0 if self._admitted_ns is None else self._admitted_ns + self.interval_ns - now_ns
 
     def admit(self, seen: ObservationOrigin | None, now_ns: int, epoch: int, count: int = 1) -> int | None:
-        """The number of a new request, or None for a bubble; always None in an epoch that is over. count: so many begin
-        together, numbered from there."""
+        """The number of a new request, or None for a bubble; always None in an epoch that is over. count: number of
+        requests that begin together, numbered from there."""
         with self._lock:
             if seen is None or epoch != self.epoch or not self.would_admit(seen, now_ns):
                 return None
@@ -172,25 +172,25 @@ class Ledger:
             return request
 
     def count_frame(self) -> int:
-        """The number of the frame that starts now, from 0."""
+        """Count a frame. Returns its number, from 0."""
         with self._lock:
             self.frames += 1
             return self.frames - 1
 
     def rehearse(self) -> None:
-        """What follows is warm-up, until `forget` (design rule 10). It has an epoch of its own."""
+        """Begin warm-up, in an epoch of its own, until `forget` (rule 10 of docs/pipeline.md)."""
         self.reset(first_request=0)
         self.epoch = REHEARSAL
 
     def forget(self) -> None:
-        """As new: workers see another epoch and clear what warm-up has left."""
+        """End warm-up and start from zero: workers see another epoch and clear what warm-up has left."""
         self.reset(first_request=0)
         self.epoch = self.frames = 0
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What stays the same in every provenance of one life of an agent."""
+    """What every provenance of one session of an agent has in common."""
 
     host: str = ""
     session: str = ""

@@ -1,7 +1,7 @@
-"""The generation slab: one row of state for each request in the pipeline, oldest first (design rule 5).
+"""The generation slab: one row of state for each request in the pipeline, oldest first (rule 5 of docs/pipeline.md).
 
-Row r stands in stage (rows - 1 - r). Addresses never change: a request moves up by one row at each frame's end. The
-slab computes; it knows nothing of observations, epochs or time.
+Row r is in stage (rows - 1 - r). Addresses never change: a request moves up by one row at each frame boundary. The
+slab only computes; it has no observations, epochs or times.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from auras_ros.policies.policy import Policy, State
 
 
 class _Micro(NamedTuple):
-    """Rows that advance together by one step: views into the slab, or the rows to gather where they do not adjoin."""
+    """Rows that advance together by one step: views into the slab, or the rows to gather if they do not adjoin."""
 
     state: State
     context: Tensor
-    step: Tensor  # int64, at which step each row of the batch stands
+    step: Tensor  # int64, the step that each row of the batch is at
     gathered: Tensor | None
 
 
@@ -41,7 +41,7 @@ class Slab:
             torch.zeros((rows, *part.shape), dtype=part.dtype, device=self.device) for part in start
         )
         self.steps = make_steps(policy, guide, rows, self.batch, self.device)
-        # A frame's requests all generate from one context. Of one environment, every row is a view of the same memory.
+        # All requests of a frame generate from one context. With one environment, every row is a view of one memory.
         self._own = like.new_zeros((1 if self.batch == 1 else rows, *like.shape))
         self.context = self._own.expand(rows, *like.shape)
         self._plan()
@@ -70,20 +70,20 @@ class Slab:
     needs_priming = False
 
     def variants(self) -> dict[Hashable, list[Callable[[], None]]]:
-        """By what `select_variant` says: the bodies of a frame."""
+        """The bodies of a frame, by the key that `select_variant` returns."""
         return {None: self.bodies()}
 
     inspects_context = False  # whether `select_variant` looks at the context's values
 
     def select_variant(self, context: Tensor) -> Hashable:
-        """Nothing is kept from frame to frame, so every frame is the same work."""
+        """Always None: no keys and values are reused, so every frame does the same work."""
         return None
 
     def clear(self) -> None:
-        """Rows are overwritten by their requests."""
+        """Nothing to do: requests overwrite their rows."""
 
     def prime(self) -> None:
-        """Every request brings its own noise: there is nothing to begin with."""
+        """Nothing to do: every request begins with its own noise."""
 
     def bodies(self) -> list[Callable[[], None]]:
         """One frame's generation: all rows in one body, or a body for each row (unbatched)."""
@@ -100,32 +100,32 @@ class Slab:
 
     def _gathered(self, rows: Tensor, index: Tensor) -> None:
         state = self.state._make(part.index_select(0, rows).flatten(0, 1) for part in self.state)
-        new = self.steps.step(state, self.context[: len(rows)].flatten(0, 1), index)  # any rows: they are equal
+        new = self.steps.step(state, self.context[: len(rows)].flatten(0, 1), index)  # all rows' contexts are equal
         for target, before, after in zip(self.state, state, new, strict=True):
-            if after is not before:  # the tape is read only
+            if after is not before:  # the noise tape is not changed by a step
                 target.index_copy_(0, rows, after.unflatten(0, (len(rows), self.batch)))
 
     def fetch(self, context: Tensor) -> None:
-        """Every row generates from this context from now on. One copy, and one for each row where there are several
-        environments, whose rows a step reads side by side."""
+        """Every row generates from this context from now on. With one environment it is copied once; with several, once
+        for each row, because a step reads the environments of all rows as one batch."""
         self._own.copy_(context.unsqueeze(0).expand_as(self._own))
 
     def admit(self, noise: Tensor) -> None:
-        """A new request in the youngest row. noise [batch, *noise_shape], where the slab lies."""
+        """Put a new request into the youngest row. noise [batch, *noise_shape], on the slab's device."""
         store(tuple(part[-1] for part in self.state), self.policy.begin(noise))
 
     def finish(self) -> Tensor:
-        """Actions of the oldest row, float64 [batch, horizon, channels], where the slab lies."""
+        """Actions of the oldest row, float64 [batch, horizon, channels], on the slab's device."""
         return self.policy.finish(self.state._make(part[0] for part in self.state))
 
     def roll(self) -> None:
-        """The boundary: every request moves up by one row. Row by row, because the copies overlap."""
+        """Move every request up by one row, one row after the other because the copies overlap."""
         for part in self.state:
             for row in range(self.rows - 1):
                 part[row].copy_(part[row + 1])
 
     def take(self, other: Slab, environments: Tensor) -> None:
-        """Go on as these environments of another slab stand."""
+        """Copy the state of these environments from another slab."""
         store(self.state, tuple(part[:, environments] for part in other.state))
         self.fetch(other.context[0, environments])
         self.steps.take(other.steps, environments)

@@ -1,9 +1,9 @@
-"""Any module in stages that follow one another, of equal work, with the same output bit for bit (Auras section 5).
+"""Cut any module into consecutive stages of equal work, with the same output bit for bit (Auras section 5).
 
-The module is traced once and its operations are cut into runs of neighbours; a stage hands on every value that is
-still needed. A cut goes only where all of those are tensors that share no memory, because stages are handed fixed
-addresses. What cannot be traced, run or cut is refused by name. Buffers, random numbers and the example stay as they
-are. Nothing here runs a stage in time.
+The module is traced once and its operations are cut into consecutive runs; a stage passes on every value that is still
+needed. A cut is possible only where all of those are tensors that share no memory, because stages have fixed addresses.
+What cannot be traced, run or cut is refused by name. Buffers, random number state and the example are not changed.
+Nothing here schedules a stage.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ TIMED_RUNS = 5
 
 
 class SliceError(ValueError):
-    """A module that cannot be cut, and what in it is in the way."""
+    """A module that cannot be cut, and the obstacle in it."""
 
 
 @contextmanager
 def counting() -> Iterator[FlopCounterMode]:
-    """torch's counter of operations. Attention runs as plain products meanwhile: its other kernels are not counted
-    everywhere, and then the same policy would be cut elsewhere on a CPU than on a GPU."""
+    """torch's FLOP counter. Attention uses its math kernel meanwhile: the other kernels are not counted on every
+    device, so that the same policy would be cut differently on a CPU and on a GPU."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         yield counter
 
@@ -41,7 +41,7 @@ def counting() -> Iterator[FlopCounterMode]:
 class Slice:
     """A stage: `outs = stage(*ins)`. The first takes the module's inputs, the last returns its outputs as a tuple.
 
-    name: the module and the first and last operation. cost: FLOPs or nanoseconds, as asked for.
+    name: the module and the first and last operation. cost: in FLOPs or nanoseconds.
     """
 
     def __init__(self, name: str, body: fx.GraphModule, cost: int) -> None:
@@ -53,11 +53,11 @@ class Slice:
 
 
 def slice_module(module: nn.Module, inputs: Sequence[Tensor], stages: int, cost: Cost = "flops") -> list[Slice]:
-    """`module` in `stages` stages whose largest cost is least. inputs: an example, of the shapes that will come.
+    """`module` in `stages` stages whose largest cost is minimal. inputs: an example with the shapes of later inputs.
 
-    flops: torch's counter; time: the median of some runs here, on a CPU. An operation that costs nothing counts as one,
-    so that no stage is empty. The stages share the module's parameters. Raises SliceError, naming the module and the
-    obstacle.
+    cost: "flops", by torch's counter, or "time", the median of some runs on this CPU. An operation without cost counts
+    as 1, so that no stage is empty. The stages share the module's parameters. Raises SliceError, naming the module and
+    the obstacle.
     """
     if stages < 1:
         raise SliceError(f"{type(module).__name__}: {stages} stages")
@@ -96,7 +96,7 @@ class _Spine:
         self._values = watched.values
 
     def _watch(self, inputs: Sequence[Tensor], cost: Cost) -> _CostInterpreter:
-        """Run on copies of the example. For time once more than is counted: a first run is slower."""
+        """Run on copies of the example. For time the first run is not counted, because it is slower."""
         watched = _CostInterpreter(self._traced, cost)
         for run in range(1 + TIMED_RUNS if cost == "time" else 1):
             watched.counts = run > 0 or cost == "flops"
@@ -109,7 +109,7 @@ class _Spine:
         return watched
 
     def places(self) -> list[int]:
-        """Before which operations a cut may go."""
+        """The operations before which a cut is possible."""
         found = []
         for at in range(1, len(self.nodes)):
             problem = self._problem(self.alive(at))
@@ -124,16 +124,16 @@ class _Spine:
         for node in alive:
             value = self._values[node]
             if not isinstance(value, Tensor):
-                return f"'{node.name}' is needed, and is a {type(value).__name__} and no tensor"
+                return f"'{node.name}' is needed, and is a {type(value).__name__}, not a tensor"
             memory = value.untyped_storage().data_ptr()
             if memory in seen:
-                return f"'{node.name}' and '{seen[memory]}' are needed, and share their memory"
+                return f"'{node.name}' and '{seen[memory]}' are needed, and share memory"
             seen[memory] = node.name
         return ""
 
     def alive(self, at: int) -> list[fx.Node]:
-        """Values made before operation `at` that it or a later one needs, inputs among them; parameters are not
-        handed on."""
+        """Values from before operation `at` that it or a later one needs, inputs included; parameters are not passed
+        on."""
         if at == len(self.nodes):
             return self._results
         before = [*self._inputs, *(node for node in self.nodes[:at] if node.op != "get_attr")]
@@ -141,14 +141,14 @@ class _Spine:
         return [node for node in before if node in self._results or any(user in later for user in node.users)]
 
     def stage(self, low: int, high: int, cost: int) -> Slice:
-        """Operations low to high as a function of what is alive before them."""
+        """Operations low to high as a function of the values that are alive before them."""
         graph, made = fx.Graph(), dict[fx.Node, fx.Node]()
         ins = self._inputs if low == 0 else self.alive(low)
         for node in ins:
             made[node] = graph.placeholder(node.name)
 
         def mapped(node: fx.Node) -> fx.Node:
-            if node not in made:  # a parameter that an earlier stage reads too
+            if node not in made:  # also a parameter that an earlier stage reads
                 made[node] = graph.node_copy(node, mapped)
             return made[node]
 
@@ -160,12 +160,12 @@ class _Spine:
 
 
 class _CostInterpreter(fx.Interpreter):
-    """Runs a traced module and keeps what each operation gave and cost. FLOPs and time apart: the counter takes longer
-    than a small operation."""
+    """Runs a traced module and keeps each operation's result and cost. FLOPs and time are measured in separate runs,
+    because the counter takes longer than a small operation."""
 
     def __init__(self, traced: fx.GraphModule, cost: Cost) -> None:
         super().__init__(traced, garbage_collect_values=False)
-        self.extra_traceback = False  # it would rewrite the message of an error
+        self.extra_traceback = False  # it would change error messages
         self._cost, self.counts, self.at = cost, True, ""
         self.values: dict[fx.Node, Any] = {}
         self.flops: dict[fx.Node, int] = {}
@@ -187,8 +187,7 @@ class _CostInterpreter(fx.Interpreter):
 
 @contextmanager
 def _unchanged(module: nn.Module) -> Iterator[None]:
-    """What runs within leaves no trace in the module's buffers (in train mode a norm counts along) and draws no random
-    number of those outside."""
+    """Restore the module's buffers (in train mode norms update them) and the random number state afterwards."""
     kept = [(part, dict(part.named_buffers(recurse=False))) for part in module.modules()]
     values = [{name: buffer.clone() for name, buffer in buffers.items()} for _, buffers in kept]
     try:
@@ -207,12 +206,12 @@ def _results(output: fx.Node, name: str) -> list[fx.Node]:
     returned = output.args[0]
     nodes = list(returned) if isinstance(returned, tuple | list) else [returned]
     if not nodes or not all(isinstance(node, fx.Node) for node in nodes):
-        raise SliceError(f"{name}: returns {returned!r}, and neither a tensor nor a flat tuple of tensors")
+        raise SliceError(f"{name}: returns {returned!r}, which is neither a tensor nor a flat tuple of tensors")
     return nodes  # type: ignore[return-value]
 
 
 def split(costs: Sequence[int], groups: int) -> tuple[int, ...]:
-    """Bounds 0, ..., len(costs) of `groups` runs of neighbours, none empty, whose largest sum is least."""
+    """Bounds 0, ..., len(costs) of `groups` consecutive runs, none empty, whose largest sum is minimal."""
     sums = [0, *accumulate(costs)]
     count = len(costs)
     best: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {(0, 0): (0, (0,))}  # (runs, blocks) -> sum, bounds

@@ -1,8 +1,8 @@
-"""A whole request in one go: perception, then every generation step, from one observation.
+"""A whole request in one frame: perception, then all generation steps, from one observation.
 
-One such worker is the `seq` mode, the baseline that every schedule is measured against; several of them, sharing a
-ledger, are `par` (design rule 11). One whose frames are a batch of several requests is `par` with `together`: each of
-them perceives for itself, as it would from an observation of its own. Nothing here knows of other frames.
+One such worker is the `seq` mode, the baseline that every schedule is measured against. Several that share a ledger are
+`par` (rule 11 of docs/pipeline.md). One worker whose frames are a batch of several requests is `par` with `together`:
+each request perceives for itself, as if it had an observation of its own. Frames share nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from auras_ros.policies.policy import Policy
 
 
 class WholeStages:
-    """Perception and generation of `count` requests as two captured stages, with their fixed addresses. Requests stand
-    one after the other, each with all environments."""
+    """Perception and generation of `count` requests as two captured stages, with their fixed addresses. The batch has
+    one request after the other, each with all environments."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class WholeStages:
         guide: str = "none",
         count: int = 1,
     ) -> None:
-        """lanes: for the two stages, and for copies from and to the host."""
+        """lanes: one for the two stages, one for copies from and to the host."""
         self._policy, (lane, copies), self.count = policy, lanes, count
         self.inputs = (images.to(device.tensors, copy=True), state.to(device.tensors, copy=True))
         with torch.no_grad():
@@ -50,7 +50,7 @@ class WholeStages:
         self.generation.context.copy_(self._perceived())
 
     def keep(self, rows: Tensor) -> Tensor:
-        """Where these environments of every request stand, int64."""
+        """The batch rows of these environments of every request, int64."""
         batch = len(self.inputs[0])
         return torch.cat([rows + batch * request for request in range(self.count)])
 
@@ -116,7 +116,7 @@ class RequestWorker:
         self._generated_ns = stages.generation.wait(self._clock)
 
     def _waited(self, mark: Mark) -> int:
-        """When what was launched is over, ns."""
+        """Wait for the mark. Returns the time then, in ns."""
         mark.wait()
         return self._clock.now_ns()
 
@@ -146,7 +146,7 @@ class RequestWorker:
         return replace(emission, beside=tuple(replace(emission, actions=a, request=n) for n, a in numbered))
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these environments alone (lockstep)."""
+        """Continue with these environments only (lockstep)."""
         old = self._stages
         if old is None:
             return
@@ -159,5 +159,5 @@ class RequestWorker:
 
 
 def _times(part: Tensor, count: int) -> Tensor:
-    """So many of it one after another; the thing itself where it is one."""
+    """`part` repeated `count` times along the batch; itself if count is 1."""
     return part if count == 1 else torch.cat([part] * count)

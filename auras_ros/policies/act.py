@@ -106,7 +106,7 @@ class Act:
         if architecture.history != 1 or architecture.cameras < 1:
             raise ValueError("act: needs one or more cameras and a history of 1")
         if encoder.get("type", "resnet18") != "resnet18":
-            raise ValueError(f"encoder: type {encoder['type']!r} is not known; there is resnet18")
+            raise ValueError(f"encoder: type {encoder['type']!r} is not known; known: resnet18")
         for key in ("encoder_layers", "decoder_layers"):
             limits.most(f"network: {key}", network.get(key), limits.LAYERS)
         config = ActConfig(**network)

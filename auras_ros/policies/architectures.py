@@ -63,7 +63,7 @@ def make_policy(name: str, *, seed: int, sampler: SamplerName = "ddpm", steps: i
     random state is left alone. Raises ValueError, naming what is not known.
     """
     if name not in RECIPES:
-        raise ValueError(f"policy '{name}' is not known; there is {', '.join(RECIPES)}")
+        raise ValueError(f"policy '{name}' is not known; known: {', '.join(RECIPES)}")
     return policy_of(RECIPES[name], seed=seed, sampler=sampler, steps=steps)
 
 

@@ -75,7 +75,7 @@ class Checkpoint:
         CheckpointError."""
         plan = plan or self.first_plan
         if plan not in self.plans:
-            raise CheckpointError(f"checkpoint '{self.name}' has no plan '{plan}'; there is {', '.join(self.plans)}")
+            raise CheckpointError(f"checkpoint '{self.name}' has no plan '{plan}'; its plans: {', '.join(self.plans)}")
         try:
             settings = self.plans[plan]
             if not isinstance(settings, Mapping):
@@ -187,7 +187,7 @@ def _bounds(statistics: Any, names: Sequence[str], path: Path) -> tuple[Tensor, 
     """What -1 and 1 of the networks mean, float64 [channels]. Raises CheckpointError."""
     kind = statistics.get("kind", "min_max") if isinstance(statistics, dict) else "min_max"
     if not isinstance(kind, str) or kind not in STATISTICS:
-        raise CheckpointError(f"{path}: statistics: kind {kind!r} is not known; there is {', '.join(STATISTICS)}")
+        raise CheckpointError(f"{path}: statistics: kind {kind!r} is not known; known: {', '.join(STATISTICS)}")
     keys = STATISTICS[kind]
     if not isinstance(statistics, dict) or statistics.keys() != {"kind", *keys}:
         raise CheckpointError(f"{path}: statistics: expected kind, {keys[0]} and {keys[1]}, got {statistics!r}")

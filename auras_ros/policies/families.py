@@ -37,7 +37,7 @@ def find(kind: object) -> Family:
         return FAMILIES[kind]
     others = entry_points(group=ENTRY_POINTS)
     if not isinstance(kind, str) or kind not in others.names:
-        raise ValueError(f"type '{kind}' is not known; there is {', '.join([*FAMILIES, *sorted(others.names)])}")
+        raise ValueError(f"type '{kind}' is not known; known: {', '.join([*FAMILIES, *sorted(others.names)])}")
     (other,) = others.select(name=kind)
     try:
         family: Family = other.load()

@@ -42,7 +42,7 @@ class Flow:
     def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
         model = network.get("model") if isinstance(network, Mapping) else None
         if isinstance(network, Mapping) and (not isinstance(model, str) or model not in OWN):
-            raise ValueError(f"network: model {model!r} is not known; there is {', '.join(OWN)}")
+            raise ValueError(f"network: model {model!r} is not known; known: {', '.join(OWN)}")
         check_keys(encoder, network, COMMON | OWN[str(model)] if model in OWN else COMMON)
         vision = read_config(VitConfig, network["vision"], "network: vision")
         check_pictures(architecture, 3, vision.image_px)

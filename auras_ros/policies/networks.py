@@ -111,7 +111,7 @@ def _read(part: str, described: Mapping[str, Any], known: Mapping[str, object]) 
     sizes = dict(described)
     kind = sizes.pop("type", next(iter(known)))
     if not isinstance(kind, str) or kind not in known:
-        raise ValueError(f"{part}: type {kind!r} is not known; there is {', '.join(known)}")
+        raise ValueError(f"{part}: type {kind!r} is not known; known: {', '.join(known)}")
     for name, value in sizes.items():
         for size in value if isinstance(value, list | tuple) else [value]:
             if name not in WORDS and (type(size) is not int or size < 1):

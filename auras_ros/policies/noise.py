@@ -1,4 +1,4 @@
-"""The noise tape: what randomness a request gets, from its seed and number alone (design rule 7).
+"""The noise tape: what randomness a request gets, from its seed and number alone (rule 7 of docs/pipeline.md).
 
 Drawn on the CPU, so that every mode and every device sees the same numbers.
 """

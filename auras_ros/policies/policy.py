@@ -1,4 +1,4 @@
-"""The four methods that every policy has. What differs between families is behind them (design: "Policy")."""
+"""The four methods that every policy has. What differs between families is behind them."""
 
 from __future__ import annotations
 

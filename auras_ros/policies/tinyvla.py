@@ -91,7 +91,7 @@ def make_tinyvla(
     state is left alone. Raises ValueError, naming what is not known.
     """
     if name not in TINYVLAS:
-        raise ValueError(f"policy '{name}' is not known; there is {', '.join(TINYVLAS)}")
+        raise ValueError(f"policy '{name}' is not known; known: {', '.join(TINYVLAS)}")
     if cameras < 1:
         raise ValueError(f"policy '{name}': cameras: {cameras} is less than 1")
     config = TINYVLAS[name]

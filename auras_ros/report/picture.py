@@ -32,7 +32,7 @@ def picture(path: Path, title: str, panels: int, height: float = 4.0) -> Iterato
 
 
 def legend_below(axes: Any, columns: int = 2, under: float = -0.16) -> None:
-    """Below the axes and their label, where it covers no data. Nothing where nothing is labelled."""
+    """A legend below the axes and their label, so that it covers no data. None if nothing is labelled."""
     if axes.get_legend_handles_labels()[0]:
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, under)}
         axes.legend(fontsize=8, ncols=columns, frameon=False, **place)

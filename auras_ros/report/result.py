@@ -1,4 +1,4 @@
-"""One form for every result: what was run, where, with which versions, the rows and the figures that matter."""
+"""One form for every result: what was run, where, with which versions, the rows and the main figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 @dataclass
 class Report:
-    """`rows`: flat objects; `summary`: a flat object of numbers; `more`: what else a bench keeps beside them."""
+    """`rows`: flat objects; `summary`: a flat object of numbers; `more`: further keys of a bench."""
 
     name: str
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -42,12 +42,12 @@ class Report:
         }
 
     def write(self, path: Path) -> None:
-        """Write the JSON; it appears whole or not at all. Raises ValueError for NaN or infinity, which JSON lacks."""
+        """Write the JSON atomically. Raises ValueError for NaN or infinity, which JSON does not have."""
         write_whole(path, json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
 
 
 def write_whole(path: Path, text: str) -> None:
-    """The file appears whole or not at all. Raises OSError with the file's name, which a full disk does not give."""
+    """Write a file atomically. Raises OSError with the file's name, which the error of a full disk lacks."""
     temporary = path.with_name(path.name + ".partial")
     try:
         temporary.write_text(text, encoding="utf-8")
@@ -57,21 +57,21 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def unwritable(path: Path) -> str:
-    """Why no file can be written here; empty where one can. For asking before an hour's work, and not after it."""
+    """Why no file can be written here; empty if one can. To be checked before long work, not after it."""
     if path.is_dir():
         return f"{path} is a folder"
     if not path.parent.is_dir():
         return f"no folder {path.parent}"
     try:
-        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):  # permissions alone do not tell
+        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):  # checking permissions is not enough
             return ""
     except OSError as error:
         return f"{path}: {error.strerror}"
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, cores this process may use, memory, kernel; GPU if torch is loaded and sees one, and then how many
-    connections to it CUDA was asked for."""
+    """Processor, cores that this process may use, memory, kernel; the GPU if torch is loaded and finds one, with its
+    CUDA_DEVICE_MAX_CONNECTIONS."""
     model = platform.processor() or platform.machine()
     if CPUINFO.exists():
         names = [line.split(":", 1)[1].strip() for line in CPUINFO.read_text().splitlines() if "model name" in line]
@@ -87,7 +87,7 @@ def hardware() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Python and the packages that a figure may depend on, where installed."""
+    """Versions of Python and of the installed packages that a figure may depend on."""
     found = {"auras_ros": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -98,5 +98,5 @@ def versions() -> dict[str, str]:
 
 
 def key(text: str) -> str:
-    """A name as the keys of a summary have it."""
+    """A name as it is written in the keys of a summary."""
     return text.replace("-", "_").replace(".", "_")

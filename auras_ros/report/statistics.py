@@ -25,10 +25,10 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
 def paired_difference(both: int, first: int, second: int, neither: int, z: float = Z_95) -> tuple[float, float, float]:
     """Difference of two paired proportions, first minus second, with its interval: (difference, low, high).
 
-    both, first, second, neither: pairs in which both succeed, only the first, only the second, none. Newcombe's
-    hybrid score interval for paired data (Statistics in Medicine 17, 1998, 2635-2650, method 10): the two Wilson
-    intervals are joined, less their correlation, which is taken with a continuity correction. Unlike the normal
-    approximation it has a width where the modes agree on every seed. Raises ValueError for a negative count or none.
+    both, first, second, neither: number of pairs in which both succeed, only the first, only the second, none.
+    Newcombe's hybrid score interval for paired data (Statistics in Medicine 17, 1998, 2635-2650, method 10): the two
+    Wilson intervals are combined with their correlation, which has a continuity correction. Unlike the normal
+    approximation it has a width even if the modes agree on every seed. Raises ValueError for a negative count or none.
     """
     counts = (both, first, second, neither)
     trials = sum(counts)
@@ -52,7 +52,7 @@ def paired_by_seed(first: Mapping[int, bool], second: Mapping[int, bool]) -> tup
 
 
 def _correlation(both: int, first: int, second: int, neither: int) -> float:
-    """Newcombe's phi: of the fourfold table, brought towards 0 where it is positive; 0 where a margin is empty."""
+    """Newcombe's phi of the fourfold table, reduced towards 0 if it is positive; 0 if a margin is empty."""
     margins = (both + first) * (second + neither) * (both + second) * (first + neither)
     if margins == 0:
         return 0.0
@@ -68,9 +68,9 @@ def _joined(one: float, other: float, phi: float) -> float:
 
 
 def quantile(counts: Sequence[int], share: float) -> int | None:
-    """The least value v such that at least `share` of all are v or less; counts[v] says how often v came.
+    """The least value v such that at least `share` of all values are v or less; counts[v] is the number of values v.
 
-    None where there is nothing. Raises ValueError unless 0 < share <= 1.
+    None if there are no values. Raises ValueError unless 0 < share <= 1.
     """
     if not 0 < share <= 1:
         raise ValueError(f"share must be in (0, 1], got {share}")
@@ -83,6 +83,6 @@ def quantile(counts: Sequence[int], share: float) -> int | None:
 
 
 def mean(counts: Sequence[int]) -> float | None:
-    """The mean of values v that came counts[v] times; None where there is nothing."""
+    """The mean of values v that occurred counts[v] times; None if there are none."""
     total = sum(counts)
     return sum(value * count for value, count in enumerate(counts)) / total if total else None

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Columns: the first to the left, the others to the right. All lines are as long as the first."""
+    """Lines with aligned columns: the first to the left, the others to the right. All lines have as many cells as the
+    first."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return [
         "  ".join(f"{cell:{'<' if i == 0 else '>'}{width}}" for i, (cell, width) in enumerate(padded)).rstrip()

@@ -1,4 +1,4 @@
-"""Design rule 8: a chunk's index is counted in actions really executed since its origin."""
+"""Rule 8 of docs/pipeline.md: a chunk's index is counted in actions really executed since its origin."""
 
 from __future__ import annotations
 

@@ -181,9 +181,9 @@ def test_units_are_compared_not_guessed(make: SimpleNamespace) -> None:
 @pytest.mark.parametrize(
     ("limit", "rules", "complaint"),
     [
-        (JointLimit("revolute", 200.0, 300.0, 1.0), {}, "nothing of [-100, 100] is within its joint's [200, 300]"),
-        (JointLimit("revolute", 100.0, 300.0, 1.0), {}, "nothing of"),
-        (JointLimit("revolute", 0.0, 0.0, 1.0), {}, "nothing of"),
+        (JointLimit("revolute", 200.0, 300.0, 1.0), {}, "[-100, 100] does not overlap its joint's limits [200, 300]"),
+        (JointLimit("revolute", 100.0, 300.0, 1.0), {}, "does not overlap"),
+        (JointLimit("revolute", 0.0, 0.0, 1.0), {}, "does not overlap"),
         (JointLimit("revolute", -1.0, 1.0, 0.0), {}, "velocity limit is 0"),
         (JointLimit("revolute", -1.0, 1.0, 1.0, mimics="k"), {}, "mimics 'k'"),
         (TURNS, {"hold": "value", "hold_value": 50.0}, "hold_value"),

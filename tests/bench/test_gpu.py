@@ -53,7 +53,7 @@ def test_without_a_gpu_make_says_so_in_one_line(part: str, tmp_path: Path) -> No
 def test_an_unknown_part_is_answered_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert gpu.main(["warp"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("make gpu: no part 'warp'; there is ")
+    assert error.startswith("make gpu: no part 'warp'; known: ")
     assert all(name in error for name in [*gpu.PARTS, *gpu.GROUPS])
 
 
@@ -131,7 +131,7 @@ def test_an_interrupted_run_shows_what_is_there(
     said = capsys.readouterr()
     assert "good              auras_over_seq 2.5" in said.out
     assert "other             no JSON" in said.out
-    assert "the same command goes on" in said.err
+    assert "the same command continues" in said.err
 
 
 def test_where_nothing_can_be_written_it_says_so(

@@ -29,13 +29,13 @@ def test_amounts_and_lists_are_read(parser: argparse.ArgumentParser) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("--minutes=-1", "--minutes: expected a number from 0 on, got '-1'"),
-        ("--minutes=inf", "--minutes: expected a number from 0 on, got 'inf'"),
-        ("--seconds=nan", "--seconds: expected a number from 0 on, got 'nan'"),
-        ("--seconds=soon", "--seconds: expected a number from 0 on, got 'soon'"),
-        ("--workers=a,b", "--workers: expected whole numbers with commas between them, got 'a,b'"),
+        ("--minutes=-1", "--minutes: expected a number of at least 0, got '-1'"),
+        ("--minutes=inf", "--minutes: expected a number of at least 0, got 'inf'"),
+        ("--seconds=nan", "--seconds: expected a number of at least 0, got 'nan'"),
+        ("--seconds=soon", "--seconds: expected a number of at least 0, got 'soon'"),
+        ("--workers=a,b", "--workers: expected whole numbers separated by commas, got 'a,b'"),
         ("--workers=1.5", "--workers: expected whole numbers"),
-        ("--alpha=", "--alpha: expected numbers with commas between them, got ''"),
+        ("--alpha=", "--alpha: expected numbers separated by commas, got ''"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_name(
@@ -52,7 +52,7 @@ def test_every_bench_is_bounded(name: str, capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit) as refused:
         cli.main(["bench", name, "--minutes=-1"])
     assert refused.value.code == 2
-    assert "--minutes: expected a number from 0 on" in capsys.readouterr().err
+    assert "--minutes: expected a number of at least 0" in capsys.readouterr().err
 
 
 def test_the_fair_comparison_comes_first_and_then_all_cores() -> None:

@@ -56,7 +56,7 @@ def test_a_refusal_is_told_and_the_peer_can_be_asked_again(tmp_path: Path) -> No
         ("read line; echo Loading weights; read line", "other: make: not an answer with million: b'Loading weights"),
         ("read line; echo '[1]'; read line", "other: make: not an answer with million"),
         ("""read line; echo '{"steps": 3}'; read line""", "other: make: not an answer with million"),
-        ("read line; exec >&-; read line", "other: make: the process ended with nothing but its output closed"),
+        ("read line; exec >&-; read line", "other: make: the process ended with closed output but no exit status"),
     ],
 )
 def test_what_is_no_answer(tmp_path: Path, script: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:

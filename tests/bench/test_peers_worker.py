@@ -105,7 +105,7 @@ def test_noise_is_given_in_order_and_actions_are_the_robots(peer: Peer, tmp_path
 def test_more_noise_than_was_given_is_refused(peer: Peer, tmp_path: Path) -> None:
     scheduling_ddpm = pytest.importorskip("diffusers.schedulers.scheduling_ddpm")
     before = scheduling_ddpm.randn_tensor
-    with pytest.raises(RuntimeError, match="2 draws of noise were given, and more are made"):
+    with pytest.raises(RuntimeError, match="2 draws of noise were given, but LeRobot draws more"):
         outputs(peer, tmp_path, draws=2)
     assert scheduling_ddpm.randn_tensor is before
 

@@ -108,9 +108,9 @@ def test_both_ways_to_write_llama3_scaling() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"model_type": "mistral"}, "config.model_type: 'mistral' is not supported; there is 'llama'"),
+        ({"model_type": "mistral"}, "config.model_type: 'mistral' is not supported; expected 'llama'"),
         ({"hidden_act": "gelu"}, "config.hidden_act: 'gelu' is not supported"),
-        ({"attention_bias": True}, "config.attention_bias: True is not supported; there is False"),
+        ({"attention_bias": True}, "config.attention_bias: True is not supported; expected False"),
         ({"mlp_bias": True}, "config.mlp_bias: True"),
         ({"tie_word_embeddings": 1}, "config.tie_word_embeddings: 1 is not supported"),
         ({"num_hidden_layers": "32"}, "config.num_hidden_layers: '32' is not a whole number"),
@@ -133,7 +133,7 @@ def test_a_llama_that_is_not_built_is_refused_by_key(values: dict[str, Any], sai
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"model_type": "llava"}, "config.model_type: 'llava' is not supported; there is 'openvla', 'prismatic'"),
+        ({"model_type": "llava"}, "config.model_type: 'llava' is not supported; expected 'openvla', 'prismatic'"),
         ({"use_fused_vision_backbone": False}, "config.use_fused_vision_backbone: False"),
         ({"timm_model_ids": ["vit_base", "vit_so400m_patch14_siglip_224"]}, "timm_model_ids: 'vit_base' is not known"),
         ({"timm_model_ids": None}, "config.timm_model_ids: None is not a list of two names"),

@@ -44,8 +44,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         (["--json", "nowhere/it.json"], "--json: no folder nowhere"),
         (["--json", "/proc/it.json"], "--json: /proc/it.json: "),
         (["--picture", "/proc/it.png"], "--picture: /proc/it.png: "),
-        (["--json", "it.png", "--picture", "./it.png"], "--picture: it.png is that of --json"),
-        (["--picture", "it.doc"], "--picture: it.doc: no such format; there is "),
+        (["--json", "it.png", "--picture", "./it.png"], "--picture: it.png is also that of --json"),
+        (["--picture", "it.doc"], "--picture: it.doc: no such format; known: "),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_the_bench_runs(
@@ -90,7 +90,7 @@ def test_the_help_of_a_bench_names_the_options_of_all(name: str, capsys: pytest.
     said = capsys.readouterr().out
     assert said.startswith(f"usage: auras bench {name}")
     assert "--seed" in said
-    assert said.endswith("--json FILE, and --picture FILE where it draws one\n")
+    assert said.endswith("--json FILE, and --picture FILE if it draws one\n")
 
 
 def test_a_row_that_does_not_say_its_cores_is_a_failure_and_is_written_all_the_same(
@@ -107,7 +107,7 @@ def test_what_failed_was_left_out_and_was_disturbed_is_said(fake: Fake, capsys: 
     fake.report.more = {"failed": ["dec: no rate"], "left_out": ["late: no time"], "disturbed": ["seq: twice as fast"]}
     assert bench.run(["fig14"]) == 1
     said = capsys.readouterr()
-    assert "left out: late: no time\ndisturbed, measure again on a quiet machine: seq: twice as fast\n" in said.out
+    assert "skipped: late: no time\ndisturbed, measure again on a quiet machine: seq: twice as fast\n" in said.out
     assert said.err.endswith("failed: dec: no rate\n")
 
 

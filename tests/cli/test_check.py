@@ -12,7 +12,7 @@ from auras_ros.cli import check, sim
 def test_a_good_file_is_said_to_be_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert check.run(["pusht", "forward_command.yaml"]) == 0
     out, err = capsys.readouterr()
-    assert [line.endswith("as they should be") for line in out.splitlines()] == [True, True]
+    assert [line.endswith("all valid") for line in out.splitlines()] == [True, True]
     assert err == ""
 
 
@@ -20,7 +20,7 @@ def test_a_bad_file_is_status_2_and_others_are_looked_at(tmp_path: Path, capsys:
     (tmp_path / "bad.yaml").write_text("actuator: {ros__parameters: {require_emergency_stopp: true, rate_hz: 1}}\n")
     assert check.run([str(tmp_path / "bad.yaml"), "no_such", "pusht"]) == 2
     out, err = capsys.readouterr()
-    assert out.endswith("as they should be\n")
+    assert out.endswith("all valid\n")
     assert [line.partition("bad.yaml:1: ")[2] for line in err.splitlines()[:2]] == [
         "actuator: no parameter 'require_emergency_stopp'; did you mean require_emergency_stop?",
         "actuator: rate_hz: must be in [10.0, 200.0], got 1.0",

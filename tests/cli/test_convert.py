@@ -35,7 +35,7 @@ SOURCE = DATA / "lerobot_diffusion_cameras"
 def test_a_folder_becomes_ours_and_does_the_same(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "ours"
     assert main(["convert", str(DATA / name), "--out", str(out)]) == 0
-    assert "golden sample: of random pictures" in capsys.readouterr().out
+    assert "golden sample: from random pictures" in capsys.readouterr().out
     foreign, ours = load(DATA / name), checkpoint.load(out)
     assert ours.verified
     assert not foreign.verified
@@ -56,7 +56,7 @@ def test_pictures_and_positions_of_the_robot_make_the_golden_sample(
     joints = {"shoulder": 0.1, "elbow": -0.2, "wrist": 0.3, "gripper": 1}
     (given / "state.json").write_text(json.dumps(joints))
     assert main(["convert", str(SOURCE), "--out", str(out), "--images", str(given)]) == 0
-    assert f"golden sample: of the pictures in {given}" in capsys.readouterr().out
+    assert f"golden sample: from the pictures in {given}" in capsys.readouterr().out
     sample = GoldenSample.load(out / checkpoint.GOLDEN)
     assert np.array_equal(sample.images["wrist"], np.stack([wrist] * 3))
     assert np.array_equal(sample.images["front"], front)

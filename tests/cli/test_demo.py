@@ -106,7 +106,7 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     assert overridden == [("agent", {"plan": "quick", "seed": 3})]
     assert running._row == {"plan": "quick", "drift_px": 0.5}
     said = capsys.readouterr().out
-    assert said.startswith("plan 'ddpm100' is too slow for this machine, now at least: 'quick' is played")
+    assert said.startswith("plan 'ddpm100' is too slow for this machine just now: using 'quick'")
 
 
 def test_a_callback_that_raises_does_not_end_the_demo(
@@ -347,7 +347,7 @@ def test_a_killed_agent_is_noted_and_an_interrupt_still_writes(begin: Callable[.
     text = run.until(None)
     assert run.process.wait(timeout=30) == 130, text
     # The first reason alone is said, and a busy machine may bring about another one.
-    assert re.search("holding: (agent silent|the chunk's horizon is used up|joint_states say nothing new)", text)
+    assert re.search("holding: (agent silent|the chunk's horizon is used up|joint_states: no new position)", text)
     assert json.loads((tmp_path / "demo.json").read_text())["summary"]["unfinished"] == 1
     assert not (tmp_path / "demo.mp4").exists()
 

@@ -223,7 +223,7 @@ def test_little_memory_that_may_be_locked(
     [
         (([], ""), (False, ""), Verdict.OK, "none"),
         ((["H200, 570.1, 143771 MiB"], ""), (True, "12.8"), Verdict.OK, "H200"),
-        ((["H200, 570.1, 143771 MiB"], ""), (False, ""), Verdict.NOTE, "built for the CPU alone"),
+        ((["H200, 570.1, 143771 MiB"], ""), (False, ""), Verdict.NOTE, "built without CUDA"),
         ((["H200, 570.1, 143771 MiB"], ""), (False, "13.0"), Verdict.NOTE, "update the driver for CUDA 13.0"),
         (([], "driver/library version mismatch"), (False, "13.0"), Verdict.NOTE, "version mismatch"),
     ],
@@ -290,7 +290,7 @@ def test_a_good_network(lan: pytest.MonkeyPatch) -> None:
 def test_only_loopback(lan: pytest.MonkeyPatch) -> None:
     lan.setattr(machine, "interfaces", lambda: {"lo": UP | machine.FLAG_LOOPBACK})
     lan.setattr(machine, "default_interface", lambda: "")
-    is_note(machine.network(), "no interface but lo", "LOCALHOST")
+    is_note(machine.network(), "up is only lo", "LOCALHOST")
 
 
 def test_multicast_that_fails(lan: pytest.MonkeyPatch) -> None:
@@ -329,7 +329,7 @@ def test_ros_in_a_shell_that_looks_further_than_auras_run_is_told(lan: pytest.Mo
 def test_one_range_for_both_is_well(lan: pytest.MonkeyPatch, name: str, value: str, expected: str) -> None:
     lan.setenv("AMENT_PREFIX_PATH", "/opt/ros/jazzy")
     lan.setenv(name, value)
-    assert doctor.discovery() == ok("discovery", f"{expected}, as the environment says")
+    assert doctor.discovery() == ok("discovery", f"{expected}, set by the environment")
 
 
 def test_a_multicast_socket_that_is_refused_or_silent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,7 +338,7 @@ def test_a_multicast_socket_that_is_refused_or_silent(monkeypatch: pytest.Monkey
     monkeypatch.setattr(socket.socket, "setsockopt", lambda self, *rest: None)
     monkeypatch.setattr(socket.socket, "sendto", lambda self, *rest: 0)
     monkeypatch.setattr(socket.socket, "recv", raising(TimeoutError()))
-    assert machine.multicast_error("lo") == "nothing came back within a second"
+    assert machine.multicast_error("lo") == "no datagram came back within a second"
 
 
 def test_interfaces_and_route_are_read_as_the_kernel_writes_them(

@@ -47,7 +47,7 @@ def test_a_kernel_for_real_time_and_one_that_is_not(system: Path) -> None:
 
 def test_cores_set_aside(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    is_ok(host.isolated_cores(), "none to spare")
+    is_ok(host.isolated_cores(), "too few to reserve one")
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     is_note(host.isolated_cores(), "none of 8", "isolcpus=7 nohz_full=7 rcu_nocbs=7", "update-grub")
     (system / "cpu").mkdir()
@@ -58,7 +58,7 @@ def test_cores_set_aside(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_clock_of_each_core(system: Path) -> None:
-    is_ok(host.governor(), "not governed")
+    is_ok(host.governor(), "no frequency governor")
     for core, name in enumerate(("performance", "performance", "powersave")):
         (system / "cpu" / f"cpu{core}" / "cpufreq").mkdir(parents=True)
         (system / "cpu" / f"cpu{core}" / "cpufreq" / "scaling_governor").write_text(f"{name}\n")
@@ -68,7 +68,7 @@ def test_the_clock_of_each_core(system: Path) -> None:
 
 
 def test_buffers_for_images(system: Path) -> None:
-    is_ok(host.receive_buffer(), "does not say")
+    is_ok(host.receive_buffer(), "unknown")
     (system / "receive_buffer").write_text("212992\n")
     is_note(host.receive_buffer(), "208 KiB", "net.core.rmem_max=2147483647", "/etc/sysctl.d/60-dds.conf")
     (system / "receive_buffer").write_text("4194304\n")

@@ -134,7 +134,7 @@ def test_an_interrupt_before_the_first_group_is_done_writes_nothing(
     report = tmp_path / "a.json"
     assert run(folder, "--clock", "paused", "--episodes", 6, "--json", report) == 130
     assert not report.exists()
-    assert "nothing to show" in capsys.readouterr().out
+    assert "no results" in capsys.readouterr().out
 
 
 def test_with_a_work_file_every_run_that_was_over_is_kept_and_it_goes_on(
@@ -146,7 +146,7 @@ def test_with_a_work_file_every_run_that_was_over_is_kept_and_it_goes_on(
     with monkeypatch.context() as cut:
         interrupt(cut, 4)  # the first group's last run
         assert run(folder, *given) == 130
-    assert f"nothing to show; {work} has every run that was over" in capsys.readouterr().out
+    assert f"no results; {work} has all completed runs" in capsys.readouterr().out
     kept = json.loads(work.read_text())["played"]
     assert [(each["clock"], each["name"], each["seeds"]) for each in kept] == [
         ("paused", "seq", [0, 1]), ("paused", "auras", [0, 1]), ("charged", "seq", [0, 1]),
@@ -173,7 +173,7 @@ def test_work_of_other_settings_is_refused_by_name(
     work = tmp_path / "work.json"
     assert run(folder, *GIVEN, "--episodes", 1, "--work", work) == 0
     for words, said in (
-        (("--frame-steps", 2, *GIVEN), f"{work}: was made with frame_steps 4, not 2; take another --work file"),
+        (("--frame-steps", 2, *GIVEN), f"{work}: was made with frame_steps 4, not 2; use another --work file"),
         (("--durations", "seq=0.3,auras=0.1"), f"{work}: was charged 0.2 s for seq, not 0.3; take another"),
     ):
         with pytest.raises(SystemExit):
@@ -250,7 +250,7 @@ def test_one_action_a_chunk_is_executed_when_it_comes(tmp_path: Path) -> None:
 
 def test_a_chunk_that_cannot_be_shortened_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for checkpoint, actions, said in (
-        (folder, 1, "actions: 'tiny' does not write its chunk action by action"),
+        (folder, 1, "actions: 'tiny' does not generate its chunk action by action"),
         ("pusht-tokens", 9, "actions: 'pusht-tokens' has 8 in a chunk, not 9"),
     ):
         with pytest.raises(SystemExit):
@@ -263,7 +263,7 @@ def test_a_chunk_that_cannot_be_shortened_is_refused(folder: Path, capsys: pytes
     [
         (["--cores", "0"], "cores: from 1 to the"),
         (["--actions", "-1"], "actions: must not be negative, got -1"),
-        (["--modes", "seq,fast"], "modes: no 'fast'; there is seq, dec, par, auras"),
+        (["--modes", "seq,fast"], "modes: no 'fast'; known: seq, dec, par, auras"),
         (["--clock", "wall"], "clocks: no 'wall'"),
         (["--sim", "kitchen"], "sim: no 'kitchen'"),
         (["--plan", "quick,stages=3"], "plan: 'stages=3'"),
@@ -314,7 +314,7 @@ def test_what_is_not_there_is_one_line(words: list[str], said: str, capsys: pyte
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--plan", "ddpm9"], "has no plan 'ddpm9'; there is quick, fine"),
+        (["--plan", "ddpm9"], "has no plan 'ddpm9'; its plans: quick, fine"),
         (["--plan", "quick,pp_generation=40"], "pp_generation: 40 stages for"),
         (["--plan", "quick,pp_perception=30"], "pp_perception: 30 stages, but this policy's perception has"),
         (["--modes", "seq,par", "--workers", "100", "--durations", "seq=0.2,par=0.1"], "plan: workers: must be"),

@@ -32,7 +32,7 @@ def action(age_ns: int | None) -> Any:
 
 def test_the_line_says_what_was_heard_since_the_last_one() -> None:
     told = Told()
-    assert told.line(10.0) == "the actuator was not heard yet"
+    assert told.line(10.0) == "no message of the actuator yet"
     for accepted in (7, 12, 2):  # the last is an actuator that was started again
         told.actuator(text(state="armed", reason="", counters={"accepted": accepted}))
     for age_ms in (300, 500, 400):
@@ -41,7 +41,7 @@ def test_the_line_says_what_was_heard_since_the_last_one() -> None:
     for episode, success in ((1, True), (1, True), (2, False)):
         told.table(text(episode=episode, done=True, success=success))
     told.table(text(episode=3, done=False, success=False))
-    line = "armed  1 of 2 episodes succeeded  0.7 chunks/s  actions answer what was seen 400 ms before"
+    line = "armed  1 of 2 episodes succeeded  0.7 chunks/s  actions from observations 400 ms old"
     assert told.line(10.0) == line
     told.actuator(text(state="stopped", reason="pressed", counters={"accepted": 2}))
     assert told.line(10.0) == "stopped (pressed)  1 of 2 episodes succeeded  0.0 chunks/s"
@@ -58,14 +58,14 @@ def test_a_message_of_another_form_says_nothing(data: str) -> None:
     told.table(SimpleNamespace(data=data))
     told.actuator(SimpleNamespace(data=data))
     told.action(Float64MultiArray(data=[1.0]))
-    assert told.line(1.0) == "the actuator was not heard yet"
+    assert told.line(1.0) == "no message of the actuator yet"
 
 
 @pytest.mark.parametrize("age_ns", ["x", [], 10**4000, -1, True], ids=lambda age_ns: f"{age_ns!s:.20}")
 def test_an_age_that_is_none_says_nothing(age_ns: Any) -> None:
     told = Told()
     told.action(action(age_ns))
-    assert told.line(1.0) == "the actuator was not heard yet"
+    assert told.line(1.0) == "no message of the actuator yet"
 
 
 def test_what_is_on_the_wire_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,7 +78,7 @@ def test_what_is_on_the_wire_is_printed(monkeypatch: pytest.MonkeyPatch, capsys:
             state = watch.node.create_publisher(String, "actuator/state", LATCHED)
             actions = watch.node.create_publisher(Float64MultiArray, "action", RELIABLE)
             said, end_s = "", time.monotonic() + PATIENCE_S
-            while "armed" not in said or "250 ms before" not in said:
+            while "armed" not in said or "250 ms old" not in said:
                 assert time.monotonic() < end_s, said
                 state.publish(String(data=json.dumps({"state": "armed", "counters": {"accepted": 1}})))
                 actions.publish(action(250_000_000))
@@ -137,4 +137,4 @@ def test_where_nobody_can_listen_the_run_goes_on(
     figures.poll()
     figures.poll()
     figures.close()
-    assert capsys.readouterr().err == f"no figures from here on: {error}\n"
+    assert capsys.readouterr().err == f"no figures from now on: {error}\n"

@@ -44,7 +44,7 @@ def test_every_command_explains_itself_with_an_example(capsys: pytest.CaptureFix
 def test_an_unknown_command_is_answered_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["fly"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: no command 'fly'; there is ")
+    assert error.startswith("error: no command 'fly'; known: ")
     assert all(name in error for name in cli.COMMANDS)
     assert error.count("\n") == 1
 

@@ -173,7 +173,7 @@ def test_who_found_the_machine_too_slow_tries_again_later_each_time_and_the_othe
     supervisor = supervise(config("slow", "sleeper"))
     sleeper = supervisor.processes["sleeper"]
     lines = [line for line in news(supervisor, 10) if "too slow" in line]
-    why = "slow found this machine too slow for its settings just now (its own message says by how much)"
+    why = "slow found this machine too slow for its settings just now (see its own message)"
     assert lines == [f"{why}, starting again in {s} s" for s in (0.01, 0.02, 0.03, 0.04, 0.04)]
     assert supervisor.processes["sleeper"] is sleeper
     assert supervisor.too_slow == ["slow"]
@@ -213,7 +213,7 @@ def test_a_process_that_cannot_start_ends_the_run_with_status_2(
 ) -> None:
     assert run_command.run([str(config("wrong", respawn=False))]) == 2
     errors = capfd.readouterr().err.splitlines()
-    assert errors == ["error: wrong cannot start with these settings; its own message says why"]
+    assert errors == ["error: wrong cannot start with these settings; see its own message"]
 
 
 def test_who_does_not_listen_is_killed(
@@ -294,7 +294,7 @@ def test_nothing_is_started_with_what_was_misspelt_and_somebody_elses_is_said(
     )
     path.write_text(start + "my_robot: {ros__parameters: {ip: here}}\n")
     assert run_command.run([str(path)]) == 2  # as the process itself says
-    assert f"warning: {path}:2: 'my_robot' is no node of ours" in capsys.readouterr().err
+    assert f"warning: {path}:2: 'my_robot' is not one of our nodes" in capsys.readouterr().err
 
 
 def test_a_sections_parameters_follow_its_node_into_the_namespace(

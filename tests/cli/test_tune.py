@@ -96,9 +96,9 @@ def test_a_tiny_search_writes_a_plan_that_the_agent_takes(
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--rate", "fast"], "rate: expected such as 12"),
-        (["--success", "80"], "success: expected such as 0.8"),
-        (["--sim", "chess"], "sim: no 'chess'; there is pusht, pusht-drift"),
+        (["--rate", "fast"], "rate: expected a value such as 12"),
+        (["--success", "80"], "success: expected a value such as 0.8"),
+        (["--sim", "chess"], "sim: no 'chess'; known: pusht, pusht-drift"),
         (["--pp-generation", "1,x"], "pp_generation: expected numbers"),
         (["--pp-generation", "20"], "20 stages for 8 generation steps"),
         (["--plan", "quick,mode=par"], "mode"),
@@ -128,7 +128,7 @@ def test_status_3_where_no_plan_is_good_enough(
     tmp_path: Path, timed_on: set[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tune.run([*TINY, "--rate", "1000x", "--out", str(tmp_path)]) == tune.NOT_FOUND
-    assert "no plan was played to the end that meets" in capsys.readouterr().out
+    assert "no plan that was played to the end meets" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_a_config_is_written_that_finds_what_the_first_one_found(tmp_path: Path)
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"device": "tpu"}, "device: no 'tpu'; there is auto, cpu, cuda"),
+        ({"device": "tpu"}, "device: no 'tpu'; known: auto, cpu, cuda"),
         pytest.param(
-            {"device": "cuda"}, "no CUDA device is here, where ",
+            {"device": "cuda"}, "no CUDA device for timing frames",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
         ),
     ],
@@ -226,7 +226,7 @@ def test_status_3_and_no_config_where_the_chosen_plan_does_not_hold_on_fresh_see
     files = ["--out", str(tmp_path), "--json", str(report), "--config", "pusht"]
     assert tune.run([*TINY, *files, "--confirm", "1"]) == tune.NOT_FOUND
     said = capsys.readouterr().out
-    assert "NOT confirmed on fresh seeds (success 0.0%, wanted 80.0%): quick,mode=auras" in said
+    assert "NOT confirmed on new seeds (success 0.0%, wanted 80.0%): quick,mode=auras" in said
     assert "\nplan: " not in said
     assert not (tmp_path / "tuned.yaml").exists()
     made = json.loads(report.read_text())
@@ -326,9 +326,9 @@ def test_no_config_is_written_for_a_plan_that_has_shown_nothing(
     few = ["--pp-perception=1", "--pp-generation=1", "--alpha=", "--max-steps=2", "--out", str(tmp_path)]
     few += ["--work", str(tmp_path / "work.json")]  # what was played is not played again
     assert tune.run([*few, "--first=4", "--episodes=4", "--config", "pusht"]) == tune.NOT_FOUND
-    assert "no config for that plan: it was played on 4 episodes; 16 are the least" in capsys.readouterr().out
+    assert "no config for that plan: it was played on 4 episodes; at least 16 are needed" in capsys.readouterr().out
     assert tune.run([*few, "--first=16", "--episodes=16", "--config", "pusht"]) == tune.NOT_FOUND
-    assert "it succeeded 0 times in 16; 4 are the least" in capsys.readouterr().out
+    assert "it succeeded 0 times in 16; at least 4 are needed" in capsys.readouterr().out
     assert not (tmp_path / "tuned.yaml").exists()
     assert tune.run([*few, "--first=4", "--episodes=4"]) == 0  # nobody asked for a config
 

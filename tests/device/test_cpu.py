@@ -297,6 +297,6 @@ def test_an_impossible_lane_is_refused_by_name(device: CpuDevice, options: dict[
 
 def test_cores_on_a_system_without_them_are_refused(device: CpuDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity")
-    with pytest.raises(DeviceError, match="lane 'mind': cores cannot be chosen on this system"):
+    with pytest.raises(DeviceError, match="lane 'mind': cores cannot be set on this system"):
         device.lane("mind", cores=HERE)
     launch(device, device.lane("mind", threads=1), lambda: None).wait()

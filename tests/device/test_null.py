@@ -71,7 +71,7 @@ def test_waiting_moves_the_clock_and_only_forward() -> None:
 
 
 def test_offset_minus_one_runs_beside_perception_and_offset_zero_after_it() -> None:
-    """Design rule 2: the frame lasts max(30, 50) with fetch_offset −1 and 30 + 50 with 0."""
+    """Rule 2 of docs/pipeline.md: the frame lasts max(30, 50) with fetch_offset −1 and 30 + 50 with 0."""
     for waits, frame_ns in ((False, 50), (True, 80)):
         board = Board()
         for _ in range(3):

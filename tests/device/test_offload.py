@@ -314,7 +314,7 @@ def test_a_limit_that_is_none_is_refused(limit: float) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match=rf"offload_folder: {tmp_path / 'nowhere'} is no folder"):
+    with pytest.raises(DeviceError, match=rf"offload_folder: {tmp_path / 'nowhere'} is not a folder"):
         Offload(1.0, tmp_path / "nowhere")
 
 
@@ -336,7 +336,7 @@ def test_a_cpu_needs_a_folder(net: Net) -> None:
 
 def test_weights_that_are_not_in_host_memory_are_refused(net: Net, tmp_path: Path) -> None:
     net.first.to("meta")
-    with pytest.raises(DeviceError, match="must all lie there before"):
+    with pytest.raises(DeviceError, match="must all be there first"):
         place(net, CPU, Offload(0.045, tmp_path), lambda: uses(net))
 
 

@@ -1,4 +1,4 @@
-"""Design rule 7 with the policy that ships: what a batched row may differ from seq's after a hundred steps."""
+"""Rule 7 of docs/pipeline.md with the policy that ships: how far a batched row may be from seq's after 100 steps."""
 
 from __future__ import annotations
 

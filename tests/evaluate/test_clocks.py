@@ -1,4 +1,4 @@
-"""Design rule 12: time in lockstep, paused and charged, on scripted executors whose every action is known.
+"""Rule 12 of docs/pipeline.md: time in lockstep, paused and charged, on scripted executors whose every action is known.
 
 Tests that name the rule prove it; the others hold what comes with it.
 
@@ -85,7 +85,7 @@ def test_frames_that_cost_nothing_are_used_in_the_tick_that_they_saw(monkeypatch
 
 
 def test_a_frame_period_is_a_grid_and_missed_ticks_are_not_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Design rule 1, in virtual time."""
+    """Rule 1 of docs/pipeline.md, in virtual time."""
     _, script, _ = run(monkeypatch, Plan(frame_period_ms=250), charged(seq=100), 11)
     assert [begin for begin, _, _ in times(script)] == [0, 250, 500, 750]
     _, script, _ = run(monkeypatch, Plan(frame_period_ms=250), charged(seq=300), 16)
@@ -249,5 +249,5 @@ def test_durations_are_needed_and_never_negative() -> None:
 
 
 def test_a_missing_duration_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="durations: seq is missing; there is par"):
+    with pytest.raises(ValueError, match="durations: seq is missing; given: par"):
         run(monkeypatch, Plan(), charged(par=5), 3)

@@ -106,7 +106,7 @@ def test_seeds_are_played_differently(players: Players) -> None:
     "timing", [Paused(4), Charged({"seq": 230 * MS, "auras": 230 * MS})], ids=["paused", "charged"]
 )
 def test_auras_of_one_stage_is_seq(players: Players, timing: Timing) -> None:
-    """Design rule 7: bit for bit."""
+    """Rule 7 of docs/pipeline.md: bit for bit."""
     seq, one = players("quick", timing)
     auras, other = players("quick,mode=auras", timing)
     same(seq, auras)

@@ -64,11 +64,11 @@ def test_a_plan_that_is_not_one_of_auras_is_refused(text: str, said: str) -> Non
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"sim": "kitchen"}, "sim: no 'kitchen'; there is pusht, pusht-drift"),
-        ({"modes": ("seq", "fast")}, "modes: no 'fast'; there is seq, dec, par, auras"),
+        ({"sim": "kitchen"}, "sim: no 'kitchen'; known: pusht, pusht-drift"),
+        ({"modes": ("seq", "fast")}, "modes: no 'fast'; known: seq, dec, par, auras"),
         ({"modes": ("seq", "seq")}, "modes: expected each once"),
         ({"modes": ()}, "modes: expected each once and at least one, got none"),
-        ({"clocks": ("wall",)}, "clocks: no 'wall'; there is paused, charged"),
+        ({"clocks": ("wall",)}, "clocks: no 'wall'; known: paused, charged"),
         ({"workers": 0}, "workers: must be at least 1, got 0"),
         ({"frame_steps": 0}, "frame_steps: must be at least 1, got 0"),
         ({"max_steps": 0}, "max_steps: must be in \\[1, 1000\\], got 0"),
@@ -119,7 +119,7 @@ def test_settings_survive_json() -> None:
 
 def test_durations_from_a_list() -> None:
     assert parse_durations("seq=0.36, dec/generate=0.3,auras=8e-2") == {"seq": 0.36, "dec/generate": 0.3, "auras": 0.08}
-    with pytest.raises(SettingsError, match="durations: no 'sqe'; there is seq"):
+    with pytest.raises(SettingsError, match="durations: no 'sqe'; known: seq"):
         parse_durations("sqe=1")
     with pytest.raises(SettingsError, match="durations: seq: must be seconds, got '360ms'"):
         parse_durations("seq=360ms")

@@ -241,7 +241,7 @@ def overrun(checkpoint: str, folder: Path, n: int) -> Times:
         begin, count = len(agent.watch.provenance), 3 * n
         agent.watch.until(lambda: len(agent.watch.provenance) >= begin + count, f"{count} slow frames")
         told = [{pair.key: pair.value for pair in each.status[0].values} for each in agent.watch.provenance[begin:]]
-        assert int(agent.diagnosed("frames", 0, "frames run")["missed_ticks"]) >= count
+        assert int(agent.diagnosed("frames", 0, "frames are running")["missed_ticks"]) >= count
         return {"waited": [(int(each["latched_ns"]) - int(each["origin_mono_ns"])) / MS for each in told]}
 
 

@@ -38,7 +38,7 @@ def test_overruns_are_counted_and_each_frame_takes_the_newest_image(checkpoint: 
 
         def counted() -> bool:
             """Each frame misses at least one tick of its grid. Diagnostics come once a second: they may be behind."""
-            missed = int(agent.diagnosed("frames", 0, "frames run")["missed_ticks"])
+            missed = int(agent.diagnosed("frames", 0, "frames are running")["missed_ticks"])
             return missed >= len(values) and int(agent.diagnosed("plan", 0, "first plan")["overruns"]) >= CHUNKS - 2
 
         watch.until(counted, "missed ticks and overruns")

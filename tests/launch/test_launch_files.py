@@ -126,7 +126,7 @@ def test_an_actuator_comes_back_and_never_arms_itself(respawn: str) -> None:
     second.exit(context, 2)
     context.advance(60.0)
     assert len(actuators()) == 2
-    assert context.logged == ["/actuator cannot start with these settings, its own message says why: not started again"]
+    assert context.logged == ["/actuator cannot start with these settings, see its own message: not restarted"]
 
 
 def test_an_actuator_comes_back_later_each_time_until_one_lives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def test_the_environments_range_is_followed_and_another_of_the_configuration_is_
     (tmp_path / "mine.yaml").write_text(f"supervisor: {settings}\nactuator: {{}}\n")
     context = launched("agent.launch.py", str(tmp_path / "mine.yaml"))
     assert [node.name for node in context.started] == ["actuator"]
-    assert sum("follows the environment: SUBNET" in text for text in context.logged) == count
+    assert sum("uses the environment's: SUBNET" in text for text in context.logged) == count
 
 
 def test_a_section_that_says_nothing_is_none(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def test_load_refuses_by_name(tmp_path: Path, plan: str, spoil: object, said: st
 
 
 def test_a_plan_whose_chunks_come_too_late_is_refused(tmp_path: Path) -> None:
-    """Design rule 9: the period alone says so; 3 frames of 10 s are more than any horizon here."""
+    """Rule 9 of docs/pipeline.md: the period alone says so; 3 frames of 10 s are more than any horizon here."""
     tiny.write(tmp_path)
     with pytest.raises(PlanError, match=r"3 frames \(L \+ 2\) of 10000.0 ms outlast the horizon"):
         load_pipeline(tmp_path, Plan(frame_period_ms=10_000.0), 0, VirtualClock())

@@ -20,7 +20,7 @@ def test_what_something_else_had_a_part_in_is_said() -> None:
     control, quiet = control_of(seq), [4.0, 4.1, 4.0, 3.9]
     assert disturbed({seq: quiet, control: quiet, auras: quiet}, seq) == {}
     said = disturbed({seq: quiet, control: [1.12 * rate for rate in quiet], auras: quiet}, seq)
-    assert said == dict.fromkeys((seq, control), "par of one worker, the same work, beats seq by 12%")
+    assert said == dict.fromkeys((seq, control), "par with one worker (the same work) is 12% faster than seq")
     said = disturbed({seq: quiet, control: quiet, auras: [8.0, 4.0, 8.0, 4.0]}, seq)
     assert said == {auras: "auras, stages 8: windows of the same plan differ by 67% (quartiles)"}
     assert disturbed({auras: [8.0, 4.0]}, seq) == {}  # two windows say nothing

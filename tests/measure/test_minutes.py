@@ -92,7 +92,7 @@ def test_an_interrupt_ends_all_parts_with_what_there_is() -> None:
     parts = {"a": lambda ends: report.rows.append({"cores": 1}), "b": interrupt, "c": interrupt}
     run_parts(report, 1.0, parts)
     assert report.rows == [{"cores": 1}]
-    assert report.more == {"interrupted": "interrupted while b was measured; what was finished counts"}
+    assert report.more == {"interrupted": "interrupted while measuring b; finished measurements count"}
 
 
 def test_the_first_line_of_a_reason_is_enough() -> None:
@@ -133,7 +133,7 @@ def test_the_minutes_end_the_turns_where_they_are(clock: Clock) -> None:
 
     run_turns(report, [[0, 1, 2], [3]], {"a": play, "b": play})
     assert played == [0, 1]
-    assert report.more == {"left_out": [f"a, seeds from 0 on, and what comes after it: {CUT}"]}
+    assert report.more == {"left_out": [f"a, seeds from 0 on, and everything after it: {CUT}"]}
 
 
 def test_an_interrupt_of_what_is_played_is_said() -> None:

@@ -14,7 +14,7 @@ from auras_ros.pipeline.slab import Slab
 
 
 def test_the_modes_compute_the_same(bench: Bench) -> None:
-    """Design rule 7: bit for bit in one stage, unbatched; close in a batch."""
+    """Rule 7 of docs/pipeline.md: bit for bit in one stage, unbatched; close in a batch."""
     check_equal(bench, "ddpm4")
     assert batched_difference(bench, "ddpm4", 4) < 1e-5
 

@@ -88,7 +88,7 @@ def test_a_policy_without_state_has_no_token_for_it() -> None:
         ({"heads": 3}, "width: 16 is not a multiple of 4 and of heads, 3"),
         ({"latent": 0}, "latent: 0 is not a whole number above zero"),
         ({"hidden": 2.0}, "hidden: 2.0 is not"),
-        ({"activation": "glu"}, "activation: 'glu' is not known; there is relu, gelu"),
+        ({"activation": "glu"}, "activation: 'glu' is not known; known: relu, gelu"),
         ({"pre_norm": 1}, "pre_norm: 1 is not true or false"),
     ],
 )

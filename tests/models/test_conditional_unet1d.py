@@ -177,7 +177,7 @@ def test_every_input_matters(changed: int) -> None:
         ({"down_dims": (8, 10)}, "down_dims: 10 is not a multiple of groups, 8"),
         ({"down_dims": (8,)}, "fewer than two scales"),
         ({"kernel": 4}, "kernel: 4 is not odd"),
-        ({"film": "scale"}, "film: 'scale' is not known; there is scale_shift, shift"),
+        ({"film": "scale"}, "film: 'scale' is not known; known: scale_shift, shift"),
         ({"final_groups": 3}, "down_dims: 8 is not a multiple of final_groups, 3"),
     ],
 )

@@ -78,5 +78,5 @@ def test_half_precision_scale_is_the_rounded_one() -> None:
 
 
 def test_an_unknown_gate_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="activation: 'relu' is not known; there is silu, gelu_tanh"):
+    with pytest.raises(ValueError, match="activation: 'relu' is not known; known: silu, gelu_tanh"):
         replace(TINY, activation="relu")  # type: ignore[arg-type]

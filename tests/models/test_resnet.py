@@ -133,7 +133,7 @@ def test_rows_of_a_batch_do_not_see_each_other() -> None:
 def test_a_width_or_a_pool_that_does_not_exist_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="resnet18: width: 24 is not a multiple of 16"):
         ResNetEncoder(width=24)
-    with pytest.raises(ValueError, match="resnet18: pool: 'max' is not known; there is spatial_softmax, average"):
+    with pytest.raises(ValueError, match="resnet18: pool: 'max' is not known; known: spatial_softmax, average"):
         ResNetEncoder(pool="max")
 
 
@@ -168,8 +168,8 @@ def test_widths_depths_and_activation_are_those_asked_for() -> None:
     [
         ({"width": [16, 32]}, r"width: \[16, 32\] is not one for each of 4 layers"),
         ({"depth": [2, 2]}, r"depth: \[2, 2\] is not one for each of 4 layers"),
-        ({"norm": "layer"}, "norm: 'layer' is not known; there is group, batch"),
-        ({"activation": "gelu"}, "activation: 'gelu' is not known; there is none, relu"),
+        ({"norm": "layer"}, "norm: 'layer' is not known; known: group, batch"),
+        ({"activation": "gelu"}, "activation: 'gelu' is not known; known: none, relu"),
     ],
 )
 def test_sizes_that_do_not_exist_are_refused_by_name(sizes: dict[str, object], said: str) -> None:

@@ -97,7 +97,7 @@ def test_images_of_another_size_are_refused_not_interpolated() -> None:
         ({"heads": 5}, "width: 32 is not a multiple of heads, 5"),
         ({"feature_layer": 0}, "feature_layer: 0 is not in -3 to -1"),
         ({"feature_layer": -4}, "feature_layer: -4 is not in -3 to -1"),
-        ({"activation": "relu"}, "activation: 'relu' is not known; there is gelu, gelu_tanh, quick_gelu"),
+        ({"activation": "relu"}, "activation: 'relu' is not known; known: gelu, gelu_tanh, quick_gelu"),
         ({"class_token": False, "class_position": True}, "class_position: there is no class token"),
         ({"depth": 0}, "depth: 0 is less than 1"),
     ],

@@ -73,7 +73,7 @@ def refused(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> Refused:
         ("realtime_priority:=99", ("actuator: realtime_priority", "[0, 90]")),
         ("arm_on_start:=1", ("actuator: arm_on_start", "bool")),
         ("agent:=7", ("actuator: agent", "str")),
-        ("action_topic:=/bad topic!", ("actuator: action_topic", "'/bad topic!' is no name of a topic")),
+        ("action_topic:=/bad topic!", ("actuator: action_topic", "'/bad topic!' is not a topic name")),
     ],
 )
 def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, named: tuple[str, ...]) -> None:
@@ -99,7 +99,10 @@ def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, n
         (["max_memory_mb:=-1.0"], ("agent: max_memory_mb", "[0.0, ")),
         (["max_memory_mb:=1.0"], ("max_memory_mb", "on a CPU", "offload_folder must be given")),
         (["offload_folder:=/tmp"], ("agent: offload_folder", "without max_memory_mb")),
-        (["max_memory_mb:=1.0", "offload_folder:=/no/such/folder"], ("offload_folder", "/no/such/folder is no folder")),
+        (
+            ["max_memory_mb:=1.0", "offload_folder:=/no/such/folder"],
+            ("offload_folder", "/no/such/folder is not a folder"),
+        ),
         (["max_memory_mb:=0.001", "offload_folder:=/tmp"], ("max_memory_mb: 0.001", "MB are needed", "'network.")),
     ],
     ids=str,
@@ -329,7 +332,7 @@ def test_another_name_is_said_and_left_out(checkpoint: str, capfd: pytest.Captur
     assert actuator.main(["node", "--ros-args", *words]) == 2
     said, error = capfd.readouterr().err.splitlines()
     assert said.startswith("[WARN]")
-    assert said.endswith("no parameter 'robot_ip' here: left out")
+    assert said.endswith("unknown parameter 'robot_ip' ignored")
     assert error.startswith("error: actuator: seam: ")
 
 

@@ -45,7 +45,7 @@ BEST_EFFORT = QoSProfile(depth=4000, reliability=ReliabilityPolicy.BEST_EFFORT)
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 SENTINEL = "sentinel"
 # Reasons to hold that a machine brings about that stood still for a moment; it goes on by itself.
-PAUSES = ("joint_states say nothing new", "agent silent", "the chunk's horizon is used up")
+PAUSES = ("joint_states: no new position", "agent silent", "the chunk's horizon is used up")
 # Before an actuator's main: it does not disarm itself when a busy machine keeps it for longer than its 300 ms.
 PATIENT = """
 import auras_ros.nodes.actuator.command_loop as drive

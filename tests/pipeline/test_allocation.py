@@ -34,8 +34,9 @@ SEEDS = (3, 8)
 STEPS, FILLING, STEADY = 8, 6, 5
 IN_PLACE = {"aten::copy_"}
 VIEWS = {"aten::select.int", "aten::slice.Tensor", "aten::view", "aten::unsqueeze", "aten::expand", "aten::unbind.int"}
-# Rows that do not adjoin are gathered for their step and scattered after it (design rule 5). This allocates what one
-# step needs and is gone after it; only plans have it that give a row in the middle fewer steps than its neighbours.
+# Rows that do not adjoin are gathered for their step and scattered after it (rule 5 of docs/pipeline.md). This
+# allocates what one step needs and is gone after it; only plans that give a row in the middle fewer steps than its
+# neighbours have it.
 GIVEN = "aten::clone"  # a chunk's actions are the caller's own, out of the buffer that copies to the host end in
 GATHERED = {"aten::index_select", "aten::index_copy_"}
 

@@ -241,7 +241,7 @@ def test_plans_that_cannot_be_guided_are_refused_by_name() -> None:
     for policy in (RecordingPolicy(4), tiny_autoregressive.tiny_autoregressive()):
         with pytest.raises(PlanError, match="guide: 'rtc' has no meaning for a policy that does not denoise"):
             make_executor(policy, Plan(guide="rtc"), noise, VirtualClock(), contract=PLAIN)
-    with pytest.raises(PlanError, match="guide: 'inpaint' needs the channels' contract"):
+    with pytest.raises(PlanError, match="guide: 'inpaint' needs the channel contract"):
         make_executor(tiny.policy(), Plan(guide="inpaint"), noise, VirtualClock())
 
 

@@ -1,4 +1,4 @@
-"""Resets of workers in real threads (design rule 9): where they fall, nothing of before comes out.
+"""Resets of workers in real threads (rule 9 of docs/pipeline.md): where they fall, nothing of before comes out.
 
 Guards: a chunk of an older epoch; a chunk from an observation of before the reset.
 """

@@ -1,4 +1,4 @@
-"""Design rules 1 to 6, "What a frame is, exactly": when frames start, what they see, and how a request moves through.
+"""Rules 1 to 6 of docs/pipeline.md: when frames start, what they see, and how a request moves through.
 
 Each test names its rule; the answers are worked out by hand. `test_modes_property` holds the same rules for random
 plans; rules 7 and 8 are in `test_rules_chunks`, 9 to 11 in `test_rules_epochs`, 12 in `tests/evaluate/test_clocks`.

@@ -1,4 +1,4 @@
-"""Design rules 7 and 8, "What a frame is, exactly": a request's noise, and the chunk that it becomes.
+"""Rules 7 and 8 of docs/pipeline.md: a request's noise, and the chunk that it becomes.
 
 Each test names its rule. Where the actions themselves matter, the policy is the small real one.
 """

@@ -1,4 +1,4 @@
-"""Design rules 9 to 11, "What a frame is, exactly": epochs, warm-up, and what each mode promises.
+"""Rules 9 to 11 of docs/pipeline.md: epochs, warm-up, and what each mode promises.
 
 Each test names its rule. The policy is the one that records, but for warm-up, which must not change real actions.
 Requests that a gap has made stale are in `test_stale`; rule 12, both clocks, is in `tests/evaluate/test_clocks`.

@@ -180,7 +180,7 @@ class Named(nn.Module):
     [
         (Branching(), 2, "Branching: cannot be traced: TraceError: symbolically traced variables cannot be used"),
         (nn.Sequential(nn.Linear(4, 4), nn.ReLU()), 3, "Sequential: 3 stages, but it can be cut into 2"),
-        (Counting(), 2, "but it can be cut into 1; between size and sin 'size' is needed, and is a int and no tensor"),
+        (Counting(), 2, "but it can be cut into 1; between size and sin 'size' is needed, and is a int, not a tensor"),
         (Named(), 1, "Named: returns .*neither a tensor nor a flat tuple of tensors"),
         (nn.Bilinear(4, 4, 4), 1, "Bilinear: 1 inputs, but it takes 2: input1, input2"),
         (nn.ReLU(), 0, "ReLU: 0 stages"),
@@ -198,7 +198,7 @@ def test_what_cannot_be_cut_is_refused_by_name(module: nn.Module, stages: int, s
 
 def test_no_cut_goes_between_values_that_share_memory() -> None:
     x = torch.randn(2, 4)
-    with pytest.raises(SliceError, match=r"'getitem' and 'sin' are needed, and share their memory"):
+    with pytest.raises(SliceError, match=r"'getitem' and 'sin' are needed, and share memory"):
         slice_module(Sharing(), (x,), 5)
     sliced = slice_module(Sharing(), (x,), 2)
     assert torch.equal(run(sliced, x)[0], Sharing()(x))

@@ -113,7 +113,7 @@ def test_ddim_counts_as_trained_with_a_hundred() -> None:
 
 
 def test_a_name_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ValueError, match="policy 'dp-huge' is not known; there is dp, dp-cnn"):
+    with pytest.raises(ValueError, match="policy 'dp-huge' is not known; known: dp, dp-cnn"):
         make_policy("dp-huge", seed=0)
 
 

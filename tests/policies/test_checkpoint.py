@@ -54,7 +54,7 @@ def test_weights_in_another_float_type_load_and_run_in_single(folder: Path, dtyp
 
 
 def test_an_unknown_plan_is_refused_and_the_known_ones_are_named(written: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"'tiny' has no plan 'slow'; there is quick, fine"):
+    with pytest.raises(CheckpointError, match=r"'tiny' has no plan 'slow'; its plans: quick, fine"):
         load(written).policy("slow")
 
 
@@ -124,7 +124,7 @@ MANIFEST_FAULTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "plan not an object": (lambda m: m["plans"].update(quick=7), "plan 'quick'"),
     "statistics of another kind": (
         lambda m: m["statistics"].update(kind="median"),
-        "kind 'median' is not known; there is min_max, mean_std",
+        "kind 'median' is not known; known: min_max, mean_std",
     ),
     "statistics of one kind under another's name": (
         lambda m: m["statistics"].update(kind="mean_std"),

@@ -75,9 +75,9 @@ def test_a_manifest_without_types_means_the_first_networks(written: Path) -> Non
 
 
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
-    "encoder type": ({"encoder": {"type": "vit"}}, "encoder: type 'vit' is not known; there is keypoint, resnet18"),
+    "encoder type": ({"encoder": {"type": "vit"}}, "encoder: type 'vit' is not known; known: keypoint, resnet18"),
     "encoder type not text": ({"encoder": {"type": ["resnet18"]}}, "encoder: type \\['resnet18'\\] is not known"),
-    "network type": ({"network": {"type": "mlp"}}, "network: type 'mlp' is not known; there is unet1d, cond"),
+    "network type": ({"network": {"type": "mlp"}}, "network: type 'mlp' is not known; known: unet1d, cond"),
     "network not an object": ({"network": "transformer"}, "network: 'transformer' is not an object"),
     "unknown size": ({"network": {**TRANSFORMER, "dropout": 1}}, "encoder or network: .*dropout"),
     "size not a number": ({"network": {**TRANSFORMER, "layers": 2.0}}, "network .*layers: 2.0 is not a whole"),

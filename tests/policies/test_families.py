@@ -42,7 +42,7 @@ def test_tokens_are_bins_of_a_range_and_all_of_them_actions(changes: dict[str, A
     [
         ({**RESNET, "pool": "average"}, ACT, SHAPE, "encoder: 'pool' is unknown"),
         (RESNET, {**ACT, "layers": 2}, SHAPE, "network: 'layers' is unknown"),
-        ({**RESNET, "type": "vit"}, ACT, SHAPE, "encoder: type 'vit' is not known; there is resnet18"),
+        ({**RESNET, "type": "vit"}, ACT, SHAPE, "encoder: type 'vit' is not known; known: resnet18"),
         ([], ACT, SHAPE, "encoder and network must be objects"),
         (RESNET, ACT, Architecture("tiny", 1, (24, 24), 2, 2, 4, 2), "needs one or more cameras and a history of 1"),
         (RESNET, ACT, Architecture("tiny", 0, (24, 24), 1, 2, 4, 2), "needs one or more cameras"),

@@ -125,7 +125,7 @@ def top(**changes: Any) -> Callable[[dict[str, Any]], object]:
 
 FAULTS: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
     "no object": ("pi0", top(network=[1]), r"network: \[1\] is not an object"),
-    "model": ("pi0", put(model="pi1"), "network: model 'pi1' is not known; there is pi0, pi05, smolvla"),
+    "model": ("pi0", put(model="pi1"), "network: model 'pi1' is not known; known: pi0, pi05, smolvla"),
     "no model": ("pi0", lambda raw: raw["network"].pop("model"), "network: model None is not known"),
     "missing": ("pi0", lambda raw: raw["network"].pop("expert"), "network: 'expert' is missing"),
     "unknown": ("pi0", put(fold=2), "network: 'fold' is unknown"),

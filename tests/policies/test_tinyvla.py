@@ -144,7 +144,7 @@ def test_the_seed_makes_the_weights_and_the_callers_random_state_is_left_alone()
 
 
 def test_what_is_not_known_is_named() -> None:
-    with pytest.raises(ValueError, match="policy 'tinyvla-7b' is not known; there is tinyvla-400m, tinyvla-700m"):
+    with pytest.raises(ValueError, match="policy 'tinyvla-7b' is not known; known: tinyvla-400m, tinyvla-700m"):
         make_tinyvla("tinyvla-7b", seed=0)
     with pytest.raises(ValueError, match="policy 'tinyvla-tiny': cameras: 0 is less than 1"):
         make_tinyvla("tinyvla-tiny", seed=0, cameras=0)

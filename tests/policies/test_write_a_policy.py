@@ -116,7 +116,7 @@ def test_the_page_trains_writes_and_runs_it(
 def test_what_its_package_does_not_have_is_said_by_name(written: Path) -> None:
     manifest = written / checkpoint.MANIFEST
     manifest.write_text(manifest.read_text().replace('"type": "reach"', '"type": "grasp"'))
-    with pytest.raises(CheckpointError, match=f"type 'grasp' is not known; there is {', '.join([*FAMILIES, 'reach'])}"):
+    with pytest.raises(CheckpointError, match=f"type 'grasp' is not known; known: {', '.join([*FAMILIES, 'reach'])}"):
         checkpoint.load(written)
 
 

@@ -59,7 +59,7 @@ def test_the_actuator(drive: Drive, checkpoint: str) -> None:
     values, names = facts["action"]
     assert len(values) == 2 and names == "agent_x,agent_y"  # noqa: PT018  (one action)
     assert facts["stop"] and facts["disarm"]  # noqa: PT018
-    assert "a publisher unknown" in facts["not released"]
+    assert "an unknown publisher" in facts["not released"]
     assert facts["jump"] == "disarmed"
     assert facts["incompatible"] == ["agent/chunk incompatible RELIABILITY"]
     assert outcome["sent"]["/joint_trajectory"] >= 2, "a horizon, and the point that ends it"

@@ -178,4 +178,4 @@ def test_another_name_is_said_and_left_out(ros_domain_id: int, capfd: pytest.Cap
     init(args=["--ros-args", "-p", "robot_ip:=here"])
     PushTBridge().close()
     try_shutdown()
-    assert "no parameter 'robot_ip' here: left out" in capfd.readouterr().err
+    assert "unknown parameter 'robot_ip' ignored" in capfd.readouterr().err

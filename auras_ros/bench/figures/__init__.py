@@ -1,1 +1,1 @@
-"""The figures of the Auras paper as commands: one file a figure, the paper's numbers beside ours in each."""
+"""The figures of the Auras paper as commands: one file for each figure, with the paper's numbers beside ours."""

@@ -1,9 +1,9 @@
 """`auras bench fig10`: the four modes side by side (Auras figure 10).
 
-The rates are those of `auras bench pipeline`, whose options it takes, or of a report of it that is there already
-(--rates), and the paper's numbers stand beside them. Success is played by `auras eval`, which takes hours and can be
-played in parts: --eval joins its reports, one for each number of denoising steps (40, 100 and 160 in the paper), or
-several with some of the modes each:
+The rates are measured as by `auras bench pipeline`, with its options, or read from one of its reports (--rates). The
+paper's numbers stand beside them. Success comes from reports of `auras eval`, which takes hours and can be run in
+parts: --eval joins the reports, one for each number of denoising steps (40, 100 and 160 in the paper), or several with
+some of the modes each:
 
   auras eval --sim pusht-drift --plan ddpm100,pp_generation=4,alpha=0.5 --episodes 400 --json 100.json
   auras bench fig10 --policy dp --eval 40.json,100.json,160.json
@@ -27,8 +27,8 @@ from auras_ros.report.picture import COLOURS, legend_below, picture
 from auras_ros.report.result import Report, key
 from auras_ros.report.table import aligned
 
-ACCURACY = "success is of Push-T alone, with a policy of our own: the paper's other models were not played here"
-BATCHED = "par-batched"  # its requests begin together
+ACCURACY = "success is on Push-T only, with a policy that we trained: the paper's other models were not evaluated"
+BATCHED = "par-batched"  # par whose requests begin together
 HEADLINE_CLOCK = "paused"  # the paper's
 Progress = Callable[[str], None]
 
@@ -40,13 +40,13 @@ def run(argv: list[str], progress: Progress) -> Report:
     parser.add_argument("--rates", metavar="FILE", type=Path, help="a report of `auras bench pipeline --json`")
     options, rest = parser.parse_known_args(argv)
     if not {"-h", "--help"}.isdisjoint(rest):
-        print(f"{parser.format_help()}\nand those of `auras bench pipeline`:\n")
+        print(f"{parser.format_help()}\nand the options of `auras bench pipeline`:\n")
     try:
         parts = [(EvaluationPart.load(Path(path)), _cores_of(Path(path))) for path in options.eval.split(",") if path]
     except (OSError, SettingsError) as error:
         parser.error(f"--eval: {error}")
     if options.rates is not None and rest:
-        parser.error(f"--rates measures nothing, and has no use for {rest[0]}")
+        parser.error(f"with --rates nothing is measured, so {rest[0]} has no effect")
     report = pipeline.run(rest, progress) if options.rates is None else _measured(parser, options.rates)
     report.name = "fig10"
     _sum_rates(report)
@@ -56,15 +56,15 @@ def run(argv: list[str], progress: Progress) -> Report:
 
 
 def _measured(parser: argparse.ArgumentParser, path: Path) -> Report:
-    """The pipeline's report of another run, which says beside it when and where that was. Ends the process with status
-    2 for a file that is none."""
+    """The report of an earlier run of `auras bench pipeline`; its date and machine are kept in `rates_of`. Exits with
+    status 2 if the file is not such a report."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         kept = Report("pipeline", list(raw["rows"]), dict(raw["summary"]))
         if raw["name"] != kept.name or not any(row["measure"] == "rounds" for row in kept.rows):
             raise ValueError("it has no rates of the modes")
         if why := unnamed(kept.rows):
-            raise ValueError(f"{why} (a report of before they were counted: measure again)")
+            raise ValueError(f"{why} (the report is from a version that did not count them: measure again)")
         kept.more["rates_of"] = {name: raw[name] for name in ("command", "date", "hardware", "versions")}
         kept.more |= {name: raw[name] for name in ("interrupted", "failed", "left_out", "disturbed") if name in raw}
     except OSError as error:
@@ -75,7 +75,7 @@ def _measured(parser: argparse.ArgumentParser, path: Path) -> Report:
 
 
 def _cores_of(path: Path) -> int:
-    """That the processes of the report's own command might use; on the paused clock they count for nothing."""
+    """The cores that the report's command might use; on the paused clock they do not matter."""
     return int(json.loads(path.read_text(encoding="utf-8")).get("hardware", {}).get("cores", 0))
 
 
@@ -89,7 +89,7 @@ def success_rows(part: EvaluationPart, cores: int = 0) -> list[dict[str, Any]]:
 
 
 def _longest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each mode the row of the most episodes, where reports share a plan: modes may have been played apart."""
+    """For each mode the row with the most episodes, if reports share a plan: modes may have been played separately."""
     kept: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
         which = tuple(row[name] for name in ("policy", "sim", "plan", "clock", "mode"))
@@ -99,7 +99,7 @@ def _longest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _sum_rates(report: Report) -> None:
-    """Means over the policies of the ratios, beside the paper's over models and GPUs."""
+    """Means of the ratios over the policies, for comparison with the paper's means over models and GPUs."""
     policies = {key(row["policy"]) for row in report.rows if row["measure"] == "rounds"}
     for name in ("auras_over_seq", "auras_over_dec", "auras_over_par", "dec_over_seq", "par_over_seq"):
         known = [report.summary[f"{name}_{policy}"] for policy in policies if f"{name}_{policy}" in report.summary]
@@ -108,7 +108,8 @@ def _sum_rates(report: Report) -> None:
 
 
 def _sum_success(report: Report) -> None:
-    """auras in percent of seq, and what par loses, averaged over the reports whose seq succeeds at all."""
+    """The success of auras in percent of seq's, and the loss of par, averaged over the reports in which seq succeeds at
+    least once."""
     rows = [row for row in report.rows if row["measure"] == "success"]
     for clock in ("charged", HEADLINE_CLOCK):
         found: dict[str, list[float]] = {}
@@ -143,14 +144,14 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def draw(report: Report, path: Path) -> None:
-    """Rates of each policy by mode, and success of each plan by mode on the paused clock where that was played."""
+    """Rates of each policy by mode, and success of each plan by mode, on the paused clock if that was played."""
     rounds = [row for row in report.rows if row["measure"] == "rounds"]
     success = [row for row in report.rows if row["measure"] == "success"]
     clocks = {row["clock"] for row in success}
     clock = HEADLINE_CLOCK if HEADLINE_CLOCK in clocks else next(iter(sorted(clocks)), "")
-    with picture(path, "figure 10: success on Push-T alone, and chunks per second, by mode", 2) as axes:
+    with picture(path, "figure 10: success on Push-T, and chunks per second, by mode", 2) as axes:
         played = [row for row in success if row["clock"] == clock]
-        kinds = {row["plan"]: str(row["plan"]).partition(",")[0] for row in played}  # ddpm100; whole where two share it
+        kinds = {row["plan"]: str(row["plan"]).partition(",")[0] for row in played}  # ddpm100; whole if not unique
         names = kinds if len(set(kinds.values())) == len(kinds) else {plan: plan.replace(",", "\n") for plan in kinds}
         _grouped(axes[0], [(names[row["plan"]], row["mode"], row["success"]) for row in played])
         axes[0].set_title(f"success on Push-T, {clock} clock" if clock else "success: not played (--eval)", fontsize=9)

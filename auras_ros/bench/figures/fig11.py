@@ -1,9 +1,9 @@
 """`auras bench fig11`: parallelism without control beside the pipeline (Auras figure 11 and section 6.3).
 
-Chunks per second of seq, par with several numbers of workers, and auras, in interleaved rounds; how even the intervals
-between outputs are when an observation is always at hand; and how long a request takes from its arrival to its chunk
-when requests come at a fixed rate and wait in a queue: aligned with auras (as fast as auras takes them; par cannot, and
-falls behind) and just fit (as fast as par itself takes them). Random weights and observations.
+Measures three things. Chunks per second of seq, par with several numbers of workers, and auras, in interleaved rounds.
+The spread of the intervals between outputs when an observation is always available. And the time of a request from its
+arrival to its chunk, when requests come at a fixed rate and wait in a queue: aligned (at the rate of auras, at which
+par falls behind) and just fit (at the rate of par itself). Random weights and observations.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DEFAULTS = {"cuda": ("dp", "dp-plus", "openvla-7b", "llava-1.5-7b"), "cpu": ("dp
 WORKERS = {"cuda": (1, 2, 4, 8, 16), "cpu": (1, 2, 3, 4)}
 CAUSAL_WORKERS = 3  # the paper's most for OpenVLA and RT2
 STAGES = 8
-SLACK = 1.05  # input intervals over what the slowest round kept up with, so that chance alone builds no queue
+SLACK = 1.05  # input intervals, times those of the slowest round, so that chance alone builds no queue
 RATE = ("plan", "policy", "cores", "chunks/s", "x seq", "quartiles", "age ms", "spread %", "outputs", "")
 JCT = {  # fields of a stream, and their columns
     "interval_ms": "every ms",
@@ -93,7 +93,8 @@ def _measure(name: str, job: Job) -> None:
 
 
 def _inputs(measured: Measured, seq: Plan, par: Plan, auras: Plan) -> list[tuple[Plan, str, float]]:
-    """(plan, kind, requests a second) of the streams: as fast as each keeps up with, and par as auras does."""
+    """(plan, kind, requests per second) of the streams: each at the rate that it keeps up with, and par also at that of
+    auras."""
     streams = [(seq, "just fit", seq), (par, "just fit", par), (par, "aligned", auras), (auras, "aligned", auras)]
     return [
         (plan, kind, measured.slowest_hz(as_fast_as))
@@ -103,7 +104,7 @@ def _inputs(measured: Measured, seq: Plan, par: Plan, auras: Plan) -> list[tuple
 
 
 def _left_s(job: Job) -> float:
-    """How long a stream may take: at most --limit, and what the bench's minutes leave. Raises OverError."""
+    """The longest time for a stream: --limit, or the rest of the bench's minutes if that is less. Raises OverError."""
     left_s = min(float(job.options.limit), job.ends.hard_s - time.monotonic())
     if left_s <= 0:
         raise OverError(OVER)
@@ -115,7 +116,7 @@ def _named(plan: Plan) -> dict[str, Any]:
 
 
 def _sum(report: Report, name: str, cores: int, options: argparse.Namespace, measured: Measured | None) -> None:
-    """The figures that stand beside the paper's; of the first policy and the fair cores also without their names."""
+    """The figures for comparison with the paper's. Those of the first policy are also stored without its name."""
     rows = [row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)]
     rates = [row for row in rows if row["measure"] == "rate"]
     auras = next((row for row in rates if row["mode"] == "auras"), None)
@@ -158,14 +159,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jct-workers", type=int, default=2, help="par's count for completion times (2)")
     parser.add_argument("--pp-generation", type=int, default=STAGES, help=f"stages of denoising ({STAGES})")
     parser.add_argument("--jobs", type=int, default=40, help="requests of each stream, outputs of each spread (40)")
-    parser.add_argument("--limit", type=amount, default=60.0, help="longest that one stream may take, s (60)")
+    parser.add_argument("--limit", type=amount, default=60.0, help="maximum duration of one stream, s (60)")
     add_measured(parser)
     add_seed(parser)
     return parser
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Fill in what depends on the device. Ends the process with status 2 for what cannot be measured."""
+    """Fill in the defaults that depend on the device. Exits with status 2 if the options cannot be measured."""
     kind = check_job_options(parser, options, steps=2)
     options.policy = chosen(parser, options.policy, kind, DEFAULTS)
     options.workers = sorted(set(options.workers or WORKERS[kind]))
@@ -206,7 +207,7 @@ def _number(value: float | None) -> str:
 
 
 def draw(report: Report, path: Path) -> None:
-    """Of the first policy and number of cores: rate over par's workers, completion times, spreads."""
+    """For the first policy and number of cores: rate over par's workers, completion times, spreads."""
     named = [(row["policy"], row["cores"]) for row in report.rows]
     rows = [row for row, which in zip(report.rows, named, strict=True) if which == named[0]]
     rates, jct = ([row for row in rows if row["measure"] == measure] for measure in ("rate", "jct"))

@@ -1,9 +1,9 @@
 """`auras bench fig12`: rate and success over the number of stages (Auras figure 12).
 
 Once over pp_generation with one stage of perception, once over pp_perception with one stage of generation. Rates are
-measured live beside seq; success is played in lockstep on Push-T, on the paused clock (the paper's) and on the charged
-one. With --work it may be interrupted and goes on. --policy measures the rates of an architecture with random weights
-as well, on a GPU too; --episodes 0 plays nothing.
+measured live, and so is seq for comparison. Success is measured in lockstep on Push-T, on the paused clock (the
+paper's) and on the charged one. With --work an interrupted run can be continued. --policy also measures the rates of an
+architecture with random weights, on a CPU or GPU; --episodes 0 plays nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`auras bench fig13`: rate and success over the skew alpha of generation's stages (Auras figure 13).
 
-Five stages of generation; alpha moves steps to the last one, which reads the newest context. Measured and played as
-figure 12 is. On a GPU the steps of a frame run one after another, so where launches take the time alpha 1 may come near
-20/64 of alpha 0's rate: the last stage's steps of 100.
+Five stages of generation; alpha moves steps to the last one, which reads the newest context. Measured and played like
+figure 12. On a GPU the steps of a frame run one after another. If launches limit the rate, alpha 1 may have as little
+as 20/64 of alpha 0's rate: the last stage then has 64 of the 100 steps instead of 20.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run(argv: list[str], progress: Progress) -> Report:
 
 
 def _sum(report: Report, steps: int, stages: int) -> None:
-    """The paper's two points, alpha 0 and 1, and what alpha 1 gains there."""
+    """The paper's two points, alpha 0 and 1, and the gain of alpha 1."""
     summary, played = report.summary, [row for row in report.rows if row["measure"] == "played"]
     for alpha in (0.0, 1.0):
         summary[f"last_steps_percent_alpha_{alpha:g}"] = 100 * stage_steps(steps, stages, alpha)[-1] / steps
@@ -68,7 +68,7 @@ def _sum(report: Report, steps: int, stages: int) -> None:
         if before and after and before["success"] and after["success"] is not None:
             gain = 100 * (after["success"] / before["success"] - 1)
             summary[f"gain_percent_alpha_1_{clock}"] = gain
-            summary.setdefault("gain_percent_alpha_1", gain)  # of the paused clock where it was played: the paper's
+            summary.setdefault("gain_percent_alpha_1", gain)  # on the paused clock, the paper's, if it was played
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,9 +1,9 @@
-"""`auras bench fig14`: auras over seq with the sizes of perception and generation (Auras figure 14).
+"""`auras bench fig14`: speedup of auras over seq for several sizes of perception and generation (Auras figure 14).
 
-A module of scale k has about 2^k times its parameters, by width at the same depth (`policies`). Alone each is scaled
-with the other as published; --grid takes every pair. Random weights and observations; seq and auras are checked against
-each other, then measured in interleaved rounds. Where memory would not hold a vision-language model its layers share
-their parameters, and the row says so. On a CPU small networks run.
+A module of scale k has about 2^k times its parameters, by width at the same depth (`policies`). Each module is scaled
+while the other has its published size; --grid measures every pair. Random weights and observations. seq and auras are
+checked against each other, then measured in interleaved rounds. If memory cannot hold a vision-language model, its
+layers share their parameters, and the row notes it. On a CPU the default networks are small.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ DEFAULTS = {"cuda": ("dp-plus", "openvla-7b"), "cpu": ("dp-small", "openvla-smal
 CPU_SCALES = (-4, -2, 0, 2)
 STAGES = 10  # of generation, diffusion
 NOTE = (
-    "scaled by width; ResNet's layers have at least 16 channels, so that a small one shrinks less than asked "
-    "for: the row's millions of parameters are what was measured"
+    "scaled by width; ResNet's layers have at least 16 channels, so a small one shrinks less than its scale: "
+    "the row has the real millions of parameters"
 )
 
 
@@ -61,7 +61,7 @@ def run(argv: list[str], progress: Progress) -> Report:
 
 
 def pairs(options: argparse.Namespace) -> list[tuple[int, int]]:
-    """(perception, generation): the sizes as published first, then each module alone, or every pair."""
+    """(perception, generation): the published sizes first, then each module scaled alone, or every pair."""
     if options.grid:
         every = list(product(options.perception, options.generation))
     else:
@@ -70,7 +70,7 @@ def pairs(options: argparse.Namespace) -> list[tuple[int, int]]:
 
 
 def _measure(name: str, perception: int, generation: int, job: Job) -> None:
-    """One pair of sizes as a row; what there is no memory for is named in the report."""
+    """One pair of sizes as a row; the report names a pair that does not fit in memory."""
     options = job.options
     job.say(f"{job.what}: building")
     built = build(
@@ -100,19 +100,19 @@ def _measure(name: str, perception: int, generation: int, job: Job) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="auras bench fig14", description=__doc__)
     add_choice(parser, DEFAULTS)
-    scales = "exponents of two, as in =-2,0,2 (-4,-2,0,2,4; on a CPU to 2)"
+    scales = "exponents of two, as in =-2,0,2 (-4,-2,0,2,4; on a CPU up to 2)"
     parser.add_argument("--perception", type=listed(int), metavar="K,...", help=scales)
     parser.add_argument("--generation", type=listed(int), metavar="K,...", help=scales)
     parser.add_argument("--grid", action="store_true", help="every pair, not each module alone")
     parser.add_argument("--pp-generation", type=int, default=STAGES, help=f"stages of denoising ({STAGES})")
-    parser.add_argument("--tokens", type=int, default=7, help="of an action, and its stages (7)")
+    parser.add_argument("--tokens", type=int, default=7, help="tokens of an action, each a stage (7)")
     add_measured(parser)
     add_seed(parser)
     return parser
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Fill in what depends on the device. Ends the process with status 2 for what cannot be measured."""
+    """Fill in the defaults that depend on the device. Exits with status 2 if the options cannot be measured."""
     kind = check_job_options(parser, options, steps=2)
     options.policy = chosen(parser, options.policy, kind, DEFAULTS)
     scales = list(SCALES if kind == "cuda" else CPU_SCALES)
@@ -120,7 +120,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     options.generation = scales if options.generation is None else options.generation
     for name in options.policy:
         if name.startswith("tinyvla"):
-            parser.error(f"--policy: '{name}' has one size alone")
+            parser.error(f"--policy: '{name}' has only one size")
     for exponent in (*options.perception, *options.generation):
         if not -8 <= exponent <= 8:
             parser.error(f"--perception and --generation: exponents from -8 to 8, got {exponent}")
@@ -133,7 +133,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
 
 
 def table(report: Report) -> str:
-    """A line a pair of sizes."""
+    """A line for each pair of sizes."""
     sizes = ("policy", "perception", "generation", "M", "M", "cores")
     columns = (*sizes, "seq /s", "auras /s", "x seq", "quartiles", "")
     return with_paper("fig14", report, aligned([columns, *(_cells(row) for row in report.rows)]))
@@ -149,7 +149,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def draw(report: Report, path: Path) -> None:
-    """For each policy and number of cores the speedup over the scale of each module, the other as published."""
+    """For each policy and number of cores the speedup over the scale of each module, the other at its published
+    size."""
     groups = list(dict.fromkeys((row["policy"], row["cores"]) for row in report.rows))
     with picture(path, "auras over seq by size of the modules, random weights", max(1, len(groups))) as axes:
         for one, (name, cores) in zip(axes, groups, strict=False):

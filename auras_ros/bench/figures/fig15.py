@@ -1,17 +1,17 @@
-"""`auras bench fig15`: auras over seq with the number of iterative steps (Auras figure 15).
+"""`auras bench fig15`: speedup of auras over seq by the number of iterative steps (Auras figure 15).
 
-Autoregressive: action tokens. Images change with every frame, and no key or value is kept from one frame to the next.
-seq decodes with a KV cache, as anybody would; auras has one request for each token, merged into one forward. With
-fetch_offset 0 perception and generation take turns; the paper's -1 runs them side by side.
+Autoregressive: by action tokens. Images change with every frame, and no keys and values are kept between frames. seq
+decodes with a KV cache; auras has one request for each token, merged into one forward. With fetch_offset 0 perception
+and generation run one after the other; the paper's -1 runs them side by side.
 
-Diffusion: denoising steps, auras with as many stages as --stages says, or as there are steps.
+Diffusion: by denoising steps, with --stages stages of auras, or one per step if there are fewer.
 
-Both sides have the same cores, first one and then all. It is checked first that both give the same; rounds of both are
-interleaved in random order, and a ratio is taken within its round. On a GPU policies that write tokens are bfloat16, as
-they are run there.
+Both sides have the same cores, first one and then all. First it is checked that both give the same result. Rounds of
+both are interleaved in random order, and a ratio is taken within a round. On a GPU autoregressive policies run in
+bfloat16, as usual.
 
-Then, apart from the figure, a camera that stands still beside one that moves: auras with and without the keys and
-values of the frame before (plan: reuse=exact). Perception is done for both cameras all the same.
+In addition to the figure: one static camera beside a moving one, auras with and without the previous frame's keys and
+values (plan: reuse=exact). Both cameras are perceived in either case.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def vision_language_policy(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> AutoregressivePolicy:
-    """An RT-2 or OpenVLA of `models.presets` with random weights: `prefix` embeddings in all, most of them patches of
-    one picture a camera, as square as they come, and one action of `tokens` channels. Raises ValueError."""
+    """An RT-2 or OpenVLA of `models.presets` with random weights: `prefix` embeddings in total, most of them patches of
+    one square picture for each camera, and one action of `tokens` channels. Raises ValueError."""
     side = int(((prefix - 1) // cameras) ** 0.5)
     if model not in MODELS or side < 1 or tokens < 1:
-        raise ValueError(f"model '{model}', prefix {prefix}, tokens {tokens}: there is {', '.join(MODELS)}")
+        raise ValueError(f"model '{model}', prefix {prefix}, tokens {tokens}: known models: {', '.join(MODELS)}")
     config = MODELS[model]
     with drawn(torch.device(device), dtype):
         if isinstance(config, OpenVlaConfig):
@@ -101,7 +101,7 @@ def run(argv: list[str], progress: Progress) -> Report:
 
 
 def _subjects(options: argparse.Namespace) -> Subjects:
-    """What is measured, by name."""
+    """The measurements by name."""
     found: dict[str, partial[None]] = {}
     for half in options.half:
         if half == "diffusion":
@@ -138,7 +138,7 @@ def _compare_steps(steps: int, job: Job) -> None:
 
 
 def _compare_reuse(prefix: int, job: Job) -> None:
-    """auras without and with the static camera's keys and values, which come first in the prefix."""
+    """auras without and with reuse of the static camera's keys and values, which come first in the prefix."""
     options = job.options
     policy = _policy(options, prefix, REUSE_TOKENS, cameras=2)
     plan = Plan(mode="auras", pp_generation=REUSE_TOKENS, fetch_offset=options.fetch_offset)
@@ -151,7 +151,7 @@ def _compare_reuse(prefix: int, job: Job) -> None:
 
 
 def one_still(policy: AutoregressivePolicy, seed: int, different: int = 8) -> Feed:
-    """Random observations of which the first camera's picture is always the same."""
+    """Random observations with a constant picture of the first camera."""
     random_ = torch.Generator().manual_seed(seed)
     examples = [policy.example(1, random_) for _ in range(different)]
     for images, _ in examples:
@@ -160,7 +160,7 @@ def one_still(policy: AutoregressivePolicy, seed: int, different: int = 8) -> Fe
 
 
 def _measure(bench: Bench, job: Job, plans: tuple[Plan, Plan], named: dict[str, Any], key: str) -> None:
-    """Interleaved rounds of both plans as a row, and how much quicker the second is under `key`."""
+    """Measure both plans in interleaved rounds, add a row, and the speedup of the second plan under `key`."""
     base, other = plans
     measured = measure(bench, job, plans)
     if other not in measured:
@@ -195,14 +195,14 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
         prog="auras bench fig15", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--half", type=listed(str), default=list(HALVES), help=f"some of {','.join(HALVES)} (all)")
-    parser.add_argument("--model", choices=list(MODELS), default="rt2-small", help="that writes tokens (rt2-small)")
-    parser.add_argument("--prefix", type=listed(int), default=list(PREFIXES), help="embeddings before them (64,256)")
+    parser.add_argument("--model", choices=list(MODELS), default="rt2-small", help="autoregressive model (rt2-small)")
+    parser.add_argument("--prefix", type=listed(int), default=list(PREFIXES), help="lengths of the prefix (64,256)")
     parser.add_argument("--tokens", type=listed(int), default=list(TOKENS), help="action tokens (1,2,4,7,14,28,56)")
-    parser.add_argument("--diffusion", choices=list(RECIPES), default="dp-small", help="that denoises (dp-small)")
+    parser.add_argument("--diffusion", choices=list(RECIPES), default="dp-small", help="diffusion policy (dp-small)")
     parser.add_argument("--steps", type=listed(int), default=list(STEPS), help="denoising steps (5,10,20,40,100)")
-    parser.add_argument("--stages", type=int, default=10, help="of denoising, auras (10)")
+    parser.add_argument("--stages", type=int, default=10, help="auras' stages of denoising (10)")
     parser.add_argument(
-        "--fetch-offset", type=int, choices=(-1, 0), default=0, help="tokens, auras (0); the paper's -1"
+        "--fetch-offset", type=int, choices=(-1, 0), default=0, help="auras' offset for tokens (0; the paper's is -1)"
     )
     add_job_options(parser, minutes=30.0)
     add_seed(parser)
@@ -218,6 +218,6 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     if not 1 <= options.stages <= MAX_STAGES:
         parser.error(f"--stages: a plan has 1 to {MAX_STAGES}, got {options.stages}")
     if unknown := [half for half in options.half if half not in HALVES]:
-        parser.error(f"--half: '{unknown[0]}' is not known; there is {', '.join(HALVES)}")
+        parser.error(f"--half: '{unknown[0]}' is not known; known: {', '.join(HALVES)}")
     check_job_options(parser, options)
     return options

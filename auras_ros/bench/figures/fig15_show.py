@@ -1,4 +1,4 @@
-"""What `auras bench fig15` found, as a table and as a picture. Draws what was measured, measures nothing."""
+"""The results of `auras bench fig15` as a table and as a picture. Measures nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINES = (BLUE, ORANGE, GREEN)
 
 
 def table(report: Report) -> str:
-    """A line a comparison."""
+    """One line for each comparison."""
     rows = [COLUMNS, *(_cells(row) for row in report.rows)]
     notes = [str(report.more["interrupted"])] if "interrupted" in report.more else []
     summary = [f"{name} {value:.2f}" for name, value in report.summary.items()]
@@ -37,8 +37,8 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def draw(report: Report, path: Path) -> None:
-    """Times seq over the iterative steps, a panel for each half and number of cores. Raises ValueError where nothing
-    was measured."""
+    """Speedup over the iterative steps, a panel for each half and number of cores. Raises ValueError if nothing was
+    measured."""
     rows = [row for row in report.rows if row["compared"] != REUSE_ROW]
     panels = list(dict.fromkeys((row["compared"], row["cores"]) for row in rows))
     if not panels:

@@ -1,9 +1,9 @@
-"""`auras bench fig16`: throughput of TinyVLA, a language model that encodes, over its stages (Auras figure 16).
+"""`auras bench fig16`: throughput of TinyVLA (a language model as encoder) over its stages (Auras figure 16).
 
-Every pair of pp_perception 1 to 3 and pp_generation 1 to 5 with fetch_offset 0 and -1, and seq beside them, for the
-three published sizes. On a CPU a quarter of each size runs (`models.presets`); the paper's own on a GPU. Weights and
-observations are random. It is checked first that the modes compute the same. Rounds of all plans are interleaved in
-random order, and a ratio is taken within its round.
+Every pair of pp_perception 1 to 3 and pp_generation 1 to 5 with fetch_offset 0 and -1, and seq, for the three published
+sizes. On a CPU a quarter of each size runs (`models.presets`); on a GPU the paper's. Weights and observations are
+random. First it is checked that the modes compute the same. Rounds of all plans are interleaved in random order, and a
+ratio is taken within a round.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from auras_ros.policies.tinyvla import INFERENCE_STEPS, TinyVlaPolicy, make_tiny
 from auras_ros.report.result import Report
 
 MODELS = ("tinyvla-400m", "tinyvla-700m", "tinyvla-1.3b")
-WANTED = 2.0  # times seq: what the paper's user requires (section 6.6)
+WANTED = 2.0  # speedup over seq that the paper's user requires (section 6.6)
 PAPER = (
     "the difference between the offsets is not prominent; for twice the throughput, with fetch_offset -1, the "
     "configurations that give it are simulated further (section 6.6; figure 16 has no numbers in the text)"
@@ -44,7 +44,7 @@ def run(argv: list[str], progress: Progress) -> Report:
 
 
 def draw(report: Report, path: Path) -> None:
-    """The grids as a PNG. Raises ValueError where nothing was measured."""
+    """Write the grids as a PNG. Raises ValueError if nothing was measured."""
     from auras_ros.bench.figures.fig16_picture import draw_grids
 
     draw_grids(report, path, WANTED)
@@ -60,7 +60,7 @@ def plans_of(options: argparse.Namespace) -> tuple[Plan, list[Plan]]:
 
 
 def _measure(model: str, job: Job) -> None:
-    """Check and compare one model; what was measured goes to the report."""
+    """Check and compare one model, and add the results to the report."""
     options, report = job.options, job.report
     name = model if options.paper_sizes else model + QUARTER
     job.say(f"{job.what}: building, checking that the modes compute the same ...")
@@ -80,7 +80,7 @@ def _measure(model: str, job: Job) -> None:
 
 
 def _shapes(name: str, policy: TinyVlaPolicy) -> dict[str, Any]:
-    """What was run: sizes of the parts, and how large it is in all."""
+    """The sizes of the parts and of the whole model."""
     config = TINYVLAS[name]
     vision, language = config.vision, config.language
     return {
@@ -108,8 +108,8 @@ def _row(base: Row, plan: Plan, found: Row) -> dict[str, Any]:
 
 
 def _summary(model: str, ending: str, measured: Measured, seq: Plan, plans: Sequence[Plan]) -> dict[str, float]:
-    """Of one model: seq's rate, the best ratio of each offset, how many plans of offset -1 are twice as quick as seq,
-    and how many times as quick offset -1 is as 0 with the same stages (median, least, most)."""
+    """For one model: seq's rate, the best speedup of each offset, how many plans of each offset are at least twice as
+    fast as seq, and the speedup of offset -1 over 0 with the same stages (median, least, most)."""
     key = model.replace("-", "_").replace(".", "_") + ending
     over = {plan: measured.figures(plan, seq)["speedup"] for plan in plans}
     found: dict[str, float] = {f"seq_per_s_{key}": measured.figures(seq, seq)["rate_hz"]}
@@ -134,7 +134,7 @@ def _pairs(plans: Sequence[Plan]) -> list[tuple[Plan, Plan]]:
 
 
 def table(report: Report) -> str:
-    """For each model what was run and a grid for each offset; beside them what the paper says."""
+    """For each model its sizes and a grid for each offset; at the top the paper's figures."""
     lines = [f"paper: {PAPER}"]
     for model, cores in dict.fromkeys((row["model"], row["cores"]) for row in report.rows):
         rows = [row for row in report.rows if (row["model"], row["cores"]) == (model, cores)]
@@ -150,13 +150,13 @@ def _head(row: Row) -> list[str]:
     return [
         f"{row['model']}, run as {row['sizes']}: {row['million']:.1f} M parameters, {where}",
         f"  {parts}; a prefix of {row['prefix']} tokens, {row['steps']} steps",
-        f"  checked: seq and auras in one stage, unbatched, give the same chunks {equal_words(row)}; batched over",
-        f"  {row['pp_generation']} stages within {row['batched_difference']:.2g} of the action range",
+        f"  checked: seq and auras in one stage, unbatched, give the same chunks {equal_words(row)}; batched in",
+        f"  {row['pp_generation']} stages they differ by at most {row['batched_difference']:.2g} of the action range",
     ]
 
 
 def _grid(rows: Sequence[Row], offset: int) -> list[str]:
-    """A line for each pp_perception: chunks per second and how many times seq's; * where twice is reached."""
+    """A line for each pp_perception: chunks per second and the speedup over seq; * marks at least twice."""
     measured = [row for row in rows if row["measure"] == "rounds"]
     seq = [row for row in measured if row["mode"] == "seq"]
     cells = {
@@ -194,7 +194,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     add_seed(parser)
     options = parser.parse_args(argv)
     if unknown := [model for model in options.models if model not in MODELS]:
-        parser.error(f"--models: '{unknown[0]}' is not known; there is {some}")
+        parser.error(f"--models: '{unknown[0]}' is not known; known: {some}")
     kind = check_job_options(parser, options, steps=1)
     try:
         plans_of(options)

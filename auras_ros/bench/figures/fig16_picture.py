@@ -1,6 +1,6 @@
-"""The picture of `auras bench fig16`: a grid of stages for each model and offset, coloured by how many times seq.
+"""The picture of `auras bench fig16`: a grid of stages for each model and offset, coloured by the speedup over seq.
 
-Framed are, as in the paper, the plans of fetch_offset -1 that give twice seq's rate. matplotlib is imported here.
+As in the paper, plans of fetch_offset -1 with at least twice seq's rate are framed. matplotlib is imported here.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from auras_ros.report.result import Report
 
 OFFSETS = (0, -1)
 PANEL_INCHES, DPI = (4.6, 2.7), 110
-DARK = 0.6  # of the colour's range, from where text is white
+DARK = 0.6  # share of the colour range from which text is white
 
 
 def draw_grids(report: Report, path: Path, wanted: float) -> None:
-    """Write the PNG. wanted: times seq, from where a plan is framed. Raises ValueError where nothing was measured."""
+    """Write the PNG. wanted: speedup from which a plan is framed. Raises ValueError if nothing was measured."""
     rows = [row for row in report.rows if row["measure"] == "rounds" and row["mode"] == "auras"]
     models = list(dict.fromkeys((row["model"], row["cores"]) for row in rows))
     if not rows:

@@ -1,11 +1,11 @@
-"""`auras bench fig3`: how far the phases of one request fill the device, run as seq does (Auras figure 3).
+"""`auras bench fig3`: utilisation of the device by the phases of one request of seq (Auras figure 3).
 
-The paper profiled warp occupancy with Nsight. Here it is the share of the device's multiplications: floating point
-operations of a phase, counted, over its time, over what one large matrix product reaches on this device in the same
-type. That counts memory waits and small launches against a phase as occupancy does not, so the numbers are no
-occupancies: compare perception with generation and policies with one another. On a CPU the device is one thread. On a
-GPU generation is launched before perception is waited for: where launching it takes longer than perception does, as of
-graphs of thousands of kernels, that is in perception's time, which is then too long, and generation's too short.
+The paper profiled warp occupancy with Nsight. Here it is a share of the device's peak: the counted floating point
+operations of a phase, divided by its time and by the rate that one large matrix product of the same dtype reaches on
+this device. Memory waits and small launches lower this share, but not occupancy, so the numbers cannot be compared with
+the paper's: compare perception with generation, and policies with one another. On a CPU the device is one thread. On a
+GPU generation is launched before the host waits for perception. If that launch takes longer than perception, as with
+graphs of thousands of kernels, perception's time includes it: it is then too long, and generation's too short.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from auras_ros.report.result import Report, key
 from auras_ros.report.table import aligned
 
 DEFAULTS = {"cuda": ("dp", "openvla-7b", "tinyvla-1.3b"), "cpu": ("dp-small", "rt2-small", "tinyvla-small")}
-SIZES = {"cuda": 8192, "cpu": 1024}  # of the matrix product that counts as all the device can
-NOTE = "the paper's are warp occupancies; ours are shares of the multiplications that the device reaches: not the same"
+SIZES = {"cuda": 8192, "cpu": 1024}  # of the matrix product whose rate counts as the device's peak
+NOTE = "the paper's are warp occupancies; ours are shares of the operations that the device reaches: not the same"
 Progress = Callable[[str], None]
 
 
@@ -56,14 +56,15 @@ def run(argv: list[str], progress: Progress) -> Report:
     parts: dict[str, MeasureStep] = {
         name: partial(_measure, name, peaks, options, report, progress) for name in options.policy
     }
-    with full_float32():  # or convolutions would not be of the type of the product that they are held against
+    with full_float32():  # else convolutions would run in TF32 and the matrix product in float32
         run_parts(report, options.minutes, parts)
     return finish("fig3", report)
 
 
 @torch.no_grad()
 def peak_flops(device: torch.device, size: int, rounds: int = 7, dtype: torch.dtype = torch.float32) -> float:
-    """Floating point operations per second of a product of two square matrices of this type: the median of some."""
+    """Floating point operations per second of a product of two square matrices of this dtype: the median of `rounds`
+    products."""
     one = torch.randn(size, size, device=device, dtype=dtype)
     took_s = []
     for _ in range(rounds + 1):
@@ -88,13 +89,13 @@ def _measure(
     progress: Progress,
     ends: Ends,
 ) -> None:
-    """A row for each phase of a request. peaks: what the device can, by type."""
+    """A row for each phase of a request. peaks: operations per second that the device reaches, by dtype."""
     progress(f"{name}: building, counting")
     built = build(name, steps=options.steps, **room_as_run(options.device))
     cores = 1 if kind_of(options.device) == "cpu" else None  # phases run in one thread
     bench = Bench(built.policy, options.device, options.seed, most=1, cores=cores)
     if built.dtype not in peaks:
-        progress("what the device can")
+        progress("measuring the device's peak")
         peaks[built.dtype] = peak_flops(bench.device, options.size, dtype=built.dtype)
         in_its_type = "" if built.dtype == torch.float32 else f"_{str(built.dtype).removeprefix('torch.')}"
         report.summary[f"peak_gflop_per_s{in_its_type}"] = peaks[built.dtype] / 1e9
@@ -134,8 +135,8 @@ def operations(policy: LoadedPolicy, bench: Bench) -> tuple[int, int]:
 
 
 def phases(bench: Bench, generation: str, requests: int, soft_s: float = math.inf) -> tuple[dict[str, float], int]:
-    """Seconds of perception and generation in a warm executor of seq: medians, and of how many requests: one at
-    least, and no further one after soft_s."""
+    """Median seconds of perception and generation in a warm executor of seq, and the number of requests timed: at least
+    one, and no further one after soft_s."""
     executor = bench.prepare(Plan(generation))
     (worker,) = executor.workers
     took: list[tuple[float, float]] = []
@@ -160,8 +161,8 @@ def _parser() -> argparse.ArgumentParser:
     add_device(parser)
     add_minutes(parser, 10.0)
     parser.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
-    parser.add_argument("--requests", type=int, default=10, help="whose phases are timed (10)")
-    parser.add_argument("--size", type=int, help="of the matrices that say what the device can (8192; CPU 1024)")
+    parser.add_argument("--requests", type=int, default=10, help="number of timed requests (10)")
+    parser.add_argument("--size", type=int, help="of the matrices that measure the device's peak (8192; CPU 1024)")
     parser.add_argument("--seed", type=int, default=0, help="of observations and noise (0)")
     return parser
 
@@ -177,11 +178,9 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def draw(report: Report, path: Path) -> None:
-    """Each policy's request over time: how long a phase takes, and how high it fills the device."""
+    """Each policy's request over time: width is a phase's duration, height its share of the device's peak."""
     policies = list(dict.fromkeys(row["policy"] for row in report.rows))
-    with picture(
-        path, "share of the device's multiplications within one request of seq", max(1, len(policies))
-    ) as axes:
+    with picture(path, "share of the device's peak within one request of seq", max(1, len(policies))) as axes:
         for one, name in zip(axes, policies, strict=False):
             at_ms = 0.0
             for phase, colour in (("perception", ORANGE), ("generation", BLUE)):

@@ -1,9 +1,9 @@
 """`auras bench fig5`: success over the degree of parallelism, when every chunk is made from one old observation.
 
-That is par with as many workers as the degree: on the paused clock each chunk comes from what was seen that many
-frames before it is used, as in Auras figures 4 and 5. Chunks run from their index 0 whenever they come, as published;
-`aligned` is the same with this project's alignment by time. Beside it: auras with as many stages of generation, whose
-stages all read the newest context.
+That is par with as many workers as the degree. On the paused clock each chunk is made from an observation that many
+frames old, as in Auras figures 4 and 5. As published, a chunk runs from its index 0 whenever it comes; `aligned` is the
+same with this project's alignment by time. For comparison: auras with as many stages of generation, which all read the
+newest context.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PANELS = ("par", "par, aligned", "auras")
 def run(argv: list[str], progress: Progress) -> Report:
     parser = argparse.ArgumentParser(prog="auras bench fig5", description=__doc__)
     add_options(parser, "ddpm100")
-    parser.add_argument("--degree", type=listed(int), default=[1, 2, 3, 4, 5, 6], help="requests at a time (1,...,6)")
+    parser.add_argument("--degree", type=listed(int), default=[1, 2, 3, 4, 5, 6], help="parallel requests (1,...,6)")
     options = parser.parse_args(argv)
     report = Report("fig5")
 
@@ -52,7 +52,7 @@ def _sum(report: Report, most: int) -> None:
         if row["panel"] and row["success"] is not None:
             name = row["panel"].replace(", ", "_")
             report.summary[f"success_{row['clock']}_{name}_{row['at']:g}"] = row["success"]
-    for clock in ("charged", "paused"):  # the paused clock's last: it is the paper's
+    for clock in ("charged", "paused"):  # the paper's clock last, so that its loss is kept
         seq = next((row["success"] for row in report.rows if row["clock"] == clock and not row["panel"]), None)
         par = report.summary.get(f"success_{clock}_par_{most}")
         if seq and par is not None:

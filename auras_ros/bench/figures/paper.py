@@ -1,7 +1,7 @@
-"""What the Auras paper says in its text about each figure. Nothing is read off a picture.
+"""The numbers in the text of the Auras paper about each figure. Nothing is read off a picture.
 
-The paper measured on an RTX 4090 and an RTX 3090; other hardware gives other numbers, so each stands beside ours with
-what it is of, and nothing here passes or fails.
+The paper measured on an RTX 4090 and an RTX 3090; other hardware gives other numbers. So each number is only shown
+beside ours, with what it measures; nothing here passes or fails.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Value = float | tuple[float, float] | str
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """value: a number, the least and the most, or words where the text has none. ours: the key of our summary that
-    stands beside it; empty where we have nothing of the kind."""
+    """value: a number, a (lowest, highest) pair, or words if the text has no number. ours: the key of the comparable
+    value in our summary; empty if there is none."""
 
     what: str
     value: Value
@@ -26,7 +26,7 @@ class PaperFigure:
     ours: str = ""
 
     def beside(self, summary: Mapping[str, float]) -> dict[str, Any]:
-        """Flat, for a report: ours is None where it was not measured."""
+        """As a row of a report: ours is None if it was not measured."""
         value = list(self.value) if isinstance(self.value, tuple) else self.value
         named = {"what": self.what, "paper": value, "unit": self.unit, "where": self.where}
         return {**named, "ours": summary.get(self.ours), "ours_is": self.ours}
@@ -115,7 +115,7 @@ SAID: Mapping[str, tuple[PaperFigure, ...]] = {
 
 
 def beside(figure: str, summary: Mapping[str, float]) -> list[dict[str, Any]]:
-    """What the paper says of a figure, each beside ours."""
+    """The paper's numbers of a figure, each beside ours."""
     return [said.beside(summary) for said in SAID[figure]]
 
 

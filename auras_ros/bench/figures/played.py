@@ -1,9 +1,9 @@
 """Plans of a figure on Push-T: the rate of each, measured beside seq, and its success on both clocks, by seed.
 
-Everything measured goes through the tuner's trials and their records: a figure of hours may be interrupted, and goes on
-where it was. On the paused clock all modes have frames of the same length, as in the paper; on the charged one the
-world moves on while a frame is computed, for as long as that takes here. The trained policy runs on the CPU, every
-plan on one core.
+All measurements go through the tuner's trials and their records, so a run of hours can be interrupted and continued.
+On the paused clock all modes have frames of the same length, as in the paper; on the charged one the simulation
+advances while a frame is computed, by the time that the frame takes on this machine. The trained policy runs on the
+CPU, every plan on one core.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from auras_ros.sim import pusht
 
 Progress = Callable[[str], None]
 MINUTES = 600.0  # a figure plays for hours
-CORES = 1  # that seq and every plan beside it are timed on: only the schedules differ
+CORES = 1  # seq and every other plan are timed on these: only the schedules differ
 Kind = tuple[str, bool]  # clock, plain
 
 
 @dataclass(frozen=True)
 class Point:
-    """One plan of a figure: `panel` and `at` say where it is drawn. plain: its chunks run from their index 0 whenever
-    they come, as a robot does that knows nothing of staleness."""
+    """One plan of a figure, drawn in `panel` at the x value `at`. plain: its chunks run from their index 0 whenever
+    they come, without compensation for staleness."""
 
     panel: str
     at: float
@@ -55,22 +55,22 @@ class Point:
 
 
 def add_options(parser: argparse.ArgumentParser, plan: str, sim: str = "pusht-drift") -> None:
-    """What every played figure takes."""
+    """The options of every figure with success."""
     parser.add_argument("--clock", default=",".join(CLOCKS), help="paused, charged, or both with a comma (both)")
-    parser.add_argument("--frame-steps", type=int, default=4, help="control steps of a frame, paused clock (4)")
+    parser.add_argument("--frame-steps", type=int, default=4, help="control steps per frame, paused clock (4)")
     add_play_options(parser, plan, sim)
 
 
 def add_play_options(parser: argparse.ArgumentParser, plan: str, sim: str = "pusht-drift") -> None:
-    """What is played, on whatever clock."""
-    parser.add_argument("--checkpoint", default="pusht", help="folder, or the name of one that ships (pusht)")
-    parser.add_argument("--plan", default=plan, help=f"what all plans share ({plan})")
+    """The options of what is played, on any clock."""
+    parser.add_argument("--checkpoint", default="pusht", help="folder, or the name of an included one (pusht)")
+    parser.add_argument("--plan", default=plan, help=f"the settings shared by all plans ({plan})")
     parser.add_argument("--sim", default=sim, help=f"{' or '.join(SIMS)} ({sim})")
     parser.add_argument("--episodes", type=int, default=100, help="seeds of each plan on each clock (100); 0: none")
     parser.add_argument("--seed", type=int, default=0, help="of the first episode (0)")
     parser.add_argument("--max-steps", type=int, default=300, help="control steps of an episode (300)")
     parser.add_argument("--batch", type=int, default=32, help="episodes that are stepped together (32)")
-    parser.add_argument("--work", type=Path, help="keep what was measured here, and go on from it")
+    parser.add_argument("--work", type=Path, help="file that keeps the results; a later run continues from it")
     add_minutes(parser, MINUTES)
 
 
@@ -80,7 +80,7 @@ class FigureCampaign:
     def __init__(
         self, options: argparse.Namespace, points: Callable[[Checkpoint, Plan], Sequence[Point]], say: Progress
     ) -> None:
-        """points: which plans, of this checkpoint and what they share."""
+        """points: makes the figure's plans from the checkpoint and the plan that they share."""
         torch.set_num_threads(1)
         _checked(options)
         if options.episodes:
@@ -96,9 +96,9 @@ class FigureCampaign:
         self._trials = self._opened()
 
     def run(self, report: Report) -> None:
-        """Time all, then play all, some seeds at a time; what fails or was not finished is named, and what is there
-        stays. Neither where there are no episodes and the rates of an architecture are asked for: those are not of this
-        policy."""
+        """Time all plans, then play them, a batch of seeds at a time. The report names what failed or was not finished;
+        finished results are kept. Does nothing with --episodes 0 and --policy: then only the rates of that architecture
+        are measured."""
         if not self._seeds and getattr(self._options, "policy", None):
             return
         with interruptible(report):
@@ -116,7 +116,7 @@ class FigureCampaign:
         self._trials[clock, point.plain].play(point.plan, seeds)
 
     def rows(self) -> list[dict[str, Any]]:
-        """seq's row of each clock, then one for each point and clock, as far as it was played."""
+        """seq's row of each clock, then one for each point that was timed and each clock."""
         known = [point for point in self.points if self._timer.is_timed(str(point.plan))]
         if not known:
             return []
@@ -136,7 +136,7 @@ class FigureCampaign:
         return made
 
     def named(self) -> str:
-        """What was played, for a title."""
+        """The title: checkpoint, simulator, generation and seeds."""
         return f"{self.checkpoint.name}, {self._options.sim}, {self.base.generation}, {self._options.episodes} seeds"
 
     def _seq_row(self, clock: str) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class FigureCampaign:
         return {**named, **figures, "success": sum(won) / len(won) if won else None, "low": low, "high": high}
 
     def _opened(self) -> dict[Kind, Trials]:
-        """Trials of each clock. All share the durations of the first, so that what is charged is what is shown."""
+        """Trials of each clock. All share the durations measured by the first, so the charged times are those shown."""
         options = self._options
         found: dict[Kind, Trials] = {}
         records: list[EpisodeStore] = []
@@ -169,7 +169,7 @@ class FigureCampaign:
         return found
 
     def _key(self, clock: str, plain: bool) -> dict[str, Any]:
-        """The tuner's, and the cores that plans were timed on."""
+        """The tuner's key, and the cores on which plans were timed."""
         options = self._options
         key = {
             "checkpoint": f"{self.checkpoint.name}@{self.checkpoint.digest[:12]}",
@@ -200,13 +200,13 @@ def _checked(options: argparse.Namespace) -> None:
 def check_play(options: argparse.Namespace, episodes: int = 0) -> None:
     """The options of `add_play_options`, with at least so many episodes. Raises SettingsError, naming the option."""
     if options.sim not in SIMS:
-        raise SettingsError(f"sim: no {options.sim!r}; there is {', '.join(SIMS)}")
+        raise SettingsError(f"sim: no {options.sim!r}; known: {', '.join(SIMS)}")
     for name, least in {"episodes": episodes, "batch": 1}.items():
         if getattr(options, name) < least:
             raise SettingsError(f"{name}: must be at least {least}, got {getattr(options, name)}")
     check_seeds(range(options.seed, options.seed + options.episodes))
     check_max_steps(options.max_steps)
-    if options.work and (why := unwritable(options.work)):  # now, and not after an hour
+    if options.work and (why := unwritable(options.work)):  # refused now rather than after an hour
         raise SettingsError(f"work: {why}")
 
 
@@ -217,7 +217,7 @@ def play(
     report: Report,
     progress: Progress,
 ) -> FigureCampaign:
-    """Play a figure's points into the report. Settings that cannot be used end the process with status 2."""
+    """Play a figure's points into the report. Exits with status 2 if the settings cannot be used."""
     try:
         game = FigureCampaign(options, points, progress)
     except (CheckpointError, PlanError, SettingsError) as error:
@@ -226,5 +226,5 @@ def play(
     game.run(report)
     report.rows += game.rows()
     report.more["title"] = game.named()
-    options.minutes = max(0.0, options.minutes - (time.monotonic() - began_s) / 60)  # for what comes after
+    options.minutes = max(0.0, options.minutes - (time.monotonic() - began_s) / 60)  # the rest is for --policy
     return game

@@ -1,4 +1,4 @@
-"""What was played for a figure, as a table and as a picture. Draws what was measured, plays nothing."""
+"""The rates and success of a figure as a table and as a picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = ("plan", "clock", "cores", "chunks/s", "x seq", "episodes", "success",
 
 
 def found(rows: Sequence[dict[str, Any]], clock: str, **fields: Any) -> dict[str, Any] | None:
-    """The row of a clock with these fields, if it is there."""
+    """The first row of a clock with these fields, or None."""
     for row in rows:
         if row["clock"] == clock and all(row[name] == value for name, value in fields.items()):
             return row
@@ -23,7 +23,7 @@ def found(rows: Sequence[dict[str, Any]], clock: str, **fields: Any) -> dict[str
 
 
 def lines(report: Report) -> list[str]:
-    """What was played, a line each, then the rates of an architecture, where asked for."""
+    """A line for each played plan, then the rates of an architecture, if they were measured."""
     played = [row for row in report.rows if row["measure"] == "played"]
     shown = [str(report.more["title"]), *aligned(list(dict.fromkeys([COLUMNS, *(_cells(row) for row in played)])))]
     return [*shown, *rate_lines([row for row in report.rows if row["measure"] == "rate"])]
@@ -49,7 +49,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def draw_panels(report: Report, panels: Sequence[str], labels: Sequence[str], path: Path) -> None:
-    """One beside the other. labels: what each one is over."""
+    """The panels side by side. labels: of each panel's x axis."""
     played = [row for row in report.rows if row["measure"] == "played"]
     with picture(path, str(report.more["title"]), len(panels)) as axes:
         for one, panel, label in zip(axes, panels, labels, strict=True):
@@ -57,7 +57,7 @@ def draw_panels(report: Report, panels: Sequence[str], labels: Sequence[str], pa
 
 
 def draw_panel(axes: Any, rows: Sequence[dict[str, Any]], panel: str, label: str) -> None:
-    """Success over `at` on each clock, and on an axis of its own the rate."""
+    """Success over `at` on each clock, and the rate on a second axis."""
     own = [row for row in rows if row["panel"] == panel]
     colours = {"paused": BLUE, "charged": ORANGE}
     for clock in dict.fromkeys(row["clock"] for row in own):

@@ -1,4 +1,4 @@
-"""The rates of a played figure's plans on an architecture with random weights, where --policy asks for them."""
+"""With --policy: the rates of a figure's plans on an architecture with random weights."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from auras_ros.report.table import aligned
 
 
 def add_rate_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("rates of an architecture with random weights, as well")
-    group.add_argument("--policy", choices=names(), help="which one (none)")
+    group = parser.add_argument_group("also measure the rates of an architecture with random weights")
+    group.add_argument("--policy", choices=names(), help="the architecture (none)")
     add_measured(group, minutes=None)
 
 
@@ -29,7 +29,7 @@ Stages = Callable[[Policy, Plan], Sequence[tuple[str, float, Plan]]]
 def rates_of(
     parser: argparse.ArgumentParser, options: argparse.Namespace, stages: Stages, report: Report, progress: Progress
 ) -> None:
-    """The figure's plans on --policy, a row each; nothing where none is asked for or it was interrupted before."""
+    """Measure the figure's plans on --policy, a row each. Does nothing without --policy or after an interruption."""
     if options.policy is None or "interrupted" in report.more:
         return
     check_job_options(parser, options, steps=2)
@@ -57,7 +57,7 @@ def rates_of(
 
 
 def rate_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line a plan; none where none was measured."""
+    """A line for each plan; no lines if none was measured."""
     if not rows:
         return []
     what = f"{rows[0]['policy']} on {rows[0]['device']}, random weights"

@@ -1,12 +1,11 @@
-"""`auras bench startup`: time to the first chunk, what making a mode ready costs, and memory of each worker (Auras 6.7,
-6.3).
+"""`auras bench startup`: time to the first chunk, cost of preparing a mode, and memory of each worker (Auras 6.7, 6.3).
 
 The paper counts as startup what the pipeline adds before its first output: filling it (diffusion), or the first whole
-request (autoregressive). Here that is the time from the first observation to the first chunk of an executor that is
-warm, for every mode. Beside it what comes before: making the executor, capturing its stages (a GPU's graphs) and
-warming up. Memory is what an executor holds beside the weights: its tensors, and on a GPU what torch has reserved for
-graphs. With --max-memory-mb weights beyond that are brought in when they run, and stages with such weights are named.
-Random weights and observations.
+request (autoregressive). Here that is the time from the first observation to the first chunk of a warm executor, for
+every mode. The time before that is reported too: making the executor, capturing its stages (a GPU's graphs) and warming
+up. Memory is what an executor holds besides the weights: its tensors, and on a GPU the memory that torch has reserved
+for graphs. With --max-memory-mb the weights beyond it are copied to the device when they run, and the report names the
+stages with such weights. Random weights and observations.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def _measure(name: str, job: Job) -> None:
 
 
 def _measured(name: str, job: Job) -> None:
-    """One row a plan. Every executor stays until the end: what it holds is not another's leavings."""
+    """One row for each plan. No executor is closed before the end, so none reuses the memory of another."""
     what, options = job.what, job.options
     job.say(f"{what}: building")
     began_s = time.monotonic()
@@ -101,7 +100,7 @@ def _plans(name: str, policy: LoadedPolicy, options: argparse.Namespace) -> list
 
 
 def ready(policy: LoadedPolicy, plan: Plan, device: torch.device, seed: int) -> tuple[Any, dict[str, Any]]:
-    """A warm executor, and what making it took and what it holds. The caller closes it."""
+    """A warm executor, and a row with the time to make it and its memory. The caller closes it."""
 
     def noise(request: int) -> torch.Tensor:
         return noise_tape(policy.noise_shape, seed, request)[None]
@@ -121,8 +120,8 @@ def ready(policy: LoadedPolicy, plan: Plan, device: torch.device, seed: int) -> 
 def first_chunks(
     executor: Any, policy: LoadedPolicy, repeats: int, seed: int, end_s: float = math.inf
 ) -> dict[str, Any]:
-    """From a new epoch's first observation to its first chunk, ms: median, least and most; of fewer repeats where
-    end_s of the monotonic clock comes before. Raises OverError where it comes before the first chunk."""
+    """ms from a new epoch's first observation to its first chunk: median, lowest and highest, with fewer repeats if
+    end_s of the monotonic clock comes earlier. Raises OverError if it comes before the first chunk."""
     feed, clock, took_ms = random_feed(policy, seed), MonotonicClock(), list[float]()
     while len(took_ms) < repeats and (left_s := end_s - time.monotonic()) > 0:
         began_ns = clock.now_ns()
@@ -139,7 +138,7 @@ def first_chunks(
 
 
 def _sum(report: Report, name: str, cores: int, options: argparse.Namespace) -> None:
-    """auras beside the paper's, the same of seq, and what one more worker of par holds."""
+    """The summary of auras and seq, and the memory of one more worker of par."""
     rows = {(row["mode"], row["workers"]): row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)}
     summary, ending = report.summary, suffix(cores, options.cores)
     for mode, last in (("auras", ""), ("seq", "_seq")):
@@ -163,16 +162,16 @@ def _parser() -> argparse.ArgumentParser:
     add_minutes(parser, 10.0)
     parser.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
     parser.add_argument("--pp-generation", type=int, default=8, help="stages of denoising (8)")
-    parser.add_argument("--workers", type=int, default=3, help="par's larger count (3)")
+    parser.add_argument("--workers", type=int, default=3, help="workers of the larger par (3)")
     parser.add_argument("--repeats", type=int, default=5, help="first chunks of each plan (5)")
     add_seed(parser)
-    parser.add_argument("--max-memory-mb", type=float, default=0.0, help="of the device for weights, MB (0: all)")
-    parser.add_argument("--offload-folder", type=Path, help="where the rest is kept (in host memory)")
+    parser.add_argument("--max-memory-mb", type=float, default=0.0, help="device memory for weights, MB (0: all)")
+    parser.add_argument("--offload-folder", type=Path, help="folder for the other weights (host memory)")
     return parser
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Ends the process with status 2 for what cannot be measured."""
+    """Exits with status 2 if the options cannot be measured."""
     kind = kind_of(options.device)
     options.policy = chosen(parser, options.policy, kind, DEFAULTS)
     options.cores = check_cores(parser, options.cores, kind)
@@ -220,7 +219,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def draw(report: Report, path: Path) -> None:
-    """Of each policy the time to the first chunk by mode, beside one frame."""
+    """For each policy the time to the first chunk by mode, and the duration of one frame."""
     groups = list(dict.fromkeys((row["policy"], row["cores"]) for row in report.rows))
     with picture(path, "from the first observation to the first chunk, ms", max(1, len(groups))) as axes:
         for one, (name, count) in zip(axes, groups, strict=False):

@@ -1,4 +1,4 @@
-"""`auras bench peers`: other libraries beside ours, on the same random weights and in one run."""
+"""`auras bench peers`: other libraries compared with ours, on the same random weights and in one run."""
 
 from auras_ros.bench.peers.command import draw, run, table
 

@@ -1,9 +1,9 @@
-"""`auras bench peers`: LeRobot's DiffusionPolicy and transformers' `generate` beside our seq and auras.
+"""`auras bench peers`: LeRobot's DiffusionPolicy and transformers' `generate` compared with our seq and auras.
 
-Each is compared on the same random weights, after it was checked that all compute the same; a rate is that of whole
-requests (observation in, chunk out) with an observation always at hand, on one thread each, in interleaved rounds.
-LeRobot runs in an environment of its own, which --setup makes with pip or --lerobot-python names; transformers is an
-extra of ours.
+All run with the same random weights, after a check that all compute the same. A rate is that of whole requests
+(observation in, chunk out) with an observation always available, on one thread each, in interleaved rounds. LeRobot
+runs in its own environment, which --setup makes with pip or --lerobot-python names; transformers is an extra of this
+package.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from auras_ros.report.result import Report
 __all__ = ["draw", "run", "table"]
 
 PARTS = (lerobot.PART, generate.PART)
-LIMIT_S = 1800.0  # compiling the published U-Net takes minutes on a slow machine
+LIMIT_S = 1800.0  # to compile the published U-Net takes minutes on a slow machine
 EXAMPLE = """
 examples
   auras bench peers --setup out/lerobot                 make LeRobot's environment (once), then run both parts
@@ -61,7 +61,7 @@ def run(argv: list[str], progress: Progress) -> Report:
             lerobot.measure(python, options, ends, report, progress)
         except (lerobot.PeerUnusableError, PlanError) as error:  # before anything is measured
             parser.error(str(error))
-        except PeerError as error:  # in one line: the last words of a process are the reason
+        except PeerError as error:  # the reason, a process's last lines, as one line
             raise PeerError("; ".join(line.strip() for line in str(error).splitlines())) from error
 
     def second(ends: Ends) -> None:
@@ -75,7 +75,7 @@ def run(argv: list[str], progress: Progress) -> Report:
 
 
 def _python(parser: argparse.ArgumentParser, options: argparse.Namespace, progress: Progress) -> Path | None:
-    """Of LeRobot's environment; None where none was named."""
+    """The Python of LeRobot's environment; None if none was given."""
     if options.setup is not None:
         return environment.setup(options.setup, progress)
     python: Path | None = options.lerobot_python
@@ -85,11 +85,11 @@ def _python(parser: argparse.ArgumentParser, options: argparse.Namespace, progre
 
 
 def _why_not(options: argparse.Namespace, python: Path | None, refused: dict[str, str]) -> str | None:
-    """Fills in which parts cannot be run, and says so where none is left or it was asked for by name."""
+    """Fill `refused` with the parts that cannot run and why. Returns the reasons if no requested part can run."""
     if lerobot.PART in options.only and python is None:
         refused[lerobot.PART] = "it needs --setup DIR, which makes an environment for it, or --lerobot-python PATH"
     if generate.PART in options.only and importlib.util.find_spec(generate.PART) is None:
-        refused[generate.PART] = "the package is not there: pip install 'auras_ros[transformers]'"
+        refused[generate.PART] = "the package is not installed: pip install 'auras_ros[transformers]'"
     if len(refused) < len(options.only):
         return None
     return "; ".join(f"{part}: {why}" for part, why in refused.items())
@@ -103,22 +103,22 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--setup", type=Path, metavar="DIR", help="LeRobot's environment: made here unless it is there")
-    where.add_argument("--lerobot-python", type=Path, metavar="PATH", help="the Python of one that is there")
+    where.add_argument("--setup", type=Path, metavar="DIR", help="folder of LeRobot's environment, made if missing")
+    where.add_argument("--lerobot-python", type=Path, metavar="PATH", help="the Python of an existing environment")
     parser.add_argument("--only", choices=PARTS, help="one part (both)")
     add_device(parser)
     parser.add_argument("--shape", choices=list(SHAPES), help="published on a GPU, small on a CPU")
     parser.add_argument("--sampler", default="ddpm100", choices=list(SAMPLERS), help="LeRobot's (ddpm100)")
     parser.add_argument("--pp-generation", type=int, default=10, help="auras' stages of denoising (10)")
-    parser.add_argument("--no-compile", dest="compile", action="store_false", help="LeRobot's eager policy alone")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="only LeRobot's eager policy")
     add_windows(parser, rounds=10, minutes=20.0, seconds=1.0)
-    parser.add_argument("--limit", type=amount, default=LIMIT_S, help=f"s that LeRobot's answer may take ({LIMIT_S:g})")
+    parser.add_argument("--limit", type=amount, default=LIMIT_S, help=f"timeout of LeRobot's answers, s ({LIMIT_S:g})")
     parser.add_argument("--seed", type=int, default=0, help="of weights, observations, noise and the order (0)")
     return parser
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Ends the process with status 2 for numbers that cannot be."""
+    """Exits with status 2 for impossible numbers."""
     check_least(parser, options, rounds=1, chunks=1, seed=0, pp_generation=1)
     if not options.limit > 0:
         parser.error("--limit must be above 0")

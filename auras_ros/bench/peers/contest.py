@@ -1,8 +1,7 @@
 """Chunks per second of several contenders, ours and others', in interleaved rounds of one run.
 
-Each is asked for its rate in a window of its own, one after another, in a new random order every round; nothing runs
-at the same time. A ratio is taken within a round, so that what slows the machine slows both. What a chunk is, and that
-all contenders compute the same one, is settled before.
+Contenders are timed one after another, in a new random order every round. A ratio is taken within a round, so a slow
+period of the machine affects both. Before that, all contenders are checked to compute the same chunk.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from auras_ros.pipeline.request import Latched
 from auras_ros.report.result import Report
 
 PERCENTILES = (10, 50, 90)
-WINDOW_S = 600.0  # the longest one: a published policy on one core
+WINDOW_S = 600.0  # maximum: a published policy on one core
 Progress = Callable[[str], None]
 Rates = Mapping[str, Sequence[float]]
 
 
 class UnequalError(RuntimeError):
-    """What was to be compared does not compute the same."""
+    """Contenders that do not compute the same."""
 
 
 @dataclass(frozen=True)
 class RateSource:
-    """rate: chunks per second in one window with an observation always at hand, warm-up left out; None where this
-    contender cannot run here, and `why` says so. fields: what its row says beside the figures, the largest difference
-    of its outputs among them."""
+    """rate: chunks per second in one window with an observation always available, without warm-up; None if this
+    contender cannot run here, with the reason in `why`. fields: of its row besides the rates, such as the largest
+    difference of its outputs."""
 
     name: str
     rate: Callable[[Length], float] | None
@@ -56,8 +55,8 @@ def ours(bench: Bench, plan: Plan, fields: Mapping[str, Any]) -> RateSource:
 
 
 def chunk_of(executor: Executor, seen: Latched) -> Tensor:
-    """Request 0 of an executor of one worker, when the observation stands still until it is done: actions
-    [1, chunk, channels], on the host."""
+    """The actions of request 0 of an executor with one worker, from a constant observation: [1, chunk, channels], on
+    the host."""
     (worker,) = executor.workers
     executor.reset(first_request=0)
     for _ in range(executor.plan.latency_frames + 1):
@@ -70,7 +69,7 @@ def chunk_of(executor: Executor, seen: Latched) -> Tensor:
 
 
 def our_chunks(bench: Bench, examples: Sequence[tuple[Tensor, Tensor]], plan: Plan) -> Tensor:
-    """A plan's chunk of each observation, which stands still until its request is done: [examples, chunk, channels]."""
+    """A plan's chunk of each observation, which is constant until its request is done: [examples, chunk, channels]."""
     executor = bench.make(plan)
     try:
         feed = Feed(list(examples))
@@ -87,9 +86,9 @@ def rounds(
     failed: dict[str, str],
     progress: Progress,
 ) -> Iterator[Rates]:
-    """After each round the rates of all rounds so far, by name, of those that have failed in none; `failed` has the
-    others' reasons. No further round begins after the soft end. No window lasts beyond the hard one: of the first round
-    there is what came before it, of a later one nothing, for rounds are compared as a whole."""
+    """Yields after each round the rates of all rounds so far, by name, of the contenders that have not failed; `failed`
+    gets the reasons of the others. No further round begins after the soft end, and no window lasts beyond the hard end:
+    a first round that is cut keeps its finished windows, a later one is dropped, as only whole rounds are compared."""
     running = [each for each in contenders if each.rate is not None]
     order = random.Random(options.seed)
     rates: dict[str, list[float]] = {each.name: [] for each in running}
@@ -128,7 +127,7 @@ def rounds(
 
 
 def tell(part: str, failed: Mapping[str, str], report: Report) -> None:
-    """Who is not measured, and why. Who had no time is no failure."""
+    """Report the contenders that were not measured, and why. Lack of time is not a failure."""
     for name, why in failed.items():
         (leave_out if why in (OVER, CUT) else fail)(report, f"{part}, {name}", why)
 
@@ -136,8 +135,8 @@ def tell(part: str, failed: Mapping[str, str], report: Report) -> None:
 def rows(
     contenders: Sequence[RateSource], rates: Rates, failed: Mapping[str, str], base: str, common: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """One a contender. chunks_per_s, p10, p90: over its windows, n of them; ratio: over `base` in the same rounds.
-    None where it was not measured."""
+    """One for each contender. chunks_per_s, p10, p90: over its n windows; ratio: over `base` in the same rounds. None
+    if it was not measured."""
     made = []
     for each in contenders:
         row = {**common, "contender": each.name, **each.fields, **dict.fromkeys(_FIGURES)}
@@ -162,7 +161,7 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def summary(part: str, rates: Rates, pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
-    """Of each pair of contenders that ran: how many times as quick the first is, median and percentiles."""
+    """The speedup of the first over the second of each pair of contenders that ran, median and percentiles."""
     found: dict[str, float] = {}
     for over, under in pairs:
         if rates.get(over) and rates.get(under):

@@ -1,8 +1,8 @@
-"""LeRobot's own environment, made with pip: never a dependency of ours.
+"""LeRobot's own environment, made with pip; LeRobot is not a dependency of this package.
 
-LeRobot 0.4.4 asks for a torch before 2.11. Here it gets the torch that ours runs on, so that two libraries are compared
-and not two torches: its own requirements as far as its diffusion policy imports them, then LeRobot itself without
-them. A folder that something else lies in is left alone.
+LeRobot 0.4.4 requires a torch before 2.11. Here it gets the same torch as this package, so that two libraries are
+compared and not two versions of torch: first those of its requirements that its diffusion policy imports, then LeRobot
+itself without dependencies. A folder with other contents is refused.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-LEROBOT = "lerobot==0.4.4"  # what our loader was checked against
-REQUIREMENTS = (  # with LeRobot 0.4.4's own bounds
+LEROBOT = "lerobot==0.4.4"  # the version that our loader was checked against
+REQUIREMENTS = (  # with the bounds of LeRobot 0.4.4
     "torchvision",
     "diffusers>=0.27.2,<0.36",
     "huggingface-hub>=0.34.2,<0.36",
@@ -36,14 +36,14 @@ REQUIREMENTS = (  # with LeRobot 0.4.4's own bounds
     "safetensors",
 )
 BEGUN = "auras-lerobot.begun"
-DONE = "auras-peers.txt"  # what is installed, written last
-PYTHONS = ((3, 10), (3, 13))  # that LeRobot 0.4.4 and its requirements have wheels for
+DONE = "auras-peers.txt"  # the installed packages, written last
+PYTHONS = ((3, 10), (3, 13))  # LeRobot 0.4.4 and its requirements have wheels for these
 LINES = 8
 Progress = Callable[[str], None]
 
 
 class SetupError(RuntimeError):
-    """An environment that cannot be made; the text says what went wrong."""
+    """An environment that cannot be made; the text has the reason."""
 
 
 def python_of(folder: Path) -> Path:
@@ -51,7 +51,7 @@ def python_of(folder: Path) -> Path:
 
 
 def commands(folder: Path) -> list[list[str]]:
-    """What `setup` runs, in order."""
+    """The commands of `setup`, in order."""
     pip = [str(python_of(folder)), "-m", "pip", "install"]
     same = f"torch=={torch.__version__.partition('+')[0]}"
     return [
@@ -62,15 +62,15 @@ def commands(folder: Path) -> list[list[str]]:
 
 
 def setup(folder: Path, progress: Progress) -> Path:
-    """The environment's Python; made where it is not there yet, from a minute up to what the connection takes. Raises
-    SetupError."""
+    """The environment's Python. Makes the environment if it does not exist, in a minute or more, depending on the
+    connection. Raises SetupError."""
     steps = commands(folder)
     told = "\n".join(" ".join(step[1:]) for step in steps[1:]) + "\n"
     done = folder / DONE
     if done.is_file() and done.read_text(encoding="utf-8") == told:
         return python_of(folder)
     if folder.exists() and any(folder.iterdir()) and not (folder / BEGUN).is_file():
-        raise SetupError(f"{folder}: something else lies there; name a folder that is empty or not there")
+        raise SetupError(f"{folder}: has other contents; give a folder that is empty or does not exist")
     if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
         raise SetupError(f"LeRobot 0.4.4 does not run on Python {sys.version_info[0]}.{sys.version_info[1]}")
     folder.mkdir(parents=True, exist_ok=True)

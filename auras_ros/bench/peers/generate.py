@@ -1,9 +1,9 @@
-"""transformers' `generate` beside seq and auras, on OpenVLA's shape with the same random weights.
+"""transformers' `generate` compared with seq and auras, on OpenVLA's shape with the same random weights.
 
-Both perceive with the same encoders and write seven tokens greedily with a KV cache. Everything of transformers is as
-it comes: `generate` itself, its dynamic cache, its attention (sdpa). It runs in this process, on the tensors that ours
-has. The prefix must be the same up to rounding and the tokens the same before anything is timed; a token may differ
-only where rounding decides it. On a GPU both sides compute in full float32.
+Both use the same encoders and decode seven tokens greedily with a KV cache. transformers is used unmodified: `generate`
+itself, its dynamic cache, its attention (sdpa). It runs in this process and shares our tensors. Before anything is
+timed, the prefix must be equal up to rounding and the tokens must be equal; a token may differ only if rounding decides
+it. On a GPU both sides compute in full float32.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ GENERATE = "generate"
 SHAPES = {"tiny": "openvla-tiny", "small": "openvla-small", "published": "openvla-7b"}
 TOKENS = 7
 CHECKED = 3  # observations whose tokens are compared
-TOLERANCE = 1e-3  # of the prefix, in its standard deviations
+TOLERANCE = 1e-3  # of the prefix, in units of its standard deviation
 
 
 @dataclass(frozen=True)
 class TransformersPair:
-    """Theirs and ours: the same weights, the same observations."""
+    """Their model and our policy: the same weights, the same observations."""
 
     theirs: PublishedOpenVla
     bench: Bench
@@ -65,8 +65,8 @@ class TransformersPair:
 
 
 def measure(options: argparse.Namespace, ends: Ends, report: Report, progress: Progress) -> None:
-    """Rows and ratios go to the report, those of whole rounds when interrupted too. Raises UnequalError, and ValueError
-    for a transformers that has other networks."""
+    """Writes rows and ratios to the report; if interrupted, those of whole rounds. Raises UnequalError, and ValueError
+    if this version of transformers has different networks."""
     kind, shape = kind_of(options.device), options.shape[PART]
     progress(f"{PART}: building {SHAPES[shape]}")
     built = build(SHAPES[shape], tokens=TOKENS, **room(options.device))
@@ -97,7 +97,7 @@ def measure(options: argparse.Namespace, ends: Ends, report: Report, progress: P
 
 
 def _sides(built: Built, bench: Bench, options: argparse.Namespace) -> TransformersPair:
-    """Every id is made an action of its own, so that equal chunks are equal tokens."""
+    """The codec maps every id to a different action, so that equal chunks mean equal tokens."""
     policy = built.policy
     assert isinstance(policy, AutoregressivePolicy)
     assert isinstance(policy.prefix, VisionLanguagePrefix)
@@ -112,7 +112,7 @@ def _sides(built: Built, bench: Bench, options: argparse.Namespace) -> Transform
 
 
 def _contenders(sides: TransformersPair, progress: Progress) -> list[RateSource]:
-    """All three, after their tokens were compared."""
+    """All three contenders, after their tokens were compared."""
     progress(f"{PART}: checking that all compute the same")
     prefix = check_prefix(sides)
     expected = torch.cat([their_tokens(sides.theirs, images) for images, _ in sides.examples[:CHECKED]])
@@ -132,7 +132,7 @@ def their_tokens(theirs: PublishedOpenVla, images: Tensor) -> Tensor:
 
 
 def their_rate(sides: TransformersPair) -> Callable[[Length], float]:
-    """Chunks per second of requests one after another; the first of a window is not counted. 0 for none but that."""
+    """Chunks per second of requests one after another, without the first of a window; 0 if there was only that one."""
 
     def rate(length: Length) -> float:
         gc.collect()
@@ -151,7 +151,7 @@ def their_rate(sides: TransformersPair) -> Callable[[Length], float]:
 
 
 def check_prefix(sides: TransformersPair) -> float:
-    """The largest difference of the prefix, in its standard deviations. Raises UnequalError above TOLERANCE."""
+    """The largest difference of the prefix, in units of its standard deviation. Raises UnequalError above TOLERANCE."""
     worst = 0.0
     for example in sides.examples[:CHECKED]:
         images, state = (part.to(sides.bench.device) for part in example)
@@ -168,8 +168,8 @@ def check_prefix(sides: TransformersPair) -> float:
 
 
 def check_tokens(name: str, sides: TransformersPair, chunks: Tensor, ids: Tensor) -> int:
-    """How many tokens are not theirs, int64 ids [CHECKED, TOKENS]: none, but for those from one on that hardly wins
-    over the second. Raises UnequalError for others."""
+    """The number of tokens that differ from theirs (ids, int64 [CHECKED, TOKENS]). Tokens may differ only from a token
+    on whose margin over the second best is within rounding. Raises UnequalError for other differences."""
     policy = sides.policy
     expected = policy.codec.decode(ids[:, None].to(sides.bench.device)).cpu()
     if chunks.shape != expected.shape:

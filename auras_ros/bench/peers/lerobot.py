@@ -1,9 +1,9 @@
-"""LeRobot's DiffusionPolicy, eager and compiled, beside seq and auras of the same weights.
+"""LeRobot's DiffusionPolicy, eager and compiled, compared with seq and auras of the same weights.
 
-The peer's process makes a policy from a seed and keeps it as LeRobot keeps a trained one; ours is what our loader reads
-in that folder. Same observations and same noise must give the same chunks in all four before anything is timed, and
-different observations different ones, or the comparison would tell nothing. On a GPU both sides compute convolutions
-in full float32.
+The peer's process makes a policy from a seed and saves it as LeRobot saves a trained one; our loader reads our policy
+from that folder. Before anything is timed, equal observations and noise must give equal chunks in all four, and
+different observations different chunks, as the comparison would prove nothing otherwise. On a GPU both sides compute
+convolutions in full float32.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ from auras_ros.report.result import Report
 PART = "lerobot"
 EAGER, COMPILED = "eager", "compiled"
 CHECKED = 3  # observations whose chunks are compared
-TOLERANCE = 1e-3  # of an action's range: a hundred steps magnify rounding, a network that differs changes all of it
-APART = 10 * TOLERANCE  # least difference of two observations' chunks
+TOLERANCE = 1e-3  # of an action's range: a hundred steps magnify rounding; a different network exceeds this by far
+APART = 10 * TOLERANCE  # minimum difference of two observations' chunks
 
 
 class PeerUnusableError(PeerError):
-    """The environment that was given has no LeRobot that can be used."""
+    """The given environment has no usable LeRobot."""
 
 
 @dataclass(frozen=True)
 class LeRobotPair:
-    """Theirs and ours: the same policy. where: the folder in which tensors travel."""
+    """Their process and our policy, with the same weights. where: the folder of the exchanged tensors."""
 
     peer: PeerProcess
     bench: Bench
@@ -71,8 +71,8 @@ class LeRobotPair:
 
 
 def measure(python: Path, options: argparse.Namespace, ends: Ends, report: Report, progress: Progress) -> None:
-    """Rows and ratios go to the report, those of whole rounds when interrupted too. Raises PeerUnusableError (a
-    PeerError), PeerError, PlanError, UnequalError where there is nothing to compare, and OverError."""
+    """Writes rows and ratios to the report; if interrupted, those of whole rounds. Raises PeerUnusableError (a
+    PeerError), PeerError, PlanError, UnequalError if there is nothing to compare, and OverError."""
     kind, shape = kind_of(options.device), options.shape[PART]
     with (
         TemporaryDirectory() as folder,
@@ -115,7 +115,7 @@ def _make(
 
 
 def _sides(peer: PeerProcess, folder: Path, options: argparse.Namespace) -> LeRobotPair:
-    """Our policy from the folder that the peer has written; both see the same random observations."""
+    """Our policy from the folder that the peer has written; both get the same random observations."""
     checkpoint = load(folder)
     (generation,) = checkpoint.plans
     bench = Bench(checkpoint.policy(generation), options.device, options.seed, most=1, cores=options.cores)
@@ -141,7 +141,7 @@ def _joined(examples: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
 def _contenders(
     sides: LeRobotPair, versions: Mapping[str, str], options: argparse.Namespace, progress: Progress
 ) -> list[RateSource]:
-    """All four (or three), after their chunks were compared."""
+    """All four contenders (three with --no-compile), after their chunks were compared."""
     progress(f"{PART}: checking that all compute the same")
     here = {"torch": torch.__version__, "auras_ros": __version__}
     expected = their_chunks(sides, compiled=False)
@@ -158,7 +158,7 @@ def _contenders(
 
 
 def _compiled(sides: LeRobotPair, expected: Tensor, versions: Mapping[str, str], progress: Progress) -> RateSource:
-    """Not measured where torch.compile does not run there; the row then says why."""
+    """Not measured if torch.compile does not run there; the row then has the reason."""
     progress(f"{PART}: torch.compile of the U-Net (a minute or more; not counted)")
     try:
         told = sides.peer.ask("compile", "seconds", "mode")
@@ -193,7 +193,8 @@ def _compare(
 
 
 def their_chunks(sides: LeRobotPair, compiled: bool) -> Tensor:
-    """Of the first observations, all with the noise of request 0, in units of the robot: [CHECKED, chunk, channels]."""
+    """The chunks of the first observations, all with the noise of request 0, in units of the robot: [CHECKED, chunk,
+    channels]."""
     inputs, outputs = (str(sides.where / f"{name}.safetensors") for name in ("inputs", "outputs"))
     noise = sides.bench.noise(0).expand(CHECKED, -1, -1, -1).contiguous()
     save_file({**_joined(sides.examples[:CHECKED]), "noise": noise}, inputs)
@@ -205,13 +206,13 @@ def their_chunks(sides: LeRobotPair, compiled: bool) -> Tensor:
 
 
 def _span(sides: LeRobotPair) -> Tensor:
-    """What the range of each channel is worth, [channels]."""
+    """The range of each channel in units of the robot, [channels]."""
     return 2 * sides.checkpoint.trained.scale
 
 
 def difference(name: str, got: Tensor, expected: Tensor, span: Tensor) -> float:
-    """The largest one, as a share of the action's range. Raises UnequalError above TOLERANCE, and for chunks of
-    another shape or with numbers that are none."""
+    """The largest difference, as a share of the action's range. Raises UnequalError above TOLERANCE, and for chunks of
+    another shape or with values that are not finite."""
     if got.shape != expected.shape:
         raise UnequalError(f"{PART}: {name}: chunks are {list(got.shape)}, LeRobot's {list(expected.shape)}")
     apart = (got - expected).abs() / span
@@ -226,24 +227,24 @@ def difference(name: str, got: Tensor, expected: Tensor, span: Tensor) -> float:
 
 
 def check_apart(chunks: Tensor, span: Tensor) -> None:
-    """That different observations have different chunks. Raises UnequalError: equal ones would prove nothing."""
+    """Check that different observations have different chunks. Raises UnequalError: equal ones would prove nothing."""
     for one, other in combinations(chunks, 2):
         least = float(((one - other).abs() / span).max())
         if not least >= APART:
             raise UnequalError(
                 f"{PART}: LeRobot's chunks of two observations differ by {least:.3g} of an action's range, less than "
-                f"{APART:g}: that ours are the same would prove nothing"
+                f"{APART:g}: a comparison with ours would prove nothing"
             )
 
 
 def their_rate(peer: PeerProcess, compiled: bool) -> Callable[[Length], float]:
-    """Chunks per second of requests one after another, timed where they are computed."""
+    """Chunks per second of requests one after another, timed in the peer's process."""
 
     def rate(length: Length) -> float:
         told = peer.ask("time", "seconds", chunks=length.chunks, seconds=length.seconds, compiled=compiled)
         took = [float(each) for each in told["seconds"]]
         if len(took) < length.chunks or not min(took) > 0:
-            raise PeerError(f"{PART}: time: {length.chunks} requests or more, but they took {took} s")
+            raise PeerError(f"{PART}: time: expected {length.chunks} requests or more, but their times are {took} s")
         return len(took) / sum(took)
 
     return rate

@@ -1,6 +1,6 @@
-"""What LeRobot is asked to make: the sizes of its DiffusionPolicy, its samplers, and a robot for it.
+"""The policies that LeRobot makes: sizes of its DiffusionPolicy, its samplers, and a robot.json for them.
 
-`published` is what LeRobot's DiffusionConfig is by itself; pictures are taken uncropped, at Push-T's size.
+`published` has the defaults of LeRobot's DiffusionConfig; images are not cropped and have Push-T's size.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SAMPLERS: dict[str, dict[str, Any]] = {
 
 
 def robot_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A robot.json for a LeRobot configuration: what its numbers mean makes no difference here."""
+    """A robot.json for a LeRobot configuration; the meaning of its channels does not matter here."""
     actions, states = (config[key][name]["shape"][0] for key, name in _VECTORS)
     limits = {"unit": "m", "kind": "absolute", "lower": -10.0, "upper": 10.0, "max_rate": 1000.0, "hold": "last"}
     channels = [{"name": f"joint{i}", **limits} for i in range(actions)]

@@ -1,19 +1,19 @@
-"""LeRobot's DiffusionPolicy in a process of its own: made from a seed, run on given inputs and noise, and timed.
+"""LeRobot's DiffusionPolicy in a separate process: made from a seed, run on given inputs and noise, and timed.
 
-This file is run by the Python of an environment that has LeRobot, which need not have this package: it imports nothing
-of it. One JSON object a line comes in on stdin, one goes out on stdout for each; tensors travel in safetensors files.
-It never changes what LeRobot computes. Timing takes what LeRobot's own inference takes: `generate_actions`, without
-gradients, from normalised tensors on the host to the chunk on the host; LeRobot's processors before and after it are
-left out, in its favour.
+This file is run by the Python of an environment that has LeRobot and may lack this package, so it imports nothing from
+it. Each line on stdin is a JSON object, answered by one on stdout; tensors are exchanged in safetensors files. It never
+changes what LeRobot computes. The timed part is LeRobot's own inference: `generate_actions`, without gradients, from
+normalised tensors on the host to the chunk on the host. LeRobot's processors before and after it are left out, in its
+favour.
 
     {"do": "hello"}                                               {"versions": {...}}
     {"do": "make", "folder", "shape", "seed", "device"}           {"million": 12.3, "steps": 100}
-    {"do": "observe", "inputs"}  what is seen in turn             {}
+    {"do": "observe", "inputs"}  the observations, used in turn   {}
     {"do": "compile"}            the U-Net, as compile_model      {"seconds": 61.5, "mode": "reduce-overhead"}
     {"do": "outputs", "inputs", "outputs", "compiled"}            {}
     {"do": "time", "chunks", "seconds", "compiled"}               {"seconds": [0.41, 0.40, ...]}
 
-What cannot be done is answered by {"error": "..."}.
+A failed request is answered by {"error": "..."}.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from typing import Any, TextIO  # noqa: E402
 
 PACKAGES = ("torch", "torchvision", "lerobot", "diffusers")
 OPERATORS = (
-    "operator torchvision::"  # the beginning of what torchvision says where its compiled part is of another torch
+    "operator torchvision::"  # the start of torchvision's error if its compiled part was built for another torch
 )
 STATE, IMAGES, ACTION = "observation.state", "observation.images", "action"
-LOWER, UPPER = -2.0, 3.0  # of every action, in units of the robot: no range that maps onto itself
+LOWER, UPPER = -2.0, 3.0  # of every action, in units of the robot; not -1 and 1, which normalisation does not change
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _own_stdout() -> TextIO:
-    """Answers go where stdout was; what libraries print goes to stderr."""
+    """A stream to the original stdout for answers; stdout itself now goes to stderr, for the output of libraries."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return answers
@@ -66,9 +66,9 @@ def _import(name: str) -> Any:
 
 
 def prepare_imports() -> None:
-    """LeRobot's diffusion policy alone: the package `lerobot.policies` imports every policy there is, and each wants
-    packages of its own. A torchvision whose compiled operators were built for another torch is used without them: no
-    part of a ResNet needs one."""
+    """Make only LeRobot's diffusion policy importable: `lerobot.policies` imports all policies, and each needs further
+    packages. A torchvision whose compiled operators were built for another torch is used without them: a ResNet needs
+    none."""
     found = importlib.util.find_spec("lerobot")
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(f"no module named 'lerobot' in the environment of {sys.executable}")
@@ -107,8 +107,8 @@ class Peer:
         return {"versions": {name: _version(name) for name in PACKAGES} | {"python": sys.version.split()[0]}}
 
     def make(self, folder: str, shape: dict[str, Any], seed: int, device: str) -> dict[str, Any]:
-        """A policy with random weights, kept as LeRobot keeps a trained one. shape: cameras, image_px, state, actions,
-        and `config`, LeRobot's own keywords."""
+        """A policy with random weights, saved as LeRobot saves a trained one. shape: cameras, image_px, state, actions,
+        and `config`, the keywords of LeRobot's config."""
         import torch
 
         features = _features(shape)
@@ -129,14 +129,14 @@ class Peer:
         return {"million": million, "steps": self._policy.diffusion.num_inference_steps}
 
     def observe(self, inputs: str) -> dict[str, Any]:
-        """What `time` sees in turn: tensors images [N, history, cameras, 3, h, w], state [N, history, numbers]."""
+        """The observations of `time`: tensors images [N, history, cameras, 3, h, w], state [N, history, numbers]."""
         tensors = _load(inputs)
         pairs = zip(tensors["images"], tensors["state"], strict=True)
         self._observations = [{IMAGES: images[None], STATE: state[None]} for images, state in pairs]
         return {}
 
     def compile(self) -> dict[str, Any]:
-        """What LeRobot itself does with `compile_model`, and a first request with it."""
+        """Compile as LeRobot does with `compile_model`, and run a first request."""
         import torch
 
         mode = getattr(self._policy.config, "compile_mode", "reduce-overhead")
@@ -146,8 +146,8 @@ class Peer:
         return {"seconds": time.perf_counter() - began_s, "mode": mode}
 
     def outputs(self, inputs: str, outputs: str, compiled: bool) -> dict[str, Any]:
-        """Chunks in the robot's units, `actions` [N, chunk, channels], of `images`, `state` and `noise` [N, draws,
-        horizon, channels], which is not drawn but given: the sample, then that of each step."""
+        """Writes `actions` [N, chunk, channels], chunks in the robot's units, from `images`, `state` and `noise` [N,
+        draws, horizon, channels]. The noise replaces LeRobot's random draws: the sample, then that of each step."""
         import torch
         from safetensors.torch import save_file
 
@@ -159,7 +159,7 @@ class Peer:
         return {}
 
     def _given(self, images: Any, state: Any, noise: Any) -> Any:
-        """One chunk with noise that is not drawn but given. Raises RuntimeError where more is drawn than there is."""
+        """One chunk with the given noise instead of random draws. Raises RuntimeError if LeRobot draws more."""
         import torch
 
         scheduling_ddpm: Any = importlib.import_module("diffusers.schedulers.scheduling_ddpm")
@@ -169,7 +169,7 @@ class Peer:
         def given(*_shape: Any, **where: Any) -> Any:
             draw = next(rest, None)
             if draw is None:
-                raise RuntimeError(f"{len(noise)} draws of noise were given, and more are made")
+                raise RuntimeError(f"{len(noise)} draws of noise were given, but LeRobot draws more")
             return draw.to(where.get("device", "cpu"))
 
         scheduling_ddpm.randn_tensor = given
@@ -183,8 +183,8 @@ class Peer:
             scheduling_ddpm.randn_tensor = drawn
 
     def time(self, chunks: int, seconds: float, compiled: bool) -> dict[str, Any]:
-        """Requests one after another, each with another observation, until there are enough: how long each took. The
-        first one is not counted."""
+        """Run requests one after another, on the observations in turn, until there are enough; returns their durations,
+        without the first one."""
         gc.collect()
         self._request(-1, compiled)
         took: list[float] = []
@@ -193,7 +193,7 @@ class Peer:
         return {"seconds": took}
 
     def _request(self, number: int, compiled: bool) -> float:
-        """One chunk from an observation on the host to actions on the host: how long it took, s."""
+        """Seconds of one chunk, from an observation on the host to actions on the host."""
         import torch
 
         policy, seen = self._policy, self._observations[number % len(self._observations)]
@@ -217,7 +217,7 @@ def _features(shape: dict[str, Any]) -> dict[str, Any]:
 
 
 def _statistics(features: dict[str, Any]) -> dict[str, Any]:
-    """Of a data set that nobody has. Observations come normalised; what actions mean matters."""
+    """Statistics of an invented data set. Only those of actions matter: observations are already normalised."""
     import torch
 
     made = {}
@@ -228,8 +228,8 @@ def _statistics(features: dict[str, Any]) -> dict[str, Any]:
 
 
 def _enliven(policy: Any) -> None:
-    """Random weights as they come give nearly the same actions whatever is seen: what tells the pictures apart is
-    scaled up, so that a comparison of outputs is one."""
+    """Scale up the weights that make actions depend on the images. With plain random weights the actions are nearly the
+    same for all observations, and comparing outputs would prove little."""
     import torch
 
     with torch.no_grad():

@@ -1,7 +1,7 @@
-"""A peer's process: started, asked line by line, and gone at the end whatever happened.
+"""Starts a peer's process, sends it requests line by line, and always ends it.
 
-It speaks the protocol of `lerobot_worker`: a line of JSON for each line of JSON. Every wait has an end. What it starts
-itself (torch.compile does) ends with it: it leads a process group of its own. Nothing here knows what is measured.
+The protocol is that of `lerobot_worker`: a line of JSON is answered by a line of JSON. Every wait has a timeout. The
+peer leads its own process group, so the processes that it starts (as torch.compile does) end with it.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from typing import IO, Any
 from auras_ros.measure.minutes import OverError
 
 WORKER = Path(__file__).with_name("lerobot_worker.py")
-SAID_LINES = 6  # of what a dead peer wrote to stderr
+SAID_LINES = 6  # of a dead peer's stderr
 SAID_BYTES = 4096
-ENDING_S = 5.0  # how long a process that has closed its output may take to say its exit status
+ENDING_S = 5.0  # timeout for the exit of a process that has closed its output
 POLL_S = 0.02
-# One thread, as ours; no download; and nothing of our own package on its path.
+# One thread, as for ours; no download.
 SETTINGS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-# Not a session of its own: where the kernel shares out the processor by session, one of the two would be favoured.
+# Not a new session: if the kernel schedules by session (autogroup), one of the two sides would be favoured.
 OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
-LEFT_OUT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+LEFT_OUT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # else the peer might import our packages
 
 
 class PeerError(RuntimeError):
-    """A peer that does not do what it is asked; the text names the peer and the request. It is of no use any more."""
+    """A peer that failed; the text names the peer and the request. It cannot be used any more."""
 
 
 class PeerRefusedError(PeerError):
-    """A peer that has answered that it cannot; it can be asked for other things."""
+    """A peer that answered with an error; it still accepts other requests."""
 
 
 class PeerProcess:
-    """A context manager. name: for errors. limit_s: how long an answer may take; end_s of the monotonic clock: when the
-    last one must be there. Raises PeerError."""
+    """A context manager. name: for errors. limit_s: timeout of an answer; end_s: the latest time of any answer, on the
+    monotonic clock. Raises PeerError."""
 
     def __init__(self, name: str, python: Path, limit_s: float, worker: Path = WORKER, end_s: float = math.inf) -> None:
         self._name, self._limit_s, self._end_s = name, limit_s, end_s
@@ -59,7 +59,7 @@ class PeerProcess:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 env=environment,
-                bufsize=0,  # nothing is left to be written to one that has ended
+                bufsize=0,  # so that closing has nothing to flush to a process that has ended
                 **OWN_GROUP,
             )
         except OSError as error:
@@ -86,9 +86,9 @@ class PeerProcess:
         return self._process.pid
 
     def ask(self, do: str, *needs: str, **more: Any) -> dict[str, Any]:
-        """The answer to one request, with the keys that are needed. Raises PeerRefusedError for an error that is
-        answered; PeerError for no answer in time, a process that has ended, and a line that is no such answer;
-        OverError for no answer before end_s."""
+        """The answer to one request; it must have the keys `needs`. Raises PeerRefusedError if the peer answers with an
+        error; PeerError if there is no answer in time, the process has ended or the answer is malformed; OverError if
+        there is no answer before end_s."""
         left_s = max(0.0, self._end_s - time.monotonic())
         try:
             self._stdin.write((json.dumps({"do": do, **more}) + "\n").encode())
@@ -110,28 +110,28 @@ class PeerProcess:
         return answer
 
     def close(self) -> None:
-        """End the process and all that it started: it has nothing to put in order. A second time does nothing."""
-        if self._process.returncode is None:  # not waited for yet: its number is still its own
+        """Kill the process and all that it started. A second call does nothing."""
+        if self._process.returncode is None:  # not waited for yet, so its pid cannot have been reused
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._reader.join(ENDING_S)
         self._files.close()
 
     def _read(self) -> None:
-        """A thread: every line that comes, then None."""
+        """Runs in a thread: queues every line, then None."""
         for line in self._stdout:
             self._lines.put(line)
         self._lines.put(None)
 
     def _ended(self) -> str:
-        """How, without reaping it: `close` still has its children to end."""
+        """How the process ended. Does not reap it: `close` must still kill its process group."""
         end_s = time.monotonic() + ENDING_S
         while time.monotonic() < end_s:
             found = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             if found is not None:
                 return f"{'status' if found.si_code == os.CLD_EXITED else 'signal'} {found.si_status}"
             time.sleep(POLL_S)
-        return "nothing but its output closed"
+        return "closed output but no exit status"
 
     def _said(self) -> str:
         """The last lines of its stderr."""

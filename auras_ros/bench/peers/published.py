@@ -1,8 +1,8 @@
-"""OpenVLA put together of transformers' own networks, holding the weights of ours: what `generate` is measured on.
+"""OpenVLA built from transformers' own networks with our weights, for the measurement of `generate`.
 
-The tensors are ours, not copies, so both fit where one does. What OpenVLA does not use is not computed: the encoders
-end at the layer whose features are taken, without their last norm and pooling head. transformers is imported when this
-is built.
+It shares our tensors, so both models need the memory of one. Parts that OpenVLA does not use are not computed: the
+encoders end at the layer whose features are taken, without their last norm and pooling head. transformers is imported
+only when a model is built.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Weights = Mapping[str, Tensor]
 
 
 class PublishedOpenVla:
-    """From one picture, twice, [1, 6, px, px], to the ids of `tokens` action tokens, greedily."""
+    """Greedy decoding of `tokens` action tokens from one image, in two normalisations: [1, 6, px, px]."""
 
     def __init__(self, prefix: VisionLanguagePrefix, tokens: int) -> None:
         ours = prefix.model
@@ -49,7 +49,7 @@ class PublishedOpenVla:
 
     @torch.inference_mode()
     def prefix(self, images: Tensor) -> Tensor:
-        """[1, 1 + patches + prompt, width]: the picture between the first id of the prompt and the others."""
+        """[1, 1 + patches + prompt, width]: the image between the first id of the prompt and the others."""
         one, other = images[:, :3], images[:, 3:]
         seen = [self._dinov2(one).last_hidden_state, self._siglip(other).last_hidden_state]
         patches = seen[1].shape[1]
@@ -68,7 +68,7 @@ class PublishedOpenVla:
 
 
 def llama(transformers: Any, ours: Llama) -> Any:
-    """LlamaForCausalLM. Ends no sentence by itself: every chunk has as many tokens."""
+    """LlamaForCausalLM without an end token: every chunk has the same number of tokens."""
     made = transformers.LlamaConfig(**llama_sizes(ours.config))
     with torch.device("meta"):
         model = transformers.LlamaForCausalLM(made)
@@ -97,7 +97,7 @@ def llama_sizes(config: LlamaConfig) -> dict[str, Any]:
 
 
 def dinov2(transformers: Any, config: VitConfig, ours: Weights) -> Any:
-    """Dinov2WithRegistersModel. Its class token has a position of its own; ours holds the sum."""
+    """Dinov2WithRegistersModel. It adds a position embedding to the class token; ours already contains the sum."""
     sizes = _sizes(config)
     ratio = sizes.pop("intermediate_size") // config.width
     made = transformers.Dinov2WithRegistersConfig(**sizes, mlp_ratio=ratio, num_register_tokens=config.registers)
@@ -108,7 +108,7 @@ def dinov2(transformers: Any, config: VitConfig, ours: Weights) -> Any:
         "embeddings.cls_token": ours["cls_token"],
         "embeddings.register_tokens": ours["reg_token"],
         "embeddings.position_embeddings": torch.cat([torch.zeros_like(places[:, :1]), places], 1),
-        "embeddings.mask_token": torch.zeros_like(ours["cls_token"][0]),  # of training
+        "embeddings.mask_token": torch.zeros_like(ours["cls_token"][0]),  # used only in training
     }
     weights |= _patches(ours, "embeddings.patch_embeddings.projection")
     for i in range(config.built):
@@ -134,7 +134,7 @@ def siglip(transformers: Any, config: VitConfig, ours: Weights) -> Any:
 
 
 def filled(model: Any, weights: Weights) -> Any:
-    """With these tensors as its parameters. Raises ValueError where they are not what this transformers has."""
+    """The model with these tensors as its parameters. Raises ValueError if this version of transformers has others."""
     try:
         model.load_state_dict(weights, assign=True)
     except RuntimeError as error:
@@ -144,7 +144,7 @@ def filled(model: Any, weights: Weights) -> Any:
 
 
 def ready(model: Any) -> Any:
-    """For inference. Raises RuntimeError for a tensor without values."""
+    """The model set up for inference. Raises RuntimeError for a tensor without values."""
     tensors: Iterator[tuple[str, Tensor]] = chain(model.named_parameters(), model.named_buffers())
     if missing := [name for name, tensor in tensors if tensor.is_meta]:
         raise RuntimeError(f"{type(model).__name__}: '{missing[0]}' was given no values")
@@ -171,7 +171,7 @@ def _patches(ours: Weights, there: str) -> dict[str, Tensor]:
 def _layer(
     ours: Weights, number: int, there: str, attention: str, out: str, norms: tuple[str, str]
 ) -> dict[str, Tensor]:
-    """A layer's tensors under transformers' names; query, key and value are views of our one."""
+    """A layer's tensors under transformers' names; query, key and value are views of our joint tensor."""
     made: dict[str, Tensor] = {}
     here = f"layers.{number}"
     for kind in ("weight", "bias"):

@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 
 def table(report: Report) -> str:
-    """For each part what was run and a line a contender; ratios are to the first of them, in the same rounds."""
+    """For each part a heading and a line for each contender; ratios are to the first of them, in the same rounds."""
     lines: list[str] = []
     for part in parts(report):
         rows = [row for row in report.rows if row["part"] == part]
@@ -47,21 +47,21 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _note(row: Row) -> str:
-    """Versions, and what else is to be known of this one."""
+    """Versions, plan, compile time, differing tokens, and the reason if it was not measured."""
     said = [" ".join(f"{name} {row[name]}" for name in VERSIONS if name in row)]
     if "plan" in row:
         said.append(row["plan"])
     if "compile_s" in row:
         said.append(f"compiled in {row['compile_s']:.0f} s (mode {row['compile_mode']}), not counted")
     if row.get("tokens_unlike"):
-        said.append(f"{row['tokens_unlike']} tokens are not the same, where rounding decides")
+        said.append(f"{row['tokens_unlike']} tokens differ, where rounding decides")
     if "why" in row:
         said.append(row["why"])
     return "; ".join(said)
 
 
 def draw(report: Report, path: Path) -> None:
-    """A bar a contender, by part. Raises ValueError where nothing was measured."""
+    """A bar for each contender, by part. Raises ValueError if nothing was measured."""
     measured = [part for part in parts(report) if _measured(report, part)]
     if not measured:
         raise ValueError("nothing was measured: no picture")

@@ -1,17 +1,17 @@
 """`auras bench pipeline`: chunks per second of the four modes, side by side on this machine (Auras figure 10).
 
-First it is checked that auras in one stage gives what seq gives (bit for bit; on a GPU within a thousandth of the
-action range, and the row says how far off), and how far batched rows are off. Then every mode's forms (threads, par's
-workers) are tried, and the best of each is compared in interleaved rounds of random order, with the curve over
+First it is checked that auras in one stage gives the same as seq (bit for bit; on a GPU within a thousandth of the
+action range, and the row has the difference), and how much batched rows differ. Then every mode's variants (threads,
+par's workers) are tried, and the best of each is compared in interleaved rounds of random order, with the curve over
 pp_generation and the skewed plans. All of them have the same cores: first one, then all (--cores). Real threads, random
-observations always at hand, no camera limit; warm-up never counts.
+observations that are always available, no camera limit; warm-up never counts.
 
-par of one worker does seq's work in seq's way. It is measured in every round as a control: where it is quicker or
-slower than seq, or windows of one plan differ among themselves, something else was at work, and the rows are marked.
+par with one worker does the same work as seq. It is measured in every round as a control: if it is faster or slower
+than seq, or windows of one plan differ, something else used the machine, and the rows are marked.
 
-Skew on a GPU: the steps of a frame run one after another, one launch for all rows that still have some left. A frame of
-100 steps over five stages has 20 of them at alpha 0 and 64 at alpha 1, so where launches take the time and not the
-work in them, alpha 1 comes near 20/64 of alpha 0's rate.
+Skew on a GPU: the steps of a frame run one after another, with one launch for all rows that still have steps left. A
+frame of 100 steps over five stages has 20 of them at alpha 0 and 64 at alpha 1, so if the launches take the time and
+not the work in them, alpha 1 approaches 20/64 of alpha 0's rate.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from auras_ros.report.result import Report
 
 __all__ = ["draw", "run", "table"]
 
-SWITCH_S = 0.0005  # par's workers hand the interpreter over more often than it does by itself: a fifth more for them
+SWITCH_S = 0.0005  # par's workers pass on the interpreter lock more often than by default: they become a fifth faster
 STEADY_PLANS = ("ddim4", "ddim4,mode=dec", "ddim4,mode=par,workers=2", "ddim4,mode=auras,pp_generation=4")
-STEADY_STEPS = 4  # a short plan: memory is a matter of frames, not of steps
+STEADY_STEPS = 4  # a short plan: memory depends on frames, not on steps
 
 
 def run(argv: list[str], progress: Progress) -> Report:
@@ -57,12 +57,13 @@ def run(argv: list[str], progress: Progress) -> Report:
 
 
 def _ending(name: str, cores: int, options: argparse.Namespace) -> str:
-    """Of a summary's keys."""
+    """Ending of a summary's keys."""
     return f"_{name.replace('-', '_')}{suffix(cores, options.cores)}"
 
 
 def _compare(name: str, job: Job) -> None:
-    """Check, try, compare one policy; rows and ratios go to the report, those of whole rounds when interrupted too."""
+    """Check, try and compare one policy; add rows and ratios to the report, also those of complete rounds if
+    interrupted."""
     what, options, report, sizes = job.what, job.options, job.report, job.options.sizes[job.cores]
     job.say(f"{what}: building, checking that the modes compute the same ...")
     policy = make_policy(name, seed=0, steps=options.steps)

@@ -1,6 +1,6 @@
-"""The picture of `auras bench pipeline`: rates of what the rounds compared, and how stale each leaves a robot.
+"""The picture of `auras bench pipeline`: rates of the compared variants, and the staleness of each.
 
-Draws what was measured, a line of two panels for each policy and number of cores.
+A row of two panels for each policy and number of cores.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ BAR_INCHES, HEAD_INCHES, DPI = 0.26, 1.1, 110
 
 
 def draw(report: Report, path: Path) -> None:
-    """Write the PNG. Raises ValueError where no round was whole: there is nothing to draw."""
+    """Write the PNG. Raises ValueError if no round was completed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     rows = [row for row in report.rows if row["measure"] == "rounds"]
     groups = list(dict.fromkeys((row["policy"], row["cores"]) for row in rows))
     if not groups:
-        raise ValueError("no whole round was measured: there is nothing to draw")
+        raise ValueError("no complete round was measured: there is nothing to draw")
     own = [[row for row in rows if (row["policy"], row["cores"]) == group] for group in groups]
     heights = [HEAD_INCHES + BAR_INCHES * len(each) for each in own]
     figure = Figure(figsize=(12, sum(heights)), layout="constrained")
@@ -33,13 +33,13 @@ def draw(report: Report, path: Path) -> None:
     for (policy, cores), chosen, line in zip(groups, own, panels, strict=True):
         where = f"{policy} on {chosen[0]['device']}, {words(cores)} for each"
         _bars(line[0], chosen, "chunks_per_s", f"{where}: chunks per second (quartiles)")
-        _bars(line[1], chosen, "staleness_ms", "ms since what the newest chunk last read, averaged over time")
+        _bars(line[1], chosen, "staleness_ms", "mean age of the newest chunk's observation, ms")
         line[1].set_yticklabels([])
     figure.savefig(path, dpi=DPI)
 
 
 def _bars(axes: Any, rows: Sequence[Mapping[str, Any]], name: str, title: str) -> None:
-    """One a row, from the top; hatched where something else was at work."""
+    """One bar for each row, from the top; hatched if the measurement was disturbed."""
     for at, row in enumerate(rows):
         if row[name] is None:
             continue

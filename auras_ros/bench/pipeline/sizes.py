@@ -1,4 +1,4 @@
-"""What `auras bench pipeline` compares: the four modes, each in every form that might be its quickest."""
+"""What `auras bench pipeline` compares: the four modes, each in every variant that may be its fastest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SKEWED_STAGES, SKEWS = 5, (0.5, 1.0)  # Auras figure 13
 
 @dataclass(frozen=True)
 class Comparison:
-    """The sizes of one comparison. stages: pp_generation of the curve, rising. threads: intra-op counts to try."""
+    """The sizes of one comparison. stages: pp_generation of the curve, ascending. threads: intra-op threads to try."""
 
     generation: str
     stages: tuple[int, ...]
@@ -24,7 +24,7 @@ class Comparison:
 
     @property
     def headline(self) -> int:
-        """pp_generation of the ratios: 8, or the most that was asked for."""
+        """pp_generation of the ratios: 8 if it is measured, else the largest one."""
         return HEADLINE if HEADLINE in self.stages else self.stages[-1]
 
     def auras(self, stages: int, alpha: float | None = None, offset: int = 0) -> Plan:
@@ -32,11 +32,11 @@ class Comparison:
         return Plan(self.generation, "auras", pp_generation=stages, alpha=skew, fetch_offset=offset)
 
     def candidates(self) -> dict[str, list[Variant]]:
-        """By kind, what is tried first; the quickest of each stands for it. `beside` is auras with fetch_offset -1;
-        `batched` is as many whole requests as auras has stages, begun together and run as one batch: auras has their
-        rate, and what it adds beyond a batch is freshness.
+        """The variants to try, by kind; the fastest of each kind is then compared. `beside` is auras with fetch_offset
+        -1. `batched` is as many whole requests as auras has stages, begun together and run as one batch: auras should
+        have the same rate, but fresher chunks.
 
-        No form has more threads in all than there are cores, but for those that have one thread each.
+        No variant has more threads than cores in total, except with one thread for each worker.
         """
         seq, dec = Plan(self.generation, "seq"), Plan(self.generation, "dec")
         par = [Plan(self.generation, "par", workers=count) for count in self.workers]
@@ -49,8 +49,8 @@ class Comparison:
         }
 
     def contest(self, best: dict[str, Variant], steps: int) -> list[Variant]:
-        """What the rounds compare: the best of each mode that runs, par of one worker beside seq, the curve over the
-        stages, and the skewed plans."""
+        """The variants of the rounds: the best of each mode, par with one worker as control, the curve over the stages,
+        and the skewed plans."""
         made = [best[kind] for kind in ("seq", "dec", "par", "batched", "beside") if kind in best]
         made += [control_of(best["seq"])] if "seq" in best else []
         if chosen := best.get("auras"):

@@ -1,4 +1,4 @@
-"""What is made of the rates: rows, ratios round by round, and the table that a person reads."""
+"""From rates to results: rows, ratios within rounds, and the table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from auras_ros.measure.same import equal_words
 from auras_ros.report.result import Report
 
 ROUNDS = "in interleaved rounds"
-STALE = "  stale: how old what the newest chunk's last step read is, averaged over time"
+STALE = "  stale: mean age of the observation behind the newest chunk"
 Row = Mapping[str, Any]
 Rates = Mapping[Variant, Sequence[float]]
 
@@ -30,13 +30,13 @@ def rate_row(
     seq: Sequence[float],
 ) -> dict[str, Any]:
     """chunks_per_s is the median; low and high are quartiles; n counts windows. over_seq: the median of the ratios to
-    seq's rates within each round that the variant was in; None without any. staleness_ms: see the bench's. disturbed:
-    something else was at work (`disturbed`)."""
+    seq's rates, within each round of the variant; None without any. staleness_ms: see `Bench`. disturbed: see
+    `disturbed`."""
     low, middle, high = np.percentile(rates, [25, 50, 75])
     figures = {"chunks_per_s": float(middle), "low": float(low), "high": float(high), "n": len(rates)}
     stale_ms = median(staleness_ms[variant]) if staleness_ms.get(variant) else None
     named = {**base, "measure": measure, "variant": variant.label, **variant.fields()}
-    over = [rate / base for rate, base in zip(rates, seq, strict=False)]  # a hopeless form was in the first round alone
+    over = [rate / base for rate, base in zip(rates, seq, strict=False)]  # a slow variant was only in the first round
     return {
         **named,
         **figures,
@@ -47,7 +47,7 @@ def rate_row(
 
 
 def summary(rates: Rates, best: Mapping[str, Variant], sizes: Comparison, endings: Sequence[str]) -> dict[str, float]:
-    """The ratios of one policy, with each of these behind their names. What failed in the rounds has none."""
+    """The ratios of one policy, with each of these endings of their names. Variants that failed have none."""
     auras = best.get("auras")
     pairs: dict[str, tuple[Variant | None, Variant | None]] = {}
     seq = best.get("seq")
@@ -77,7 +77,7 @@ def summary(rates: Rates, best: Mapping[str, Variant], sizes: Comparison, ending
 
 
 def table(report: Report) -> str:
-    """For each policy and number of cores the check, the forms that were tried, the rounds; then the main ratios."""
+    """For each policy and number of cores the check, the trials and the rounds; then the main ratios."""
     lines: list[str] = []
     for policy, cores in dict.fromkeys((row["policy"], row["cores"]) for row in report.rows):
         rows = [row for row in report.rows if (row["policy"], row["cores"]) == (policy, cores)]
@@ -93,7 +93,7 @@ def _check(rows: Sequence[Row]) -> list[str]:
     return [
         f"{row['policy']}: {row['million']:.1f} M parameters, {row['steps']} steps, {row['device']}, {_cores(row)}",
         f"  checked: seq and auras in one stage, unbatched, give the same chunks {equal_words(row)};",
-        f"  batched over {row['pp_generation']} stages within {row['batched_difference']:.2g} of the action range",
+        f"  batched in {row['pp_generation']} stages: difference at most {row['batched_difference']:.2g} of the range",
     ]
 
 
@@ -107,7 +107,7 @@ def _rates(title: str) -> Callable[[Sequence[Row]], list[str]]:
         lines = [f"  {f'{title}, {_cores(rows[0])}':44}{heads}"]
         for row in rows:
             quartiles = f"{row['low']:.2f} to {row['high']:.2f}"
-            over = "-" if row.get("over_seq") is None else f"{row['over_seq']:.2f}"  # older reports have none
+            over = "-" if row.get("over_seq") is None else f"{row['over_seq']:.2f}"  # missing in older reports
             stale = "-" if row["staleness_ms"] is None else f"{row['staleness_ms']:.0f}"
             figures = f"{row['chunks_per_s']:10.2f}{quartiles:>20}{over:>8}{stale:>10}{row['n']:5}"
             lines.append(f"    {row['variant']:42}{figures}{'  disturbed' if row['disturbed'] else ''}")
@@ -117,7 +117,7 @@ def _rates(title: str) -> Callable[[Sequence[Row]], list[str]]:
 
 
 def _memory(rows: Sequence[Row]) -> list[str]:
-    lines = [f"  {'memory, bytes a chunk':44}{'tracemalloc':>12}{'resident':>10}{'chunks':>8}"]
+    lines = [f"  {'memory, bytes per chunk':44}{'tracemalloc':>12}{'resident':>10}{'chunks':>8}"]
     for row in rows:
         grows = f"{row['python_bytes_per_chunk']:12.1f}{row['resident_bytes_per_chunk']:10.0f}"
         lines.append(f"    {row['mode']:42}{grows}{row['chunks']:8}")

@@ -1,18 +1,18 @@
-"""`auras bench seams`: what becomes of the commands, and of success, where one chunk follows another, under injected
-latency, for each way of joining them.
+"""`auras bench seams`: the jumps of the commands at the seams between chunks, and the success, under injected latency,
+for each way of joining chunks.
 
 Push-T in lockstep with the trained policy. A request is charged a given latency, in virtual time, so nothing here
-depends on the machine. In seq a frame is a request; in auras, of which a request takes L frames, each is charged a
-L-th. The actuator ticks at --rate-hz as it does live, and the table takes the command of the tick at which its step of
-100 ms begins. The policy's limits hold: a jump is never larger than its max_rate allows in one tick, and `limited` says
-how many seams wanted more. A disagreement is taken before anything joins or limits: what the new chunk says for the
-tick of the seam, against what the one before says for it.
+depends on the machine. In seq a frame is a request; in auras a request takes L frames, and each frame is charged 1/L of
+the latency. The actuator ticks at --rate-hz as it does live, and the simulator takes the command of the tick at which
+its step of 100 ms begins. The policy's limits apply: a jump is never larger than its max_rate allows in one tick, and
+`limited` is the share of seams at which a limit changed the command. The disagreement is measured before joining and
+limits: the difference between the new chunk and the one before, both at the tick of the seam.
 
-switch takes the new chunk as it is. blend fades over so many ms, ensemble averages all chunks that cover a tick;
-inpaint and rtc make the new chunk go on from the one before (the plan's `guide`), and then switch: there the jump is 0
-by construction, and what is to be compared is the largest step anywhere. Every episode is
-played by all of them on the same seeds; with --jitter they also meet the same latencies, which are then other than
-expected. With --work it may be interrupted and goes on.
+switch takes the new chunk as it is. blend fades over so many ms, ensemble averages all chunks that cover a tick.
+inpaint and rtc make the new chunk continue the one before (the plan's `guide`), and then switch: there the jump is 0
+by construction, so compare the largest step anywhere. Every way plays every episode, on the same seeds. With --jitter
+all ways also meet the same latencies, which then differ from the expected ones. With --work an interrupted run can be
+continued.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     add_play_options(parser, "ddpm100,frame_period_ms=400")
     parser.add_argument("--mode", type=listed(str), default=["seq"], help="seq, auras (back to back), or both (seq)")
     parser.add_argument("--latency-ms", type=listed(float), default=LATENCIES_MS, help="of a request (0,100,200,400)")
-    parser.add_argument("--jitter", type=float, default=0.0, help="share of it that a frame may take more or less (0)")
-    parser.add_argument("--join", type=listed(str), help="some of the ways, by name (all)")
+    parser.add_argument("--jitter", type=float, default=0.0, help="share by which a frame's latency varies (0)")
+    parser.add_argument("--join", type=listed(str), help="the ways of joining to play, by name (all)")
     parser.add_argument("--blend-ms", type=listed(float), default=[50.0, 200.0], help="lengths of a blend (50,200)")
     parser.add_argument("--ensemble-decay", type=float, default=DEFAULT_ENSEMBLE_DECAY, help="as the actuator's (0.01)")
-    parser.add_argument("--rate-hz", type=float, default=100.0, help="ticks of the actuator a second (100)")
+    parser.add_argument("--rate-hz", type=float, default=100.0, help="ticks of the actuator per second (100)")
     return parser

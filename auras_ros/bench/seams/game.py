@@ -1,6 +1,6 @@
-"""Every way of joining chunks under every latency, played on the same seeds, and what was counted of each.
+"""Plays every way of joining chunks under every latency, on the same seeds, and counts successes and jumps.
 
-A request takes the latency that it is given, in virtual time: nothing here depends on the machine.
+Each request is charged its latency in virtual time: nothing here depends on the machine.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ SWITCH = "switch"
 
 @dataclass(frozen=True)
 class Join:
-    """A way to go from one chunk to the next: in the action stream (seam), or while the new one is made (the plan's
-    guide)."""
+    """A way to go from one chunk to the next: in the action stream (seam), or while the new chunk is generated (the
+    plan's guide)."""
 
     name: str
     seam: str = SWITCH
@@ -61,17 +61,17 @@ class SeamCase:
 
     @property
     def name(self) -> str:
-        """What it is kept under."""
+        """Its key in the kept episodes."""
         return f"{self.join.name}, {self.latency_ms:g} ms, {self.plan}"
 
     @property
     def frame_ns(self) -> int:
-        """What a frame is charged: a request takes the whole latency in every mode."""
+        """Charged for each frame; the frames of a request add up to the whole latency in every mode."""
         return round(self.latency_ms * 1e6 / self.base.latency_frames)
 
 
 def joins(options: argparse.Namespace) -> list[Join]:
-    """Those that were asked for. Raises SettingsError, naming one that is not there."""
+    """The ways of joining that the options select. Raises SettingsError, naming an unknown one."""
     made = [
         Join(SWITCH),
         *(Join(f"blend-{blend_ms:g}", "blend", blend_ms) for blend_ms in options.blend_ms),
@@ -82,12 +82,12 @@ def joins(options: argparse.Namespace) -> list[Join]:
     known = {join.name: join for join in made}
     for name in options.join or []:
         if name not in known:
-            raise SettingsError(f"join: no {name!r}; there is {', '.join(known)}")
+            raise SettingsError(f"join: no {name!r}; known: {', '.join(known)}")
     return [known[name] for name in dict.fromkeys(options.join or known)]
 
 
 class SeamCampaign:
-    """All cases, played on the same seeds. Raises what `run` turns into an error of one line."""
+    """All cases, played on the same seeds. Its errors are reported by the caller as one line."""
 
     def __init__(self, options: argparse.Namespace, say: Progress) -> None:
         torch.set_num_threads(1)
@@ -99,11 +99,12 @@ class SeamCampaign:
         self.cases = list(self._cases())
         for case in self.cases:
             check_plan(self._checkpoint.policy(case.plan.generation), case.plan)
-            self._task(case.join).stream(self._checkpoint.contract, self._horizon_ms)  # refused now, by name
+            self._task(case.join).stream(self._checkpoint.contract, self._horizon_ms)  # bad options are refused now
         self._record = EpisodeStore.open(self._key(), options.work)
 
     def run(self, report: Report) -> None:
-        """Some seeds at a time, all cases with each. What fails or was not finished is named; what is there stays."""
+        """Play all cases, a batch of seeds at a time. The report names what failed or was not finished; finished
+        episodes are kept."""
         options = self._options
         groups = grouped(range(options.seed, options.seed + options.episodes), options.batch)
         with interruptible(report):
@@ -128,11 +129,11 @@ class SeamCampaign:
         self._record.save()
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each case, as far as it was played."""
+        """One for each case that was played, even partly."""
         return [self._row(case) for case in self.cases if case.name in self._record.played]
 
     def named(self) -> str:
-        """What was played, for a title."""
+        """The title: checkpoint, simulator, generation, seeds, rate and jitter."""
         options = self._options
         jitter = f", ±{100 * options.jitter:g} %" if options.jitter else ""
         return (
@@ -178,7 +179,7 @@ class SeamCampaign:
                     yield SeamCase(plan, latency_ms, join)
 
     def _refused(self, case: SeamCase) -> str:
-        """Why the agent would refuse such a plan where its frames take so long; empty where it would not."""
+        """Why the agent would refuse such a plan with frames this long; empty if it would not."""
         try:
             case.plan.check_horizon(case.plan.interval_ns(case.frame_ns), round(self._horizon_ms * 1e6))
         except PlanError as error:
@@ -200,7 +201,7 @@ class SeamCampaign:
             raise SettingsError(f"plan: guide: {self._base.guide!r} is one of the ways that are compared; see --join")
         for mode in options.mode:
             if mode not in MODES:
-                raise SettingsError(f"mode: no {mode!r}; there is {', '.join(MODES)}")
+                raise SettingsError(f"mode: no {mode!r}; known: {', '.join(MODES)}")
         for latency_ms in options.latency_ms:
             if not 0 <= latency_ms < self._horizon_ms:
                 raise SettingsError(f"latency_ms: must be in [0, {self._horizon_ms:g}), got {latency_ms:g}")
@@ -211,7 +212,7 @@ class SeamCampaign:
             raise SettingsError(f"rate_hz: a step of {dt_ms:g} ms must hold a whole number of ticks, not {ticks:g}")
 
     def _jitter(self) -> str:
-        """Latencies are drawn for a batch, so that every way of joining meets the same ones in the same batches."""
+        """Part of the key: latencies are drawn for each batch, so all ways meet the same ones only in equal batches."""
         options = self._options
         if not options.jitter:
             return "none"

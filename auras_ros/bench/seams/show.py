@@ -1,4 +1,4 @@
-"""What `auras bench seams` found, as a table and as a picture. Draws what was counted, plays nothing."""
+"""The results of `auras bench seams` as a table and as a picture."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COLUMNS = (
 NOTE = (
     "jump: of the published command from the tick before a seam to its first, the policy's own motion included;\n"
     "disagree: of the two chunks for that tick; limited: seams at which a limit changed the command;\n"
-    "within: largest step where the chunk stays: where a blend and a limit go on, and a frozen prefix ends;\n"
+    "within: largest step inside a chunk: there a blend and a limit continue, and a frozen prefix ends;\n"
     "any step: the larger of both. A guided chunk begins with actions of the one before: its jump is 0 by construction"
 )
 PANELS = (
@@ -45,12 +45,12 @@ PANELS = (
     ("disagreement_p99_px", "disagreement, 99th percentile, px"),
 )
 COLOURS = ("#4c4f56", "#1f77b4", "#8c6bb1", "#3d8f5f", "#d9822b", "#b5402f", "#7f7f00", "#008b8b")
-HALF_MS, ASIDE_MS = 50.0, 6.0  # under a lone latency: half of the axis, and how far apart the ways of joining stand
+HALF_MS, ASIDE_MS = 50.0, 6.0  # with a single latency: half of the axis, and the distance between the ways of joining
 LINES = {"seq": "-", "auras": "--"}
 
 
 def table(report: Report) -> str:
-    """A line for each way of joining under each latency, a dash where there is nothing to say."""
+    """A line for each way of joining under each latency, with a dash for a value that was not measured."""
     rows = aligned([COLUMNS, *(_cells(row) for row in report.rows)])
     notes = [NOTE, *(str(report.more[name]) for name in ("interrupted",) if name in report.more)]
     return "\n".join([str(report.more["title"]), *rows, *notes])
@@ -84,8 +84,8 @@ def _px(value: float | None) -> str:
 
 
 def draw(report: Report, path: Path) -> None:
-    """Jumps, disagreements and success over the latency, a line for each way of joining. Raises ValueError where
-    nothing was played."""
+    """Jumps, disagreements and success over the latency, a line for each way of joining. Raises ValueError if nothing
+    was played."""
     if not report.rows:
         raise ValueError("nothing was played: there is nothing to draw")
     names = list(dict.fromkeys(row["join"] for row in report.rows))
@@ -112,7 +112,7 @@ def draw(report: Report, path: Path) -> None:
         panels[-1].set_ylim(-0.02, 1.02)
         for axes in panels:
             axes.margins(x=0.08)
-            if len(latencies) == 1:  # a lone value would stand in the middle of an axis of its own making
+            if len(latencies) == 1:  # matplotlib would choose arbitrary limits for a single value
                 axes.set_xlim(latencies[0] - HALF_MS, latencies[0] + HALF_MS)
             axes.set_xticks(latencies)
         handles, labels = panels[0].get_legend_handles_labels()

@@ -1,1 +1,1 @@
-"""The tuner (Auras 4.3.2): which plan, of many, under what the user asks for."""
+"""The tuner (Auras 4.3.2): finds the best plan that meets the user's requirements."""

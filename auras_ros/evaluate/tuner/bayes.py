@@ -1,7 +1,7 @@
-"""Optuna in place of the grid, where stages, offset and skew are too many to try (extra `tune`).
+"""Optuna instead of the grid, if there are too many stages, offsets and skews to try them all (extra `tune`).
 
-The sampler is seeded and what was measured is on record, so a search that was interrupted is simply run again: it asks
-for the same plans and finds them already played.
+The sampler is seeded and measurements are stored, so an interrupted search is simply run again: it proposes the same
+plans, which are already played.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from auras_ros.pipeline.plan import PlanError
 
 def bayes(trials: int, seed: int) -> Explore:
     """Tree-structured Parzen estimation over stages, offset and skew: the most successful plan among those that are
-    fast and fresh enough. Plans that cannot be, or miss the rate or the age, are pruned before they are played."""
+    fast and fresh enough. Invalid plans, and those that miss the rate or the age, are pruned before they are played."""
     import optuna
 
     def explore(search: Search) -> None:
@@ -37,7 +37,7 @@ def bayes(trials: int, seed: int) -> Explore:
                 raise optuna.TrialPruned
             return search.play(plan, search.effort.episodes).success or 0.0
 
-        optuna.logging.set_verbosity(optuna.logging.ERROR)  # an interrupt is no warning of its own
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # no warning at an interrupt
         study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
         study.optimize(objective, n_trials=trials)
 

@@ -1,7 +1,7 @@
-"""What was found out about plans so far, on disk after every step: an interrupted search goes on where it was.
+"""The measurements of plans so far, on disk after every step: an interrupted search continues where it was.
 
-Frames were timed beside seq, so each plan's duration stands with that of seq in the same run; episodes are kept by
-seed. What was measured for other settings is refused by name, never mixed in.
+Frames are timed beside seq, so each plan's duration is stored with that of seq in the same run; episodes are stored by
+seed. A file with other settings is refused by name, never mixed in.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Timed:
 
     @property
     def speedup(self) -> float:
-        """Of the rate of chunks over seq's."""
+        """The rate of chunks divided by seq's."""
         return self.seq.seconds / self.plan.seconds
 
 
 @dataclass
 class Played:
-    """Episodes of one plan by seed: success, and sums over all of them. charged_s: the frame that they were charged.
-    seams: what their commands did where chunks changed; empty where nobody counted."""
+    """Episodes of one plan by seed: success, and sums over all of them. charged_s: the frame time that they were
+    charged. seams: statistics of their seams; empty if these were not counted."""
 
     charged_s: float
     success: dict[int, bool] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Played:
 
 @dataclass
 class EpisodeStore:
-    """key: what everything here was measured for. path: None keeps it in memory alone."""
+    """key: the settings of all measurements here. path: None keeps it in memory only."""
 
     key: Mapping[str, Any]
     path: Path | None = None
@@ -65,11 +65,11 @@ class EpisodeStore:
     played: dict[str, Played] = field(default_factory=dict)
 
     def missing(self, plan: str, seeds: Sequence[int]) -> list[int]:
-        """Those of the seeds that this plan was not played on."""
+        """The seeds on which this plan was not played yet."""
         return [seed for seed in seeds if plan not in self.played or seed not in self.played[plan].success]
 
     def save(self) -> None:
-        """It appears whole or not at all."""
+        """Write the file atomically."""
         if self.path is None:
             return
         raw = {
@@ -82,8 +82,8 @@ class EpisodeStore:
 
     @classmethod
     def open(cls, key: Mapping[str, Any], path: Path | None, before: Mapping[str, Any] | None = None) -> EpisodeStore:
-        """A new one, or what the file holds. before: what holds of a file whose key does not say so, because it was
-        written when there was no choice. Raises OSError, and SettingsError where it is of other settings."""
+        """A new one, or the contents of the file. before: defaults for keys that older files lack, because they were
+        written when there was no choice. Raises OSError, and SettingsError if the file has other settings."""
         if path is None or not path.exists():
             return cls(key, path)
         try:
@@ -103,12 +103,12 @@ class EpisodeStore:
 
 
 def require_key(path: Path, mine: Mapping[str, Any], its: Mapping[str, Any]) -> None:
-    """Raises SettingsError, naming the first difference: what was measured for other settings is never mixed in. The
-    cores come last, whose number goes by the device."""
+    """Raises SettingsError, naming the first difference: measurements with other settings are never mixed in. `cores`
+    is compared last, because its default depends on the device."""
     for name in sorted(mine.keys() | its.keys(), key=lambda name: (name == "cores", name)):
         if mine.get(name) != its.get(name):
             what = f"{name} {its.get(name)}, not {mine.get(name)}"
-            raise SettingsError(f"{path}: was made with {what}; take another --work file")
+            raise SettingsError(f"{path}: was made with {what}; use another --work file")
 
 
 def _packed(played: Played) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a user asks of a plan: a rate, a success, an age. Each absolute or measured against seq of the same run."""
+"""The user's requirements on a plan: rate, success and age, absolute or relative to seq of the same run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 
 class RequirementError(ValueError):
-    """A requirement that cannot be read; the text names it."""
+    """An invalid requirement; the message names it."""
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """rate_hz, rate_of_seq: chunks per second at least, and as a multiple of seq's. success, below_seq: at least that
-    share of the episodes, and at most that much less than seq on the same seeds. max_age_ms: no action older than that
-    when the next chunk takes over. None: not asked for.
+    """rate_hz, rate_of_seq: least chunks per second, absolute and as a multiple of seq's. success, below_seq: least
+    share of successful episodes, and how much less than seq's it may be on the same seeds. max_age_ms: greatest age of
+    an action when the next chunk takes over. None: no requirement.
     """
 
     rate_hz: float | None = None
@@ -43,7 +43,7 @@ class Requirements:
         return cls(hz, times, least, below, max_age_ms)
 
     def before_playing(self, rate_hz: float, seq_rate_hz: float, oldest_ms: float) -> str:
-        """Why a plan need not be played at all, by its rate and the age of its actions; empty where it may."""
+        """Why a plan need not be played at all, by its rate and the age of its actions; empty if it should be."""
         if self.rate_hz is not None and rate_hz < self.rate_hz:
             return f"{rate_hz:.2f} chunks/s, wanted {self.rate_hz:g}"
         if self.rate_of_seq is not None and rate_hz < self.rate_of_seq * seq_rate_hz:
@@ -53,7 +53,7 @@ class Requirements:
         return ""
 
     def after_playing(self, success: float, above_seq: float) -> str:
-        """Why its success is not enough; empty where it is. above_seq: success less seq's on the same seeds."""
+        """Why its success is not enough; empty if it is. above_seq: success minus seq's on the same seeds."""
         if self.success is not None and success < self.success:
             return f"success {success:.1%}, wanted {self.success:.1%}"
         if self.below_seq is not None and above_seq < -self.below_seq:
@@ -61,7 +61,7 @@ class Requirements:
         return ""
 
     def words(self) -> str:
-        """For people."""
+        """The requirements as text."""
         parts = [
             None if self.rate_hz is None else f"rate >= {self.rate_hz:g} chunks/s",
             None if self.rate_of_seq is None else f"rate >= {self.rate_of_seq:g} x seq",
@@ -69,7 +69,7 @@ class Requirements:
             None if self.below_seq is None else f"success >= seq {-100 * self.below_seq:+g} points",
             None if self.max_age_ms is None else f"age <= {self.max_age_ms:g} ms",
         ]
-        return ", ".join(part for part in parts if part) or "nothing asked for"
+        return ", ".join(part for part in parts if part) or "no requirements"
 
 
 def _number(name: str, text: str, low: float, high: float, example: str) -> float:
@@ -78,5 +78,5 @@ def _number(name: str, text: str, low: float, high: float, example: str) -> floa
     except ValueError:
         number = math.nan
     if not low <= number <= high or math.isinf(number):
-        raise RequirementError(f"{name}: expected such as {example}, got {text!r}")
+        raise RequirementError(f"{name}: expected a value such as {example}, got {text!r}")
     return number

@@ -1,9 +1,9 @@
-"""The hierarchical search of Auras 4.3.2, and what is chosen of what it found.
+"""The hierarchical search of Auras 4.3.2, and the choice of a plan from its results.
 
-1. Every plan of the grid is timed; what misses the rate, the age or the horizon is not played. 2. The others are
+1. Every plan of the grid is timed; one that misses the rate, the age or the horizon is not played. 2. The others are
 played on a few seeds, the better half on twice as many, and so on (successive halving): a plan that fails early costs
-little. 3. The best one's skew. 4. The chosen plan and seq once more on seeds that the search has never seen: the best
-of many is lucky on the seeds that made it the best. A plan that does not hold there is not found.
+little. 3. The skew of the best plan is tuned. 4. The chosen plan and seq are played again on new seeds, because the
+best of many plans is partly lucky on its seeds. A plan that fails there is not returned.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from auras_ros.evaluate.tuner.trials import Candidate, Trials
 from auras_ros.pipeline.plan import Plan
 
 INTERRUPTED = "interrupted before it was over"
-FRESH = 1_000_000  # the first seed of the confirmation lies this far after the search's
-LEAST_EPISODES, LEAST_SUCCESSES = 16, 4  # before a plan is written down for a robot
+FRESH = 1_000_000  # offset of the confirmation's seeds from the search's
+LEAST_EPISODES, LEAST_SUCCESSES = 16, 4  # needed before a plan is written to a robot's config
 Explore = Callable[["Search"], None]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """Seeds of the first and of the last round of halving; how many of the best have their skew tuned; fresh seeds for
-    the one that is chosen (0: none). Raises SettingsError, naming the field."""
+    """first, episodes: number of seeds in the first and in the last round of halving; skewed: how many of the best
+    plans have their skew tuned; confirm: number of new seeds for the chosen plan (0: none). Raises SettingsError,
+    naming the field."""
 
     first: int = 24
     episodes: int = 96
@@ -50,32 +51,32 @@ class Effort:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """candidates: all that was timed. chosen: None where nothing is good enough. confirmed: the chosen one on fresh
-    seeds; unconfirmed: why it is not good enough there, or that nobody knows. partial: interrupted."""
+    """candidates: all plans that were timed. chosen: None if none is good enough. confirmed: the chosen plan on new
+    seeds; unconfirmed: why it is not good enough there, or that this was interrupted. partial: interrupted."""
 
     candidates: Sequence[Candidate]
     chosen: Candidate | None
     confirmed: Candidate | None
     partial: bool
     unconfirmed: str = ""
-    seq: Candidate | None = None  # what all are compared with, as far as it was played
+    seq: Candidate | None = None  # the baseline, as far as it was played
 
     @property
     def too_few(self) -> str:
-        """Why the chosen plan is no ground to run a robot on, whatever it was asked for; empty where it is."""
+        """Why there are too few episodes to run the chosen plan on a robot; empty if there are enough."""
         one = self.confirmed or self.chosen
         if one is None:
             return ""
         wins = round((one.success or 0.0) * one.episodes)
         if one.episodes < LEAST_EPISODES:
-            return f"it was played on {one.episodes} episodes; {LEAST_EPISODES} are the least that say anything"
+            return f"it was played on {one.episodes} episodes; at least {LEAST_EPISODES} are needed"
         if wins < LEAST_SUCCESSES:
-            return f"it succeeded {wins} times in {one.episodes}; {LEAST_SUCCESSES} are the least that say anything"
+            return f"it succeeded {wins} times in {one.episodes}; at least {LEAST_SUCCESSES} are needed"
         return ""
 
     @property
     def found(self) -> Candidate | None:
-        """The plan to use: chosen, and not found wanting on fresh seeds."""
+        """The plan to use: chosen, and good enough on new seeds."""
         return None if self.unconfirmed else self.chosen
 
     def summary(self) -> dict[str, float]:
@@ -96,7 +97,7 @@ class Search:
     """`run` explores and chooses. seed: of the first episode."""
 
     def __init__(self, trials: Trials, fresh: Trials, space: Space, effort: Effort, seed: int) -> None:
-        """fresh: trials with a record of its own, for the confirmation."""
+        """fresh: trials with a store of their own, for the confirmation."""
         self.trials, self._fresh, self.space, self.effort, self._seed = trials, fresh, space, effort, seed
         self._seen: dict[str, Plan] = {}
 
@@ -105,7 +106,7 @@ class Search:
         return self.trials.requirements
 
     def run(self, explore: Explore) -> SearchResult:
-        """Ctrl-C ends it with what there is."""
+        """Explore, choose and confirm. Ctrl-C ends it with the results so far."""
         chosen = confirmed = None
         partial, unconfirmed = False, ""
         try:
@@ -121,31 +122,31 @@ class Search:
         return SearchResult(self.candidates(), chosen, confirmed, partial, unconfirmed, self.trials.seq())
 
     def time(self, plans: Sequence[Plan]) -> list[Plan]:
-        """Time them; those that are worth playing."""
+        """Time the plans. Returns those that are worth playing."""
         self._seen |= {str(plan): plan for plan in plans}
         self.trials.time(plans)
         return [plan for plan in plans if not self.trials.candidate(plan).refused]
 
     def play(self, plan: Plan, episodes: int) -> Candidate:
-        """What is known of the plan on the first so many seeds."""
+        """Play the plan on the first `episodes` seeds. Returns its candidate."""
         seeds = range(self._seed, self._seed + episodes)
         self.trials.play(plan, seeds)
         return self.trials.candidate(plan, seeds)
 
     def candidates(self) -> list[Candidate]:
-        """Of every plan that was timed, the best first."""
+        """A candidate for every plan that was timed, the best first."""
         timed = [plan for name, plan in self._seen.items() if self.trials.is_timed(name)]
         seeds = range(self._seed, self._seed + self.effort.episodes)
         return sorted((self._finished(self.trials.candidate(plan, seeds)) for plan in timed), key=merit, reverse=True)
 
     def _finished(self, one: Candidate) -> Candidate:
-        """Says of a plan that halving left behind that it did."""
+        """Marks plans that successive halving dropped."""
         if one.refused or one.episodes >= self.effort.episodes:
             return one
-        return replace(one, refused="not played" if not one.episodes else f"left behind after {one.episodes} episodes")
+        return replace(one, refused="not played" if not one.episodes else f"dropped after {one.episodes} episodes")
 
     def choose(self) -> Candidate | None:
-        """The best of those that were played to the end and meet what is asked for."""
+        """The best of the plans that were played to the end and meet the requirements."""
         for one in self.candidates():
             played = not one.refused and one.success is not None and one.above_seq is not None
             if played and not self._wanting(one):
@@ -164,7 +165,7 @@ class Search:
 
 
 def halving(search: Search) -> None:
-    """The grid, then the skew of the best of it."""
+    """Explore the grid, then the skew of its best plans."""
     policy = search.trials.checkpoint.policy(search.space.base.generation)
     left = search.time(search.space.grid(policy))
     for episodes in search.effort.rounds():
@@ -177,13 +178,13 @@ def halving(search: Search) -> None:
 
 
 def merit(one: Candidate) -> tuple[bool, int, float, float]:
-    """What is better sorts later: played at all, on more seeds, more often successful, faster. The seeds are the first
-    so many of the same, so only what was left behind, or cut short, stands on fewer."""
+    """Sort key; better plans sort later: played at all, on more seeds, with more success, faster. All plans use the
+    same seeds in the same order, so only dropped or interrupted plans have fewer."""
     return (not one.refused, one.episodes, -1.0 if one.success is None else one.success, one.rate_hz)
 
 
 def pareto(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those played to the end that no other beats in both rate and success, by rate."""
+    """The Pareto front of rate and success among plans that were played to the end, by rate."""
     played = [one for one in candidates if not one.refused and one.success is not None]
 
     def beaten(one: Candidate) -> bool:

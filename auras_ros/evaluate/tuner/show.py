@@ -1,4 +1,4 @@
-"""What a search found, as a table and as a picture. Draws what was measured, chooses nothing."""
+"""The results of a search as a table and as a picture."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ GREY, BLUE, ORANGE = "#9aa0aa", "#1f77b4", "#d9822b"
 
 
 def table(result: SearchResult) -> str:
-    """One line a plan, the best first; a star marks those that no other beats in rate and success."""
+    """One line for each plan, the best first; a star marks the Pareto front of rate and success."""
     front = pareto(result.candidates)
     lines = [COLUMNS, *(_cells(one, one in front, _is(one, result.chosen)) for one in result.candidates)]
     if result.confirmed is not None:
         wanting = f": {result.unconfirmed}" if result.unconfirmed else ""
-        lines.append((*_cells(result.confirmed, False, False)[:-1], f"the chosen one on fresh seeds{wanting}"))
+        lines.append((*_cells(result.confirmed, False, False)[:-1], f"the chosen plan on new seeds{wanting}"))
     widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
     return "\n".join(
         "  ".join(f"{cell:<{width}}" if i in (0, 10) else f"{cell:>{width}}" for i, (cell, width) in enumerate(padded))
@@ -50,7 +50,7 @@ def _cells(one: Candidate, front: bool, chosen: bool) -> tuple[str, ...]:
 
 
 def draw(result: SearchResult, title: str, path: Path) -> None:
-    """Success over rate of what was played and of seq, with 95 % intervals; the front, and a ring round the chosen."""
+    """Success over rate of all played plans and of seq, with 95 % intervals, the Pareto front, and the chosen plan."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -59,7 +59,7 @@ def draw(result: SearchResult, title: str, path: Path) -> None:
     axes = figure.subplots()
     for one in result.candidates:
         if one.success is not None:
-            _point(axes, one, GREY if one.refused else BLUE, "left behind" if one.refused else "played to the end")
+            _point(axes, one, GREY if one.refused else BLUE, "dropped" if one.refused else "played to the end")
     if result.seq is not None:
         axes.axvline(result.seq.rate_hz, color="black", linestyle=":", linewidth=1)
         if result.seq.success is not None:
@@ -71,7 +71,7 @@ def draw(result: SearchResult, title: str, path: Path) -> None:
     if front:
         shares = [one.success or 0.0 for one in front]
         axes.plot(
-            [one.rate_hz for one in front], shares, color=BLUE, lw=1, zorder=1, label="no other beats these in both"
+            [one.rate_hz for one in front], shares, color=BLUE, lw=1, zorder=1, label="Pareto front of rate and success"
         )
     axes.set(title=title, ylabel="success, 95 % Wilson", ylim=(-0.02, 1.02))
     axes.set_xlabel("chunks per second; beside each plan pp_perception/pp_generation, alpha; dotted: the rate of seq")

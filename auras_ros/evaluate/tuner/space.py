@@ -1,7 +1,7 @@
-"""The plans that are searched: stages of perception and generation, where generation fetches, and the skew.
+"""The plans that are searched: stages of perception and generation, fetch_offset, and the skew.
 
 The search is hierarchical, as in Auras 4.3.2: first the numbers of stages, with work spread evenly, then the skew alpha
-of what was found. This module runs nothing; it knows which plans a policy can have at all.
+of the best plans. This module runs nothing; it lists the plans that a policy can have.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from auras_ros.policies.policy import Policy
 
 
 class SpaceError(ValueError):
-    """A space that holds no plan, or a bound of it that cannot be; the text names it."""
+    """A space without any plan, or an invalid bound; the message names it."""
 
 
 @dataclass(frozen=True)
 class Space:
     """Raises SpaceError, naming the field.
 
-    base: what all plans share (generation plan, frame period, batched, merge, emit, reuse). fetch_offset: empty means
-    the family's own: -1 where tokens are generated one after another, 0 elsewhere (Auras 4.3.1). longest: frames that
-    a request may live, the paper's bound on L = pp_perception + pp_generation (here less 1 + fetch_offset).
+    base: what all plans have in common (generation plan, frame period, batched, merge, emit, reuse). fetch_offset:
+    empty means the family's own: -1 for autoregressive policies, 0 for others (Auras 4.3.1). longest: how many frames a
+    request may live, the paper's bound on L = pp_perception + pp_generation (here minus 1 + fetch_offset).
     """
 
     base: Plan
@@ -38,7 +38,7 @@ class Space:
 
     def __post_init__(self) -> None:
         if self.base.mode != "auras":
-            raise SpaceError(f"space: mode: only plans of auras have stages to tune, got {self.base.mode}")
+            raise SpaceError(f"space: mode: only plans of mode auras have stages to tune, got {self.base.mode}")
         stages = (1, MAX_STAGES)
         bounds = {"pp_perception": stages, "pp_generation": stages, "fetch_offset": (-1, 0), "alpha": (0, 10)}
         for name, (low, high) in bounds.items():
@@ -51,12 +51,12 @@ class Space:
             raise SpaceError(f"space: longest: must be at least 1 frame, got {self.longest}")
 
     def offsets(self, policy: Policy) -> tuple[int, ...]:
-        """What is tried as fetch_offset."""
+        """The values of fetch_offset that are tried."""
         return self.fetch_offset or (family_offset(policy),)
 
     def grid(self, policy: Policy) -> list[Plan]:
-        """Every plan with work spread evenly that this policy can have and that is not too long. Raises SpaceError
-        where there is none, with the first reason."""
+        """All plans with evenly spread work that this policy can have and that are not too long. Raises SpaceError
+        if there are none, with the first reason."""
         kept, refused = [], ""
         for perceive, generate, offset in product(self.pp_perception, self.pp_generation, self.offsets(policy)):
             plan = replace(self.base, pp_perception=perceive, pp_generation=generate, fetch_offset=offset, alpha=0.0)
@@ -71,7 +71,7 @@ class Space:
         return kept
 
     def check(self, policy: Policy, plan: Plan) -> None:
-        """Raise PlanError where the policy cannot be run like this, or a request would live too long."""
+        """Raise PlanError if the policy cannot run the plan, or a request would live too long."""
         check_plan(policy, plan)
         if plan.latency_frames > self.longest:
             raise PlanError(f"plan: {plan}: a request lives {plan.latency_frames} frames, the bound is {self.longest}")
@@ -86,7 +86,7 @@ class Space:
                 yield replace(plan, alpha=alpha)
 
     def to_dict(self) -> dict[str, Any]:
-        """Flat, for a report and for knowing it again."""
+        """Flat, for a report and for comparing spaces."""
         named = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in named.items()} | {
             "base": str(self.base)
@@ -94,5 +94,5 @@ class Space:
 
 
 def listed(values: Sequence[float]) -> str:
-    """As the command line takes it."""
+    """As a command line argument."""
     return ",".join(f"{value:g}" for value in values) or "none"

@@ -1,8 +1,8 @@
-"""Measures and plays plans, and keeps what came of it. Which plans, and how long each is played, others decide.
+"""Measures and plays plans, and keeps the results. The caller decides which plans, and on how many episodes.
 
 Durations come from the live executor, always beside seq in the same rounds; success from lockstep on the same seeds.
-On the charged clock a plan is charged for seq's frame times the ratio of the two measured side by side: a machine that
-got slower between two measurements would else look like a worse plan.
+On the charged clock a plan is charged seq's frame time multiplied by the ratio measured in the same rounds, so that a
+machine that slows down between measurements does not make later plans look worse.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.report.statistics import paired_by_seed, wilson
 
 SEQ = "seq"
-TOGETHER = 6  # plans that are timed in the same rounds, each with an executor of its own
+TOGETHER = 6  # number of plans that are timed in the same rounds, each with its own executor
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A plan and what is known of it. refused: why it was not played, or not to its end; empty if it was.
+    """A plan and its measurements. refused: why it was not played, or not to its end; empty if it was.
 
     rate_hz: chunks per second; speedup: over seq's. oldest_ms: age of an action when the next chunk takes over. success
-    and what follows: on `episodes` seeds, the difference from seq with its 95 % interval; None before it was played.
+    and the following fields: on `episodes` seeds, with the difference from seq and its 95 % interval; None before it
+    was played.
     """
 
     plan: Plan
@@ -59,8 +60,8 @@ class Candidate:
 
 
 class Trials:
-    """See the module's docstring. Raises what `measure_durations` and `play` raise; KeyboardInterrupt leaves the
-    record with whatever was finished."""
+    """See the module's docstring. Raises what `measure_durations` and `play` raise; at a KeyboardInterrupt the store
+    has everything that was finished."""
 
     def __init__(
         self,
@@ -76,16 +77,16 @@ class Trials:
         device: str = "cpu",
         cores: int | None = None,
     ) -> None:
-        """frame_steps: control steps of a frame on the paused clock; 0 is the charged clock. plain: chunks of what is
-        tried, not of seq, run from their index 0 whenever they come (par, as published). device: where frames are
-        timed; they are played on the CPU. cores: that each plan has meanwhile (None: all of this process's)."""
+        """frame_steps: control steps of a frame on the paused clock; 0 is the charged clock. plain: chunks of the tried
+        plans, but not of seq, run from their index 0 whenever they come (par, as published). device: where frames are
+        timed; episodes are played on the CPU. cores: for each plan while it is timed (None: all of this process's)."""
         self.cores = available() if cores is None else cores
         self.checkpoint, self.requirements, self._record = checkpoint, requirements, record
         self._seq, self._task, self._batch, self._say = base.as_mode(SEQ), task, batch, say
         self._frame_steps, self._plain, self._device = frame_steps, plain, device
 
     def time(self, plans: Sequence[Plan]) -> None:
-        """Measure those that are not known yet, a few at a time beside seq."""
+        """Time the plans that were not timed yet, a few at a time beside seq."""
         left = list({str(plan): plan for plan in plans if str(plan) not in self._record.timed}.values())
         for group in grouped(range(len(left)), TOGETHER):
             some = [left[i] for i in group]
@@ -102,21 +103,21 @@ class Trials:
         return plan in self._record.timed
 
     def time_as(self, other: Trials, plan: Plan) -> None:
-        """Take over another's durations, so that both charge the same."""
+        """Use the durations of other trials, so that both charge the same."""
         self._record.timed = {str(plan): Timed(FrameDuration(other.charged_s(plan)), FrameDuration(other.seq_s))}
         self._record.save()
 
     @property
     def seq_s(self) -> float:
-        """Seconds of a frame of seq that everything is charged by: the first that was measured."""
+        """Seconds of a frame of seq, the first that was measured; all charged times are relative to it."""
         return next(iter(self._record.timed.values())).seq.seconds
 
     def charged_s(self, plan: Plan) -> float:
-        """Seconds of a frame of this plan, which was timed, at seq's pace."""
+        """Seconds of a frame of this timed plan, relative to `seq_s`."""
         return self.seq_s / self._record.timed[str(plan)].speedup
 
     def play(self, plan: Plan, seeds: Sequence[int]) -> None:
-        """Play those of the seeds that it was not played on, and seq on the same ones."""
+        """Play the plan on the seeds that are missing, and seq on the same ones."""
         self._play(SEQ, self._seq, self.seq_s, seeds)
         self._play(str(plan), plan, self.charged_s(plan), seeds)
 
@@ -126,7 +127,7 @@ class Trials:
         )
         before = self._record.played.get(name)
         if before is not None and not self._frame_steps and before.charged_s != charged_s:
-            self._say(f"{name}: was charged {1e3 * before.charged_s:.0f} ms a frame before: all of it again")
+            self._say(f"{name}: frame time changed ({1e3 * before.charged_s:.0f} ms before): playing all again")
             del self._record.played[name]
         left = self._record.missing(name, seeds)
         for group in grouped(left, self._batch):
@@ -140,15 +141,15 @@ class Trials:
             self._record.save()
 
     def candidate(self, plan: Plan, seeds: range | None = None) -> Candidate:
-        """What is known of a plan that was timed, from these seeds alone; of one that is refused, only why.
+        """The candidate of a timed plan, from these seeds only; for a refused plan only the reason.
 
-        Plans are compared on the same seeds: a record may hold more of one than of another.
+        Plans are compared on the same seeds: the store may have more seeds of one plan than of another.
         """
         made = self.measured(plan, seeds)
         return Candidate(made.plan, made.rate_hz, made.speedup, made.oldest_ms, made.refused) if made.refused else made
 
     def measured(self, plan: Plan, seeds: range | None = None) -> Candidate:
-        """What is known of a plan that was timed; a refused one is shown by a figure all the same."""
+        """The candidate of a timed plan with its measurements, even if it is refused (for figures)."""
         duration_ns = round(self.charged_s(plan) * 1e9)
         seq_hz = 1e9 / self._seq.interval_ns(round(self.seq_s * 1e9))
         rate_hz, oldest_ms = 1e9 / plan.interval_ns(duration_ns), plan.oldest_ns(duration_ns) / 1e6
@@ -162,7 +163,7 @@ class Trials:
         return self._judged(made, played, won, seq) if won else made
 
     def seq(self) -> Candidate | None:
-        """seq itself as a candidate: its rate, and its success on all that it was played on; None before that."""
+        """seq as a candidate: its rate, and its success on all its seeds; None before it was timed."""
         if not self._record.timed:
             return None
         duration_ns = round(self.seq_s * 1e9)
@@ -190,6 +191,6 @@ class Trials:
         )  # fmt: skip
 
     def won(self, name: str) -> list[bool]:
-        """Of each seed that this plan, or `seq`, was played on, in their order."""
+        """Success on each seed that this plan, or `seq`, was played on, in the order of the seeds."""
         played = self._record.played.get(name)
         return [] if played is None else [played.success[seed] for seed in sorted(played.success)]

@@ -1,4 +1,4 @@
-"""The loop under test in one hand: listens, waits, signals processes, arms again, and looks after what runs.
+"""Test harness of the live loop: listens, waits, signals processes, arms again, and looks after what runs.
 
 Nothing in here knows a fault; the faults are written with it.
 """

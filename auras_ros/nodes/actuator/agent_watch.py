@@ -1,6 +1,6 @@
-"""Whether the agent that drives is there, and is in a state in which it may drive.
+"""Whether the agent that drives is alive, and in a state in which it may drive.
 
-Heartbeats go in with the time of their arrival; nothing here reads a clock or acts on what it finds.
+Heartbeats are passed in with their time of arrival; nothing here reads a clock or acts on the result.
 """
 
 from __future__ import annotations
@@ -8,23 +8,23 @@ from __future__ import annotations
 from auras_ros.nodes.actuator.arming import ACTIVE
 from auras_ros.nodes.common.messages import MessageError
 
-TEXTS = {"session": 64, "lifecycle": 32, "state": 200}  # of a heartbeat, and how long each may be
+TEXTS = {"session": 64, "lifecycle": 32, "state": 200}  # text fields of a heartbeat, with their longest length
 
 
 class AgentWatch:
-    """`heard` is of the executor's thread; `lost` of any."""
+    """`heard` is called in the executor's thread, `lost` in any."""
 
     def __init__(self, timeout_ms: float) -> None:
         self._timeout_ns = timeout_ms * 1e6
-        self.session = self.lifecycle = self.state = ""  # of the newest heartbeat, whose ever it was
+        self.session = self.lifecycle = self.state = ""  # of the newest heartbeat from any session
         self.beat_ns: int | None = None
         self._followed_ns: int | None = None  # the newest heartbeat of the session whose chunks are taken
 
     def heard(self, beat: dict[str, object], followed: str | None, now_ns: int) -> bool:
-        """Note a heartbeat; whether the session that is followed has just said that it is not active.
+        """Note a heartbeat. Returns whether it reports that the followed session is not active.
 
-        `followed`: the session whose chunks are taken, None until the first one: then anybody's word counts.
-        Another agent's life says nothing about the one that drives. Raises MessageError.
+        `followed`: the session whose chunks are taken; None before the first chunk, when every heartbeat counts.
+        Heartbeats of another session do not count for the one that drives. Raises MessageError.
         """
         self.session, self.lifecycle, self.state = _texts(beat)
         self.beat_ns = now_ns
@@ -34,11 +34,11 @@ class AgentWatch:
         return self.lifecycle != ACTIVE
 
     def follow(self) -> None:
-        """Armed: until the first chunk says whose session it is, the newest heartbeat counts."""
+        """Called at arming: until the first chunk names a session, the newest heartbeat counts."""
         self._followed_ns = self.beat_ns
 
     def age_ns(self, now_ns: int) -> int | None:
-        """Of the newest heartbeat; None where none came."""
+        """Age of the newest heartbeat; None if none came."""
         return None if self.beat_ns is None else now_ns - self.beat_ns
 
     def lost(self, now_ns: int) -> bool:

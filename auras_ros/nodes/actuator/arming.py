@@ -1,7 +1,7 @@
-"""The arming rules, all of them, in the order in which they are asked; the first that refuses gives the reason.
+"""All arming rules, in the order in which they are checked; the first one that refuses gives the reason.
 
-Pure: what the actuator knows at one instant goes in, a reason or "" comes out. Nothing here arms, and nothing else
-decides whether the robot may.
+Pure functions of what the actuator knows at one instant; they return a reason or "". Nothing here arms, and nothing
+else decides whether arming is allowed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ RELEASE = "for one that is gone or unknown: the service ~/release_stop"
 
 @dataclass(frozen=True)
 class Situation:
-    """Ages in ns, None for what never came. `pressed`: who has pressed the emergency stop and not released it, for
-    people, or "". `stop_present`: somebody publishes it who has also said something. `stop_deaf`: who publishes it so
-    that nothing passes.
+    """Ages in ns, None for what never came. `pressed`: the publishers that have pressed the emergency stop and not
+    released it, as text, or "". `stop_present`: an emergency stop is published, and a message of it was received.
+    `stop_deaf`: publishers of it whose QoS does not match, so that nothing is received.
 
-    `unknown`: a position channel without a measured position. `unlimited`: one whose joint the robot's description
-    does not limit. `others`: nodes that publish commands beside this one, None while that is not yet known.
+    `unknown`: a position channel without a measured position. `unlimited`: a channel whose joint has no limits in the
+    robot's description. `others`: nodes that publish commands beside this one, None while that is not yet known.
     `ros_time_ns`: None on system time.
     """
 
@@ -44,7 +44,7 @@ class Situation:
 
 
 def refusal(at: Situation, settings: ActuatorSettings) -> str:
-    """Why arming is refused now; empty where no rule objects."""
+    """Why arming is refused now; empty if no rule refuses."""
     return next((reason for rule in RULES if (reason := rule(at, settings))), "")
 
 
@@ -54,7 +54,7 @@ def emergency_stop(at: Situation, settings: ActuatorSettings) -> str:
     if not settings.require_emergency_stop:
         return ""
     if at.stop_deaf:
-        return f"the emergency stop of {at.stop_deaf} cannot be heard: let it publish {STOP_QOS}"
+        return f"the emergency stop of {at.stop_deaf} cannot be received: publish it as {STOP_QOS}"
     if not at.stop_present:
         return "no emergency stop: nobody publishes emergency_stop, and require_emergency_stop is set"
     return ""
@@ -82,9 +82,9 @@ def known_position(at: Situation, settings: ActuatorSettings) -> str:
     if not settings.measured_start:
         return ""
     if at.joints_age_ns is None or at.joints_age_ns > MAX_AGE_MS * 1_000_000:
-        return f"no joint_states within {MAX_AGE_MS} ms: where the robot is must be known"
+        return f"no joint_states within {MAX_AGE_MS} ms: the robot's position must be known"
     if at.unknown:
-        return f"joint_states has no position of {at.unknown}: a set point needs to know where it starts"
+        return f"joint_states has no position of {at.unknown}: a set point needs its start"
     return ""
 
 
@@ -97,7 +97,7 @@ def live_agent(at: Situation, settings: ActuatorSettings) -> str:
 
 
 def settled_graph(at: Situation, settings: ActuatorSettings) -> str:
-    """The last rule, because it passes by itself: every other reason is worth more to whoever reads it."""
+    """The last rule, because it is met after a moment by itself; every other reason is more useful to the user."""
     return "who else publishes commands is not known yet: just started, try again" if at.others is None else ""
 
 

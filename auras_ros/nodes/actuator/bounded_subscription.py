@@ -1,7 +1,7 @@
-"""Subscriptions to what anybody may publish: the size of a payload is looked at before anything is read of it.
+"""Subscriptions to topics that anybody may publish: the size of a payload is checked before it is deserialised.
 
-Reading a message keeps the interpreter from the other threads (in rclpy in one call), so the size bounds that time too.
-What is too large, or no message of the topic's type, reaches no callback: it is counted, and said in words.
+Deserialising holds the interpreter lock (in rclpy in one call), so the size bounds that time too. A payload that is too
+large, or no message of the topic's type, reaches no callback: it is counted and logged.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 from auras_ros.ros import Node, QoSProfile, SubscriptionEventCallbacks, deserialize_message
 from auras_ros.ros.text import first_count
 
-SAID_EVERY_S = 1.0  # of each topic
+SAID_EVERY_S = 1.0  # shortest time between two log lines of one topic
 SHOWN_CHARS = 300
 
 
 @dataclass(frozen=True)
 class PayloadLimits:
-    """What a payload may have: bytes, and elements of the sequence that it begins with (None: it begins with none)."""
+    """Limits of a payload: bytes, and elements of its leading sequence (None: it does not begin with a sequence)."""
 
     max_bytes: int
     max_first: int | None = None
 
     def exceeded(self, payload: bytes) -> str:
-        """Which bound, empty where it keeps them."""
+        """Which limit is exceeded; empty if none is."""
         if len(payload) > self.max_bytes:
             return f"at most {self.max_bytes}"
         if self.max_first is not None and len(payload) >= 8 and first_count(payload) > self.max_first:
@@ -35,7 +35,7 @@ class PayloadLimits:
 
 
 class RefusedMessages:
-    """What was refused on the topics of a node: how much, and the newest in words. Of the executor's thread."""
+    """The refused messages of a node's topics: their number, and the newest reason. Used in the executor's thread."""
 
     def __init__(self, node: Node) -> None:
         self._logger = node.get_logger()
@@ -43,7 +43,7 @@ class RefusedMessages:
         self.count, self.newest = 0, ""
 
     def add(self, topic: str, text: str) -> None:
-        """Count it; say it where nothing was said of this topic for a second."""
+        """Count a refusal; log it if nothing was logged for this topic for a second."""
         self.count, self.newest = self.count + 1, text[:SHOWN_CHARS]
         now_s = time.monotonic()
         if now_s - self._said_s.get(topic, -SAID_EVERY_S) >= SAID_EVERY_S:

@@ -1,7 +1,7 @@
 """The tick thread: at a fixed rate, one command from the action stream to the outputs.
 
-Everything that can end a motion passes here. It hears no topic, logs nothing in the tick, and decides nothing that
-the stream decides.
+Everything that can end a motion passes here. It subscribes to nothing, does not log from the tick thread, and decides
+nothing that the stream decides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from auras_ros.nodes.common.messages import host_id
 
 
 class CommandLoop:
-    """Owns the stream. `stop` is of the emergency stop's thread, `_tick` of the tick thread, all else of the
+    """Owns the stream. `stop` is called in the emergency stop's thread, `_tick` in the tick thread, all else in the
     executor's."""
 
     def __init__(
@@ -36,17 +36,17 @@ class CommandLoop:
     ) -> None:
         self._settings, self._outputs, self._agent, self._clock = settings, outputs, agent, clock
         self._place = place
-        self.told_to_stop = False  # by a person: from then on nobody is armed by a parameter
+        self.told_to_stop = False  # a person stopped or disarmed: arm_on_start has no effect any more
         self.stream = self._stream_for(contract)
         self._next: ActionStream | None = None
-        self._before = ""  # why the stream before this one was disarmed, until somebody arms again
-        self._events: deque[Event] = deque()  # its last transitions
+        self._before = ""  # why the previous stream was disarmed, until the next arming
+        self._events: deque[Event] = deque()  # last transitions of the previous stream
         self.meter, self.scheduling = IntervalMeter(settings.period_ns), "not started"
         self.settled = RealtimeGranted("not started", "not started", "not started")
         self.ticks = self.skipped = self.stalls = 0
-        self._ticked_ns: int | None = None  # as all times of `boot_ns`, by which stalls are measured
+        self._ticked_ns: int | None = None  # by `boot_ns`, the clock by which stalls are measured
         self._sent: FloatArray | None = None  # the newest command
-        self.limited = dict.fromkeys(contract.names, 0)  # ticks in which a limit changed a channel
+        self.limited = dict.fromkeys(contract.names, 0)  # by channel: number of ticks in which a limit changed it
         self._swap = threading.Lock()
         self._running = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="tick", daemon=True)
@@ -74,7 +74,7 @@ class CommandLoop:
 
     @property
     def limits_pending(self) -> bool:
-        """Whether other limits wait for the final command."""
+        """Whether new limits wait for the final command."""
         return self._next is not None
 
     @property
@@ -85,11 +85,12 @@ class CommandLoop:
 
     @property
     def superseded(self) -> int:
-        """Trajectories that were not sent because something newer came."""
+        """Number of trajectories that were not sent because a newer one came."""
         return self._outputs.superseded
 
     def arm(self, position: list[float] | None) -> Accepted | Rejected:
-        """Arm from a measured position [channels]; the newest agent is watched until the first chunk names one."""
+        """Arm from a measured position [channels]. Until the first chunk names a session, the newest heartbeat
+        counts."""
         if self.stream.state is not SafetyState.ARMED:
             self._agent.follow()
         verdict = self.stream.arm(self._clock.now_ns(), position)
@@ -109,24 +110,24 @@ class CommandLoop:
             return self.stream.stop(self._clock.now_ns(), reason)
 
     def disarm(self) -> Accepted:
-        """Somebody asks for it: the only way out of a latched stop."""
+        """Disarm on request: the only way out of a latched stop."""
         self.told_to_stop = True
         return self.stream.disarm(self._clock.now_ns())
 
     def elsewhere(self, reason: str) -> None:
-        """The robot is not where our commands have brought it: no command is right, nor is the last one."""
+        """The robot is not where the commands brought it: publish nothing more, not even a last command."""
         if not self.stream.silent:
             self.stream.fall_silent(self._clock.now_ns(), f"{reason}: arm again")
             self._outputs.end(self._sent)
 
     def end(self, reason: str) -> None:
-        """Disarm where something may move; a latched stop stays latched."""
+        """Disarm if armed or holding; a latched stop stays latched."""
         self.stream.end(self._clock.now_ns(), reason)
 
     def use(self, contract: Contract, reason: str) -> None:
-        """Take a contract with other limits: at once while disarmed, else after the final command.
+        """Use a contract with other limits: at once while disarmed, else after the final command.
 
-        A new stream, because a command in flight was checked against the old limits; its counters start again.
+        Makes a new stream, because a chunk in use was checked against the old limits; the counters start from zero.
         """
         self._next = self._stream_for(contract)
         self.end(reason)
@@ -134,21 +135,21 @@ class CommandLoop:
             self._take_limits()
 
     def settle(self) -> None:
-        """Raise the whole process, so that no thread that holds the interpreter is held up by inference. The threads
-        that stand one above the others, which tick and which hear the emergency stop, are started after it."""
+        """Raise the priority of the whole process, so that inference does not delay a thread that holds the interpreter
+        lock. The threads of the ticks and of the emergency stop have one more; they are started after this."""
         self.settled = settle(self._settings.realtime_priority, lock=self._settings.lock_memory)
 
     def start(self) -> None:
-        """Begin to tick."""
+        """Start the tick thread."""
         self._running.set()
         self._thread.start()
 
     def working(self) -> bool:
-        """Whether the threads live that tick and publish."""
+        """Whether the threads that tick and publish are alive."""
         return self._thread.is_alive() and self._outputs.working()
 
     def halt(self) -> None:
-        """Disarm, let the final command out, which may have to brake first, end the thread. An orderly shutdown."""
+        """Orderly shutdown: disarm, publish until the final command (it may have to brake first), end the thread."""
         self.stream.disarm(self._clock.now_ns(), "shutting down")
         self._running.clear()
         if self._thread.is_alive():
@@ -173,7 +174,7 @@ class CommandLoop:
         self._ticked_ns = began_ns
         if self._agent.lost(now_ns) and stream.state is SafetyState.ARMED:
             stream.hold(now_ns, f"agent silent for more than {self._settings.agent_timeout_ms:g} ms")
-        elif self.live and (missed := self._place.silent(now_ns)):  # chunks may come, and must not be executed
+        elif self.live and (missed := self._place.silent(now_ns)):  # chunks may come, but must not be executed
             stream.hold(now_ns, missed)
         command = stream.tick(now_ns)
         self.ticks += 1
@@ -189,8 +190,8 @@ class CommandLoop:
             self._take_limits()
 
     def _watch_stalls(self, now_ns: int, boot_ns: int, *, unsent: bool = False) -> bool:
-        """After a stall longer than the lease of our commands somebody else may drive, and we would be a second one.
-        unsent: since this tick began, and its command was not published yet."""
+        """After a stall longer than the command lease another actuator may have taken over; publishing now would make
+        two. unsent: the stall came after this tick began, so its command was not published yet."""
         stood_ns = 0 if self._ticked_ns is None else boot_ns - self._ticked_ns
         if stood_ns <= LEASE_MS * 1_000_000:
             return False
@@ -202,7 +203,8 @@ class CommandLoop:
         return True
 
     def _take_limits(self) -> None:
-        """Once the final command is out, and never from under a latched stop; arming is refused until then."""
+        """Use the new limits once the final command is out, but not while a stop is latched; arming is refused until
+        then."""
         with self._swap:
             stream = self.stream
             if self._next is None or stream.state is not SafetyState.DISARMED or not stream.silent:

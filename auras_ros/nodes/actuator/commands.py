@@ -1,7 +1,7 @@
-"""What a command becomes on the wire: an array or a twist on `action`, and a trajectory where one is asked for.
+"""The messages of a command: an array or a twist on `action`, and a trajectory if that is enabled.
 
-Forms only: nothing here decides a value, and nothing here leaves one out. Commands are published in the tick thread;
-trajectories in one of their own (`trajectories`).
+This module only converts: it neither decides nor omits a value. Commands are published in the tick thread, trajectories
+in a thread of their own (`trajectories`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TWIST = tuple(f"{part}.{axis}" for part in ("linear", "angular") for axis in "xy
 
 
 def command_qos(period_ns: int) -> QoSProfile:
-    """What `action` offers: controllers may ask for a deadline of five ticks and a lease of 300 ms."""
+    """The QoS of `action`: controllers may request a deadline of five ticks and a lease of 300 ms."""
     return QoSProfile(
         depth=1,
         reliability=ReliabilityPolicy.RELIABLE,
@@ -33,7 +33,7 @@ def command_qos(period_ns: int) -> QoSProfile:
 
 
 class CommandPublishers:
-    """The command publishers of one actuator. Raises ContractError where the contract does not fit the form."""
+    """The command publishers of one actuator. Raises ContractError if the contract does not fit the message type."""
 
     def __init__(self, node: Node, settings: ActuatorSettings, contract: Contract, qos: QosWatch) -> None:
         self._clock, self._settings, self._contract = node.get_clock(), settings, contract
@@ -42,7 +42,7 @@ class CommandPublishers:
         if self._twist:
             check_twist(contract)
         events = qos.publisher(settings.action_topic)
-        events.deadline = None  # a disarmed actuator is silent on purpose
+        events.deadline = None  # a disarmed actuator publishes nothing
         self._action = node.create_publisher(
             TwistStamped if self._twist else Float64MultiArray,
             settings.action_topic,
@@ -52,7 +52,7 @@ class CommandPublishers:
         self._trajectories = _trajectories(node, settings, contract, qos) if settings.joint_trajectory else None
 
     def send(self, command: Command, stream: ActionStream, tick: int, now_ns: int) -> None:
-        """Publish one command that says `publish`."""
+        """Publish one command whose `publish` is set."""
         if self._twist:
             self._action.publish(twist_message(command.values, self._contract, self._clock.now().to_msg()))
         else:
@@ -61,21 +61,21 @@ class CommandPublishers:
             self._trajectories.follow(command, stream, now_ns)
 
     def end(self, values: FloatArray | None) -> None:
-        """No further command comes. values [channels]: what a trajectory under way is to end at, None: leave it."""
+        """No further command comes. values [channels]: where the current trajectory should end; None: no change."""
         if self._trajectories is not None:
             self._trajectories.end(values)
 
     @property
     def superseded(self) -> int:
-        """Trajectories that were not sent because something newer came."""
+        """Number of trajectories that were not sent because a newer one came."""
         return self._trajectories.superseded if self._trajectories else 0
 
     def working(self) -> bool:
-        """Whether what is sent will be published."""
+        """Whether the publishing thread is alive."""
         return self._trajectories is None or self._trajectories.working()
 
     def close(self) -> None:
-        """The last word of the trajectories; nothing is sent after it."""
+        """Send the last trajectory message; nothing is sent after it."""
         if self._trajectories is not None:
             self._trajectories.close()
 
@@ -96,7 +96,7 @@ def _trajectories(node: Node, settings: ActuatorSettings, contract: Contract, qo
 
 
 def twist_message(values: FloatArray, contract: Contract, stamp: TimeMsg) -> TwistStamped:
-    """values [channels] by the names of their channels; what has no channel is zero."""
+    """values [channels] by the names of their channels; components without a channel are zero."""
     given = dict(zip(contract.names, values.tolist(), strict=True))
     linear, angular = (
         Vector3(**{axis: given.get(f"{part}.{axis}", 0.0) for axis in "xyz"}) for part in ("linear", "angular")

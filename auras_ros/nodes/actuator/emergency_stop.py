@@ -1,12 +1,13 @@
 """The emergency stop: a topic and a service, in a thread that does nothing else.
 
-Every True that came is latched, whatever came after it and however busy the node is: the words wait in a deep queue
-for this thread alone, and should more come than the queue is sure to hold, that is taken for a press. Requests of the
-service wait in such a queue too, and on our layer whatever comes on its topic is one, readable or not. There the
-thread logs nothing itself either: its lines are said by the executor's, which may wait for whoever takes them. Each
-publisher's word counts for itself where the middleware says whose it is (ours does, rclpy 7.1 does not): False takes
-back nobody else's True, and a publisher that is gone has not released. What is left is released by a person, by
-service.
+Every True that arrives is latched, whatever follows it and however busy the node is: messages wait in a deep queue for
+this thread only, and if more come than the queue can safely hold, that counts as a press. Requests of the service wait
+in such a queue too; with our ROS layer every message on its request topic counts, even an unreadable one. With our
+layer the thread does not log either: the executor's thread logs for it, because writing a log line may block.
+
+Each publisher counts separately if the middleware identifies the publisher of a message (ours does, rclpy 7.1 does
+not): False releases only the same publisher's True, and a publisher that disappears does not release. What remains
+pressed is released by a person, through the service ~/release_stop.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ from auras_ros.ros.msg import Bool
 from auras_ros.ros.srv import Trigger
 
 TOPIC = "emergency_stop"
-KEPT = 1000  # words that wait for the thread
-# So many within a second, or since the queue was last found empty: some that came while the thread stood still, or
-# read too slowly, may have been pushed out.
+KEPT = 1000  # length of the queue
+# If so many messages come within a second, or since the queue was last empty, some may have been lost while the thread
+# did not run or read too slowly.
 FLOOD = KEPT // 2
-LOOK = FLOOD // 2  # from so many on it is asked whether the queue is empty
-EMPTY = 5  # turns in a row that called nothing back here: a few may be the middleware's own
+LOOK = FLOOD // 2  # from this number on, check whether the queue is empty
+EMPTY = 5  # the queue is empty after so many turns without a callback; a few may be the middleware's own
 MAX_BYTES = 64
-PRESSED, FLOODED = "emergency stop pressed", f"emergency_stop: more than {FLOOD} words in a second: one may be lost"
-BACKLOG = f"emergency_stop: more than {FLOOD} words waited to be read: one may be lost"
+PRESSED, FLOODED = "emergency stop pressed", f"emergency_stop: more than {FLOOD} messages in a second: one may be lost"
+BACKLOG = f"emergency_stop: more than {FLOOD} messages waited to be read: one may be lost"
 REQUESTED = "stop requested"
-UNKNOWN = b""  # the publisher of a word, where nobody says whose it is
+UNKNOWN = b""  # the publisher of a message, if the middleware does not identify it
 QUEUE = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-# Of a service whose request must not be pushed out by those of others.
+# For a service whose requests must not be overwritten by later ones.
 REQUESTS = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.VOLATILE)
 BOOL = "std_msgs/msg/Bool"
 
@@ -63,8 +64,8 @@ def _can_be_heard(info: Any) -> bool:
 
 
 class EmergencyStop:
-    """The thread calls `latch(reason)`, and writes down who has spoken and who has pressed; whoever asks for that holds
-    the lock. Everything that is asked from outside is of the executor's thread."""
+    """The thread calls `latch(reason)`, and records who has published and who has pressed, under the lock. All methods
+    below the second heading are called in the executor's thread."""
 
     def __init__(self, node: Node, latch: Callable[[str], object], refused: RefusedMessages, qos: QosWatch) -> None:
         self._owner, self._latch, self._refused = node, latch, refused
@@ -73,12 +74,12 @@ class EmergencyStop:
         self._presses = 0
         self._spoke: set[bytes] = set()
         self._times_s: deque[float] = deque(maxlen=FLOOD)
-        self._waited = 0  # words since the queue was last found empty
-        self._called = 0  # callbacks of this object that have run
+        self._waited = 0  # messages since the queue was last empty
+        self._called = 0  # number of callbacks of this object that have run
         self._news: deque[tuple[Callable[[Any], object], Any]] = deque(maxlen=KEPT)  # for the executor's thread
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="emergency stop", daemon=True)
-        # A node of its own, because a thread of its own needs an executor of its own.
+        # A separate node, because a separate thread needs a separate executor.
         self.node = Node(
             f"{node.get_name()}_stop",
             namespace=node.get_namespace(),
@@ -102,11 +103,11 @@ class EmergencyStop:
             self.node.get_logger().divert(self._hand_over)
 
     def _hand_over(self, callback: Callable[[Any], object], info: Any) -> None:
-        """Have it called by `look`."""
+        """Let `look` call it."""
         self._news.append((callback, info))
 
     def _handed_over(self, events: SubscriptionEventCallbacks) -> SubscriptionEventCallbacks:
-        """The same events, called back by `look`."""
+        """The same events, with callbacks that `look` calls."""
 
         def later(callback: Callable[[Any], None]) -> Callable[[Any], None]:
             def note(info: Any) -> None:
@@ -124,7 +125,7 @@ class EmergencyStop:
     # -- the thread ---------------------------------------------------------------------------------------
 
     def start(self, priority: int) -> None:
-        """Begin to listen. What was said since the node was built has waited."""
+        """Start the thread. Messages since the node was made are still in the queue."""
         self._priority = priority
         self._callbacks = Callbacks(self.node)
         self._thread.start()
@@ -141,19 +142,19 @@ class EmergencyStop:
         self.node.destroy_node()
         if BACKEND != "rclpy":
             self.node.get_logger().divert(None)
-        self._take_over()  # its last words
+        self._take_over()  # its last log lines
 
     def _listen(self) -> None:
-        # One above the executor's thread, as the tick thread: the process has been raised before (`Actuator.start`).
+        # One above the executor's thread, as the tick thread. The process's priority is already set (`Actuator.start`).
         enter_realtime(self._priority + 1 if self._priority else 0)
         idle = 0
         while not self._ended.is_set():
             called = self._called
             try:
-                # Turns that do not wait tell whether the queue is empty, be it for a moment: words that come more
-                # often than a wait ends are no flood.
+                # Turns that do not wait show whether the queue is empty, even for a moment: messages that come faster
+                # than a wait ends are not a flood.
                 if not self._callbacks.turn(wait_s=0.0 if self._waited >= LOOK else WAKE_S):
-                    return  # which ends the process: nobody would hear the next word
+                    return  # this ends the process, because the next message would not be received
             except ExternalShutdownException:
                 return
             idle = idle + 1 if self._called == called else 0
@@ -190,20 +191,20 @@ class EmergencyStop:
         self._latch(reason)
 
     def _release(self, who: bytes) -> None:
-        """False takes back the same publisher's True; where nobody says whose it is, it takes back nothing."""
+        """False releases the same publisher's True; if the publisher is not identified it releases nothing."""
         with self._lock:
             if who != UNKNOWN:
                 self._down.pop(who, None)
-            if who != UNKNOWN or BACKEND == "rclpy":  # ours knows of everybody who is still there
+            if who != UNKNOWN or BACKEND == "rclpy":  # our layer identifies every publisher that still exists
                 self._spoke.add(who)
 
     def _on_request(self) -> None:
-        """A request is empty: that it came says all there is to say."""
+        """A request has no content, so its arrival is enough."""
         self._called += 1
         self._latch(REQUESTED)
 
     def _on_service(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self._on_request()  # rclpy knows of no arrival; once more does no harm
+        self._on_request()  # rclpy has no arrival callback; a second call is harmless
         response.success, response.message = True, "stopped"
         return response
 
@@ -213,10 +214,10 @@ class EmergencyStop:
         self._refused.add(TOPIC, text)
 
     def look(self) -> None:
-        """Take over what the thread left: what happened to the subscription, what could not be read, what it logs."""
+        """Process what the thread has queued: events of the subscription, unreadable messages, log lines."""
         self._take_over()
         if len(self._spoke) > KEPT:
-            self.present()  # forgets those that are gone
+            self.present()  # drops publishers that are gone
 
     def _take_over(self) -> None:
         while self._news:
@@ -224,50 +225,50 @@ class EmergencyStop:
             callback(info)
 
     def publishers(self) -> dict[bytes, str]:
-        """Who publishes the topic now: gid -> name of the node. By their list: rclpy counts a topic without remapping
-        its name."""
+        """The topic's current publishers: gid -> name of the node. Taken from the list of publishers, because rclpy's
+        count_publishers does not remap the name."""
         found = self._owner.get_publishers_info_by_topic(TOPIC)
         return {bytes(each.endpoint_gid): _name(each) for each in found}
 
     def deaf_to(self) -> list[str]:
-        """Nodes whose publisher nothing passes from: DDS matches none that offers less than is asked for here, and none
-        of another type."""
+        """Nodes whose messages are not received: DDS does not match a publisher that offers a weaker QoS, or another
+        type."""
         found = self._owner.get_publishers_info_by_topic(TOPIC)
         return sorted({_name(each) for each in found if not _can_be_heard(each)})
 
     @property
     def pressed(self) -> bool | None:
-        """Whether anybody's newest word is True; None where nobody has said anything."""
+        """Whether any publisher's newest message is True; None if no message came."""
         with self._lock:
             return bool(self._down) if self._spoke else None
 
     def present(self) -> bool:
-        """Whether somebody publishes it who has also spoken."""
+        """Whether there is a publisher from which a message was received."""
         alive = self.publishers().keys()
         with self._lock:
             self._spoke &= alive | self._down.keys() | {UNKNOWN}
             return bool(alive) and (UNKNOWN in self._spoke or not self._spoke.isdisjoint(alive))
 
     def pressers(self) -> list[str]:
-        """Who has pressed and not released, for people."""
+        """The publishers that have pressed and not released, as text."""
         alive = self.publishers()
         with self._lock:
             down = list(self._down)
-        return sorted(alive.get(who, "a publisher that is gone" if who else "a publisher unknown") for who in down)
+        return sorted(alive.get(who, "a publisher that is gone" if who else "an unknown publisher") for who in down)
 
     def release(self) -> tuple[bool, str]:
-        """Take back what those have pressed who cannot do it themselves: they are gone, or nobody knows who it was.
+        """Release what publishers have pressed that cannot release it themselves: they are gone or unknown.
 
-        Whoever is there and still says True is left: (False, why)."""
+        If a present publisher still presses: (False, why)."""
         with self._lock:
             before = dict(self._down)
         alive = self.publishers()
         gone = {who: number for who, number in before.items() if who not in alive}
         with self._lock:
             for who, number in gone.items():
-                if self._down.get(who) == number:  # not pressed once more meanwhile
+                if self._down.get(who) == number:  # not pressed again meanwhile
                     del self._down[who]
-            if BACKEND != "rclpy":  # ours knows whose a word is: that one's says nothing of those who are there
+            if BACKEND != "rclpy":  # our layer identifies publishers, so an unknown one is not a present one
                 self._spoke.discard(UNKNOWN)
         if still := self.pressers():
             return False, f"still pressed by {', '.join(still)}: release it there"

@@ -1,8 +1,7 @@
-"""What the actuator hears, and what it does at once on hearing it: chunks, heartbeats, joint states, the robot's
-description, jumps of the clock; and the emergency stop, which has a thread of its own (`emergency_stop`).
+"""The actuator's inputs and the immediate reactions to them: chunks, heartbeats, joint states, the robot's description,
+jumps of the clock; and the emergency stop, which has a thread of its own (`emergency_stop`).
 
-All else is of the executor's thread. What arrives is not trusted: what is not of its form is refused, counted and
-named.
+Everything else runs in the executor's thread. Inputs are not trusted: malformed ones are refused, counted and logged.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from auras_ros.ros.text import text_bytes
 
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-EVERY_BEAT = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)  # one that says "not active" counts
+EVERY_BEAT = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)  # "not active" must not be overwritten
 DESCRIPTION = "robot_description"
-CHUNK_DIMENSIONS = 8  # of its layout; three are right, and each one costs time to read
+CHUNK_DIMENSIONS = 8  # limit for a chunk's layout: three are valid, and each one costs time to read
 STATES_MAX_BYTES = 128 * 1024  # of joint_states: some thousand joints
 TEXT_MAX_BYTES = MAX_TEXT + 1024
 
 
 class ActuatorInputs:
-    """Subscribes on `node`, remembers what the arming rules ask for, and ends what must not go on."""
+    """Subscribes on `node`, keeps what the arming rules need, and disarms when an input demands it."""
 
     def __init__(
         self,
@@ -66,16 +65,16 @@ class ActuatorInputs:
         self.stop = EmergencyStop(node, drive.stop, self.refused, qos)
         self._descriptions = DescriptionReader(list(contract.names))
         self._described_by = b""  # the newest description's digest
-        self._waiting = False  # chunks come to an actuator that is not armed: said once
+        self._waiting = False  # chunks come while it is not armed (logged once)
         self.described = False
         self.unlimited = ""
         self.limits = "the contract's"
-        self._limited = contract  # what the stream enforces, or is about to
+        self._limited = contract  # the contract that the stream enforces, or will after the final command
         self._subscribe(qos)
-        # rclpy keeps a bare pointer to the handle: without a reference of ours a jump would follow it into the void
+        # rclpy keeps only a raw pointer to the handle: without this reference a jump would use freed memory
         self._jumps = node.get_clock().create_jump_callback(
             JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=True),
-            post_callback=lambda _: drive.end("the clock of /clock went back, or was changed for another"),
+            post_callback=lambda _: drive.end("/clock went back, or the clock source changed"),
         )
 
     def _subscribe(self, qos: QosWatch) -> None:
@@ -100,16 +99,16 @@ class ActuatorInputs:
         )
 
     def start(self) -> None:
-        """Begin to listen for the emergency stop."""
+        """Start the emergency stop's thread."""
         self.stop.start(self._settings.realtime_priority)
 
     def close(self) -> None:
-        """End what listens and reads beside the executor."""
+        """End the emergency stop's thread and the process that reads a description."""
         self.stop.close()
         self._descriptions.close()
 
     def situation(self, others: tuple[str, ...] | None) -> Situation:
-        """What the arming rules look at; `others`: who publishes commands beside this node, None: not yet known."""
+        """The inputs of the arming rules. others: who publishes commands beside this node; None: not yet known."""
         now_ns, clock = self._clock.now_ns(), self._node.get_clock()
         simulated = bool(self._node.get_parameter("use_sim_time").value)
         return Situation(
@@ -130,7 +129,7 @@ class ActuatorInputs:
     def _on_chunk(self, message: Float64MultiArray) -> None:
         try:
             chunk = read_chunk(message, self._contract)
-        except ValueError as error:  # ContractError, or a number of thousands of digits in the JSON
+        except ValueError as error:  # ContractError, or a JSON number with thousands of digits
             self.refused.add("chunk", str(error))
             return
         verdict = self._drive.stream.offer(chunk, self._clock.now_ns())
@@ -138,7 +137,7 @@ class ActuatorInputs:
         self._waiting = isinstance(verdict, Rejected) and verdict.reason is ChunkRefusal.DISARMED
         if self._waiting:
             if not waiting:
-                self._node.get_logger().info("chunks come, and none is executed before somebody arms")
+                self._node.get_logger().info("chunks are received, but not executed before arming")
         elif not verdict.ok:
             self._node.get_logger().warning(
                 f"chunk {chunk.provenance.request} refused: {verdict.detail}", throttle_duration_sec=1.0
@@ -155,7 +154,7 @@ class ActuatorInputs:
             self._drive.end(f"agent is {self._agent.lifecycle or 'of no known state'}")
 
     def _on_joint_states(self, message: JointState) -> None:
-        """Where the robot is, or a part of it; where it cannot be nobody may drive on."""
+        """Take the robot's position, or a part of it; disarm if it is impossible."""
         positions, at_ns = np.asarray(message.position, dtype=np.float64), self._clock.now_ns()
         watching = not self._drive.stream.silent
         try:
@@ -167,14 +166,14 @@ class ActuatorInputs:
             self._drive.elsewhere(jump)
 
     def _on_description(self, payload: bytes) -> None:
-        """Have it read; `look` takes what is found."""
+        """Start reading it; `look` takes the result."""
         try:
             text = text_bytes(payload)
             if len(text) > MAX_CHARS:
                 raise ContractError(f"{len(text)} bytes, at most {MAX_CHARS}")
-            digest = hashlib.blake2b(text).digest()  # lets other threads run meanwhile
+            digest = hashlib.blake2b(text).digest()  # releases the interpreter lock meanwhile
             if digest == self._described_by:
-                return  # one that comes again changes nothing
+                return  # a repetition changes nothing
             self._descriptions.read(text)
             self._described_by = digest
         except (ValueError, OSError) as error:
@@ -183,7 +182,7 @@ class ActuatorInputs:
             )
 
     def look(self) -> None:
-        """Often: take over what others have heard and read."""
+        """Called often: take the results of the emergency stop's thread and of the description's process."""
         self.stop.look()
         try:
             found = self._descriptions.poll()
@@ -191,7 +190,7 @@ class ActuatorInputs:
                 self._take_limits(found)
         except (ContractError, OSError) as error:
             self.refused.add(DESCRIPTION, str(error))
-            self._described_by = b""  # should the same come again, it is read again
+            self._described_by = b""  # if the same text comes again it is read again
 
     def _take_limits(self, found: dict[str, JointLimit]) -> None:
         contract = tighten(self._contract, found)
@@ -202,4 +201,4 @@ class ActuatorInputs:
         self._limited = contract
         self.limits = "the contract's, tightened by robot_description"
         self._drive.use(contract, "robot_description changed the limits")
-        self._node.get_logger().info("robot_description: tighter limits are taken")
+        self._node.get_logger().info("robot_description: using its tighter limits")

@@ -1,8 +1,8 @@
 """The actuator: the only publisher of commands, in a process of its own, at a fixed rate.
 
-It takes chunks from the agent's private topic, asks the action stream for one command a tick, and publishes it. When
-the agent falls silent it holds. It loads no model and shares no interpreter with inference; nothing goes round its
-limits, because nothing else publishes. The rules of arming stand in `arming`.
+It takes chunks from the agent's private topic, gets one command per tick from the action stream, and publishes it. When
+the agent's heartbeat stops it holds. It loads no model and shares no interpreter with inference. Nothing bypasses its
+limits, because nothing else publishes commands. The rules of arming are in `arming`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from auras_ros.ros.msg import String
 from auras_ros.ros.srv import Trigger
 
 STATE_PERIOD_S = 0.05
-LOOK_PERIOD_S = 0.25  # at the graph, for other publishers of commands
-COLLECT_PERIOD_S = 1.0  # garbage; the collector itself is off, and this thread may wait
+LOOK_PERIOD_S = 0.25  # how often the graph is checked for other publishers of commands
+COLLECT_PERIOD_S = 1.0  # garbage collection; the automatic collector is off, and this thread may wait
 
 
 class Actuator(Node):
-    """Wires the parts: inputs -> drive -> outputs, services, and what it says of itself."""
+    """Connects the parts: inputs -> drive -> outputs, services, state and diagnostics."""
 
     def __init__(self, **node_options: Any) -> None:
         super().__init__("actuator", **node_options)
@@ -54,12 +54,12 @@ class Actuator(Node):
         self._conflict = OtherPublishers(self, settings.command_topics)
         self._said = ActuatorStatus(settings, self._drive, self._inputs, self._agent, self._conflict)
         self._said.add_to(self._diagnostics, qos)
-        self._diagnostics.count_also(self._inputs.stop.node)  # it has none of its own
+        self._diagnostics.count_also(self._inputs.stop.node)  # that node has no diagnostics of its own
         self._arm_now, self._armed_ns = settings.arm_on_start, 0
         self._state = self.create_publisher(String, "~/state", LATCHED)
         for name, callback in (("arm", self._on_arm), ("release_stop", self._on_release_stop)):
             self.create_service(Trigger, f"~/{name}", callback)
-        # stop is a service of the emergency stop's thread. Of both no request may be lost.
+        # ~/stop is served by the emergency stop's thread. No request of ~/stop or ~/disarm may be lost.
         self.create_service(Trigger, "~/disarm", self._on_disarm, qos_profile=REQUESTS)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(STATE_PERIOD_S, self._report, clock=steady)
@@ -67,17 +67,17 @@ class Actuator(Node):
         self.create_timer(COLLECT_PERIOD_S, collect, clock=steady)
 
     def start(self) -> None:
-        """Raise the process, begin to listen for the emergency stop, and to tick."""
-        self._drive.settle()  # first: what raises every thread would lower those that stand above the others
+        """Raise the process's priority, then start the emergency stop and the ticks."""
+        self._drive.settle()  # first, because it sets the priority of all threads, also of those started above it
         self._inputs.start()
         self._drive.start()
 
     def working(self) -> bool:
-        """Whether the threads live that tick and that listen for the emergency stop."""
+        """Whether the threads of the ticks and of the emergency stop are alive."""
         return self._drive.working() and self._inputs.stop.working()
 
     def halt(self) -> None:
-        """Disarm and let the final hold command out."""
+        """Disarm and publish the final hold command."""
         self._drive.halt()
         self._inputs.close()
 
@@ -107,12 +107,12 @@ class Actuator(Node):
         return response
 
     def _look(self) -> None:
-        """Who else publishes commands; said at once when it changes."""
+        """Check who else publishes commands; log and report a change at once."""
         if self._conflict.look():
             if self._conflict.others:
                 text = conflict_text(self._conflict.others)
                 self.get_logger().error(text)
-                if self._monotonic.now_ns() - self._armed_ns < DISCOVERY_NS:  # it was there, and not yet known
+                if self._monotonic.now_ns() - self._armed_ns < DISCOVERY_NS:  # it was there before, undiscovered
                     self._drive.end(text)
             self._diagnostics.changed()
 

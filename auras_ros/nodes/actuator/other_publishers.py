@@ -1,9 +1,9 @@
-"""Who publishes on the command topics beside this actuator, as the graph says.
+"""Which nodes publish on the command topics beside this actuator, as the ROS graph shows.
 
-Everybody counts whom DDS knows. A process that was killed is known for a while longer, and nothing in the graph tells
-it from one that is only stopped and may go on any moment; so it counts, and the words say for how long. One that has
-just begun never gets to know those that died before: an actuator that comes back after a kill is not kept waiting.
-This module never decides what follows from what it finds.
+Every publisher that DDS knows counts. A process that was killed is known for a while longer, and nothing in the graph
+distinguishes it from one that is only stopped and may go on at any moment; so it counts as a conflict, and the message
+says how long it is remembered. A new actuator does not discover processes that died earlier, so one that comes back
+after a kill does not have to wait. The caller decides what to do about a conflict.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 from auras_ros.clock import MonotonicClock
 from auras_ros.ros import Node
 
-DISCOVERY_NS = 1_000_000_000  # a node that has just started has not found the others yet
+DISCOVERY_NS = 1_000_000_000  # a node that has just started has not discovered the others yet
 FORGOTTEN = "whose process was killed is forgotten after 10 s (Cyclone DDS) or 20 s (Fast DDS)"
 
 
 def conflict_text(others: tuple[str, ...]) -> str:
-    """For people: who, and how long it lasts where nobody is there any more."""
+    """The conflict as text: the other nodes, and how long a killed one is remembered."""
     return f"conflict: {', '.join(others)} publishes commands too (one {FORGOTTEN})"
 
 
 class OtherPublishers:
-    """Look at most a few times a second; executor thread."""
+    """Call `look` at most a few times a second, in the executor's thread."""
 
     def __init__(self, node: Node, topics: tuple[str, ...]) -> None:
         self._node, self._topics, self._clock = node, topics, MonotonicClock()
@@ -32,12 +32,12 @@ class OtherPublishers:
 
     @property
     def known(self) -> tuple[str, ...] | None:
-        """The others; None where there are none, but maybe only because discovery has not ended."""
+        """The others; None if there are none, but discovery may not have ended."""
         early = self._clock.now_ns() - self._begin_ns < DISCOVERY_NS
         return None if early and not self.others else self.others
 
     def look(self) -> bool:
-        """Ask the graph; whether the answer is another one than before."""
+        """Read the graph. Returns whether the others have changed."""
         before, self.others = self.others, tuple(name for topic in self._topics for name in self._on(topic))
         return self.others != before
 
@@ -45,7 +45,7 @@ class OtherPublishers:
         mine = self._node.get_fully_qualified_name()
         found = [_name(info) for info in self._node.get_publishers_info_by_topic(topic)]
         if mine in found:
-            found.remove(mine)  # one of them; a second one of this name is another process
+            found.remove(mine)  # only once: a second publisher of this name is another process
         return [f"{name} on {topic}" for name in found]
 
 

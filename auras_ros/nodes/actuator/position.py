@@ -1,10 +1,11 @@
-"""Where the robot is, as `joint_states` tell, and whether it is still where our commands can have brought it.
+"""The robot's position from `joint_states`, and whether our commands can have brought it there.
 
-Several drivers may publish, each its own joints: places are joined by name, each with its age. A robot moves from where
-it was to where it was sent; one that is found elsewhere was moved by somebody else, or is not the one that we knew.
-What is seen so is a jump, and a drift faster than the tolerance a second; no slower one, and no jump to where commands
-went lately. After a silence it is another one unless it is near its last place and the newest command. A joint that
-turns without an end may be told of within one turn: where that begins again is no jump. Nothing here acts on it.
+Several drivers may publish, each its own joints: positions are joined by name, each with its age. A robot moves from
+where it was to where it was sent; if it is elsewhere, something else moved it, or it is another robot.
+This detects jumps, and drift faster than the tolerance per second. It cannot detect slower drift, or a jump to a
+recently commanded position. After a silence the robot must be near its last position and the newest command, or it
+counts as another robot. A continuous joint may be reported within one turn: the wrap-around is no jump. Nothing here
+acts on what is found.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from auras_ros.action.contract import NEEDS_PLACE, FloatArray
 from auras_ros.nodes.common.messages import MessageError
 
 MAX_AGE_MS = 500
-AFTER_SILENCE = 0.1  # the tolerance's bound, where nothing was heard for so long
+AFTER_SILENCE = 0.1  # upper bound of the tolerance after a silence of MAX_AGE_MS
 LAG_NS = 1_000_000_000  # how far a robot may be behind its commands
 
 
 class PositionMonitor:
-    """`take` and what it finds are of the executor's thread, `commanded` of the tick thread, `silent` of any.
+    """`take` and its results belong to the executor's thread, `commanded` to the tick thread, `silent` to any.
 
-    tolerance: share of a channel's range by which it may be outside of what its commands explain, and a tenth at most
-    after a silence; 0: not watched.
+    tolerance: share of a channel's range by which a position may be outside of what the commands explain, at most a
+    tenth after a silence; 0: not checked.
     """
 
     def __init__(self, contract: Contract, tolerance: float) -> None:
@@ -38,29 +39,29 @@ class PositionMonitor:
         self._watched = self._set_points if tolerance > 0 else []
         self._range = np.array([each.upper - each.lower for each in channels])
         self._tolerance = tolerance
-        self.turns = [math.inf] * len(channels)  # what a full turn is, for joints that turn without an end
+        self.turns = [math.inf] * len(channels)  # a full turn in the channel's unit, for continuous joints
         self._values = np.full(len(channels), math.nan)
-        self._unwrapped = self._values.copy()  # the same, with the turns that the commands explain
+        self._unwrapped = self._values.copy()  # the same, plus the full turns that the commands explain
         self._times_ns: list[int | None] = [None] * len(channels)
         self._stamps_ns = [0] * len(channels)
         self._heard_ns: int | None = None
         self._jump = ""
-        # What explains a place: least and most of the commands of the newest second, and of the one before; and the
-        # places at the beginning of both. Arrays are replaced, never written to.
+        # What explains a position: smallest and largest commands of the current second and of the previous one, and the
+        # positions at the beginning of both. Arrays are replaced, never written to.
         self._low = self._high = self._newest = self._values
         self._before: tuple[FloatArray, ...] = ()
-        self._since_ns: int | None = None  # None: not watching
+        self._since_ns: int | None = None  # None: not checking
 
     def commanded(self, values: FloatArray) -> None:
-        """A command [channels] that was sent."""
+        """Note a command [channels] that was sent."""
         self._low, self._high = np.fmin(self._low, values), np.fmax(self._high, values)
         self._newest = values
 
     def take(
         self, names: Sequence[str], positions: FloatArray, now_ns: int, *, watching: bool = False, stamp_ns: int = 0
     ) -> None:
-        """What one message says. watching: commands are active. stamp_ns: the message's own, 0 where it has none; one
-        that stands still makes nothing younger. Raises MessageError for a joint that is named twice."""
+        """Take one message. watching: commands are active. stamp_ns: the message's own, 0 if it has none; a stamp that
+        does not advance does not renew the age. Raises MessageError for a joint that is named twice."""
         if len(set(names)) != len(names):
             twice, _ = Counter(names).most_common(1)[0]
             raise MessageError(f"joint_states: {twice[:80]!r} is named twice")
@@ -79,7 +80,7 @@ class PositionMonitor:
         self._watch(now_ns, watching)
 
     def _watch(self, now_ns: int, watching: bool) -> None:
-        """Begin with where it is, go on by a second, or forget."""
+        """Start the ranges from the current position, move on to the next second, or forget them."""
         here = self._unwrapped.copy()
         if not watching:
             self._low = self._high = self._newest = here
@@ -96,34 +97,34 @@ class PositionMonitor:
         return told_ns is not None and now_ns - told_ns > MAX_AGE_MS * 1_000_000
 
     def _explained(self, i: int, silent: bool) -> tuple[float, float] | None:
-        """Between which places the joint can be; None where nothing is known. Who was away may be another one: what it
-        was sent before says nothing of where that one is."""
+        """The range in which the joint can be; None if nothing is known. After a silence it may be another robot, so
+        earlier commands do not explain its position."""
         near = (self._unwrapped, self._newest) if silent else (self._low, self._high, *self._before)
         places = [float(each[i]) for each in near]
         known = [each for each in places if math.isfinite(each)]
         return (min(known), max(known)) if known else None
 
     def _judged(self, i: int, value: float, low: float, high: float, silent: bool) -> str:
-        """Why a measured value cannot be; empty where it can."""
+        """Why a measured value is impossible; empty if it is possible."""
         if self._times_ns[i] is None:
             return ""
         room = (min(self._tolerance, AFTER_SILENCE) if silent else self._tolerance) * self._range[i]
         if low - room <= value <= high + room:
             return ""
-        return f"{self._names[i]} is at {value:g}, where it cannot have come from {self._values[i]:g} by our commands"
+        return f"{self._names[i]} is at {value:g}, and no command explains how it came there from {self._values[i]:g}"
 
     def jumped(self) -> str:
-        """Why the robot is not where it should be, once; empty while it is."""
+        """Why the robot's position is impossible, once; empty if it is possible."""
         jump, self._jump = self._jump, ""
         return jump
 
     @property
     def position(self) -> list[float] | None:
-        """The newest place [channels], NaN for what was never told; None before the first message."""
+        """The newest position [channels], NaN for joints that were never reported; None before the first message."""
         return None if self._heard_ns is None else self._values.tolist()
 
     def age_ns(self, now_ns: int) -> int | None:
-        """Of the oldest place that a set point needs, where it is known; None before the first message."""
+        """Age of the oldest known position that a set point needs; None before the first message."""
         if self._heard_ns is None:
             return None
         times_ns = [self._times_ns[i] for i in self._set_points]
@@ -131,19 +132,19 @@ class PositionMonitor:
 
     @property
     def unknown(self) -> str:
-        """The first channel that commands a position and was never told of; empty if there is none."""
+        """The first channel that commands a position and whose joint was never reported; empty if there is none."""
         return next((self._names[i] for i in self._set_points if self._times_ns[i] is None), "")
 
     def silent(self, now_ns: int) -> str:
-        """What has not been told of for too long; empty where nothing is missed."""
+        """Which joint was not reported for too long; empty if none."""
         for i in self._watched:
             if self._is_silent(i, now_ns):
-                return f"joint_states say nothing new of {self._names[i]} for more than {MAX_AGE_MS} ms"
+                return f"joint_states: no new position of {self._names[i]} for more than {MAX_AGE_MS} ms"
         return ""
 
 
 def _within_turns(value: float, low: float, high: float, turn: float) -> float:
-    """The same place of a joint that turns without an end, so many turns further that it is nearest to [low, high]."""
+    """The position of a continuous joint plus the number of full turns that brings it nearest to [low, high]."""
     if low <= value <= high or math.isinf(turn):
         return value
     above = value + math.ceil((low - value) / turn) * turn

@@ -1,7 +1,7 @@
-"""What a fixed-rate thread needs from the operating system: a scheduling class, memory that stays, a grid of ticks.
+"""What a fixed-rate thread needs from the operating system: a scheduling class, locked memory, a grid of ticks.
 
-Python is not hard real time. What was granted is said, what happened is measured, and nothing is assumed; a refusal
-never stops the process. How to have it granted: docs/realtime.md.
+Python is not hard real time. What was granted is reported, timing is measured, and nothing is assumed; a refusal never
+stops the process. How to get it granted: docs/realtime.md.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 
 from auras_ros.clock import SchedulerClock
 
-SWITCH_INTERVAL_S = 0.0005  # another thread of the process gives the interpreter up after this long, not 5 ms
-TOUCH_MIB = 16  # of heap made present beforehand; the actuator's ticks and messages need far less
-ROOM_BYTES = 2 << 30  # to map after the lock: each thread brings a stack and a reservation of its allocator
+SWITCH_INTERVAL_S = 0.0005  # another thread gives up the interpreter lock after this time instead of 5 ms
+TOUCH_MIB = 16  # heap that is touched beforehand; the actuator's ticks and messages need far less
+ROOM_BYTES = 2 << 30  # room for later mappings: each thread needs a stack and an arena of the allocator
 MCL_CURRENT, MCL_FUTURE = 1, 2
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's mallopt
 CAP_IPC_LOCK = 14
@@ -29,7 +29,7 @@ PROCESS_STATUS = Path("/proc/self/status")
 
 @dataclass(frozen=True)
 class RealtimeGranted:
-    """What the process asked for and got, a text for people each. One that begins with "not" was not granted."""
+    """What the process requested and got, as texts. One that begins with "not" was not granted."""
 
     scheduling: str
     memory: str
@@ -37,10 +37,10 @@ class RealtimeGranted:
 
 
 def settle(priority: int, *, lock: bool = True) -> RealtimeGranted:
-    """Everything of this module that concerns the whole process, once, when its nodes are built and before it ticks.
+    """Set up the whole process, once, after its nodes are built and before it ticks.
 
-    `priority` as for `enter_realtime`, which each fixed-rate thread calls for itself besides. 0 asks for no scheduling
-    class, and `lock=False` for no locked memory: the garbage collector is taken out of the ticks' way regardless.
+    `priority` as for `enter_realtime`, which each fixed-rate thread calls for itself too. 0 requests no scheduling
+    class, `lock=False` no locked memory. Automatic garbage collection is switched off in any case.
     """
     memory = lock_memory() if lock else "not asked for"
     return RealtimeGranted(enter_realtime(priority, all_threads=True), memory, freeze_collector())
@@ -49,10 +49,9 @@ def settle(priority: int, *, lock: bool = True) -> RealtimeGranted:
 def enter_realtime(priority: int, *, all_threads: bool = False) -> str:
     """Put the calling thread (or every thread of the process) into SCHED_FIFO at `priority` (1 to 98).
 
-    Threads started from then on inherit it.
-
-    0 leaves the scheduling class as it is. Returns what was reached, for people: "fifo 50", "other (not asked for)" or
-    "other (not permitted: ...)". Never raises for a refusal: the actuator runs either way and says how.
+    Threads that are started later inherit it. 0 does not change the scheduling class. Returns the result as text: "fifo
+    50", "other (not asked for)" or "other (not permitted: ...)". A refusal raises nothing: the actuator runs either way
+    and reports it.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     if priority == 0:
@@ -74,10 +73,10 @@ def _raise(thread: int, priority: int) -> None:
 
 
 def lock_memory(touch_mib: int = TOUCH_MIB) -> str:
-    """Lock what is mapped and what will be, so that no tick waits for a page; make `touch_mib` of heap present.
+    """Lock current and future mappings, so that no tick waits for a page; touch `touch_mib` of heap.
 
-    Returns "locked, ..." or "not locked (...)" with what is missing. Nothing is locked under a finite limit that is
-    small for this process: mappings made later would fail for want of it, in the middle of the work.
+    Returns "locked, ..." or "not locked (...)" with what is missing. Nothing is locked if the limit is too small for
+    this process: later mappings would fail, in the middle of the work.
     """
     limit, mapped = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0], _status("VmSize", 10) * 1024
     if limit != resource.RLIM_INFINITY and not _may_lock() and limit < mapped + ROOM_BYTES:
@@ -95,7 +94,7 @@ def lock_memory(touch_mib: int = TOUCH_MIB) -> str:
 
 
 def _status(key: str, base: int) -> int:
-    """A number of /proc/self/status; 0 where the kernel does not tell."""
+    """A number of /proc/self/status; 0 if it is missing."""
     for line in PROCESS_STATUS.read_text(encoding="ascii", errors="replace").splitlines():
         name, _, rest = line.partition(":")
         if name == key:
@@ -104,28 +103,28 @@ def _status(key: str, base: int) -> int:
 
 
 def _may_lock() -> bool:
-    """Whether the limit does not bind this process."""
+    """Whether the limit does not apply to this process (CAP_IPC_LOCK)."""
     return bool(_status("CapEff", 16) >> CAP_IPC_LOCK & 1)
 
 
 def _keep_freed_memory(libc: ctypes.CDLL) -> bool:
-    """Freed memory stays with the process, and no large block is mapped for itself: both would bring new pages."""
+    """Keep freed memory in the process, and map no large blocks separately: both would cause page faults."""
     mallopt = getattr(libc, "mallopt", None)
     return mallopt is not None and bool(mallopt(M_TRIM_THRESHOLD, -1)) and bool(mallopt(M_MMAP_MAX, 0))
 
 
 def _touch(size: int) -> None:
-    """Take `size` bytes of heap, write to each page, give them back to the allocator, which keeps them."""
+    """Allocate `size` bytes of heap, write to each page, and free them; the allocator keeps them."""
     block = bytearray(size)
     for at in range(0, size, resource.getpagesize()):
         block[at] = 1
 
 
 def freeze_collector() -> str:
-    """Take the cyclic garbage collector out of the ticks' way: what lives now is never looked at again, and no
-    collection starts by itself. The caller owes `collect` from time to time, from another thread than the ticks'.
+    """Switch automatic garbage collection off, and exclude all current objects from later collections. The caller must
+    call `collect` from time to time, in another thread than the ticks'.
 
-    Twice does no harm: what came since the first time is frozen too.
+    It may be called again: newer objects are frozen too.
     """
     gc.collect()
     gc.freeze()
@@ -136,8 +135,8 @@ def freeze_collector() -> str:
 def collect() -> int:
     """Free the cycles made since `freeze_collector` or the last call; returns how many objects were found.
 
-    Looks at the objects made since alone, so it is short if it is called often (once a second: 0.3 to 0.4 ms). The
-    interpreter is held meanwhile.
+    It only scans objects made since, so it is short if called often (once a second: 0.3 to 0.4 ms). It holds the
+    interpreter lock meanwhile.
     """
     return gc.collect()
 
@@ -173,7 +172,7 @@ class IntervalError:
 
 
 class IntervalMeter:
-    """The last `size` intervals between ticks, against their period. Warm-up ticks are left out."""
+    """The last `size` intervals between ticks, compared with their period. Warm-up ticks are not counted."""
 
     def __init__(self, period_ns: int, size: int = 3000, warmup: int = 20) -> None:
         self._period_ns = period_ns

@@ -1,9 +1,9 @@
-"""The robot's description, read in another process: parsing 4 MB of XML in this one would keep the interpreter from
-the thread of the emergency stop, and nothing that comes from outside may.
+"""The robot's description, parsed in another process: parsing 4 MB of XML in this one would hold the interpreter lock
+and delay the thread of the emergency stop, which no input from outside may do.
 
-One is read at a time, and the newest that came meanwhile next. The limits of the joints that are commanded come back,
-or why there are none. One that no process could read on a busy machine is tried again later: its publisher does not
-send it twice. Nothing here decides what follows.
+One description is read at a time, then the newest that came meanwhile. The result is the limits of the commanded
+joints, or the reason why there are none. If no process could read one on a busy machine it is tried again later,
+because its publisher does not send it twice. The caller decides what to do with the result.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from collections.abc import Mapping
 from auras_ros.action import ContractError
 from auras_ros.action.urdf import JointLimit
 
-LATER_S, LATEST_S = 30.0, 600.0  # twice as long after each try that came to nothing
-PATIENCE_S = 20.0  # a process that reads for longer is ended; on a busy machine it starts slowly
-TRIES = 3  # a process that was ended says nothing of the text
-# Its parent runs before everybody else's work; what it does is in no hurry. It steps back itself, as the first thing it
-# does: `posix_spawn` keeps the interpreter until the program has begun, and one that steps back before that waits for a
-# turn among everybody's work, and all threads of this process with it.
+LATER_S, LATEST_S = 30.0, 600.0  # time until the next try; doubled after each failure
+PATIENCE_S = 20.0  # a process that takes longer is killed; on a busy machine it starts slowly
+TRIES = 3  # a killed process does not mean that the text is bad
+# The child inherits SCHED_FIFO, which it does not need. It gives that up itself, as its first action: `posix_spawn`
+# holds the interpreter lock until the program has begun, and with normal scheduling before that it would have to wait
+# for the CPU, and all threads of this process with it.
 _STEP_BACK = "import os; os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))"
 _CODE = f"{_STEP_BACK}; import sys; from auras_ros.action.urdf import main; main(sys.argv[1:])"
 Text = memoryview | bytes
 
 
 class DescriptionReader:
-    """`joints`: whose limits are asked for. Of one thread, which calls `poll` often."""
+    """`joints`: those whose limits are needed. Used by one thread, which calls `poll` often."""
 
     def __init__(self, joints: list[str]) -> None:
         self._command = [sys.executable, "-c", _CODE, *joints]
         self._pid, self._answer, self._until_s = 0, -1, 0.0
         self._text: Text = b""
         self._tries = 0
-        self._late = False  # it has been told that there are no limits, and now it is tried again
+        self._late = False  # reading failed and was reported; this is a retry
         self._pause_s, self._again_s = LATER_S, math.inf
         self._next: Text | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether somebody should wait for a description that is being read."""
+        """Whether a description is being read for which arming should wait."""
         return (bool(self._pid) and not self._late) or self._next is not None
 
     def read(self, xml: Text) -> None:
-        """Begin to read, or remember it for when the one before has been read. Raises OSError; `poll` tries again."""
+        """Begin to read, or keep it until the previous one has been read. Raises OSError; `poll` tries again."""
         if self._pid:
             self._next = xml
             return
@@ -93,8 +93,8 @@ class DescriptionReader:
         self._answer, self._until_s = answer, time.monotonic() + PATIENCE_S
 
     def poll(self) -> dict[str, JointLimit] | None:
-        """The limits by joint, once; None while there is nothing new. Raises ContractError: why there are none; and
-        OSError where the next one cannot be begun."""
+        """The limits by joint, once; None while there is nothing new. Raises ContractError with the reason if there are
+        none, and OSError if the next process cannot be started."""
         if not self._pid:
             if time.monotonic() >= self._again_s:
                 self._begin()
@@ -124,14 +124,14 @@ class DescriptionReader:
         return os.waitpid(self._pid, 0)[1]
 
     def _ended(self) -> bytes:
-        """What it has answered; it is no more."""
+        """The answer of the process, which has ended."""
         os.lseek(self._answer, 0, os.SEEK_SET)
         with os.fdopen(self._answer, "rb") as answer:
             self._pid, self._answer = 0, -1
             return answer.read()
 
     def close(self) -> None:
-        """End a process that still reads."""
+        """Kill a process that still reads."""
         self._next, self._again_s = None, math.inf
         if self._pid:
             self._end()

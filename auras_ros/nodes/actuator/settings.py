@@ -1,4 +1,4 @@
-"""What the actuator is told: its parameters, and the action contract that it enforces."""
+"""The actuator's parameters, and the action contract that it enforces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEAMS = ("blend", "switch", "ensemble")
 
 @dataclass(frozen=True)
 class ActuatorSettings:
-    """Parameters of the actuator. Raises ParameterError for a word that is none of those there are."""
+    """Parameters of the actuator. Raises ParameterError for an unknown value."""
 
     checkpoint: str = parameter("pusht", "checkpoint whose action contract is enforced: a name or a folder")
     agent: str = parameter("agent", "name of the agent node whose ~/chunk and ~/heartbeat are taken")
@@ -31,30 +31,30 @@ class ActuatorSettings:
     hold_after_ms: float = parameter(0.0, "keep the last command this long after the last valid action", 0.0, 1000.0)
     max_chunk_age_ms: float = parameter(1600.0, "no action is executed when its observation is older", 1.0, 60000.0)
     clip_tolerance: float = parameter(
-        0.02, "share of a channel's range that a value may exceed and be clipped", 0.0, 0.2
+        0.02, "clip values that exceed a limit by at most this share of the channel's range", 0.0, 0.2
     )
     arm_on_start: bool = parameter(
-        False, "arm once when agent and joint states are there, unless somebody stopped or disarmed; for simulators"
+        False, "arm once agent and joint states are there, unless somebody stopped or disarmed; for simulators"
     )
     measured_start: bool = parameter(True, "arm from the position in joint_states (joints named like channels)")
     place_tolerance: float = parameter(
         0.1,
-        "while armed: share of a channel's range by which joint_states may be outside of what the commands explain "
-        "(after a silence 0.1 at most), before it is disarmed; held where they are silent for 500 ms; 0, or without "
-        "measured_start: not watched; nor are grippers, increments and rates ever",
+        "while armed, disarm if joint_states are further from what the commands explain than this share of a channel's "
+        "range (0.1 at most after a silence), and hold if they are silent for 500 ms; 0, or without measured_start: "
+        "disabled; grippers, increments and rates are never checked",
         0.0,
         1.0,
     )
     command: str = parameter("array", "what is published on action: array (Float64MultiArray) or twist (TwistStamped)")
     joint_trajectory: bool = parameter(False, "publish the checked horizon of each chunk as a JointTrajectory too")
     action_topic: str = parameter("action", "the command topic: the controller's own, or remap it")
-    trajectory_topic: str = parameter("joint_trajectory", "where trajectories go: the controller's own, or remap it")
+    trajectory_topic: str = parameter("joint_trajectory", "the trajectory topic: the controller's own, or remap it")
     require_emergency_stop: bool = parameter(False, "refuse arming without a live publisher of emergency_stop")
     require_robot_description: bool = parameter(
-        False, "refuse arming until robot_description has told the limits of every joint that is sent to a place"
+        False, "refuse arming until robot_description has given the limits of every position-controlled joint"
     )
     realtime_priority: int = parameter(50, "SCHED_FIFO priority of this process; 0 asks for none", 0, 90)
-    lock_memory: bool = parameter(True, "keep this process's memory from being paged out, where that is permitted")
+    lock_memory: bool = parameter(True, "keep this process's memory from being paged out, if permitted")
 
     def __post_init__(self) -> None:
         for name, value, known in (("command", self.command, COMMANDS), ("seam", self.seam, SEAMS)):
@@ -62,16 +62,16 @@ class ActuatorSettings:
                 raise ParameterError(f"actuator: {name}: must be one of {', '.join(known)}, got {value!r}")
         for name, value in (("action_topic", self.action_topic), ("trajectory_topic", self.trajectory_topic)):
             if not _TOPIC.fullmatch(_SUBSTITUTION.sub("x", value)):
-                raise ParameterError(f"actuator: {name}: {value!r} is no name of a topic")
+                raise ParameterError(f"actuator: {name}: {value!r} is not a topic name")
 
     @property
     def period_ns(self) -> int:
-        """Between two ticks."""
+        """Time between two ticks."""
         return round(1e9 / self.rate_hz)
 
     @property
     def command_topics(self) -> tuple[str, ...]:
-        """Where commands go; nobody else should publish there."""
+        """The topics of commands, on which only the actuator may publish."""
         return (self.action_topic, self.trajectory_topic) if self.joint_trajectory else (self.action_topic,)
 
 

@@ -1,6 +1,6 @@
-"""What the actuator says of itself: `~/state` twenty times a second, and its diagnostics.
+"""The actuator's reports: the fields of `~/state`, which is published twenty times a second, and its diagnostics.
 
-It looks; it changes nothing. The executor's thread alone.
+It only reads, and runs in the executor's thread.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from auras_ros.nodes.actuator.other_publishers import OtherPublishers, conflict_
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Diagnostics, Level, QosWatch
 
-LATE_TICK_MS = 5.0  # an interval error beyond this is worth a warning
+LATE_TICK_MS = 5.0  # a larger interval error is a warning
 
 
 class ActuatorStatus:
-    """The state message's fields, and one diagnostic a question."""
+    """The fields of the state message, and the diagnostic tasks."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ActuatorStatus:
             diagnostics.add(task, check)
 
     def fields(self) -> dict[str, Any]:
-        """What `~/state` carries (docs/interfaces.md)."""
+        """The fields of `~/state` (docs/interfaces.md)."""
         drive, inputs, error = self._drive, self._inputs, self._drive.meter.summary()
         stream = drive.stream
         return {
@@ -88,7 +88,7 @@ class ActuatorStatus:
         values = {"session": agent.session, "lifecycle": agent.lifecycle, "state": agent.state}
         age_ns = agent.age_ns(self._clock.now_ns())
         if age_ns is None:
-            return DiagnosticReport(Level.STALE, f"'{name}' was never heard", values)
+            return DiagnosticReport(Level.STALE, f"no heartbeat of '{name}' yet", values)
         if age_ns > self._settings.agent_timeout_ms * 1e6:
             return DiagnosticReport(Level.STALE, f"'{name}' has been silent for {age_ns / 1e9:.1f} s", values)
         if agent.lifecycle != ACTIVE:
@@ -113,8 +113,8 @@ class ActuatorStatus:
         bitten = {name: count for name, count in drive.limited.items() if count}
         values |= {f"{name} limited ticks": count for name, count in bitten.items()}
         if drive.limits_pending:
-            return DiagnosticReport(Level.WARN, "other limits are taken once disarmed", values)
-        return DiagnosticReport(Level.OK, f"limited: {', '.join(bitten)}" if bitten else "no limit was needed", values)
+            return DiagnosticReport(Level.WARN, "new limits will be used once disarmed", values)
+        return DiagnosticReport(Level.OK, f"limited: {', '.join(bitten)}" if bitten else "nothing limited", values)
 
     def chunks(self) -> DiagnosticReport:
         counters = self._drive.stream.counters()
@@ -130,7 +130,7 @@ class ActuatorStatus:
         topics = {"topic": self._settings.action_topic}
         if self._conflict.others:
             return DiagnosticReport(Level.ERROR, conflict_text(self._conflict.others), topics)
-        return DiagnosticReport(Level.OK, "this node alone publishes commands", topics)
+        return DiagnosticReport(Level.OK, "only this node publishes commands", topics)
 
     def emergency_stop(self) -> DiagnosticReport:
         stop, required = self._inputs.stop, self._settings.require_emergency_stop
@@ -139,7 +139,8 @@ class ActuatorStatus:
         if pressers:
             return DiagnosticReport(Level.ERROR, f"pressed by {values['pressed']}", values)
         if deaf := stop.deaf_to():
-            return DiagnosticReport(Level.WARN, f"cannot hear {', '.join(deaf)}: let it publish {STOP_QOS}", values)
+            text = f"cannot receive {', '.join(deaf)}: publish it as {STOP_QOS}"
+            return DiagnosticReport(Level.WARN, text, values)
         if required and not stop.present():
             return DiagnosticReport(Level.WARN, f"nobody publishes {STOP_TOPIC}, and it is required", values)
         return DiagnosticReport(Level.OK, "not pressed" if publishers else "none", values)

@@ -1,9 +1,9 @@
-"""The trajectories of one actuator: one for each chunk that comes into force, and one point whenever a hold asks for
-another place.
+"""The trajectories of one actuator: one for each chunk that becomes active, and one point whenever a hold needs another
+position.
 
-The tick thread says what is due and goes on: to check a horizon takes longer than a tick may. A thread of its own
-does that and publishes. It alone publishes, in the order in which it was told, so that a hold is never overtaken by
-the trajectory that it ends. It keeps no queue: one point to stay at, one horizon after it, the newest of each.
+The tick thread only notes what is due, because limiting a horizon takes longer than a tick may. Another thread does
+that and publishes. Only that thread publishes, in the order of the notes, so that a hold is never overtaken by the
+trajectory that it ends. There is no queue: one point to stay at, and one horizon after it, the newest of each.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from auras_ros.clock import SchedulerClock
 from auras_ros.ros import Duration
 from auras_ros.ros.msg import Header, JointTrajectory, JointTrajectoryPoint, TimeMsg
 
-END_S = 1.0  # given to the thread to come to its end
+END_S = 1.0  # how long to wait for the thread's end
 
 
 @dataclass(frozen=True, eq=False)
 class _PendingHorizon:
-    """A horizon to be checked, as it was at the tick that said so: after its command `values` [channels], at `now_ns`,
-    which is `stamp` for the controller. A message that is late is then late for the controller too. `boot_ns` and
-    `ends`: when it was said, and how often `end` had been called by then."""
+    """A horizon to be limited, as of the tick that noted it: after its command `values` [channels], at `now_ns`, which
+    is `stamp` for the controller; so a late message is late for the controller too. `boot_ns` and `ends`: when it was
+    noted, and how often `end` had been called by then."""
 
     ahead: Ahead
     values: FloatArray
@@ -47,12 +47,12 @@ class _PendingHorizon:
 
 
 class TrajectoryPublisher:
-    """A controller goes on with a trajectory that nobody ended: every hold, stop and disarm therefore sends the point
+    """A controller continues a trajectory until another message ends it, so every hold, stop and disarm sends the point
     to stay at. No point is sent that would be reached when its observation is older than `max_age_ns`, and no horizon
-    once `lease_ns` have passed since it was due: whoever stood still for so long may not be the one who drives.
+    after `lease_ns` since it was due: after such a stall another actuator may drive.
 
-    `publish(message)` is called from this class's thread, and by `close` from its caller's. `stamp()` tells the time
-    by the ROS clock. Raises ContractError where the contract has channels that are no set points.
+    `publish(message)` is called in this class's thread, and by `close` in its caller's. `stamp()` returns the ROS time.
+    Raises ContractError if the contract has channels that are not set points.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class TrajectoryPublisher:
         check_trajectory(contract)
         self._publish, self._stamp, self._contract, self._max_age_ns = publish, stamp, contract, max_age_ns
         self._lease_ns, self._clock = lease_ns, clock
-        self.superseded = 0  # horizons that were not sent because something newer came, or because it was too late
-        self._chunk: object = None  # of the tick thread: what it said last
+        self.superseded = 0  # horizons that were not sent because something newer came, or because they were too late
+        self._chunk: object = None  # used by the tick thread: what it noted last
         self._held: FloatArray | None = None
-        self._news = threading.Condition()  # held to look and to note, never to compute or to publish
-        self._point: JointTrajectory | None = None  # to stay at: sent before `_plan`, and never left out for it
+        self._news = threading.Condition()  # held for short reads and writes, never during computing or publishing
+        self._point: JointTrajectory | None = None  # to stay at; always sent, before `_plan`
         self._plan: _PendingHorizon | None = None
         self._ends = 0  # how often `end` was called
         self._gave_way = self._ended = False
@@ -81,7 +81,7 @@ class TrajectoryPublisher:
     # -- the tick thread ----------------------------------------------------------------------------------
 
     def follow(self, command: Command, stream: ActionStream, now_ns: int) -> None:
-        """Say what a tick's command means for the trajectory; waits for nothing that takes long."""
+        """Note what a tick's command means for the trajectory; returns quickly."""
         if command.state is not SafetyState.ARMED or command.provenance is None:
             self._chunk = None
             if self._held is None or not np.array_equal(self._held, command.values):
@@ -90,9 +90,9 @@ class TrajectoryPublisher:
             return
         if command.provenance is self._chunk:
             return
-        ends = self._ends  # before the stream is asked: what ends it afterwards ends this plan too
+        ends = self._ends  # read before `stream.ahead`, so that a later `end` also ends this horizon
         ahead = stream.ahead(now_ns)
-        if ahead is None:  # disarmed since the tick: the next command ends what is under way
+        if ahead is None:  # disarmed since the tick: the next command ends the current trajectory
             return
         self._chunk, self._held = command.provenance, None
         with self._news:
@@ -110,25 +110,24 @@ class TrajectoryPublisher:
     # -- any thread ---------------------------------------------------------------------------------------
 
     def end(self, values: FloatArray | None) -> None:
-        """No further command comes: send no horizon that was on its way, one that is being checked neither, and the
-        point to stay at [channels]. None, where somebody else may have sent another trajectory by now: then nothing
-        that waits is sent."""
+        """No further command comes: drop waiting horizons, also one that is being limited, and send the point to stay
+        at [channels]. None, if another actuator may have sent a trajectory by now: then nothing is sent."""
         with self._news:
             self._ends += 1
             if values is None:
                 self.superseded += self._plan is not None
                 self._plan = self._point = None
         if values is None:
-            self._chunk = self._held = None  # nobody knows what the controller follows
+            self._chunk = self._held = None  # it is not known what the controller follows
         else:
             self._stay(values)
 
     def working(self) -> bool:
-        """Whether what is due will be published."""
+        """Whether the publishing thread is alive."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """End the thread, and send the point to stay at where it has not: nobody speaks after it."""
+        """End the thread, and send the point to stay at if the thread has not: nothing follows it."""
         with self._news:
             self._ended = True
             self._news.notify()
@@ -150,7 +149,7 @@ class TrajectoryPublisher:
                 self._publish(due)
 
     def _wait(self) -> JointTrajectory | _PendingHorizon | None:
-        """What is to be sent next, once there is something; None at the end."""
+        """Wait for the next thing to send; None at the end."""
         with self._news:
             self._news.wait_for(lambda: self._ended or self._point is not None or self._plan is not None)
             if self._ended:
@@ -162,8 +161,9 @@ class TrajectoryPublisher:
             return plan
 
     def _gives_way(self, plan: _PendingHorizon) -> bool:
-        """Whether a checked horizon came too late: after a hold, an end, a stall, or after a newer chunk. But never two
-        in a row for newer chunks: where they come faster than they are checked, the controller must still get some."""
+        """Whether a limited horizon is dropped because it came too late: after a hold, an end, a stall, or a newer
+        chunk. Never two in a row for newer chunks: if these come faster than they are limited, the controller must
+        still get some."""
         with self._news:
             late = self._clock.boot_ns() - plan.boot_ns > self._lease_ns
             ended = self._ended or self._point is not None or plan.ends != self._ends or late
@@ -183,9 +183,9 @@ class TrajectoryPublisher:
 
 
 def reach_ns(contract: Contract, horizon: Horizon, command: FloatArray, now_ns: int) -> int:
-    """How long from now the horizon's first row is reached: at the end of its policy step, or later where the rates
-    from `command` [channels], the last one sent, need it. Never later than one policy step, which is what the
-    horizon was checked for; exactly that where an acceleration is limited."""
+    """Time from now until the horizon's first row is reached: at the end of its policy step, or later if the rate
+    limits from `command` [channels], the last one sent, need more. Never more than one policy step, for which the
+    horizon was limited; exactly that if an acceleration is limited."""
     dt_ns, origin_ns = contract.dt_ns, horizon.provenance.origin_mono_ns
     if any(channel.max_acceleration is not None for channel in contract.channels):
         return dt_ns
@@ -198,7 +198,7 @@ def reach_ns(contract: Contract, horizon: Horizon, command: FloatArray, now_ns: 
 def trajectory_message(rows: FloatArray, contract: Contract, first_ns: int, stamp: TimeMsg) -> JointTrajectory:
     """rows [steps, channels] as points one policy step apart, the first one `first_ns` after `stamp`.
 
-    Positions alone: velocities of one's own would have to end at zero, and a policy's horizon seldom does.
+    Positions only: with velocities the last one would have to be zero, and a policy's horizon seldom ends so.
     """
     points = [
         JointTrajectoryPoint(
@@ -217,5 +217,5 @@ def check_trajectory(contract: Contract) -> None:
 
 
 def misfit(channel: Channel, form: str, text: str) -> ContractError:
-    """A channel that a form of command cannot carry."""
+    """The error for a channel that a message type cannot carry."""
     return ContractError(f"actuator: {form}: channel {channel.name!r} {text}")

@@ -1,5 +1,5 @@
-"""Whether the actuator watches over this agent, as its state says: small texts that are not trusted. What is no sign of
-life is refused and counted.
+"""Whether the actuator supervises this agent, from the actuator's state: small texts that are not trusted. Malformed
+messages are refused and counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DISCOVERY_NS = 2_000_000_000
 
 
 class ActuatorWatch:
-    """Whether the actuator was heard of lately: when it is silent, nobody would check what we ask for."""
+    """Whether a state of the actuator came lately: without an actuator nothing would check our chunks."""
 
     def __init__(self, node: Node, name: str, timeout_ms: float, qos: QosWatch) -> None:
         self._node, self._name, self._timeout_ns = node, name, timeout_ms * 1e6
@@ -44,21 +44,21 @@ class ActuatorWatch:
             self._unreadable += 1
             self._node.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
             return
-        # First whom it follows, then that it was heard: who reads in between must not take the old answer for fresh.
+        # `_follows` first, then `_heard_ns`: a reader in between must not take the old session for fresh.
         self._follows = str(fields.get("session")) if fields.get("state") == "armed" else ""
         self._heard_ns = min(sent_ns, self._monotonic.now_ns())  # a latched state of a dead actuator is old
 
     def silent(self) -> bool:
-        """From any thread."""
+        """Whether its state is missing or too old; from any thread."""
         heard_ns = self._heard_ns
         return heard_ns is None or self._monotonic.now_ns() - heard_ns > self._timeout_ns
 
     def executes(self, session: str) -> bool:
-        """Whether it executes chunks of this session, as far as it was heard; from any thread."""
+        """Whether it executes chunks of this session, according to its last state; from any thread."""
         return bool(session) and self._follows == session and not self.silent()
 
     def lost(self) -> bool:
-        """Silent, and not only because it is about to be found. Says so in the log when that changes."""
+        """Whether it is silent, and not only because it is not yet discovered. Logs when that changes."""
         silent = self.silent()
         if self._heard_ns is None and self._monotonic.now_ns() - self._since_ns < DISCOVERY_NS:
             return False
@@ -75,11 +75,11 @@ class ActuatorWatch:
         values = {"actuator": self._name, "age_ms": age, "unreadable": self._unreadable}
         if self.silent():
             return DiagnosticReport(Level.ERROR, f"actuator '{self._name}' is silent: no chunk is published", values)
-        return DiagnosticReport(Level.OK, "the actuator watches", values)
+        return DiagnosticReport(Level.OK, "the actuator is alive", values)
 
 
 def _sent_ns(fields: Mapping[str, Any]) -> int:
-    """When an actuator says that it spoke. Raises MessageError."""
+    """When the actuator sent this state. Raises MessageError."""
     try:
         return int(fields["mono_ns"])
     except KeyError:

@@ -1,4 +1,4 @@
-"""What the agent has between configure and cleanup: the warmed-up plans and the topics that the policy needs."""
+"""What the agent holds between configure and cleanup: the warmed-up plans and the topics that the policy needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from auras_ros.ros.msg import String
 
 
 class ConfiguredPolicy:
-    """Subscribes at once; frames are made new for each activation."""
+    """Subscribes at once; each activation makes new frames."""
 
     def __init__(self, node: Node, settings: AgentSettings, pipelines: tuple[Pipeline, ...], qos: QosWatch) -> None:
         self._node, self.settings, self.pipelines = node, settings, pipelines
@@ -63,15 +63,15 @@ class ConfiguredPolicy:
             return
         if self._tokenising is not None:
             if self._frames is not None:
-                self._frames.want_prompt(self.prompt.text)  # from here on no chunk of another one
+                self._frames.want_prompt(self.prompt.text)  # from here on no chunk of another prompt is published
             self._tokenising.want(self.prompt.text)
         elif self._frames is not None:
             self._frames.set_prompt(self.prompt.text)
 
     def _use_prompt(self, text: str, ids: Sequence[int]) -> None:
-        """The tokenising thread. Raises ValueError where the policy cannot take it."""
+        """Called in the tokenising thread. Raises ValueError if the policy cannot take the prompt."""
         with self._setting:
-            if text != self.prompt.text:  # a newer one is wanted, and comes next
+            if text != self.prompt.text:  # a newer prompt is wanted, and comes next
                 return
             if self._frames is not None:
                 self._frames.use_prompt(text, ids)
@@ -81,7 +81,7 @@ class ConfiguredPolicy:
             self.prompt.active = text
 
     def close(self) -> None:
-        """Let go of topics and plans. The frames have ended."""
+        """Release topics and plans. The frames must have ended."""
         self._node.destroy_subscription(self._prompt_topic)
         if self._tokenising is not None:
             self._tokenising.close()

@@ -1,7 +1,8 @@
-"""One active life of the agent: frames run, chunks come out with their provenance, overload changes the plan.
+"""The agent while it is active: it runs frames, publishes chunks with their provenance, and changes the plan at
+overload.
 
-The workers' threads call in here. Every plan's threads live from activation on, and only those of the active plan
-are given observations: changing the plan is one step at an epoch boundary, and takes no time.
+The workers' threads call in here. The threads of every plan run from activation on, but only those of the active plan
+are given observations: so changing the plan is one step at an epoch boundary, and takes no time.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class _PlanRuntime:
 
 
 class FrameRunner:
-    """publish(chunk, emission) is called from the workers' threads, and so is changed(step) when overload changes what
-    runs. pipelines: of the first plan, and of the fallback where there is one. prompt: what is wanted; active_prompt:
-    what the policy runs, where it runs by a prompt. While the two differ no chunk is published.
+    """publish(chunk, emission) and, when overload changes what runs, changed(step) are called from the workers'
+    threads. pipelines: of the first plan, and of the fallback plan if there is one. prompt: the wanted prompt;
+    active_prompt: the one that the policy uses, or None if it uses none. While they differ no chunk is published.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class FrameRunner:
         self._inputs, self._actuator, self.overload = inputs, actuator, overload
         self._publish, self._changed = publish, changed
         self._monotonic = MonotonicClock()
-        self._lock = threading.Lock()  # held for marks and for publishing, never for computing
+        self._lock = threading.Lock()  # held for marks and for publishing, never during computation
         self._halted = False
         self._tracks: list[_PlanRuntime] = []
         arrivals = inputs.arrivals if phase_lock else None
@@ -63,7 +64,7 @@ class FrameRunner:
             self._tracks.append(_PlanRuntime(pipeline, Live(pipeline.executor, take, give, cores, threads, arrivals)))
         self._number = 0
         newest = max((track.ledger for track in self._tracks), key=lambda ledger: ledger.epoch)
-        self._tracks[0].ledger.follow(newest)  # what an earlier activation has left on its way is over
+        self._tracks[0].ledger.follow(newest)  # drops requests of an earlier activation
         self._wanted, spoken = prompt, active_prompt is not None
         self._prompt = active_prompt if active_prompt is not None else prompt
         self._prompt_before = None if spoken else ""
@@ -89,16 +90,16 @@ class FrameRunner:
             track.live.start()
 
     def earliest_ns(self) -> int:
-        """No frame of the active plan starts before."""
+        """No frame of the active plan starts before this time."""
         return self.live.earliest_ns()
 
     def broken(self) -> bool:
         """Whether a worker has ended by itself."""
         working = all(track.live.working() for track in self._tracks)
-        return not working and not self._halted  # in this order: halting makes them end too
+        return not working and not self._halted  # in this order, because halting ends the workers too
 
     def halt(self, timeout_s: float = STALL_S) -> bool:
-        """Publish nothing from now on, end every worker after its frame. Whether they did end."""
+        """Publish nothing from now on, and end every worker after its frame. Returns whether all have ended."""
         with self._lock:
             self._halted = True
         self._inputs.shut()
@@ -107,7 +108,7 @@ class FrameRunner:
         return all(track.live.ended() for track in self._tracks)
 
     def reset(self) -> None:
-        """A new epoch with the first plan and nothing seen before."""
+        """Start a new epoch with the first plan, and forget all observations."""
         self.live.reset(self._inputs.reset)
         with self._lock:
             self._enter(0)
@@ -115,28 +116,28 @@ class FrameRunner:
         self._arrived()
 
     def set_prompt(self, prompt: str) -> None:
-        """A new epoch whose chunks answer this prompt."""
+        """Start a new epoch whose chunks answer this prompt."""
 
         def take() -> None:
-            with self._lock:  # the epoch rises right after: whoever emits before still answers the old one
+            with self._lock:  # the epoch rises right after; what is emitted before still answers the old prompt
                 self._prompt_before, self._prompt, self._wanted = self._prompt, prompt, prompt
                 self._prompt_from = self._track.ledger.epoch + 1
 
         self.live.reset(take)
 
     def want_prompt(self, prompt: str) -> None:
-        """Publish nothing from now on that answers another one."""
+        """Publish no chunk from now on that answers another prompt."""
         with self._lock:
             self._wanted = prompt
 
     def use_prompt(self, prompt: str, ids: Sequence[int]) -> None:
-        """A new epoch in which the policy runs this prompt. Raises ValueError, and leaves the old one, where it cannot.
+        """Start a new epoch in which the policy uses this prompt. Raises ValueError and keeps the old one if it cannot.
 
-        A frame that is under way may read some of both: it is of the epoch before, and nobody gets its chunk.
+        A frame that is running may read parts of both; it belongs to the old epoch, and its chunk is dropped.
         """
 
         def take() -> None:
-            with self._lock:  # no chunk goes out between the ids and the epoch, which rises right after
+            with self._lock:  # no chunk is published between setting the ids and the new epoch right after
                 for track in self._tracks:
                     track.pipeline.set_prompt(ids)
                 self._prompt, self._prompt_before = prompt, None
@@ -156,7 +157,7 @@ class FrameRunner:
         self.live.arrived()
 
     def _latch(self, number: int, now_ns: int) -> Latched | None:
-        """The newest observation, where it may be used and somebody would watch over what comes of it."""
+        """The newest observation, or None if it may not be used or the actuator is silent."""
         pipeline = self._tracks[number].pipeline
         if not self._actuator.executes(pipeline.session):
             pipeline.not_executed()
@@ -188,17 +189,17 @@ class FrameRunner:
             self._arrived()
 
     def _judge(self, track: _PlanRuntime, emission: Emission) -> OverloadLevel | None:
-        """Hold a finished chunk against the age contract; the step that it leads to, if it does."""
+        """Check a finished chunk's age. Returns the new overload level if it changes."""
         age_ns = self._monotonic.now_ns() - emission.origin.mono_ns
         duration_ns = emission.generated_ns - emission.latched_ns
         if not self.overload.finished(track.pipeline.plan, age_ns, duration_ns):
             return None
         if self.overload.step is OverloadLevel.FALLBACK:
-            self._enter(1)  # or stay there, after a halt
+            self._enter(1)  # no change after HALTED
         return self.overload.step
 
     def _enter(self, number: int) -> None:
-        """Go on with another plan, in the next epoch; what the one before has on its way is dropped."""
+        """Continue with another plan in the next epoch; requests in flight of the previous plan are dropped."""
         if number != self._number:
             self._tracks[number].ledger.follow(self._track.ledger)
             self._number = number

@@ -1,6 +1,6 @@
-"""How the agent's frames do, in the words of diagnostics: rate, durations, overruns, the active plan.
+"""Diagnostics of the agent's frames: rate, durations, overruns, the active plan.
 
-It only looks. The age contract is judged in `overload`, hung frames in `hang_detector`.
+It only reads. `overload` checks the age contract, `hang_detector` detects hung frames.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level
 
 
 class FramesHealth:
-    """Looks at the frames of one active life; executor thread."""
+    """Reports on the frames of one activation; executor thread."""
 
     def __init__(self, frames: FrameRunner, settings: AgentSettings) -> None:
         self._frames, self._settings = frames, settings
@@ -22,7 +22,7 @@ class FramesHealth:
         self._rate_hz = 0.0
 
     def frames(self) -> DiagnosticReport:
-        """Rate since the last look, durations of the newest frames, ticks of the grid that were missed."""
+        """Rate since the last call, durations of the newest frames, missed ticks of the grid."""
         live, executor = self._frames.live, self._frames.pipeline.executor
         then_ns, before = self._last
         now_ns, count = self._monotonic.now_ns(), executor.frames
@@ -34,7 +34,7 @@ class FramesHealth:
         times = live.meter.times()
         if times is not None:
             values |= {"p50_ms": f"{times.p50_ms:.1f}", "p99_ms": f"{times.p99_ms:.1f}", "n": times.n}
-        return DiagnosticReport(Level.OK, "frames run" if self._rate_hz else "no frame", values)
+        return DiagnosticReport(Level.OK, "frames are running" if self._rate_hz else "no frames", values)
 
     def plan(self) -> DiagnosticReport:
         """Which plan is active, and how it keeps the age contract."""
@@ -51,6 +51,6 @@ class FramesHealth:
         level, text = {
             OverloadLevel.FIRST: (Level.OK, "first plan"),
             OverloadLevel.FALLBACK: (Level.WARN, "overloaded: fallback plan"),
-            OverloadLevel.HALTED: (Level.ERROR, "overloaded: no chunk is published before they are in time"),
+            OverloadLevel.HALTED: (Level.ERROR, "overloaded: no chunk is published until frames are in time"),
         }[overload.step]
         return DiagnosticReport(level, text, values)

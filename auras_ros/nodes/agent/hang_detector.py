@@ -1,7 +1,7 @@
-"""The agent's heartbeat, from a thread of its own in every state of its life; and the watch over frames that hang.
+"""The agent's heartbeat, from a thread of its own in every lifecycle state, and the detection of hung frames.
 
-A heart that beats promises that frames come to an end. While one is late it is silent, and the actuator holds; when
-the frame ends, the same session goes on. A frame that makes no end of it, though the machine let it, is hung: the
+The heartbeat is sent only while frames finish in time. While a frame is late there is none, and the actuator holds;
+when the frame ends, the same session goes on. A frame that had enough CPU time and still did not finish is hung: the
 process ends, to be started again.
 """
 
@@ -19,32 +19,32 @@ from auras_ros.nodes.agent.watchdog_process import OwnTime
 BEAT_NS = 20_000_000
 LEAST_LIMIT_NS = 1_000_000_000
 LATE_BEATS = 2
-WARM_UPS = 5  # a frame may take this many times what it took at warm-up, where that is more
-HUNG_NS = 10_000_000_000  # of the process's own time that a late frame has before it counts as hung
-HUNG_LIMITS = 10  # or this many limits, where that is more
-AT_LAST = 6  # times that, of any time, and no machine is so busy
+WARM_UPS = 5  # a frame may take this many times its duration at warm-up, if that is more
+HUNG_NS = 10_000_000_000  # CPU time of the process that a late frame has before it counts as hung
+HUNG_LIMITS = 10  # or this many limits, if that is more
+AT_LAST = 6  # upper bound in wall time, as a multiple of that, however busy the machine
 
 
 def frame_limit_ns(warm_up_ns: int) -> int:
-    """How long a frame may take before it counts as late: said within a second, or as the policy is slow."""
+    """How long a frame may take before it counts as late: just under a second, or longer for a slow policy."""
     return max(LEAST_LIMIT_NS - 5 * BEAT_NS, WARM_UPS * warm_up_ns)
 
 
 @dataclass(frozen=True)
 class Late:
-    """A frame that has been under way for too long. hung: it will not end."""
+    """A frame that has been running for too long. hung: it will not end."""
 
     worker: str
     hung: bool
 
 
 class HangDetector:
-    """Counts how long the same frame has been under way, by its own beats: a process that was stopped as a whole, or a
-    machine that stood still, is no late frame. A beat that comes late counts as two, however late it is: such a gap is
-    the actuator's to act on, which takes a silent heart for a lost agent.
+    """Counts how long the same frame has been running, in heartbeats: if the whole process or the machine was stopped,
+    the frame is not late. A late heartbeat counts as two, however late it is: the actuator reacts to such a gap, as it
+    takes a missing heartbeat for a lost agent.
 
-    A late frame is hung by the process's own time alone (`watchdog_process.OwnTime`): on a busy machine a frame waits
-    for a processor, and that it does not end is no fault of its.
+    Whether a late frame is hung is decided by the process's own time only (`watchdog_process.OwnTime`): on a busy
+    machine a frame may wait for a processor, and is not hung.
     """
 
     def __init__(self, own: Callable[[], OwnTime] = lambda: OwnTime(os.getpid())) -> None:
@@ -55,7 +55,7 @@ class HangDetector:
         self._own, self._own_ns = own(), 0  # since it was late
 
     def look(self, under_way: dict[str, int], limit_ns: int, now_ns: int) -> Late | None:
-        """The worker whose frame has been under way for too long, if there is one."""
+        """The worker whose frame has been running for too long, if there is one."""
         passed_ns = 0 if self._last_ns is None else min(now_ns - self._last_ns, LATE_BEATS * BEAT_NS)
         self._last_ns = now_ns
         seen: dict[str, tuple[int, int]] = {}
@@ -79,7 +79,8 @@ class HangDetector:
 
 
 class Heart:
-    """beat() publishes one heartbeat, or is silent; check() says why the heart must stop, empty while it need not."""
+    """beat() publishes one heartbeat or none; check() returns why the thread must end, or an empty text; then
+    ended(reason) is called."""
 
     def __init__(self, beat: Callable[[], None], check: Callable[[int], str], ended: Callable[[str], None]) -> None:
         self._beat, self._check, self._ended = beat, check, ended

@@ -1,8 +1,8 @@
-"""The agent's signs of life, and the end of its process where a frame does not end.
+"""The agent's heartbeats, and the end of its process if a frame hangs.
 
-The heart beats in every state. While a frame is late it is silent, after a beat that says so; a frame that hangs stops
-it, and then the process ends; where the frame keeps the interpreter, so that nothing here runs any more, the guard
-outside ends it. Nothing here touches the frames.
+Heartbeats are sent in every lifecycle state. When a frame is late, one heartbeat reports it, and no more are sent until
+it ends. If a frame hangs, the heartbeat's thread ends, and then the process. If the frame holds the interpreter lock,
+so that no thread here can run, a guard process ends this one. Nothing here touches the frames.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from auras_ros.nodes.agent.status import AgentStatus
 from auras_ros.nodes.agent.watchdog import Watchdog
 from auras_ros.ros.callbacks import CallbackFailures
 
-LAST_RESORT_S = 3.0  # a process whose frame hangs is ended by force after this
-GUARD_S = 5.0  # and one of which no thread runs after this: no frame that gives way is taken for it
+LAST_RESORT_S = 3.0  # a process with a hung frame is ended by force after this time
+GUARD_S = 5.0  # a process in which no Python thread runs is ended after this time
 
 
 class Pulse:
-    """`expect` and `relax` say when frames may run; executor thread. `hung`: a frame was found that does not end."""
+    """`expect` and `relax` set when frames may run; executor thread. `hung`: a hung frame was found."""
 
     def __init__(self, status: AgentStatus, voice: AgentPublishers, logger: Any) -> None:
         self._status, self._voice, self._logger = status, voice, logger
@@ -33,38 +33,38 @@ class Pulse:
         self.hung = False
 
     def start(self) -> None:
-        """Beat from now on."""
+        """Send heartbeats from now on."""
         self._guard.start()
         self._heart.start()
 
     def alive(self) -> bool:
-        """Whether the heart beats: it stops with the frames."""
+        """Whether the heartbeat's thread is alive; it ends when a frame hangs or a worker fails."""
         return self._heart.alive()
 
     def expect(self, limit_ns: int) -> None:
-        """Frames are about to begin, none of which may take longer."""
+        """Called before frames begin. limit_ns: how long each may take."""
         self._limit_ns, self._guarded = limit_ns, True
-        self._guard.beat(True)  # the first frame may leave the heart no turn to say it
+        self._guard.beat(True)  # now, because the first frame may keep the heartbeat's thread from running
 
     def relax(self) -> None:
-        """No frame is under way. To let go of a model, or to load one, may keep the interpreter for long."""
+        """Called when no frame runs. Releasing or loading a model may hold the interpreter lock for long."""
         self._guarded = False
 
     def unguard(self) -> None:
-        """The process is about to end in good order."""
+        """Called before an orderly end of the process."""
         self._guard.close()
 
     def stop(self) -> None:
-        """Beat no longer by itself."""
+        """End the heartbeat's thread."""
         self._heart.stop()
 
     def beat(self) -> None:
-        """One heartbeat, from any thread."""
+        """Send one heartbeat; from any thread."""
         status = self._status
         self._guard.beat(self._guarded)
         self._voice.beat(status.session, status.frame(), status.text(), status.lifecycle)
 
-    # -- the heart's thread -------------------------------------------------------------------------------
+    # -- the heartbeat's thread ---------------------------------------------------------------------------
 
     def _why_stop(self, now_ns: int) -> str:
         if self._failures.only():
@@ -74,7 +74,7 @@ class Pulse:
             self._say_late("")
             return ""
         if frames.broken():
-            return "a worker ended by itself: the traceback before this says which, and why"
+            return "a worker ended by itself: see the traceback above"
         late = self._hangs.look(frames.under_way(), self._limit_ns, now_ns)
         if late is not None and late.hung:
             return f"hung: {late.worker} does not end"
@@ -82,7 +82,7 @@ class Pulse:
         return ""
 
     def _say_late(self, worker: str) -> None:
-        """Once when a frame is late, with a beat, the last one until it ends; and once when it has ended."""
+        """Log once when a frame becomes late, and send the last heartbeat until it ends; log again when it ends."""
         if worker == self._late:
             return
         self._late = worker
@@ -91,8 +91,8 @@ class Pulse:
             self._status.late = ""
             self._logger.info("the late frame has ended: the same session goes on")
             return
-        self._status.late = f"late: {worker} has been under way for more than {limit_s:.1f} s"
-        self._logger.error(f"{self._status.late}; no heartbeat until it ends, on which the actuator holds")
+        self._status.late = f"late: {worker} has been running for more than {limit_s:.1f} s"
+        self._logger.error(f"{self._status.late}; no heartbeat until it ends, so the actuator holds")
         self.beat()
 
     def _beat_in_time(self) -> None:
@@ -103,17 +103,17 @@ class Pulse:
             self.beat()
 
     def _ended(self, reason: str) -> None:
-        """The last beat says why; then silence, on which the actuator holds, and the process ends."""
+        """Send a last heartbeat with the reason. Then there are none, so the actuator holds, and the process ends."""
         self._logger.error(reason)
         self.hung = reason.startswith("hung")
         status = self._status
         status.late = ""
-        status.now(status.lifecycle, reason, True)  # no other state: the actuator must hold, not disarm
+        status.now(status.lifecycle, reason, True)  # same lifecycle: the actuator must hold, not disarm
         self.beat()
-        if self.hung:  # what hangs may hold what an orderly end waits for
+        if self.hung:  # the hung frame may hold a lock that an orderly end waits for
             last_resort = threading.Timer(LAST_RESORT_S, os._exit, (1,))
             last_resort.daemon = True
             last_resort.start()
 
     def _on_no_guard(self, why: str) -> None:
-        self._logger.error(f"no guard: a frame that keeps the interpreter will not be ended: {why}")
+        self._logger.error(f"no guard process: a frame that holds the interpreter lock will not be ended: {why}")

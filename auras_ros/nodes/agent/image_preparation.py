@@ -1,7 +1,7 @@
-"""Pictures are prepared when they come and not when a frame latches them: the frame's thread has other work.
+"""Images are prepared when they arrive, not when a frame latches them, to save time in the frame's thread.
 
-What takes long is done in a thread of its own, so that the executor's goes on taking messages. Of each camera only the
-newest picture waits for its turn.
+Slow preparation runs in a thread of its own, so that the executor's can go on taking messages. Only the newest image of
+each camera waits for it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Callable
 from auras_ros.clock import MonotonicClock
 from auras_ros.observation import Picture
 
-QUICK_NS = 1_000_000  # what takes less is done at once: to wake another thread takes a tenth of that
+QUICK_NS = 1_000_000  # faster preparation is done at once: waking another thread takes a tenth of this
 
 
 class ImagePreparation:
-    """done(camera) is called when a picture is prepared, from whatever thread did it; not at all for one that a newer
-    one has replaced. Everything else is the executor's thread's."""
+    """done(camera) is called when an image is prepared, in the thread that did it; it is not called for an image that a
+    newer one has replaced. Everything else is called in the executor's thread."""
 
     def __init__(self, done: Callable[[str], None]) -> None:
         self._done = done
         self._monotonic = MonotonicClock()
-        self.lasts_ns = QUICK_NS  # how long the newest one took; the first is not known to be quick
+        self.lasts_ns = QUICK_NS  # duration of the newest preparation; the first one is not assumed to be fast
         self._waiting: dict[str, Picture] = {}
         self._more = threading.Condition()
         self._open = True

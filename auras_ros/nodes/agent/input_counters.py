@@ -1,4 +1,4 @@
-"""What came in on each topic and what was refused, in the words of diagnostics: a stale camera says why it is stale."""
+"""Counters of accepted and refused messages by topic, for diagnostics, so that a stale camera is explained."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ STATE_SLOT = "state"  # its name in faults
 
 
 class InputCounters:
-    """Of the executor's thread; `cause` of any."""
+    """Used in the executor's thread; `cause` in any."""
 
     def __init__(self, sources: Iterable[str]) -> None:
         self._sources = tuple(sources)
-        self._taken_ns: dict[str, int] = {}  # when the last good message came
+        self._taken_ns: dict[str, int] = {}  # when the last message was accepted
         self._refused: Counter[str] = Counter()
-        self._reasons: dict[str, str] = {}  # why the newest message was not taken, until one is
+        self._reasons: dict[str, str] = {}  # why the newest message was refused, until one is accepted
 
     def taken(self, source: str, now_ns: int) -> None:
         self._taken_ns[source] = now_ns
@@ -29,12 +29,12 @@ class InputCounters:
         self._reasons[source] = f"{fault.name.value}: {fault.detail}"
 
     def cause(self, fault: ObservationFault) -> str:
-        """Why a stream has nothing new, where messages come and are refused; else empty."""
+        """Why a stream has nothing new, if its messages are refused; else empty."""
         reason = self._reasons.get(STATE if fault.source == STATE_SLOT else fault.source)
         return f"; its newest message was refused: {reason}" if reason else ""
 
     def values(self, now_ns: int) -> dict[str, object]:
-        """Of each source the age of its last good message, how many were refused, and the newest reason."""
+        """For each source: the age of its last accepted message, the number of refused ones, and the newest reason."""
         values: dict[str, object] = {}
         for source in self._sources:
             taken_ns = self._taken_ns.get(source)

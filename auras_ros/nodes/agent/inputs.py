@@ -1,7 +1,7 @@
-"""What the agent is shown: cameras and joint states into the assembler, and the newest observation out of it.
+"""The agent's inputs: cameras and joint states go into the assembler, and the newest observation comes out of it.
 
-What arrives is not trusted: garbage is refused, named and counted, and so are stamps from the future. Nothing here
-runs a frame.
+Messages are not trusted: malformed ones and stamps from the future are refused, logged and counted. Nothing here runs a
+frame.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from auras_ros.ros.msg import CompressedImage, Image, JointState
 
 STATE_WAIT_NS = 20_000_000
 STATE_LAG_STEPS = 4
-SKEW_SAID_NS = 100_000_000  # images of one instant come one after another: between them there is a skew that passes
+SKEW_SAID_NS = 100_000_000  # a skew is reported only after this time: images of one instant come one after another
 BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
 class ObservationInputs:
-    """Subscribes for one configured policy; `close` ends that. Messages are taken while `open` alone.
+    """Subscribes for one configured policy; `close` ends that. Messages are taken only between `open` and `shut`.
 
-    `latch` is of the frames' threads, one at a time; all else of the executor's. `arrivals`: when images came that a
-    frame could use at once.
+    `latch` is called in the frames' threads, one at a time; all else in the executor's. `arrivals`: when images came
+    that a frame could use at once.
     """
 
     def __init__(self, node: Node, spec: ObservationSpec, settings: AgentSettings, qos: QosWatch) -> None:
@@ -62,7 +62,7 @@ class ObservationInputs:
         self._on_clock_jump: Callable[[], None] | None = None
         self._next_frame_ns: Callable[[], int] = lambda: 0
         self._refusals = InputCounters([*self._cameras, STATE])
-        self._of_others = 0  # joint states with none of the policy's joints
+        self._of_others = 0  # number of joint states with none of the policy's joints
         self._fault: ObservationFault | None = None
         self._skewed_since_ns: int | None = None
         self._awaited_origin_ns = self._awaited_since_ns = -1
@@ -92,8 +92,9 @@ class ObservationInputs:
     def open(
         self, news: Callable[[], None], on_clock_jump: Callable[[], None], next_frame_ns: Callable[[], int] = lambda: 0
     ) -> None:
-        """Take messages from now on, none of before; `news()` is called on each good one, `on_clock_jump()` when the
-        clock has gone back: the epoch is another one then. next_frame_ns: no frame starts before."""
+        """Take messages from now on; earlier ones are forgotten. `news()` is called for each accepted message,
+        `on_clock_jump()` when the clock has gone back, which needs a new epoch. next_frame_ns: no frame starts before
+        the time that it returns."""
         self._assembler.reset()
         self.arrivals.clear()
         self._next_frame_ns = next_frame_ns
@@ -101,7 +102,7 @@ class ObservationInputs:
         self._news, self._on_clock_jump = news, on_clock_jump
 
     def shut(self) -> None:
-        """Take no message until opened again."""
+        """Take no messages until `open` is called again."""
         self._news = self._on_clock_jump = None
 
     def close(self) -> None:
@@ -112,16 +113,16 @@ class ObservationInputs:
         self._topics = []
 
     def reset(self) -> None:
-        """Forget what was seen."""
+        """Forget all images and states."""
         self._assembler.reset()
 
     @property
     def fault(self) -> str:
-        """What stands in the way of an observation, such as "top stale"; empty if nothing does."""
+        """Why there is no observation, such as "top stale"; empty if there is one."""
         fault = self._fault
         return f"{fault.source} {fault.name.value}" if fault else ""
 
-    # -- what arrives -------------------------------------------------------------------------------------
+    # -- messages -----------------------------------------------------------------------------------------
 
     def _on_image(self, name: str, message: Image) -> None:
         if self._news is None:
@@ -152,7 +153,7 @@ class ObservationInputs:
         self._put_image(name, frame, message.header)
 
     def _undecoded(self, name: str, fault: ObservationFault) -> None:
-        """An image that was refused for one of its fields: of which camera, the message itself does not know."""
+        """Adds the camera's name to the fault: an Image message does not carry it."""
         self._refuse(name, self._assembler.count(replace(fault, source=f"{name}: {fault.source}")))
 
     def _size(self, name: str) -> tuple[int, int]:
@@ -169,17 +170,17 @@ class ObservationInputs:
         self._newest[name] = picture
         if self._may_be_used(now_ns):
             self._pictures.prepare(name, picture)
-        else:  # as though it had been prepared: what counts are the times between images
+        else:  # noted as if it had been prepared, because the times between images are measured
             self.arrivals.came(name, now_ns + self._pictures.lasts_ns)
             self._tell()
 
     def _may_be_used(self, now_ns: int) -> bool:
-        """Whether a frame may latch this image, or look back at it: not if another one comes before it starts."""
+        """Whether a frame may use this image, as newest or as history: not if another one comes before it starts."""
         back_ns = (self._spec.history - 1) * self._spec.dt_ns
         return now_ns + (self.arrivals.period_ns or 0) + back_ns >= self._next_frame_ns() or not self.arrivals.period_ns
 
     def _on_prepared(self, name: str) -> None:
-        """Any thread."""
+        """Called in any thread."""
         self.arrivals.came(name, self._monotonic.now_ns())
         self._tell()
 
@@ -196,11 +197,11 @@ class ObservationInputs:
         self._tell()
 
     def _put(self, source: str, put: Callable[[], ObservationFault | None], now_ns: int) -> bool:
-        """Whether it was taken."""
+        """Put it into the assembler. Returns whether it was accepted."""
         fault = put()
         if fault is not None and fault.name in (FaultName.BACKWARDS, FaultName.CLOCK_BACK):
             if self._stamps.just_jumped(now_ns):
-                self._assembler.reset()  # what is held came late, from the world before
+                self._assembler.reset()  # its contents are late messages from before the jump
                 fault = put()
             elif fault.name is FaultName.CLOCK_BACK:
                 self._stamps.jumped()
@@ -223,10 +224,10 @@ class ObservationInputs:
         if self._on_clock_jump is not None:
             self._on_clock_jump()
 
-    # -- what a frame latches -----------------------------------------------------------------------------
+    # -- observations -------------------------------------------------------------------------------------
 
     def latch(self, now_ns: int) -> Observation | None:
-        """The newest observation; None where there is none to use yet."""
+        """The newest observation; None if there is none to use yet."""
         with self._latching:
             observation = self._assembler.latch(now_ns)
             if isinstance(observation, ObservationFault):
@@ -238,7 +239,7 @@ class ObservationInputs:
             return None if self._state_is_due(observation, now_ns) else observation
 
     def _passes(self, fault: ObservationFault, now_ns: int) -> bool:
-        """Whether it is a skew that the next images may end: no frame runs on it, and nothing is said of it yet."""
+        """Whether the fault is a skew that the next images may end: then no frame runs, but nothing is reported yet."""
         if fault.name is not FaultName.SKEW:
             self._skewed_since_ns = None
             return False
@@ -247,10 +248,10 @@ class ObservationInputs:
         return now_ns - self._skewed_since_ns < SKEW_SAID_NS
 
     def _state_is_due(self, observation: Observation, now_ns: int) -> bool:
-        """Whether to wait for the joint states that belong to this image: policies learn the two of one instant.
+        """Whether to wait for the joint states of the same instant as this image, as policies are trained with both.
 
-        They come by another topic, maybe a moment later. A state that lags by whole steps, or is stamped by a clock
-        of its own, is not waited for.
+        They come on another topic, perhaps a moment later. A state that lags by whole steps, or is stamped by another
+        clock, is not waited for.
         """
         if observation.state_stamp_ns is None:
             return False
@@ -262,7 +263,7 @@ class ObservationInputs:
         return now_ns - self._awaited_since_ns < STATE_WAIT_NS
 
     def _note(self, fault: ObservationFault | None) -> None:
-        """Say so when observations fail, and when they are back."""
+        """Log when observations fail, and when they are back."""
         known, self._fault = self.fault, fault
         if fault and self.fault != known:
             self._node.get_logger().warning(f"no observation: {fault}")
@@ -272,14 +273,14 @@ class ObservationInputs:
     # -- diagnostics --------------------------------------------------------------------------------------
 
     def check(self) -> DiagnosticReport:
-        """Ages of the last good messages, and everything counted."""
+        """Ages of the last accepted messages, and all counters."""
         now_ns, counters = self._monotonic.now_ns(), self._assembler.counters()
         values = self._refusals.values(now_ns) | {f"{STATE} of_others": self._of_others}
         for name, counts in counters["streams"].items():
             values |= {f"{name} {what}": count for what, count in counts.items()}
         values |= {f"fault {name}": count for name, count in counters["faults"].items()}
         if self._news is None:
-            return DiagnosticReport(Level.OK, "not active: nothing is taken", values)
+            return DiagnosticReport(Level.OK, "not active: messages are ignored", values)
         if fault := self._fault:
             return DiagnosticReport(Level.ERROR, f"no observation: {fault}{self._refusals.cause(fault)}", values)
-        return DiagnosticReport(Level.OK, "observations come", values)
+        return DiagnosticReport(Level.OK, "observations are received", values)

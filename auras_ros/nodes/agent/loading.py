@@ -1,6 +1,6 @@
-"""What configure does and what takes seconds: the policy is read, checked and warmed up, in a thread of its own.
+"""The slow part of configure: the policy is read, checked and warmed up in a thread of its own.
 
-The executor's thread waits beside it and can go on saying how far it is. Nothing here knows of topics.
+Meanwhile the executor's thread waits and reports the progress. No topics are used here.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from auras_ros.pipeline.plan import PlanError, TooSlowError
 from auras_ros.ros.refusals import SETTINGS_ERRORS
 
 _OWN = (CheckpointError, DeviceError, ParameterError, PlanError, OSError)
-REFUSALS: tuple[type[Exception], ...] = (*_OWN, *SETTINGS_ERRORS)  # settings that cannot work
-MAY_PASS = (TooSlowError,)  # of those: a machine that was busy
+REFUSALS: tuple[type[Exception], ...] = (*_OWN, *SETTINGS_ERRORS)  # invalid settings
+MAY_PASS = (TooSlowError,)  # of those, the ones that may pass: the machine was busy
 
 
 class PolicyLoader:
-    """Starts at once. `progress` says what is done now; `wait` whether it is over; then `result`."""
+    """Starts at once. `progress`: the current step; `wait`: whether it is over; then call `result`."""
 
     def __init__(self, settings: AgentSettings, session: str) -> None:
         self._settings, self._session = settings, session
@@ -42,7 +42,7 @@ class PolicyLoader:
         return self._over.wait(timeout_s)
 
     def result(self) -> tuple[Pipeline, ...]:
-        """The pipelines of the first plan and of the fallback. Raises what went wrong."""
+        """The pipelines of the first plan and of the fallback. Raises the error if loading failed."""
         if self._error is not None:
             raise self._error
         return self._pipelines
@@ -51,7 +51,7 @@ class PolicyLoader:
         try:
             self._pipelines = self._load()
             gc.collect()
-            gc.freeze()  # what lives for ever is not looked at again by the garbage collector
+            gc.freeze()  # the garbage collector does not scan the loaded objects again
         except BaseException as error:  # noqa: BLE001  (raised by `result`, in the thread that waits)
             self._error = error
         self._over.set()
@@ -86,7 +86,7 @@ def _check_age(pipeline: Pipeline, max_age_ms: float) -> None:
 
 
 def unload(pipelines: tuple[Pipeline, ...]) -> None:
-    """End the pipelines' lanes. The caller lets go of them and calls `gc.collect`."""
+    """Close the pipelines' lanes. The caller drops the pipelines and calls `gc.collect`."""
     gc.unfreeze()
     for pipeline in pipelines:
         pipeline.executor.close()

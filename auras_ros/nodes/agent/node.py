@@ -2,8 +2,8 @@
 
 A lifecycle node: configure reads the parameters, loads and warms up; activate starts frames at once; deactivate ends
 them. The ROS executor's thread takes messages, the workers of the mode run frames in threads of their own, and the
-heartbeat tells the actuator that this process lives and in which state. When the actuator falls silent, no chunk is
-published: nobody would watch over it.
+heartbeat tells the actuator that this process is alive and in which state. While the actuator is silent no chunk is
+published, because no other process would check it.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from auras_ros.ros.msg import SetParametersResult
 from auras_ros.ros.srv import Trigger
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
-POLL_S = 0.1  # how often configure says how far it is
+POLL_S = 0.1  # how often configure reports its progress
 
 
 class StoppedError(RuntimeError):
-    """Asked to stop while configuring."""
+    """The process was asked to end while configuring."""
 
 
 class Agent(LifecycleNode):
-    """`asked`: set when the process is to end; configure gives up then."""
+    """`asked`: set when the process should end; configure then aborts."""
 
     def __init__(self, asked: threading.Event | None = None, **node_options: Any) -> None:
         super().__init__("agent", **node_options)
@@ -70,22 +70,22 @@ class Agent(LifecycleNode):
     # -- the process --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to beat; with `autostart` configure and activate. Raises what configure refuses."""
+        """Start the heartbeat; with `autostart` configure and activate. Raises the error if configure refuses."""
         self._pulse.start()
         if not self.get_parameter("autostart").value:
             return
         self._starting = True
         for go in (self.trigger_configure, self.trigger_activate):
             if not self._asked.is_set() and go() != SUCCESS and not self._asked.is_set():
-                raise self._refused or RuntimeError("agent: could not start; the log says why")
+                raise self._refused or RuntimeError("agent: could not start; see the log")
         self._starting = False
 
     def working(self) -> bool:
-        """Whether the heart beats: it stops with the frames."""
+        """Whether the heartbeat's thread is alive; it ends when a frame hangs or a worker fails."""
         return self._pulse.alive()
 
     def halt(self) -> None:
-        """The end of the process: nothing is published any more but a last heartbeat that says so."""
+        """End of the process: publish nothing more except a last heartbeat with the state `finalized`."""
         hung = self._pulse.hung
         if not hung:
             self._pulse.unguard()
@@ -104,10 +104,10 @@ class Agent(LifecycleNode):
             self._configure(current_parameters(self, AgentSettings))
         except REFUSALS as error:
             self._refused = error
-            if not self._starting:  # else the process ends with it
+            if not self._starting:  # else `start` raises it
                 self.get_logger().error(f"cannot configure: {error}")
             if isinstance(error, MAY_PASS) or may_pass(error):
-                return TransitionCallbackReturn.ERROR  # whoever leads it may ask again: see `launching`
+                return TransitionCallbackReturn.ERROR  # the caller may try again: see `launching`
             self._now("unconfigured", f"refused: {error}", wrong=True)
             return FAILURE
         except StoppedError:
@@ -138,7 +138,7 @@ class Agent(LifecycleNode):
         self.status.footprint = values = footprint(self._configured.pipelines, configure_ms)
         self.get_logger().info(in_a_line(values))
         if said := values.get("uncaptured"):
-            self.get_logger().warning(f"stages that are run and not captured, frames take longer: {said}")
+            self.get_logger().warning(f"stages that are not captured, so that frames take longer: {said}")
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         began_ns = self._monotonic.now_ns()
@@ -173,13 +173,13 @@ class Agent(LifecycleNode):
         return SUCCESS
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Back to unconfigured, where everything can be let go of."""
+        """Release everything and return to unconfigured."""
         self._now("errorprocessing")
         if not self._stop_frames():
             self._now("finalized", "a frame did not end", wrong=True)
             return FAILURE
         self._unload()
-        said = f"refused: {self._refused}" if self._refused else "an error; the log says which"
+        said = f"refused: {self._refused}" if self._refused else "an error; see the log"
         self._now("unconfigured", said, wrong=True)
         return SUCCESS
 
@@ -188,7 +188,7 @@ class Agent(LifecycleNode):
         self._diagnostics.changed()
 
     def _stop_frames(self, timeout_s: float | None = None) -> bool:
-        """Whether they have ended; while they have not, the heart goes on looking at them."""
+        """Stop the frames. Returns whether they have ended; otherwise the heartbeat's thread goes on checking them."""
         frames = self._frames
         ended = frames is None or (frames.halt() if timeout_s is None else frames.halt(timeout_s))
         if ended:
@@ -203,17 +203,17 @@ class Agent(LifecycleNode):
             del configured
             gc.collect()
 
-    # -- what is asked of it (executor thread) ------------------------------------------------------------
+    # -- requests (executor thread) -----------------------------------------------------------------------
 
     def _on_set(self, parameters: list[Parameter]) -> SetParametersResult:
-        """Settings are taken at configure: while active they would say what is not so."""
+        """Refuse settings while active: they are only read at configure, so a change would have no effect."""
         lifecycle = self.status.lifecycle
         for each in parameters:
             reason = refusal(self, AgentSettings, each)
             if each.name == "autostart":
-                reason = "agent: autostart: read at start alone"
+                reason = "agent: autostart: can only be set at start-up"
             elif each.name in AgentSettings.__dataclass_fields__ and lifecycle not in ("unconfigured", "inactive"):
-                reason = f"agent: {each.name}: taken at configure; the agent is {lifecycle}: deactivate it first"
+                reason = f"agent: {each.name}: read at configure; the agent is {lifecycle}: deactivate it first"
             if reason:
                 return SetParametersResult(successful=False, reason=reason)
         return SetParametersResult(successful=True)
@@ -229,9 +229,9 @@ class Agent(LifecycleNode):
     # -- other threads ------------------------------------------------------------------------------------
 
     def _on_step(self, step: OverloadLevel) -> None:
-        """A worker's thread: overload changed what runs; diagnostics say so within a second."""
+        """Called in a worker's thread: overload changed what runs. Diagnostics report it within a second."""
         said = {
-            OverloadLevel.HALTED: "overloaded: no chunk is published before they are in time again",
+            OverloadLevel.HALTED: "overloaded: no chunk is published until frames are in time again",
             OverloadLevel.FALLBACK: "overloaded: fallback plan from now on",
             OverloadLevel.FIRST: "no longer overloaded: chunks are published again",
         }
@@ -239,7 +239,7 @@ class Agent(LifecycleNode):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the agent to its end; the exit status."""
+    """Run the agent to its end. Returns the exit status."""
     asked = threading.Event()
     return node_main(argv, lambda: Agent(asked), Agent.start, Agent.halt, Agent.working, REFUSALS, asked, MAY_PASS)
 

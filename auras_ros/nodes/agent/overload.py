@@ -1,8 +1,8 @@
-"""How old an agent's actions get under a plan, and what to do when they get too old: the age contract.
+"""The age contract: how old an agent's actions get under a plan, and what to do when they get too old.
 
-Pure logic on the times it is given. A single late chunk is no overload (the actuator judges every action by itself);
-several of the last few are: then the fallback plan, and when that is late too, nothing at all. Its frames go on
-unpublished, and once so many of them in a row were in time they are published again: who was slow needs no person.
+Pure logic on given times. One late chunk is not an overload (the actuator checks the age of every action); several of
+the last few are. Then the fallback plan runs, and if that is late too, nothing is published: its frames continue, and
+once WINDOW of them in a row were in time they are published again, without anybody's help.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from enum import Enum
 
 from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
 
-STRIKES, WINDOW = 3, 10  # so many late chunks among so many are an overload
+STRIKES, WINDOW = 3, 10  # STRIKES late chunks among the last WINDOW are an overload
 
 
 class OverloadLevel(str, Enum):
-    """What the agent runs."""
+    """What the agent runs: the first plan, the fallback plan, or frames whose chunks are not published."""
 
     FIRST = "first"
     FALLBACK = "fallback"
@@ -24,8 +24,8 @@ class OverloadLevel(str, Enum):
 
 
 def check_age(plan: Plan, duration_ns: int, max_age_ms: float) -> None:
-    """Refuse a plan whose chunks cannot keep the contract (0: there is none). Raises PlanError where the
-    plan's own frame period is too long, TooSlowError where `duration_ns` is, which was measured and may be less."""
+    """Refuse a plan whose actions get older than max_age_ms (0: no limit). Raises PlanError if the plan's own frame
+    period is too long, TooSlowError if the measured `duration_ns` is, which may be shorter another time."""
     oldest_ms, each_ms = plan.oldest_ns(duration_ns) / 1e6, plan.interval_ns(duration_ns) / 1e6
     if 0 < max_age_ms < oldest_ms:
         never = max_age_ms < plan.oldest_ns(0) / 1e6
@@ -36,10 +36,10 @@ def check_age(plan: Plan, duration_ns: int, max_age_ms: float) -> None:
 
 
 class Overload:
-    """Judges every chunk as it is finished and says what to run. Not thread-safe.
+    """Checks every chunk as it is finished; `step` is what to run. Not thread-safe.
 
-    max_age_ns: 0 means no limit. Overruns of the frame grid count only while there is a fallback to go to: they make
-    chunks late, and whether too late is judged by their age.
+    max_age_ns: 0 means no limit. Overruns of the frame grid count only while there is a fallback plan to switch to:
+    they make chunks late, and chunks that are too late are detected by their age.
     """
 
     def __init__(self, max_age_ns: int, has_fallback: bool) -> None:
@@ -47,16 +47,17 @@ class Overload:
         self.reset()
 
     def _in_time(self) -> bool:
-        """Halted: whether the newest chunks were all in time."""
+        """While halted: whether the last WINDOW chunks were all in time."""
         return len(self._window) == WINDOW and not any(self._window)
 
     def reset(self) -> None:
-        """Back to the first plan."""
+        """Return to the first plan."""
         self.step, self.late, self.overruns, self.oldest_ns = OverloadLevel.FIRST, 0, 0, 0
         self._window: deque[bool] = deque(maxlen=WINDOW)
 
     def finished(self, plan: Plan, age_ns: int, duration_ns: int) -> bool:
-        """A chunk is there; its observation is age_ns old, its frame took duration_ns. Whether `step` changed."""
+        """Note a chunk whose observation is age_ns old and whose frame took duration_ns. Returns whether `step`
+        changed."""
         self.oldest_ns = age_ns + plan.interval_ns(duration_ns)
         late = 0 < self._max_age_ns < self.oldest_ns
         if self.step is OverloadLevel.HALTED:

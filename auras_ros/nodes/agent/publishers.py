@@ -1,4 +1,4 @@
-"""What the agent says: chunks with their provenance, and heartbeats. It decides nothing."""
+"""The agent's publishers: chunks with their provenance, and heartbeats. They decide nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AgentPublishers:
         self._heartbeat.publish(json_message(fields))
 
     def chunk(self, chunk: Chunk, emission: Emission, contract: Contract) -> None:
-        """The chunk to the actuator, and then where it comes from to whoever wants to know."""
+        """Publish the chunk to the actuator, then its provenance."""
         self._chunk.publish(chunk_message(chunk, contract))
         published_ns = self._monotonic.now_ns()
         times = {

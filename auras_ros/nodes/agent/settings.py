@@ -1,4 +1,4 @@
-"""The agent's parameters, and the plans and cores that they mean. Read at each configure, then frozen."""
+"""The agent's parameters, and the plans and cores that follow from them. Read at each configure, then frozen."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from auras_ros.pipeline.plan import MAX_STAGES, Plan, PlanError
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """Parameters of the agent. All but `autostart` are taken at the next configure and refused while it is active."""
+    """Parameters of the agent. All but `autostart` are read at the next configure and refused while it is active."""
 
-    autostart: bool = parameter(False, "configure and activate at start; without it somebody else does")
-    checkpoint: str = parameter("pusht", "the policy: a name that ships, or a folder")
+    autostart: bool = parameter(False, "configure and activate at start; otherwise somebody else must do it")
+    checkpoint: str = parameter("pusht", "the policy: the name of a shipped one, or a folder")
     plan: str = parameter(
         "", "a generation plan of the checkpoint (empty: its first), or a whole plan such as quick,mode=auras,alpha=0.5"
     )
     mode: str = parameter("seq", "schedule of perception and generation: seq, dec, par or auras")
     pp_perception: int = parameter(1, "auras: perception stages", 1, MAX_STAGES)
     pp_generation: int = parameter(1, "auras: generation stages, one request each", 1, MAX_STAGES)
-    fetch_offset: int = parameter(0, "auras: generate from the context of this frame (0) or the one before (-1)", -1, 0)
+    fetch_offset: int = parameter(0, "auras: generate from this frame's context (0) or the previous one's (-1)", -1, 0)
     alpha: float = parameter(0.0, "auras: skew of the generation steps towards the last stage", 0.0, 10.0)
     batched: bool = parameter(True, "auras: the rows of a frame share one call of the network")
     merge: str = parameter("step", "auras, tokens: one forward for each token (step), or one for a frame (frame)")
     emit: str = parameter(
-        "newest", "auras, tokens: all as they stand at the end (newest), or those taken on the way (own)"
+        "newest", "auras, tokens: emit all as they are in the last frame (newest), or as each was taken (own)"
     )
-    reuse: str = parameter("none", "auras, tokens: keys and values kept of the frame before: none, exact, approximate")
+    reuse: str = parameter("none", "auras, tokens: keep the previous frame's keys and values: none, exact, approximate")
     guide: str = parameter(
-        "none", "seq, dec, auras, denoising: a chunk goes on from the active one: none, inpaint, rtc"
+        "none", "seq, dec, auras, denoising: how a chunk continues the active one: none, inpaint, rtc"
     )
     workers: int = parameter(1, "par: requests at a time", 1, MAX_STAGES)
     together: bool = parameter(False, "par: these requests begin together and run as one batch")
     seed: int = parameter(0, "seed of the noise", 0, 2**31 - 1)
     actuator: str = parameter("actuator", "name of the actuator node; no chunk is published while it is silent")
-    actuator_timeout_ms: float = parameter(250.0, "the actuator counts as silent after this", 100.0, 1000.0)
+    actuator_timeout_ms: float = parameter(250.0, "the actuator counts as silent after this time", 100.0, 1000.0)
     frame_period_ms: float = parameter(
         0.0, "grid of frame starts (par: interval between requests); 0: as soon as there is work", 0.0, 10000.0
     )
     max_age_ms: float = parameter(
-        0.0, "no action may answer an observation older than this when the next chunk takes over; 0: any", 0.0, 60000.0
+        0.0, "greatest age of an action's observation when the next chunk takes over; 0: no limit", 0.0, 60000.0
     )
     fallback_plan: str = parameter(
         "", "plan to run when the first is overloaded, such as quick,frame_period_ms=400; empty: none"
@@ -51,28 +51,28 @@ class AgentSettings:
     prompt_limit_bytes: int = parameter(4096, "a longer prompt is refused", 1, 16384)
     camera_age_limit_ms: float = parameter(350.0, "no frame runs on an older camera image", 1.0, 60000.0)
     state_age_limit_ms: float = parameter(350.0, "no frame runs on older joint states", 1.0, 60000.0)
-    sync_tolerance_ms: float = parameter(50.0, "how far the cameras' newest stamps may lie apart", 0.0, 10000.0)
+    sync_tolerance_ms: float = parameter(50.0, "how far apart the cameras' newest stamps may be", 0.0, 10000.0)
     stamp_ahead_ms: float = parameter(
-        100.0, "how far ahead of this host's clock a stamp may be (cameras of other hosts); beyond it is refused",
+        100.0, "how far a stamp may be ahead of this host's clock (cameras of other hosts); a later one is refused",
         1.0, 60000.0,
     )  # fmt: skip
     phase_lock: bool = parameter(
-        True, "with frame_period_ms: frames keep in phase with the cameras and wait for an image that is about to come"
+        True, "with frame_period_ms: frames keep in phase with the cameras and wait for an image that is due"
     )
     compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
-    device: str = parameter("cpu", "where the policy runs: cpu, cuda, or auto for cuda where there is one")
+    device: str = parameter("cpu", "where the policy runs: cpu, cuda, or auto (cuda if there is a GPU)")
     dtype: str = parameter(
         "auto", "type of the weights: float32, bfloat16, float16, or auto (cpu: float32; cuda: as they are stored)"
     )
     max_memory_mb: float = parameter(
-        0.0, "device memory that the weights may take, MB; the rest is brought in when it runs; 0: all", 0.0, 1e7
+        0.0, "device memory that the weights may take, MB; the rest is copied in when it runs; 0: no limit", 0.0, 1e7
     )
-    offload_folder: str = parameter("", "where the rest of the weights is kept; empty: in host memory")
+    offload_folder: str = parameter("", "folder for the rest of the weights; empty: host memory")
     threads: int = parameter(1, "intra-op threads of each worker", 1, 64)
     cores: str = parameter("", "cores that the workers run on, such as 2,3; empty: any")
 
     def plans(self) -> tuple[Plan, ...]:
-        """The first plan, and the fallback where there is one. Raises PlanError."""
+        """The first plan, and the fallback plan if there is one. Raises PlanError."""
         first = Plan(**self._fields_of_plan())
         if not self.fallback_plan:
             return (first,)
@@ -82,12 +82,12 @@ class AgentSettings:
             raise PlanError(f"fallback_{error}") from error
 
     def _fields_of_plan(self) -> dict[str, Any]:
-        """What `plan` names, and for the rest the parameters of those names. Raises PlanError where both speak."""
+        """The fields that `plan` names, and the parameters for the others. Raises PlanError if both set a field."""
         named = Plan.read(self.plan)
         for each in fields(Plan)[1:]:
             own = getattr(self, each.name)
             if each.name in named and own not in (each.default, named[each.name]):
-                raise PlanError(f"plan: {each.name}: {named[each.name]} in plan, and {own} as a parameter of its own")
+                raise PlanError(f"plan: {each.name}: {named[each.name]} in plan, but {own} as a separate parameter")
             named.setdefault(each.name, own)
         return named
 
@@ -108,6 +108,6 @@ class AgentSettings:
         return Offload(self.max_memory_mb, folder)
 
     def check(self) -> None:
-        """What can be said without the checkpoint. Raises PlanError or ParameterError."""
+        """Check what does not need the checkpoint. Raises PlanError or ParameterError."""
         self.plans()
         self.core_numbers()

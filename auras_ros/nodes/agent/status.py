@@ -1,4 +1,4 @@
-"""What the agent knows of itself, as heartbeats and diagnostics say it. It decides nothing."""
+"""The agent's status, as heartbeats and diagnostics report it. It decides nothing."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from auras_ros.nodes.agent.frames_health import FramesHealth
 from auras_ros.nodes.agent.overload import OverloadLevel
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level
 
-UNVERIFIED = "no golden sample: nothing shows that this checkpoint does here what it did where it was trained"
+UNVERIFIED = "no golden sample: it was not verified that this checkpoint works here as where it was trained"
 
 
 class AgentStatus:
-    """session: one configured life. Written by the executor's thread (and by a heart that stops), read by any."""
+    """session: one configured life. Written by the executor's thread (and by the heartbeat's when it ends), read by
+    any."""
 
     def __init__(self, session: str) -> None:
         self.session = session
         self.lifecycle, self._doing, self._wrong = "unconfigured", "", False
-        self.late = ""  # which frame is, if one is; the heart's thread
+        self.late = ""  # which frame is late, if one is; written by the heartbeat's thread
         self.configured: ConfiguredPolicy | None = None
         self.activate_ms: float | None = None
-        self.footprint: dict[str, object] = {}  # of what is configured
+        self.footprint: dict[str, object] = {}  # of the configured policy
         self._frames: FrameRunner | None = None
         self._health: FramesHealth | None = None
 
@@ -40,12 +41,12 @@ class AgentStatus:
         self._frames = frames
 
     def frame(self) -> int:
-        """Frames begun in this configured life."""
+        """Number of frames begun in this session."""
         configured = self.configured
         return sum(each.executor.frames for each in configured.pipelines) if configured else 0
 
     def text(self) -> str:
-        """For people: what it does, or what keeps it from that."""
+        """For people: what the agent does, or why it does nothing."""
         frames, configured = self._frames, self.configured
         if self._doing:
             return self._doing if self._wrong else f"{self.lifecycle}: {self._doing}"

@@ -1,9 +1,9 @@
-"""The prompt's way from the topic to a policy that is told in words what to do.
+"""How a prompt gets from the topic to a policy with a language model.
 
-A text that is wanted stops the chunks at once: going on with the old task would be wrong. Its token ids are made in a
-thread of its own, so that no frame waits for a tokenizer, and set at a frame boundary together with the next epoch.
-What cannot be used is said, and chunks stay away until a prompt that can be is wanted. Policies without language know
-nothing of this: their prompt stands in the provenance alone.
+A new text stops the chunks at once: continuing the old task would be wrong. Its token ids are made in a thread of its
+own, so that no frame waits for a tokenizer, and set at a frame boundary together with the next epoch. A prompt that
+cannot be used is reported, and no chunk is published until another one comes. Policies without language do not use
+this: their prompt is only written to the provenance.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 
 class Tokenising:
-    """Makes `ids(text)` of the newest text that is wanted and hands them to `use(text, ids)`; where either raises
-    ValueError, `refuse(text, reason)` is called instead. All three are called from a thread of its own.
+    """Computes `ids(text)` of the newest wanted text and calls `use(text, ids)`. If either raises ValueError,
+    `refuse(text, reason)` is called instead. All three are called in a thread of its own.
     """
 
     def __init__(
@@ -31,13 +31,13 @@ class Tokenising:
         self._thread.start()
 
     def want(self, text: str) -> None:
-        """The newest text; one that is not begun yet is forgotten."""
+        """Set the wanted text. An earlier one that is not begun yet is forgotten."""
         with self._news:
             self._wanted = text
             self._news.notify()
 
     def close(self) -> None:
-        """End the thread after what it is at."""
+        """End the thread after its current text."""
         with self._news:
             self._closed = True
             self._news.notify()

@@ -1,7 +1,7 @@
-"""Has this process ended when its interpreter hangs: a call into C that keeps it lets no Python thread run, the watch
-over hung frames included.
+"""Ends this process when its interpreter hangs: while a C call holds the interpreter lock no Python thread can run, not
+even the one that detects hung frames.
 
-The guard is a process of its own (`watchdog_process`); here it is started and told. It decides nothing here.
+The guard is a separate process (`watchdog_process`), which is started from here and receives heartbeats.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from auras_ros.nodes.agent import watchdog_process
 
 
 class Watchdog:
-    """`beat` and `close` are of any thread. `lost(why)` is called once where there is no guard any more."""
+    """`beat` and `close` may be called from any thread. `lost(why)` is called once if there is no guard any more."""
 
     def __init__(self, limit_s: float, lost: Callable[[str], None]) -> None:
         self._limit_s, self._lost = limit_s, lost
         self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()  # nobody writes to a number that by now is another file's
+        self._lock = threading.Lock()  # prevents writing to a closed file descriptor that has been reused
         self._pipe = -1
 
     def start(self) -> None:
-        """Until the first beat nothing is watched."""
+        """Start the guard. Nothing is watched before the first beat."""
         command = [sys.executable, "-I", "-S", watchdog_process.__file__, str(self._limit_s), str(os.getpid())]
         read, write = os.pipe()
         os.set_blocking(write, False)
@@ -39,19 +39,19 @@ class Watchdog:
             os.close(read)
 
     def beat(self, watched: bool) -> None:
-        """A sign of life. watched: from now on silence is a fault."""
+        """Send a heartbeat. watched: from now on a missing heartbeat is a fault."""
         try:
             with self._lock:
                 if self._pipe >= 0:
                     os.write(self._pipe, watchdog_process.WATCHED if watched else watchdog_process.UNWATCHED)
         except BlockingIOError:
-            return  # a guard that does not read (stopped by somebody) has enough to read
+            return  # the pipe is full, because the guard does not read (somebody stopped it)
         except OSError as error:
             self.close()
             self._lost(str(error))
 
     def close(self) -> None:
-        """Watch no longer; the guard ends."""
+        """Stop watching; the guard ends."""
         with self._lock:
             pipe, self._pipe = self._pipe, -1
         if pipe >= 0:

@@ -1,9 +1,11 @@
-"""A process that ends another one whose interpreter hangs; it is told by bytes on standard input, and ends with it.
+"""A process that ends its parent when the parent's interpreter hangs.
 
-Why a process: a thread of the hung one gets no turn, and every timer in it (faulthandler's too) runs on while it is
-stopped, so that it would fire the moment a stopped process goes on. From outside one sees that it is stopped, and how
+It receives heartbeats as bytes on standard input, and ends with its parent.
+
+Why a process: no thread of a hung process can run, and every timer in it (faulthandler's too) keeps running while it is
+stopped, so it would fire the moment a stopped process continues. From outside one can see that it is stopped, and how
 long it waited for a processor, which on a busy machine is most of the time. Only the standard library is imported, and
-little of it: this runs beside a robot.
+little of it, because this runs beside a robot.
 
 usage: python -I -S watchdog_process.py LIMIT_S PID
 """
@@ -18,17 +20,17 @@ from contextlib import suppress
 from pathlib import Path
 
 STEP_S = 0.1
-AT_LAST = 12  # times the limit, and no machine is so busy
+AT_LAST = 12  # upper bound in wall time, as a multiple of the limit, however busy the machine
 GRACE_S = 2.0  # from SIGABRT, which writes a traceback, to SIGKILL
-WATCHED, UNWATCHED = b"w", b"-"  # signs of life: the newest says whether silence from now on is a fault
+WATCHED, UNWATCHED = b"w", b"-"  # heartbeats; the newest decides whether silence from now on is a fault
 STOPPED = "Tt"  # by a signal, by a debugger
 
 
 class OwnTime:
-    """How much of the time that passes a process has had for itself: it ran, or nothing of it waited for a processor.
+    """How much of the elapsed time is a process's own: it ran, or none of its threads waited for a processor.
 
-    What it does in its own time is its own doing; in the rest, the machine was busy. The kernel counts both for each
-    thread; where it does not, all time is a process's own.
+    In the rest of the time the machine was busy. The kernel counts both for each thread; if it does not, all time
+    counts as the process's own.
     """
 
     def __init__(self, pid: int) -> None:
@@ -36,7 +38,7 @@ class OwnTime:
         self._before: dict[str, tuple[int, int]] = {}
 
     def of(self, passed_ns: int) -> int:
-        """Of the time since the last call, which took `passed_ns`; of the first call, all of it."""
+        """The own time since the last call, which was `passed_ns` ago; at the first call all of it."""
         now, before = _ran_and_waited(self._pid), self._before
         self._before = now
         ran_ns = waited_ns = 0
@@ -47,22 +49,22 @@ class OwnTime:
 
 
 def _ran_and_waited(pid: int) -> dict[str, tuple[int, int]]:
-    """Thread -> how long it ran, and how long it could have and had no processor; nanoseconds since its start."""
+    """Thread -> how long it ran, and how long it waited for a processor; nanoseconds since its start."""
     times = {}
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             ran, waited, _ = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text(encoding="ascii").split()
             times[thread] = int(ran), int(waited)
-    except (OSError, ValueError):  # a thread, or the process, has just ended; or the kernel keeps no such count
+    except (OSError, ValueError):  # a thread, or the process, has just ended; or the kernel does not count
         return times
     return times
 
 
 class Silence:
-    """How long a watched process has kept silent while it was free to speak.
+    """How long a watched process has sent no heartbeat although it could have run.
 
-    Counted in steps of this process: time in which both stood still does not count; nor does time in which the watched
-    one waited for a processor, unless that goes on and on.
+    Counted in steps of this process, so that time in which both were stopped does not count; nor does time in which the
+    watched process waited for a processor, up to AT_LAST times the limit.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -70,8 +72,8 @@ class Silence:
         self._silent_s = self._all_s = 0.0
 
     def too_long(self, heard: bytes, stopped: bool, own_s: float = STEP_S) -> bool:
-        """After one more step: what was heard in it, whether the process is stopped now, and how much of the step it
-        had for itself."""
+        """Count one more step. heard: the bytes received in it; stopped: whether the process is stopped now; own_s: how
+        much of the step was its own time. Returns whether it has been silent for too long."""
         if heard:
             self._watched = heard.endswith(WATCHED)
         if heard or stopped or not self._watched:
@@ -82,7 +84,7 @@ class Silence:
 
 
 def stopped(pid: int) -> bool:
-    """Whether a process is stopped, by a signal or by a debugger; one that is no more is."""
+    """Whether a process is stopped, by a signal or by a debugger, or does not exist any more."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -91,7 +93,7 @@ def stopped(pid: int) -> bool:
 
 
 def _heard() -> bytes | None:
-    """What has come since the last call; None once the other end is closed."""
+    """The bytes received since the last call; None once the other end is closed."""
     try:
         return os.read(0, 1 << 16) or None
     except BlockingIOError:
@@ -99,7 +101,7 @@ def _heard() -> bytes | None:
 
 
 def _end(pid: int) -> None:
-    """SIGABRT, on which faulthandler writes where each thread is; SIGKILL where that does not end it."""
+    """Send SIGABRT, at which faulthandler prints all threads' stacks; then SIGKILL if the process has not ended."""
     os.kill(pid, signal.SIGABRT)
     for _ in range(round(GRACE_S / STEP_S)):
         time.sleep(STEP_S)
@@ -111,7 +113,7 @@ def _end(pid: int) -> None:
 def main(limit_s: float, pid: int) -> None:
     """Watch the parent process until it ends, or until it has been silent for too long and is ended."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # it ends with its parent, which may still have to be ended
+        signal.signal(number, signal.SIG_IGN)  # this ends with its parent, which may hang while ending
     os.set_blocking(0, False)
     silence, own = Silence(limit_s), OwnTime(pid)
     while (heard := _heard()) is not None and os.getppid() == pid:
@@ -119,8 +121,8 @@ def main(limit_s: float, pid: int) -> None:
             own = OwnTime(pid)
         if silence.too_long(heard, stopped(pid), STEP_S if heard else own.of(round(STEP_S * 1e9)) / 1e9):
             _end(pid)
-            text = f"guard: process {pid} hung: no thread of it got a turn for {limit_s:g} s; ended by SIGABRT\n"
-            with suppress(OSError):  # nobody has to read it
+            text = f"guard: process {pid} hung: none of its threads could run for {limit_s:g} s; ended by SIGABRT\n"
+            with suppress(OSError):  # standard error may be closed
                 os.write(2, text.encode())
             return
         time.sleep(STEP_S)

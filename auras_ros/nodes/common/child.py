@@ -1,4 +1,4 @@
-"""Runs a module as a supervised child: it is asked to stop when its supervisor dies, however that dies.
+"""Runs a module as a supervised child: it gets SIGTERM when its supervisor dies, for whatever reason.
 
 usage: python -m auras_ros.nodes.common.child PARENT_PID MODULE [ARGUMENT ...]
 """
@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     parent, module = int(sys.argv[1]), sys.argv[2]
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it died before we could ask for the signal
+    if os.getppid() != parent:  # it died before prctl was called
         sys.exit(1)
     sys.argv = [module, *sys.argv[3:]]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

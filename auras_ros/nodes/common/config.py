@@ -1,10 +1,10 @@
-"""The one reader of configs: ROS 2 parameter files, checked against what our nodes take before anything starts.
+"""The only reader of configs: ROS 2 parameter files, checked against our nodes' parameters before anything starts.
 
-ROS 2 itself leaves out what no node declares, and a misspelt limit would be no limit. Refused, by file and line: a
-parameter that our node does not have, in a section that bears its name; a value of another type or out of its range; a
-section, or a name for all nodes (`/**`), that is nearly one of ours. Warned of, and left alone: other sections, which
-belong to nodes of somebody else, and other names for all nodes. A node reads the files that it is given the same way
-(`check_given`), whoever starts it. This module starts nothing.
+ROS 2 silently ignores undeclared parameters, so a misspelt limit would not limit anything. Refused, by file and line:
+an unknown parameter in the section of one of our nodes; a value of another type or out of its range; a section, or a
+name for all nodes (`/**`), that is nearly one of ours. Other sections, which belong to other packages' nodes, and other
+names for all nodes only cause a warning. A node checks its parameter files in the same way (`check_given`), whatever
+starts it. This module starts nothing.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ SETTINGS = {  # node -> the dataclass whose fields are its parameters
 SUPERVISOR = "supervisor"
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")  # of discovery, as ROS 2 names them
 OF_EVERY_NODE = frozenset({"use_sim_time", "start_type_description_service"})  # declared by ROS 2 itself
-_WORDS = re.compile(r"[_\d]+")  # my_actuator and agent2 are names on purpose
-PATHS = ("checkpoint",)  # parameters that may be a path beside the config
+_WORDS = re.compile(r"[_\d]+")  # my_actuator and agent2 are not misspelt
+PATHS = ("checkpoint",)  # parameters that may be a path relative to the config
 
 
 class ConfigError(ValueError):
-    """A config that must not be started: a line for everything that is wrong with it."""
+    """A config that must not be started. The message has a line for every problem."""
 
 
 @dataclass(frozen=True)
 class Supervision:
-    """What `auras run` and the launch files take from the section `supervisor`; no node reads it."""
+    """The section `supervisor`, which `auras run` and the launch files read, but no node."""
 
     processes: tuple[str, ...] = parameter((), f"executables, started in this order: {', '.join(EXECUTABLES)}")
-    respawn: bool = parameter(True, "start a process again that ended, later each time")
-    discovery_range: str = parameter("", f"who may find the nodes: {', '.join(RANGES)}; empty: this machine alone")
+    respawn: bool = parameter(True, "restart a process that ended, after a growing delay")
+    discovery_range: str = parameter("", f"who may find the nodes: {', '.join(RANGES)}; empty: only this machine")
 
     def __post_init__(self) -> None:
         if self.discovery_range not in ("", *RANGES):
@@ -57,8 +57,8 @@ class Supervision:
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """A file that was found good. sections: node -> its parameters, those for all nodes among them. placed: of these,
-    the paths that were found beside the file and not in the working directory, made absolute."""
+    """A valid file. sections: node -> its parameters, including those for all nodes. placed: of these, the paths that
+    were found beside the file and not in the working directory, made absolute."""
 
     path: Path
     supervision: Supervision
@@ -67,7 +67,7 @@ class NodeConfig:
     warnings: tuple[str, ...]
 
     def section(self, node: str) -> dict[str, Any]:
-        """A node's parameters. Raises ConfigError where the file has none."""
+        """A node's parameters. Raises ConfigError if the file has none."""
         if node not in self.sections:
             raise ConfigError(f"{self.path}: {node}/{SECTION} is missing")
         return {**self.sections[node], **self.placed.get(node, {})}
@@ -101,8 +101,8 @@ def read_parameters_file(path: Path, executables: Mapping[str, str] = EXECUTABLE
 
 
 def check_given(arguments: Sequence[str]) -> None:
-    """Look through the parameter files of a command line, as `ros2 run` passes them by. Whether values go together is
-    not asked: the node knows what all files, and the words beside them, make of it. Raises ConfigError or OSError."""
+    """Check the parameter files of a command line, as `ros2 run` passes them. Whether values fit together is not
+    checked here: only the node has the values of all files and arguments. Raises ConfigError or OSError."""
     ros = False
     for word, value in zip(arguments, [*arguments[1:], ""], strict=True):
         ros = word == "--ros-args" or (ros and word != "--")
@@ -125,7 +125,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _placed(path: Path, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Relative paths are those of the working directory, as everywhere; what is not there may lie beside the config."""
+    """Paths that exist beside the config but not in the working directory, which has precedence."""
     found: dict[str, dict[str, Any]] = {}
     for node, values in sections.items():
         for name in PATHS:
@@ -136,15 +136,15 @@ def _placed(path: Path, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, 
 
 
 class _Reading:
-    """One look through a file; everything that is wrong is noted, not the first thing alone."""
+    """One pass through a file. It notes every problem, not only the first one."""
 
     def __init__(self, path: Path, lines: Mapping[KeyPath, int], executables: Mapping[str, str]) -> None:
-        self.problems: list[tuple[int, str]] = []  # with their lines, 0 where a problem has none
+        self.problems: list[tuple[int, str]] = []  # with their lines; 0 if a problem has none
         self.warnings: list[str] = []
         self._path, self._lines, self._executables = path, lines, executables
         self._found: list[tuple[KeyPath, dict[str, Any]]] = []  # section -> its parameters
-        self._for_every: dict[str, Any] = {}  # good values for all nodes of the root namespace, or of every one
-        self._good: dict[KeyPath, tuple[KeyPath, dict[str, Any]]] = {}  # a node of ours -> where it stands, its values
+        self._for_every: dict[str, Any] = {}  # valid values for all nodes of the root namespace, or of every namespace
+        self._good: dict[KeyPath, tuple[KeyPath, dict[str, Any]]] = {}  # node of ours -> its section, its valid values
 
     def take(self, document: Any) -> None:
         if document is None:
@@ -158,12 +158,12 @@ class _Reading:
         self._twice()
 
     def end(self) -> None:
-        """Raises ConfigError where anything is wrong."""
+        """Raises ConfigError if there are problems."""
         if self.problems:
             raise ConfigError("\n".join(text for _, text in sorted(self.problems, key=lambda each: each[0])))
 
     def root_sections(self) -> dict[str, dict[str, Any]]:
-        """What nodes of the root namespace get: first what is for all, then what is for one."""
+        """The parameters of nodes in the root namespace: first those for all nodes, then those for one."""
         made: dict[str, dict[str, Any]] = {}
         for general in (True, False):
             for place, values in self._found:
@@ -180,11 +180,11 @@ class _Reading:
     # -- the parts ------------------------------------------------------------------------------------------
 
     def _walk(self, tree: Mapping[Any, Any], place: KeyPath) -> None:
-        """Namespaces and node names, down to each ros__parameters."""
+        """Walk through namespaces and node names, down to each ros__parameters."""
         for key, below in tree.items():
             here = (*place, str(key))
             if key == SECTION and not place:
-                self._wrong(here, f"{SECTION} stands under no node's name")
+                self._wrong(here, f"{SECTION} must be under a node's name")
             elif key == SECTION and isinstance(below, dict):
                 self._found.append((place, dict(_flat(below, ""))))
             elif key == SECTION:
@@ -195,7 +195,7 @@ class _Reading:
                 self._outside(here)
 
     def _outside(self, here: KeyPath) -> None:
-        """A value where only node names may stand."""
+        """Report a value where only node names are allowed."""
         misspelt = [name for name in here[:-1] if name != SECTION and nearest(name, [SECTION], 0.7)]
         if misspelt:
             self._wrong(here[: here.index(misspelt[0]) + 1], f"'{misspelt[0]}': did you mean {SECTION}?")
@@ -214,7 +214,7 @@ class _Reading:
         elif (meant := nearest(name, (*SETTINGS, SUPERVISOR), 0.75)) and meant not in _WORDS.split(name):
             self._wrong(place, f"no node '{name}'; did you mean {meant}?")
         else:
-            self._warn(place, f"'{name}' is no node of ours: its parameters are not looked at")
+            self._warn(place, f"'{name}' is not one of our nodes: its parameters are not checked")
 
     def _for_all(self, place: KeyPath, values: Mapping[str, Any]) -> None:
         known = {each.name: (node, each) for node in SETTINGS for each in fields(settings_of(node))}
@@ -228,7 +228,7 @@ class _Reading:
             elif meant := nearest(key, known, ALIKE):
                 self._wrong((*place, SECTION, key), f"no parameter '{key}'; did you mean {meant}?")
             else:
-                self._warn((*place, SECTION, key), f"'{key}' is no parameter of a node of ours")
+                self._warn((*place, SECTION, key), f"'{key}' is not a parameter of one of our nodes")
 
     def _own(self, place: KeyPath, node: str, values: Mapping[str, Any]) -> None:
         settings = settings_of(node)
@@ -248,16 +248,16 @@ class _Reading:
             self._good.setdefault(_full_name(place), (place, {}))[1].update(good)
 
     def _twice(self) -> None:
-        """`agent`, `/agent` and `/: {agent: ...}` are one node: of a value in two of them, one would be lost."""
+        """Report values given twice: `agent`, `/agent` and `/: {agent: ...}` are one node, so one would be lost."""
         seen: dict[KeyPath, KeyPath] = {}
         for place, values in self._found:
             for key in values if _is_ours(place) else ():
                 if (first := seen.setdefault((*_full_name(place), key), place)) != place:
-                    self._wrong((*place, SECTION, key), f"'{key}' stands under '{'/'.join(first)}' already")
+                    self._wrong((*place, SECTION, key), f"'{key}' is already given under '{'/'.join(first)}'")
 
     def together(self) -> None:
-        """What only all values of a node show: words that are none of those there are, values that exclude each
-        other. What the file says for all nodes counts with its own."""
+        """Check all values of a node together: unknown words, and values that exclude each other. Values for all nodes
+        are included."""
         for name, (place, values) in self._good.items():
             node = name[-1]
             settings = settings_of(node)
@@ -278,10 +278,10 @@ class _Reading:
         for name in dict.fromkeys(map(str, names)):
             if name not in self._executables:
                 meant = nearest(name, self._executables)
-                hint = f"did you mean {meant}?" if meant else f"there is {known}"
+                hint = f"did you mean {meant}?" if meant else f"known: {known}"
                 self._wrong(at, f"{SUPERVISOR}: processes: no executable {name!r}; {hint}")
             elif names.count(name) > 1:
-                self._wrong(at, f"{SUPERVISOR}: processes: '{name}' stands there {names.count(name)} times")
+                self._wrong(at, f"{SUPERVISOR}: processes: '{name}' is listed {names.count(name)} times")
         if at in self._lines and not names:
             self._wrong(at, f"{SUPERVISOR}: processes: expected a list of {known}")
 
@@ -308,7 +308,7 @@ class _Reading:
 
 
 def _full_name(place: KeyPath) -> KeyPath:
-    """The names of a section one by one: of `/left/agent`, and of `left: {agent: ...}`, left and agent."""
+    """The names of a section as a tuple: (left, agent) for both `/left/agent` and `left: {agent: ...}`."""
     return tuple("/".join(place).strip("/").split("/"))
 
 
@@ -322,7 +322,7 @@ def _is_ours(place: KeyPath) -> bool:
 
 
 def _flat(tree: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Nested names with dots between, as ROS 2 makes them."""
+    """Nested names joined by dots, as in ROS 2."""
     for key, value in tree.items():
         name = f"{prefix}.{key}" if prefix else str(key)
         if isinstance(value, dict):

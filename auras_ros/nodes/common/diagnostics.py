@@ -1,6 +1,6 @@
-"""What a node says of its health on `/diagnostics`, by the conventions of diagnostic_updater.
+"""A node's health on `/diagnostics`, by the conventions of diagnostic_updater.
 
-Each task is a function that looks when it is asked; nothing here decides what is healthy, and nothing here acts.
+Each task is a function that is called for every report; nothing here decides what is healthy, and nothing here acts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from auras_ros.ros.callbacks import failures_of
 from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
 TOPIC = "/diagnostics"
-RECENT_S = 10.0  # an event that may pass is a warning for this long
+RECENT_S = 10.0  # a temporary event is a warning for this long
 RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 
 
@@ -43,7 +43,7 @@ _ON_WIRE = (DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR, 
 
 @dataclass(frozen=True)
 class DiagnosticReport:
-    """What one task found: a level, one line for people, and values by key."""
+    """The result of one task: a level, one line for people, and values by key."""
 
     level: Level
     message: str
@@ -51,10 +51,10 @@ class DiagnosticReport:
 
 
 class Diagnostics:
-    """One status a task, named "<node>: <task>", every period and at once after `changed`.
+    """One status for each task, named "<node>: <task>", published every period and at once by `changed`.
 
-    The node's name carries its namespace where it has one: two robots stay apart. Of the executor's thread alone.
-    qos: watches the QoS of the node's topics, that of the diagnostics themselves first; its news is published at once.
+    The node's name includes its namespace, so that two robots can be told apart. Used in the executor's thread only.
+    qos: watches the QoS of the node's topics, beginning with /diagnostics; its events are published at once.
     """
 
     def __init__(self, node: Node, hardware_id: str, period_s: float = 1.0) -> None:
@@ -68,13 +68,13 @@ class Diagnostics:
         node.create_timer(period_s, self.changed, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     def add(self, task: str, check: Callable[[], DiagnosticReport]) -> None:
-        """Ask `check` from now on. ValueError for a task that is there already."""
+        """Call `check` from now on. Raises ValueError for a task that exists already."""
         if task in self._tasks:
-            raise ValueError(f"diagnostics: task {task!r} is there already")
+            raise ValueError(f"diagnostics: task {task!r} exists already")
         self._tasks[task] = check
 
     def count_also(self, node: Node) -> None:
-        """The failed callbacks of another node of this process, which has no diagnostics of its own."""
+        """Also count failed callbacks of another node of this process, which has no diagnostics of its own."""
         self._failures.append(failures_of(node))
 
     def changed(self) -> None:
@@ -84,10 +84,10 @@ class Diagnostics:
         self._publisher.publish(array)
 
     def _look(self, task: str, check: Callable[[], DiagnosticReport]) -> DiagnosticStatus:
-        status = self._status(task, DiagnosticReport(Level.ERROR, "cannot be told: the log says why"))
+        status = self._status(task, DiagnosticReport(Level.ERROR, "the check failed: see the log"))
         with self._failures[0].guarded(f"the diagnostic task '{task}'", self._node.get_logger().error):
             status = self._status(task, check())
-        return status  # noqa: RET504  (not reached where the block raised)
+        return status  # noqa: RET504  (the block swallows exceptions)
 
     def _check_callbacks(self) -> DiagnosticReport:
         failed = [each for each in self._failures if each.count]
@@ -109,7 +109,7 @@ class Diagnostics:
 
 @dataclass
 class _Count:
-    """How often an event came, and when last (monotonic seconds)."""
+    """How often an event occurred, and when it did last (monotonic seconds)."""
 
     total: int
     last_s: float
@@ -118,9 +118,9 @@ class _Count:
 class QosWatch:
     """QoS events of a node's topics as one diagnostic: which topic, which event, which policy, how often.
 
-    Incompatible QoS stays a warning: ROS does not say when it ends. Missed deadlines and lost liveliness are one
-    for a while; lost messages are only counted, because best effort loses some. `news` is called (executor thread) on
-    an event that is not yet known, so that it is published at once.
+    Incompatible QoS remains a warning, because ROS does not report its end. Missed deadlines and lost liveliness are a
+    warning for a while; lost messages are only counted, because best effort loses some. `news` is called (executor
+    thread) for the first event of a kind, so that it is published at once.
     """
 
     def __init__(self, node: Node, news: Callable[[], None]) -> None:
@@ -152,13 +152,13 @@ class QosWatch:
         ]
         if wrong:
             return DiagnosticReport(Level.WARN, "; ".join(wrong), values)
-        return DiagnosticReport(Level.OK, "every topic is met by compatible ones", values)
+        return DiagnosticReport(Level.OK, "no QoS problem", values)
 
     def _incompatible(self, topic: str, info: object) -> None:
-        # rclpy's C part has an enumeration of its own for the kind: its `name` is not ROS's name
+        # rclpy's C extension has its own enumeration of the kinds, whose `name` is not ROS's name
         policy = qos_policy_name_from_kind(info.last_policy_kind)  # type: ignore[attr-defined]
         total = info.total_count  # type: ignore[attr-defined]
-        self._logger.warning(f"{topic}: somebody's QoS is incompatible, policy {policy}: nothing passes between us")
+        self._logger.warning(f"{topic}: incompatible QoS of another node, policy {policy}: no messages are exchanged")
         self._note(topic, f"incompatible {policy}", total)
 
     def _liveliness(self, topic: str, lost: int) -> None:

@@ -1,7 +1,7 @@
-"""Who may find what `auras run`, `auras sim` and `auras demo` start: this machine alone, unless somebody says more.
+"""Discovery: who may find the nodes that `auras run`, `auras sim` and `auras demo` start; by default only this machine.
 
-The environment's word wins, as everywhere in ROS 2; then `discovery_range` in the supervisor's section of the
-configuration, which a robot's says; then LOCALHOST. A simulator never gets into a robot's network by accident.
+The environment takes precedence, as everywhere in ROS 2; then `discovery_range` in the supervisor's section of the
+configuration, as robots set it; then LOCALHOST. So a simulator never joins a robot's network by accident.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ KEY, DEFAULT = "discovery_range", "LOCALHOST"
 
 
 def followed(environment: Mapping[str, str] = os.environ) -> str:
-    """The range that ROS 2 takes from this environment; SUBNET where it says nothing."""
+    """The range that ROS 2 uses in this environment; SUBNET if none is set."""
     if environment.get(OLD_VARIABLE, "") == "1":
         return "LOCALHOST"
     return environment.get(VARIABLE, "") or "SUBNET"
 
 
 def said(environment: Mapping[str, str] = os.environ) -> bool:
-    """True where the environment has a word of its own."""
+    """Whether the environment sets a range."""
     return any(environment.get(name, "") for name in (OLD_VARIABLE, VARIABLE))
 
 
 def settle(config: NodeConfig, environment: MutableMapping[str, str] = os.environ) -> str:
-    """Set the range for this process and its children where the environment says nothing. Returns who said which."""
+    """Set the range for this process and its children, unless the environment does. Returns the range and its source
+    as text."""
     word = config.supervision.discovery_range
     if said(environment):
-        return f"{followed(environment)}, as the environment says"
+        return f"{followed(environment)}, set by the environment"
     environment[VARIABLE] = word or DEFAULT
     if word:
-        return f"{word}, as {config.path.name} says"
-    from auras_ros.ros import BACKEND  # not before it is needed: who only reads configs needs no ROS
+        return f"{word}, set by {config.path.name}"
+    from auras_ros.ros import BACKEND  # imported late, because reading configs needs no ROS
 
-    alone = BACKEND == "dds" and not environment.get("CYCLONEDDS_URI")  # elsewhere the RMW decides what that means
-    return f"{DEFAULT}{', this machine alone' if alone else ''} (SUBNET: {VARIABLE} or {KEY})"
+    alone = BACKEND == "dds" and not environment.get("CYCLONEDDS_URI")  # otherwise the meaning depends on the RMW
+    return f"{DEFAULT}{', only this machine' if alone else ''} (SUBNET: {VARIABLE} or {KEY})"

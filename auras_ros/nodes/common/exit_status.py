@@ -1,12 +1,12 @@
-"""What a node's exit status says to whoever started it. 0 is the end that was asked for."""
+"""The meaning of a node's exit status. 0 is a requested end."""
 
 from __future__ import annotations
 
 import errno
 
-BROKEN = 1  # start it again
-BAD_SETTINGS = 2  # it cannot start with these settings, and starting it again will not help
-TOO_SLOW = 3  # this machine was too slow for these settings just now: start it again, later each time
+BROKEN = 1  # restart it
+BAD_SETTINGS = 2  # it cannot start with these settings, and a restart will not help
+TOO_SLOW = 3  # this machine was too slow for these settings just now: restart it after a growing delay
 
 _SAYS_OF_SETTINGS = (
     errno.ENOENT,
@@ -20,8 +20,8 @@ _SAYS_OF_SETTINGS = (
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether it says something of this machine just now (a network folder, memory, space, open files) and nothing of
-    the settings. One without a number was made in words, by whoever looked at a setting; a resolver's is negative."""
+    """Whether the cause is the state of this machine just now (a network folder, memory, space, open files) and not the
+    settings. An OSError without errno was raised by our own checks; getaddrinfo's errno is negative."""
     cause = error if isinstance(error, OSError) else error.__cause__
     number = cause.errno if isinstance(cause, OSError) else None
     return number is not None and number > 0 and number not in _SAYS_OF_SETTINGS

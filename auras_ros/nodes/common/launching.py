@@ -1,8 +1,8 @@
-"""What `ros2 launch` starts: the processes that a configuration names, the agent through its life cycle.
+"""What `ros2 launch` starts: the processes of a configuration, with the agent brought through its life cycle.
 
-The two files in launch/ ask for one side each. Which processes run, and with which parameters, stands in the YAML file
-that `auras run` reads too; the launch arguments say only how it is deployed. `launch` and `launch_ros` are ROS 2's own
-and imported by no other module: everything else works without them.
+Each of the two files in launch/ starts one side. Which processes run, and with which parameters, is in the YAML file
+that `auras run` reads too; the launch arguments only set how they are deployed. `launch` and `launch_ros` belong to ROS
+2 and are imported by no other module: everything else works without them.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from auras_ros.nodes.common.exit_status import BAD_SETTINGS
 BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in the place of a robot
 LIFECYCLE = frozenset({"agent"})
 ACTUATOR = "actuator"
-RESPAWN_DELAY_S = 1.0  # more than none: in it, what must not come back is told so
-PAUSES_S = (RESPAWN_DELAY_S, 2.0, 4.0, 8.0, 16.0, 30.0)  # of what is started, or configured, from here
-STEADY_S = 60.0  # an actuator that lived so long begins at the shortest pause
-POLL_S = 0.2  # between two looks for a new process's node
-# A `ros2 launch` that is killed, or gets SIGTERM, leaves its processes running. The kernel then ends them in its place.
+RESPAWN_DELAY_S = 1.0  # not 0: in this time a process that must not be restarted is shut down
+PAUSES_S = (RESPAWN_DELAY_S, 2.0, 4.0, 8.0, 16.0, 30.0)  # between repeated starts or configures from here
+STEADY_S = 60.0  # after an actuator has run this long, the shortest pause is used again
+POLL_S = 0.2  # between two checks for a new process's node
+# A `ros2 launch` that is killed, or gets SIGTERM, leaves its processes running. With this the kernel ends them.
 WITH_PARENT = "setpriv --pdeathsig TERM --"
-SETTLE_S = 0.5  # from the first of its topics that is discovered to the last of its services
+SETTLE_S = 0.5  # from the discovery of the node's first topic to that of its last service
 
 
 def robot_side() -> LaunchDescription:
-    """All but the simulator bridges: actuator, agent."""
+    """Everything except the simulator bridges: actuator and agent."""
     return _description(bridges=False)
 
 
 def simulator_side() -> LaunchDescription:
-    """The simulator bridges, each in the place of a robot."""
+    """The simulator bridges, each instead of a robot."""
     return _description(bridges=True)
 
 
@@ -62,12 +62,12 @@ def _description(*, bridges: bool) -> LaunchDescription:
         [
             DeclareLaunchArgument("config", default_value="pusht", description="YAML file or shipped name"),
             DeclareLaunchArgument("namespace", default_value="", description="namespace of every node"),
-            DeclareLaunchArgument("respawn", default_value="", description=f"restart what ended: {as_configured}"),
+            DeclareLaunchArgument("respawn", default_value="", description=f"restart ended processes: {as_configured}"),
             DeclareLaunchArgument("use_sim_time", default_value="", description=f"follow /clock: {as_configured}"),
             DeclareLaunchArgument(
                 "end_with_launch",
                 default_value="false",
-                description="true: SIGTERM however ros2 launch ends",
+                description="true: SIGTERM the processes however ros2 launch ends",
             ),
             DeclareLaunchArgument("log_level", default_value="info", description="debug, info, warn, error or fatal"),
             OpaqueFunction(function=_actions, args=[bridges]),
@@ -76,15 +76,15 @@ def _description(*, bridges: bool) -> LaunchDescription:
 
 
 def _actions(context: Any, bridges: bool) -> list[Any]:
-    """The launch actions for what the arguments name. Raises FileNotFoundError, ValueError or RuntimeError (what
-    `auras run` raises too) by name."""
+    """The launch actions for these arguments. Raises FileNotFoundError, ValueError or RuntimeError by name, as
+    `auras run` does."""
     arguments: dict[str, str] = context.launch_configurations
     path = _config_path(arguments["config"])
     config = read_config(path)
     chosen = [each for each in config.supervision.processes if each.endswith(BRIDGE) == bridges]
     if not chosen:
         what = "simulator bridge" if bridges else "process of the robot's side"
-        raise RuntimeError(f"{path}: supervisor.processes names no {what}")
+        raise RuntimeError(f"{path}: supervisor.processes lists no {what}")
     respawn = _flag(arguments, "respawn")
     options = {
         "namespace": arguments["namespace"],
@@ -108,17 +108,17 @@ def _actions(context: Any, bridges: bool) -> list[Any]:
 
 
 def _range_not_taken(config: NodeConfig) -> list[Any]:
-    """A word where the configuration and the environment name different ranges: `ros2 launch` and its own node are on
-    the environment's, and could not lead nodes that are on another."""
+    """Log if the configuration and the environment have different ranges: `ros2 launch` and its own node use the
+    environment's, and could not control nodes with another one."""
     word, followed = config.supervision.discovery_range, discovery.followed()
     if word in ("", followed):
         return []
-    said = f"{config.path.name} says {discovery.KEY} {word}"
-    return [LogInfo(msg=f"{said}; ros2 launch follows the environment: {followed} ({discovery.VARIABLE})")]
+    said = f"{config.path.name} sets {discovery.KEY} {word}"
+    return [LogInfo(msg=f"{said}; ros2 launch uses the environment's: {followed} ({discovery.VARIABLE})")]
 
 
 def _start(executable: str, parameters: list[Any], options: dict[str, Any]) -> list[Any]:
-    """The actions that start one process; a life cycle's handlers come before the process that they answer to."""
+    """The actions that start one process; lifecycle handlers come before the process that they handle."""
     name = executable.removesuffix(BRIDGE)
     common = {"package": "auras_ros", "executable": executable, "name": name, "parameters": parameters, **options}
     if executable == ACTUATOR and options["respawn"]:
@@ -131,8 +131,9 @@ def _start(executable: str, parameters: list[Any], options: dict[str, Any]) -> l
 
 
 def _start_actuator(common: dict[str, Any], began_s: float | None = None, early: int = 0) -> list[Any]:
-    """Started again from here, later each time: `respawn` repeats the command line, and one that comes back must not
-    arm itself. began_s: when it is to start, None: now; early: how many before it ended soon."""
+    """The actuator is restarted from here, after a growing delay, and not by `respawn`: that repeats the command line,
+    and a restarted actuator must not arm itself. began_s: when it should start, None: now; early: how many actuators
+    before it ended within STEADY_S."""
     begins_s = time.monotonic() if began_s is None else began_s
     node = Node(**{**common, "respawn": False})
     again = {**common, "parameters": [*common["parameters"], {"arm_on_start": False}]}
@@ -151,13 +152,13 @@ def _start_actuator(common: dict[str, Any], began_s: float | None = None, early:
 
 
 def _not_again(node: Any) -> str:
-    return f"{node.node_name} cannot start with these settings, its own message says why: not started again"
+    return f"{node.node_name} cannot start with these settings, see its own message: not restarted"
 
 
 def _give_up(node: Any) -> Any:
-    """Not to start again what cannot start with its settings: `respawn` asks nobody why a process ended.
+    """Do not restart a process that cannot start with its settings: `respawn` ignores exit statuses.
 
-    `launch` waits between an end and the next start for this very event, as it does for its own shutdown.
+    Between an end and the next start `launch` waits for this shutdown event, as it does for its own shutdown.
     """
 
     def on_exit(event: Any, context: Any) -> list[Any]:
@@ -169,7 +170,7 @@ def _give_up(node: Any) -> Any:
 
 
 def _config_path(name: str) -> Path:
-    """A path if there is such a file, else the name of a configuration that ships with the package."""
+    """A path if there is such a file, else the name of a shipped configuration."""
     path = Path(name).expanduser()
     if path.is_file():
         return path.resolve()
@@ -177,7 +178,7 @@ def _config_path(name: str) -> Path:
 
 
 def _flag(arguments: dict[str, str], name: str) -> bool | None:
-    """A launch argument that is true, false, or left to the configuration (None)."""
+    """A launch argument: true, false, or None (as configured)."""
     known = {"": None, "true": True, "false": False}
     text = arguments[name].lower()
     if text not in known:
@@ -186,12 +187,12 @@ def _flag(arguments: dict[str, str], name: str) -> bool | None:
 
 
 def _own(config: NodeConfig, executable: str, sim_time: bool | None) -> list[dict[str, Any]]:
-    """The node's parameters once more, and those of the deployment: in a file, a plain name means a node of the root
-    namespace alone."""
+    """The node's parameters again, plus those of the deployment. Needed because in a file a plain name only means a
+    node in the root namespace."""
     node = executable.removesuffix(BRIDGE)
     own = config.section(node) if node in config.sections else {}
     if executable in LIFECYCLE:
-        own["autostart"] = False  # whoever starts a process says when it is configured: here, BringUp
+        own["autostart"] = False  # BringUp configures it
     if sim_time is not None:
         own["use_sim_time"] = sim_time
     return [own] if own else []
@@ -200,11 +201,11 @@ def _own(config: NodeConfig, executable: str, sim_time: bool | None) -> list[dic
 class BringUp:
     """Configures a lifecycle node whenever its process starts, and activates it when it has been configured.
 
-    `launch_ros` sends a change of state once and waits without end for the answer. After a kill, the middleware still
-    knows the dead process's service (until its lease ends, 10 s and more), and a request could go there alone. So each
-    start waits until the *new* process is seen: a publisher of the node's transition events that was not there before.
-    A node that someone deactivates stays inactive. One whose settings are refused stays unconfigured; one that finds
-    the machine too slow for them, or whose configuring breaks, is asked again, later each time.
+    `launch_ros` sends a state change once and waits for ever for the answer. After a kill, the middleware still knows
+    the dead process's service (until its lease ends, 10 s and more), and a request could go only there. So each start
+    waits until the *new* process is discovered: a publisher of the node's transition events that was not there before.
+    A node that someone deactivates remains inactive. If its settings are refused it remains unconfigured; if the
+    machine is too slow for them, or configuring fails, it is configured again after a growing delay.
     """
 
     def __init__(self, node: Any) -> None:
@@ -213,7 +214,7 @@ class BringUp:
         self._known: set[tuple[int, ...]] = set()
 
     def handlers(self) -> list[Any]:
-        """To be executed before the node's own action."""
+        """To be returned before the node's own action."""
         activate = OnStateTransition(
             target_lifecycle_node=self._node,
             start_state="configuring",
@@ -250,7 +251,7 @@ class BringUp:
         return [self._request(Transition.TRANSITION_CONFIGURE)] if life == self._life else []
 
     def _look(self, context: Any, life: int) -> list[Any]:
-        """Configure a new process's node, or look again; a life that has ended since is given up."""
+        """Configure a new process's node once it is discovered, unless that process has ended since."""
         if life != self._life:
             return []
         topic = f"{self._node.node_name}/transition_event"

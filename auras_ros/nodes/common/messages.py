@@ -1,7 +1,7 @@
-"""Between the project's own data and ROS messages: chunks, actions, and the JSON texts between the processes.
+"""Conversion between the project's own data and ROS messages: chunks, actions, and the JSON texts between processes.
 
-Both directions stand side by side here, so that what one node writes is what the other reads. What arrives is not
-trusted: a message that is not of the form raises MessageError and names the field.
+Both directions are here, so that one node reads what the other writes. Messages are not trusted: a malformed one raises
+MessageError, which names the field.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_TEXT = 65536
 
 
 class MessageError(ValueError):
-    """A message that is not of the form agreed on; the text names the field."""
+    """A malformed message; the text names the field."""
 
 
 def host_id() -> str:
@@ -30,7 +30,7 @@ def host_id() -> str:
 
 
 def chunk_message(chunk: Chunk, contract: Contract) -> Float64MultiArray:
-    """A chunk with its provenance as one multi-array (form: docs/interfaces.md)."""
+    """A chunk with its provenance as one multi-array (see docs/interfaces.md)."""
     wire = to_wire(chunk, contract)
     dims = [MultiArrayDimension(label=d.label, size=d.size, stride=d.stride) for d in wire.dims]
     return Float64MultiArray(layout=MultiArrayLayout(dim=dims, data_offset=0), data=wire.data)
@@ -44,7 +44,7 @@ def read_chunk(message: Float64MultiArray, contract: Contract) -> Chunk:
 
 @dataclass(frozen=True)
 class ActionLabel:
-    """How fresh an action is: carried in the second dimension's label of every action message."""
+    """How fresh an action is: in the label of the second dimension of every action message."""
 
     state: str
     source: str
@@ -56,7 +56,7 @@ class ActionLabel:
 
 
 def action_message(command: Command, names: str, tick: int, now_ns: int) -> Float64MultiArray:
-    """A command as a multi-array: dim 0 names the channels, dim 1 says how fresh it is."""
+    """A command as a multi-array: dim 0 has the channels' names, dim 1 the ActionLabel."""
     request = command.provenance.request if command.provenance else None
     label = ActionLabel(command.state.value, command.source, command.index, command.age_ns, request, tick, now_ns)
     count = len(command.values)
@@ -88,9 +88,9 @@ def read_json(text: str, what: str) -> dict[str, Any]:
         raise MessageError(f"{what}: {len(text)} characters, at most {MAX_TEXT}")
     try:
         fields = json.loads(text)
-        if "\\u" in text:  # JSON can spell half a character, which nothing can be made of afterwards
+        if "\\u" in text:  # JSON can contain half a surrogate pair, which cannot be encoded later
             json.dumps(fields, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:  # ValueError alone: a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # a plain ValueError: a number with thousands of digits
         raise MessageError(f"{what}: not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise MessageError(f"{what}: expected a JSON object, got {type(fields).__name__}")

@@ -1,8 +1,8 @@
 """Node parameters as a frozen dataclass: declared from its fields, checked where they enter, then never changed.
 
-A field's metadata says what it means and what it may be; `ros2 param describe` shows the same words. A node that reads
-its parameters once declares them read-only; one that reads them at each configure lets them be set in between.
-ROS is imported when a node declares: who checks a config needs none.
+A field's metadata has its description and range, which `ros2 param describe` shows. A node that reads its parameters
+once declares them read-only; one that reads them at each configure lets them be set in between.
+ROS is imported lazily, so checking a config needs none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class ParameterError(ValueError):
-    """A parameter that cannot be used; the text names node, parameter and what is allowed."""
+    """An invalid parameter; the message names node, parameter and the allowed values."""
 
 
 def parameter(default: Any, description: str, low: float | None = None, high: float | None = None) -> Any:
@@ -31,7 +31,7 @@ def parameter(default: Any, description: str, low: float | None = None, high: fl
 def read_parameters(node: Node, settings: type[T]) -> T:
     """Declare every field of the dataclass on `node`, read-only, and return the values given.
 
-    An integer where a float is expected is taken; any other type, and a value out of bounds, raises
+    An integer is accepted where a float is expected; any other type, and a value out of bounds, raises
     ParameterError naming the parameter.
     """
     declare_parameters(node, settings, read_only=True)
@@ -39,7 +39,7 @@ def read_parameters(node: Node, settings: type[T]) -> T:
 
 
 def declare_parameters(node: Node, settings: type[Any], *, read_only: bool) -> None:
-    """Declare every field with its bounds; values that were given are checked, and names. Raises ParameterError."""
+    """Declare every field with its bounds; check given values and names. Raises ParameterError."""
     from auras_ros.ros import InvalidParameterTypeException, InvalidParameterValueException
 
     given = _given(node)
@@ -58,7 +58,7 @@ def declare_parameters(node: Node, settings: type[Any], *, read_only: bool) -> N
 
 
 def current_parameters(node: Node, settings: type[T]) -> T:
-    """The values that the declared parameters have now. Raises ParameterError."""
+    """The current values of the declared parameters. Raises ParameterError."""
     values = {
         each.name: checked(node.get_name(), each, node.get_parameter(each.name).value)
         for each in fields(settings)  # type: ignore[arg-type]
@@ -67,7 +67,7 @@ def current_parameters(node: Node, settings: type[T]) -> T:
 
 
 def refusal(node: Node, settings: type[Any], given: Parameter) -> str:
-    """Why a value may not be set; empty for one that may, and for a parameter that is not of these settings."""
+    """Why a value may not be set; empty if it may, and for a parameter that does not belong to these settings."""
     for each in fields(settings):
         if each.name == given.name:
             try:
@@ -93,18 +93,18 @@ def checked(owner: str, each: Field[Any], given: Any) -> Any:
 
 
 def _given(node: Node) -> dict[str, Any]:
-    """What the node was given at its start, declared or not. rclpy tells nobody but itself: where that is gone, types
-    and bounds are checked by the declaration, and names by whoever reads the file."""
+    """The parameters that the node was started with, declared or not. rclpy has them only in a private attribute; if
+    that is gone, types and bounds are still checked by the declaration, and names by the reader of the file."""
     return {name: each.value for name, each in getattr(node, "_parameter_overrides", {}).items()}
 
 
 def _refuse_unknown(node: Node, name: str, known: list[str]) -> None:
-    """A name that nobody declared. It may come from a section for many nodes (`/**`): only one that is like one of ours
-    is refused."""
+    """Handle an undeclared name. It may come from a section for many nodes (`/**`), so it is only refused if it is
+    similar to one of ours."""
     meant = nearest(name, known, ALIKE)
     if meant:
         raise ParameterError(f"{node.get_name()}: no parameter '{name}'; did you mean {meant}?")
-    node.get_logger().warning(f"no parameter '{name}' here: left out")
+    node.get_logger().warning(f"unknown parameter '{name}' ignored")
 
 
 def _descriptor(each: Field[Any], read_only: bool) -> ParameterDescriptor:

@@ -1,9 +1,8 @@
-"""The life of a node's process: initialise, build, spin, halt, shut down; the exit status (`exit_status`) says how it
-went.
+"""The life of a node's process: initialise, build, spin, halt, shut down, with an exit status (`exit_status`).
 
-Nothing that comes from outside ends it: callbacks are guarded (`ros.callbacks`), and lines that nobody takes are lost
-(`output`). Signals are taken here and not by ROS, whose handlers end the context at once: a node that is asked to stop
-must still be able to publish its last word.
+No input from outside ends it: callbacks are guarded (`ros.callbacks`), and output that nobody reads is dropped
+(`output`). Signals are handled here and not by ROS, whose handlers end the context at once: a node that is asked to
+stop must still be able to publish its last messages.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ def node_main(
     asked: threading.Event | None = None,
     too_slow: tuple[type[Exception], ...] = (),
 ) -> int:
-    """Run one node until SIGINT or SIGTERM, or until it is no longer `working`: a node whose own thread broke must
-    not look alive. `bad_settings`: errors of `build` and `start` that end with status 2 (1 where it was
-    the machine's: `exit_status`), `too_slow`: those of them that may pass, status 3. `asked` is set by the signals, for
-    a node whose start takes long."""
+    """Run one node until SIGINT or SIGTERM, or until it is no longer `working`: a node whose own thread failed must
+    not seem alive. `bad_settings`: errors of `build` and `start` that end with status 2 (or 1, if the machine was the
+    cause: `exit_status`); `too_slow`: those of them that may pass, status 3. `asked` is set by the signals, for a node
+    whose start takes long."""
     asked = asked or threading.Event()
     with never_in_the_way():
         bound_heap()
         if not faulthandler.is_enabled():
-            faulthandler.enable()  # what ends a process from below leaves a traceback of every thread
+            faulthandler.enable()  # a crash in native code prints every thread's traceback
 
         def ask(number: int, frame: FrameType | None) -> None:
             asked.set()
@@ -60,7 +59,7 @@ def node_main(
                 ensure_descriptors()
                 init(args=sys.argv if argv is None else argv, signal_handler_options=SignalHandlerOptions.NO)
             try:
-                with _refusals((ConfigError, OSError), ()):  # of a name that nobody declares, ROS says nothing
+                with _refusals((ConfigError, OSError), ()):  # ROS ignores undeclared names silently
                     check_given(sys.argv if argv is None else argv)
                 with _refusals((*bad_settings, *SETTINGS_ERRORS), too_slow):
                     node = build()
@@ -85,7 +84,7 @@ def node_main(
 
 
 class RefusedError(Exception):
-    """The node cannot start, for a reason that is told in one line; `status` is how the process ends."""
+    """The node cannot start; the reason is printed. `status`: the process's exit status."""
 
     def __init__(self, error: Exception, status: int) -> None:
         super().__init__(printable(str(error)))
@@ -103,10 +102,10 @@ def _refusals(bad_settings: tuple[type[Exception], ...], too_slow: tuple[type[Ex
 
 
 def leave(status: int) -> NoReturn:
-    """End the process with this status: at once where a thread still works.
+    """End the process with this status; at once if a thread still works.
 
-    A policy's thread that hangs, or still loads, is in native code more often than not. The interpreter's own end
-    would pull the ground from under it, and the C++ library ends the process by SIGABRT in place of the status.
+    A policy's thread that hangs, or still loads, is in native code more often than not. Interpreter shutdown would free
+    what that thread still uses, and the C++ library would end the process by SIGABRT instead of with the status.
     """
     if any(thread.daemon for thread in threading.enumerate()):
         sys.stdout.flush()

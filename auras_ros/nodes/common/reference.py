@@ -1,7 +1,6 @@
-"""What may be set: every parameter of every node with its meaning, range and default, as text and as a page.
+"""Reference of all parameters: every node's, with meaning, range and default, as text and as a page.
 
-Both come from the dataclasses that the nodes themselves declare; docs/parameters.md is this module's, and a test holds
-it to be so.
+Both are made from the dataclasses that the nodes declare. docs/parameters.md is generated here, and a test compares it.
 """
 
 from __future__ import annotations
@@ -18,35 +17,35 @@ KINDS = {bool: "bool", int: "int", float: "float", str: "text", tuple: "list"}
 WIDTH = 110
 HEAD = """# Parameters
 
-What a config may say, section by section. `auras check` prints the same as text, `auras check FILE` holds a file
-against it. This page is made from the code: `auras check --markdown > docs/parameters.md`.
+The parameters of a config, section by section. `auras check` prints the same as text, `auras check FILE` checks a file.
+This page is generated: `auras check --markdown > docs/parameters.md`.
 """
 RULES = """
 ## What is refused
 
 `auras run`, `auras sim`, `auras tune --config`, `auras check` and the launch files read a config in the same way, and
-start nothing where something in it would be left out:
+start nothing if a part of it would be ignored:
 
-- a name that is not in these tables, in a section that bears one of these nodes' names (`agent`, `/agent`,
-  `/left/agent`, `left: {agent: ...}`): refused with file, line and the nearest name; so is a value of another type or
-  out of its range;
-- a section whose name is nearly one of ours (`actuater`): refused. Other sections are nodes of your own: a warning says
-  that nobody looked at them. `my_actuator` and `agent_2` are names on purpose;
-- in a section for all nodes (`/**`) a name that is nearly one of ours: refused. Any other may be meant for a node of
-  yours: a warning. `use_sim_time` is every node's;
-- a key that stands there twice, in two sections of one node too (`agent` and `/agent`), an alias (ROS 2 has none), a
-  section without `ros__parameters`, a process named twice.
+- a name that is not in these tables, in the section of one of these nodes (`agent`, `/agent`, `/left/agent`,
+  `left: {agent: ...}`), is refused with file, line and the nearest name; so is a value of another type or out of its
+  range;
+- a section whose name is nearly one of ours (`actuater`) is refused. Other sections are taken for nodes of your own: a
+  warning says that they were not checked. `my_actuator` and `agent_2` are not taken for misspelt names;
+- in a section for all nodes (`/**`) a name that is nearly one of ours is refused. Any other name may be meant for a
+  node of yours and causes a warning. Every node has `use_sim_time`;
+- a key that is given twice, also in two sections of one node (`agent` and `/agent`), an alias (ROS 2 has none), a
+  section without `ros__parameters` and a process that is listed twice are refused.
 
-Agent and actuator read a `--params-file` in the same way, whoever starts them (`ros2 run`). With `-p name:=value` a
-node, the simulator's too, refuses a name that is nearly one of its own, and warns of any other that it does not know.
+Agent and actuator read a `--params-file` in the same way, however they are started (`ros2 run`). With `-p name:=value`
+a node, the simulator's too, refuses a name that is nearly one of its own, and warns about any other unknown name.
 
-A `checkpoint` that is a relative path (it has a `/` in it) is looked for from the working directory first, then from
-the config's folder; a name without `/` is one that ships. With `ros2 run` it is the working directory alone.
+A `checkpoint` that is a relative path (it contains a `/`) is looked for in the working directory first, then in the
+config's folder; a name without `/` is a shipped checkpoint. With `ros2 run` only the working directory is used.
 """
 
 
 def text(nodes: Iterable[str] = NODES) -> str:
-    """For a terminal."""
+    """The reference for a terminal."""
     lines: list[str] = []
     for node in nodes:
         lines += [f"{node}:"]
@@ -59,7 +58,7 @@ def text(nodes: Iterable[str] = NODES) -> str:
 
 
 def page() -> str:
-    """docs/parameters.md."""
+    """The reference as docs/parameters.md."""
     parts = [HEAD]
     for node in NODES:
         parts.append(f"\n## {node}\n\n| Parameter | Type | Allowed | Default | Meaning |\n|---|---|---|---|---|\n")
@@ -79,7 +78,7 @@ def _allowed(each: Field[Any]) -> str:
 
 
 def _default(each: Field[Any]) -> str:
-    """As YAML has it."""
+    """The default as in YAML."""
     value = each.default
     if isinstance(value, bool):
         return str(value).lower()

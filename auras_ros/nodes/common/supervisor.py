@@ -1,6 +1,6 @@
-"""Starts the processes of a config, restarts those that die, and leaves nothing behind.
+"""Starts the processes of a config, restarts those that die, and leaves no process or file behind.
 
-It watches exit statuses only; whether a node does its work is for the nodes to watch over one another.
+It only checks exit statuses; whether a node works is checked by the other nodes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from auras_ros.nodes.common.config import EXECUTABLES, read_config
 from auras_ros.nodes.common.exit_status import BAD_SETTINGS, TOO_SLOW
 
 RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
-TOO_SLOW_DELAYS_S = (16.0, 30.0)  # after those: each try loads a policy, on a machine that has too much to do
-STEADY_S = 10.0  # a process that lived this long starts again at the shortest delay
+TOO_SLOW_DELAYS_S = (16.0, 30.0)  # after those: each try loads a policy, on a machine that is overloaded
+STEADY_S = 10.0  # after a process has run this long, it is restarted with the shortest delay
 GRACE_S = 5.0
 
 
@@ -33,7 +33,7 @@ class SupervisorError(RuntimeError):
 
 @dataclass
 class _Slot:
-    """One executable: its process, and when to start it again."""
+    """One executable: its process, and when to restart it."""
 
     name: str
     process: subprocess.Popen[bytes] | None = None
@@ -41,11 +41,11 @@ class _Slot:
     restarts: int = 0
     too_slow: int = 0
     due_s: float | None = 0.0
-    scratch: tempfile.TemporaryDirectory[str] | None = None  # what this start of it reads, made for it alone
+    scratch: tempfile.TemporaryDirectory[str] | None = None  # the parameter files of its current start
 
 
 def _under(namespace: str, config: Path) -> str:
-    """The parameters for nodes in a namespace: in ROS 2 a section `agent` is for /agent alone, not for /left/agent."""
+    """The parameters for nodes in a namespace: in ROS 2 a section `agent` is only for /agent, not for /left/agent."""
     sections = yaml.safe_load(config.read_text(encoding="utf-8"))
     moved = {name if name.startswith("/") else f"{namespace}/{name}": values for name, values in sections.items()}
     return yaml.safe_dump(moved)
@@ -54,15 +54,15 @@ def _under(namespace: str, config: Path) -> str:
 def _signal(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # a real-time signal has none
+    except ValueError:  # a real-time signal has no name
         return f"signal {number}"
 
 
 class Supervisor:
-    """Call `start`, then `poll` often from the thread that started it, then `stop`; or use it as a context. Raises
-    ConfigError for a config that cannot be run.
+    """Call `start`, then `poll` often from the thread that started it, then `stop`; or use it as a context manager.
+    Raises ConfigError for a config that cannot be run.
 
-    parameters: node name -> overrides of the file's parameters. log: where the processes' output goes; None: through.
+    parameters: node name -> overrides of the file's parameters. log: for the processes' output; None: inherited.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class Supervisor:
         self._namespace = f"/{namespace.strip('/')}" if namespace else ""
         self._moved = _under(self._namespace, config) if namespace else ""
         self._overrides = dict(parameters or {})
-        self._placed = read.placed  # paths that stand beside the config
+        self._placed = read.placed  # paths relative to the config
         self._slots = [_Slot(name) for name in read.supervision.processes]
 
     @property
     def processes(self) -> dict[str, subprocess.Popen[bytes]]:
-        """Executable name -> process, those that were started and not yet found dead."""
+        """Executable name -> process, for those that were started and have not been found dead."""
         return {slot.name: slot.process for slot in self._slots if slot.process is not None}
 
     @property
@@ -93,7 +93,7 @@ class Supervisor:
         return [slot.name for slot in self._slots if slot.too_slow]
 
     def override(self, node: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Other overrides for a node, from its next start on; returns those of before."""
+        """Set a node's overrides from its next start on. Returns the previous ones."""
         before, self._overrides[node] = self._overrides.get(node, {}), parameters
         return before
 
@@ -102,7 +102,7 @@ class Supervisor:
             self._spawn(slot)
 
     def poll(self) -> list[str]:
-        """Look after the processes once; returns news, one line each. Raises SupervisorError on status 2."""
+        """Check the processes once. Returns news, one line each. Raises SupervisorError on status 2."""
         news = []
         for slot in self._slots:
             if slot.process is not None and (status := slot.process.poll()) is not None:
@@ -114,11 +114,11 @@ class Supervisor:
 
     @property
     def alive(self) -> bool:
-        """Whether anything runs or is going to."""
+        """Whether any process runs or will be restarted."""
         return any(slot.process is not None or slot.due_s is not None for slot in self._slots)
 
     def stop(self) -> None:
-        """SIGTERM in reverse order of starting, SIGKILL to those still there after a grace."""
+        """SIGTERM in reverse order of starting, then SIGKILL to those still alive after GRACE_S."""
         running = [slot for slot in reversed(self._slots) if slot.process is not None]
         for slot in self._slots:
             slot.due_s = None
@@ -141,9 +141,9 @@ class Supervisor:
         how = f"was killed by {_signal(-status)}" if status < 0 else f"exited with status {status}"
         if status == TOO_SLOW:
             slot.too_slow += 1
-            how = "found this machine too slow for its settings just now (its own message says by how much)"
+            how = "found this machine too slow for its settings just now (see its own message)"
         if status == BAD_SETTINGS:
-            raise SupervisorError(f"{slot.name} cannot start with these settings; its own message says why")
+            raise SupervisorError(f"{slot.name} cannot start with these settings; see its own message")
         if not self.respawn:
             slot.due_s = None
             return f"{slot.name} {how}"
@@ -153,14 +153,14 @@ class Supervisor:
         return f"{slot.name} {how}, {self._later(slot, early, delays_s)}"
 
     def _later(self, slot: _Slot, early: int, delays_s: tuple[float, ...]) -> str:
-        """Have it started again. early: how many starts before this one came to nothing soon."""
+        """Schedule a restart. early: how many starts before this one ended early."""
         delay_s = delays_s[min(early, len(delays_s) - 1)]
         slot.restarts = early + 1
         slot.due_s = time.monotonic() + delay_s
         return f"starting again in {delay_s:g} s"
 
     def _start_again(self, slot: _Slot) -> str:
-        """A machine without room for a file or a process may have it later: the others live on meanwhile."""
+        """Restart it. If there is no room for a file or a process just now, try later; the others run on meanwhile."""
         try:
             self._spawn(slot)
         except OSError as error:
@@ -168,7 +168,7 @@ class Supervisor:
         return f"{slot.name} started again"
 
     def _spawn(self, slot: _Slot) -> None:
-        """Raises OSError where its files cannot be written, or no process can be made."""
+        """Raises OSError if its files cannot be written, or no process can be made."""
         child = [sys.executable, "-m", "auras_ros.nodes.common.child", str(os.getpid()), EXECUTABLES[slot.name]]
         command = [*child, "--ros-args", *self._parameters(slot)]
         if self._namespace:
@@ -178,18 +178,18 @@ class Supervisor:
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT if self._log else None,
-            start_new_session=True,  # Ctrl-C reaches us alone; we stop them in order
+            start_new_session=True,  # Ctrl-C reaches only us, and we stop them in order
         )
         slot.started_s, slot.due_s = time.monotonic(), None
 
     def _parameters(self, slot: _Slot) -> list[str]:
-        """The config, and a second file of what is said beside it: under ROS 2 a file alone can name a node of a
-        namespace, and `-p name:=value` counts less than the node's own section. Written for each start: of earlier
-        ones nothing needs to be there any more."""
+        """The config, and a second file with all overrides: in ROS 2 only a file can name a node in a namespace, and
+        the node's own section has precedence over `-p name:=value`. The files are written for each start, so that those
+        of earlier starts may be gone."""
         last: dict[str, dict[str, Any]] = {}
-        if slot.name == "agent":  # a lifecycle node; under ROS 2 it is the launch file that leads it through its states
+        if slot.name == "agent":  # a lifecycle node; with ROS 2 the launch file changes its states
             last["agent"] = {"autostart": True}
-        if slot.name == "actuator" and slot.restarts:  # one that comes back is armed by a person
+        if slot.name == "actuator" and slot.restarts:  # after a restart a person must arm
             last["actuator"] = {"arm_on_start": False}
         said: dict[str, dict[str, Any]] = {}
         for node, values in (*self._placed.items(), *self._overrides.items(), *last.items()):
@@ -215,7 +215,7 @@ class Supervisor:
         try:
             self.start()
         except OSError:
-            self.stop()  # what was started before the one that cannot be
+            self.stop()  # ends the processes that were started before the error
             raise
         return self
 

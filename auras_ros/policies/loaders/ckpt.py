@@ -90,7 +90,7 @@ def _source(file: TorchFile) -> Source:
     target = policy.text("_target_")
     if target.removeprefix(PACKAGE) not in POLICIES:
         known = ", ".join(name.rpartition(".")[2] for name in POLICIES)
-        raise CheckpointError(f"{file.path}: {policy.where}._target_: '{target}' is not supported; there is {known}")
+        raise CheckpointError(f"{file.path}: {policy.where}._target_: '{target}' is not supported; expected {known}")
     target = target.removeprefix(PACKAGE)
     return Source(file, target, policy, file.tensors(weights[state]), read_inputs(policy, POLICIES[target]))
 
@@ -108,7 +108,7 @@ def _manifest(source: Source, robot: Robot) -> dict[str, Any]:
     history, horizon = policy.count("n_obs_steps", most=HISTORY), policy.count("horizon", most=HORIZON)
     executed = [history - 1, policy.count("n_action_steps")]
     if sum(executed) > horizon:
-        raise policy.refused("n_action_steps", executed[1], f"room for {horizon - executed[0]} in the horizon")
+        raise policy.refused("n_action_steps", executed[1], f"at most {horizon - executed[0]} in the horizon")
     scheduler = policy.object("noise_scheduler")
     return {
         "format": FORMAT,

@@ -117,4 +117,4 @@ class CkptConfig:
     def refused(self, key: str, value: Any, supported: str) -> CheckpointError:
         """What a record is made of is never spelt out: it may stand for more than any memory holds."""
         said = f"<{value.of}>" if isinstance(value, PickledObject) and isinstance(value.of, Name) else shown(value)
-        return CheckpointError(f"{self.path}: {self.where}.{key}: {said} is not supported; there is {supported}")
+        return CheckpointError(f"{self.path}: {self.where}.{key}: {said} is not supported; expected {supported}")

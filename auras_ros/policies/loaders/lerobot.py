@@ -107,7 +107,7 @@ class LeRobotFolder:
         value = self.config.get(key)
         if supported is not None and value not in supported:
             listed = ", ".join(map(repr, supported))
-            raise CheckpointError(f"{self.file}: {key}: {value!r} is not supported; there is {listed}")
+            raise CheckpointError(f"{self.file}: {key}: {value!r} is not supported; expected {listed}")
         return value
 
     def count(self, key: str, limit: int | None = None) -> int:
@@ -160,7 +160,7 @@ class LeRobotFolder:
                 )
             if feature.kind != "VISUAL" and feature != self.state:
                 raise CheckpointError(
-                    f"{self.file}: input '{feature.name}' of type {feature.kind} is not supported; there is VISUAL, "
+                    f"{self.file}: input '{feature.name}' of type {feature.kind} is not supported; expected VISUAL, "
                     f"and '{STATE}' of type STATE"
                 )
         for vector in (self.action, *([self.state] if self.state else [])):
@@ -228,7 +228,7 @@ def translate(source: Path, robot: Robot) -> Translated:
     """A LeRobot folder of any type that is known. Raises CheckpointError."""
     kind = read_json(source / CONFIG).get("type")
     if not isinstance(kind, str) or kind not in TRANSLATORS:
-        raise CheckpointError(f"{source / CONFIG}: type {kind!r} is not known; there is {', '.join(TRANSLATORS)}")
+        raise CheckpointError(f"{source / CONFIG}: type {kind!r} is not known; known: {', '.join(TRANSLATORS)}")
     folder = LeRobotFolder.read(source)
     folder.check(robot)
     read: Translator = importlib.import_module(TRANSLATORS[kind]).translate

@@ -24,7 +24,7 @@ def check_order(file: Path, steps: Sequence[ProcessorStep], wanted: Sequence[str
     for step in steps:
         if step.name not in {*HARMLESS, *wanted}:
             listed = ", ".join(sorted({*HARMLESS, *wanted}))
-            raise CheckpointError(f"{file}: step '{step.name}' is not supported; there is {listed}")
+            raise CheckpointError(f"{file}: step '{step.name}' is not supported; expected {listed}")
     found = [step.name for step in steps if step.name in wanted]
     for name in wanted:
         if name not in found:

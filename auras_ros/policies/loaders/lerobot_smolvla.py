@@ -98,7 +98,7 @@ def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
     side = vlm.vision.image_px
     if (given := folder.get("resize_imgs_with_padding")) != [side, side]:
         raise CheckpointError(
-            f"{folder.file}: resize_imgs_with_padding: {given!r} is not supported; there is [{side}, {side}]"
+            f"{folder.file}: resize_imgs_with_padding: {given!r} is not supported; expected [{side}, {side}]"
         )
     if folder.state is None:
         raise CheckpointError(f"{folder.file}: input_features: a policy without a state is not supported")
@@ -134,7 +134,7 @@ def _decoders(folder: LeRobotFolder, vlm: Vlm) -> dict[str, Any]:
     layers = min(asked, vlm.language.layers) if asked > 0 else vlm.language.layers
     if folder.get("num_expert_layers") not in (-1, 0, layers):
         raise CheckpointError(
-            f"{folder.file}: num_expert_layers: {folder.config['num_expert_layers']!r} is not supported; there is -1 "
+            f"{folder.file}: num_expert_layers: {folder.config['num_expert_layers']!r} is not supported; expected -1 "
             f"and {layers}, as many as the language model's"
         )
     every = folder.get("self_attn_every_n_layers")

@@ -24,7 +24,7 @@ def cameras_of(folder: LeRobotFolder) -> list[PolicyFeature]:
     """The pictures that there are. Raises CheckpointError where there are none, or where the statistics change them."""
     for feature in folder.cameras:
         if folder.normalization(feature, 3).kind != "none":
-            raise CheckpointError(f"{folder.file}: '{feature.name}' is normalised by statistics; there is IDENTITY")
+            raise CheckpointError(f"{folder.file}: '{feature.name}' is normalised by statistics; expected IDENTITY")
     found = [feature for feature in folder.cameras if not EMPTY.fullmatch(feature.name)]
     if not found:
         raise CheckpointError(f"{folder.file}: input_features: a policy without pictures is not supported")

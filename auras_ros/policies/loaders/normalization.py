@@ -65,7 +65,7 @@ def normalization(feature: str, mode: str, size: int, statistics: Statistics) ->
     if mode not in MODES:
         listed = ", ".join(["IDENTITY", *MODES])
         raise CheckpointError(
-            f"{statistics.file}: normalization of '{feature}': {mode!r} is not known; there is {listed}"
+            f"{statistics.file}: normalization of '{feature}': {mode!r} is not known; known: {listed}"
         )
     names = MODES[mode]
     first, second = (_numbers(feature, name, size, statistics) for name in names)

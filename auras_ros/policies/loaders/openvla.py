@@ -148,15 +148,15 @@ def _check(source: Path, values: Mapping[str, Any], robot: Robot) -> None:
     """What has no place in the networks' configuration."""
     file = source / CONFIG
     if values.get("n_action_bins", BINS) != BINS:
-        raise CheckpointError(f"{file}: n_action_bins: {values['n_action_bins']!r} is not supported; there is {BINS}")
+        raise CheckpointError(f"{file}: n_action_bins: {values['n_action_bins']!r} is not supported; expected {BINS}")
     kind = values.get("arch_specifier", ARCHITECTURES[0])
     if kind not in ARCHITECTURES:
-        raise CheckpointError(f"{file}: arch_specifier: {kind!r} is not supported; there is {', '.join(ARCHITECTURES)}")
+        raise CheckpointError(f"{file}: arch_specifier: {kind!r} is not supported; expected {', '.join(ARCHITECTURES)}")
     for pattern in OTHER_HEADS:
         for other in sorted(source.glob(pattern)):
             raise CheckpointError(f"{other}: the folder has another action head, which is not supported (OpenVLA-OFT)")
     for key in sorted(robot.openvla.keys() - KEYS):
-        raise CheckpointError(f"{robot.path}: openvla: key '{key}' is unknown; there is {', '.join(sorted(KEYS))}")
+        raise CheckpointError(f"{robot.path}: openvla: key '{key}' is unknown; known: {', '.join(sorted(KEYS))}")
     zoom(robot)
 
 
@@ -170,7 +170,7 @@ def _check_kinds(found: ActionStatistics, robot: Robot) -> None:
             listed = ", ".join(kind.value for kind in supported)
             raise CheckpointError(
                 f"{robot.path}: action: channel '{channel.name}': kind '{channel.kind.value}', but by its statistics "
-                f"OpenVLA's action is {meaning}; there is {listed}"
+                f"OpenVLA's action is {meaning}; expected {listed}"
             )
 
 

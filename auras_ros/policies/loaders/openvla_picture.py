@@ -59,7 +59,7 @@ def _check(values: Mapping[str, Any], px: int, strategy: Any, file: Path) -> Non
         ("tvf_do_letterbox", strategy == "letterbox"),
     ):
         if values.get(key, supported) != supported:
-            raise CheckpointError(f"{file}: {key}: {values[key]!r} is not supported; there is {supported!r}")
+            raise CheckpointError(f"{file}: {key}: {values[key]!r} is not supported; expected {supported!r}")
     if "tvf_resize_params" in values:
         _check_resizes(values["tvf_resize_params"], px, strategy, file)
 
@@ -84,7 +84,7 @@ def _check_resizes(resizes: Any, px: int, strategy: Any, file: Path) -> None:
             if not any(given == value and type(given) is type(value) for value in values):
                 there = " or ".join(map(repr, values))
                 raise CheckpointError(
-                    f"{file}: tvf_resize_params: {key}: {given!r} is not supported with {strategy!r}; there is {there}"
+                    f"{file}: tvf_resize_params: {key}: {given!r} is not supported with {strategy!r}; expected {there}"
                 )
 
 
@@ -120,7 +120,7 @@ def _size(strategy: Any, height: int, width: int, px: int, file: Path) -> dict[s
     of the mean's colour before it resizes, which is nothing where the picture is square."""
     if strategy not in STRATEGIES:
         raise CheckpointError(
-            f"{file}: image_resize_strategy: {strategy!r} is not supported; there is {', '.join(STRATEGIES)}"
+            f"{file}: image_resize_strategy: {strategy!r} is not supported; expected {', '.join(STRATEGIES)}"
         )
     if strategy == "letterbox" and height != width:
         raise CheckpointError(

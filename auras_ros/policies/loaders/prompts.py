@@ -57,7 +57,7 @@ def check_step(folder: LeRobotFolder) -> Mapping[str, Any]:
         value = step.config.get(key, supported[0])
         if value not in supported:
             listed = ", ".join(map(repr, supported))
-            raise CheckpointError(f"{step.file}: {TOKENIZE}: {key}: {value!r} is not supported; there is {listed}")
+            raise CheckpointError(f"{step.file}: {TOKENIZE}: {key}: {value!r} is not supported; expected {listed}")
     return step.config
 
 

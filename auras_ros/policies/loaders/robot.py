@@ -131,7 +131,7 @@ def _cameras(raw: Any, path: Path) -> Mapping[str, Mapping[str, Any]]:
     cameras = {key: dict(_object(told, f"cameras: {key}", path)) for key, told in _object(raw, "cameras", path).items()}
     for key, told in cameras.items():
         for unknown in sorted(told.keys() - CAMERA_KEYS):
-            raise CheckpointError(f"{path}: cameras: {key}: key '{unknown}' is unknown; there is name, height, width")
+            raise CheckpointError(f"{path}: cameras: {key}: key '{unknown}' is unknown; known: name, height, width")
         if "name" in told and (not isinstance(told["name"], str) or not told["name"]):
             raise CheckpointError(f"{path}: cameras: {key}: name: {told['name']!r} is not a name")
         if ("height" in told) != ("width" in told):

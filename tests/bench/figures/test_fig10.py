@@ -169,7 +169,7 @@ def test_rates_of_what_is_no_report_of_the_pipeline(
 def test_rates_are_measured_or_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["bench", "fig10", "--rates", str(tmp_path / "p.json"), "--rounds=2"])
-    assert "--rates measures nothing, and has no use for --rounds=2" in capsys.readouterr().err
+    assert "with --rates nothing is measured, so --rounds=2 has no effect" in capsys.readouterr().err
 
 
 def test_help_and_files_that_are_no_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -145,7 +145,7 @@ def test_modes_that_give_other_tokens_are_not_compared_and_the_others_are(monkey
         (["--prefix", "1"], "--prefix must be at least 2"),
         (["--prefix", "64,2"], "--prefix must be at least 3 for the two cameras of --half reuse"),
         (["--steps", "1"], "--steps must be at least 2"),
-        (["--half", "both"], "--half: 'both' is not known; there is tokens, diffusion, reuse"),
+        (["--half", "both"], "--half: 'both' is not known; known: tokens, diffusion, reuse"),
         (["--rounds", "0"], "--rounds must be at least 1"),
         (["--model", "gpt"], "invalid choice: 'gpt'"),
     ],

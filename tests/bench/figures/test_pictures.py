@@ -78,7 +78,7 @@ def test_a_legend_covers_no_data(name: str, figures: list[Any]) -> None:
 
 
 def test_figure_10_says_whose_accuracy_it_shows(figures: list[Any]) -> None:
-    assert "success on Push-T alone" in drawn("fig10", figures).get_suptitle()
+    assert "success on Push-T, and" in drawn("fig10", figures).get_suptitle()
 
 
 def test_figure_15_has_a_panel_for_each_half_and_number_of_cores(figures: list[Any]) -> None:
@@ -118,7 +118,7 @@ def test_the_pipelines_picture_has_a_bar_for_each_variant_and_marks_the_disturbe
     assert [bar.get_width() for bar in rates.patches] == [2.0, 3.0, 8.0]
     assert [bar.get_width() for bar in ages.patches] == [500.0, 600.0]
     assert [text.get_text() for text in rates.get_yticklabels()] == ["seq", "par (disturbed)", "auras"]
-    with pytest.raises(ValueError, match="no whole round"):
+    with pytest.raises(ValueError, match="no complete round"):
         pipeline_picture.draw(Report("pipeline", [{"measure": "check"}]), Path("it.png"))
 
 
@@ -147,7 +147,7 @@ def test_the_tuners_picture_has_seq_and_a_ring_round_the_chosen_plan(figures: li
     left = one(9.0, 0.25, "ddpm100,mode=auras,pp_generation=8", "too bad")
     tuner_show.draw(SearchResult([chosen, left], chosen, None, False, seq=seq), "a search", Path("it.png"))
     entries = legend_apart(figures[0])
-    assert {"seq", "left behind", "played to the end", f"chosen: {chosen.plan}"} <= set(entries)
+    assert {"seq", "dropped", "played to the end", f"chosen: {chosen.plan}"} <= set(entries)
     (axes,) = figures[0].axes
     assert {(2.0, 0.5), (6.0, 0.75), (9.0, 0.25)} <= points(axes)
     (ring,) = [line for line in axes.lines if line.get_label() == f"chosen: {chosen.plan}"]
@@ -167,7 +167,7 @@ def test_the_traces_legend_explains_every_colour_and_lies_on_nothing(figures: li
     ]
     trace_picture.draw(spans, recording, "a trace", Path("it.png"))
     entries = legend_apart(figures[0])
-    assert any("gave no chunk" in entry for entry in entries)
+    assert any("without a chunk" in entry for entry in entries)
     colours = {patch.get_facecolor() for axes in figures[0].axes for patch in axes.patches}
     explained = {patch.get_facecolor() for patch in figures[0].legends[0].get_patches()}
     assert colours

@@ -284,7 +284,7 @@ def test_with_no_episodes_the_rates_of_an_architecture_stand_alone(world: World,
         (["fig5", "--plan=quick", "--degree=0"], "workers"),
         (["fig5", "--work=nowhere/at/all.json"], "work: no folder"),
         (["fig5", "--json=nowhere/it.json"], "--json: no folder"),
-        (["ros", "--picture=it.png"], "--picture: ros draws none"),
+        (["ros", "--picture=it.png"], "--picture: ros draws no picture"),
     ],
 )
 def test_options_that_cannot_be_used(

@@ -209,7 +209,7 @@ def test_half_the_bytes_are_shared_half_as_soon() -> None:
     ("argv", "said"),
     [
         (["--policy=gpt"], "'gpt' is not known"),
-        (["--policy=tinyvla-tiny"], "'tinyvla-tiny' has one size alone"),
+        (["--policy=tinyvla-tiny"], "'tinyvla-tiny' has only one size"),
         (["--perception=-9"], "exponents from -8 to 8, got -9"),
         (["--tokens=65"], "pp_generation"),
         (["--steps=5"], "10 stages for 5 steps"),

@@ -139,7 +139,7 @@ def test_rows_say_which_stages_are_not_captured_and_how_many_weights_are_there(
     [
         (["--max-memory-mb", "-1"], "max_memory_mb: must be above 0 MB"),
         (["--offload-folder", "/tmp"], "max_memory_mb: must be above 0 MB, got 0"),
-        (["--max-memory-mb", "1", "--offload-folder", "/no/such"], "offload_folder: /no/such is no folder"),
+        (["--max-memory-mb", "1", "--offload-folder", "/no/such"], "offload_folder: /no/such is not a folder"),
     ],
 )
 def test_weights_that_cannot_be_offloaded_so_are_refused_by_name(

@@ -70,7 +70,7 @@ def test_the_command_compares_the_modes_and_writes_what_it_measured(
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("--policy=dp,huge", "'huge' is not known; there is dp"),
+        ("--policy=dp,huge", "'huge' is not known; known: dp"),
         ("--pp-generation=1,50", "50 stages for 40"),
         ("--pp-generation=0,8", "pp_generation: must be"),
         ("--rounds=0", "--rounds"),

@@ -267,7 +267,7 @@ def test_where_nothing_was_joined_there_is_nothing_to_say(tmp_path: Path) -> Non
         (["--latency-ms=-1"], "latency_ms: must be in [0, 800)"),
         (["--latency-ms=800"], "latency_ms: must be in [0, 800)"),
         (["--jitter=1.5"], "jitter: must be in [0, 1]"),
-        (["--join=glue"], "join: no 'glue'; there is switch, blend-50"),
+        (["--join=glue"], "join: no 'glue'; known: switch, blend-50"),
         (["--blend-ms=-5"], "blend_ms: -5"),
         (["--blend-ms=nan"], "blend_ms: nan"),
         (["--ensemble-decay=-1"], "ensemble_decay"),

@@ -28,11 +28,11 @@ def test_what_a_user_writes_is_what_is_meant(rate: str | None, success: str | No
 @pytest.mark.parametrize(
     ("rate", "success", "age", "named"),
     [
-        ("fast", None, None, "rate: expected such as 12, or 2x"),
+        ("fast", None, None, "rate: expected a value such as 12, or 2x"),
         ("-1x", None, None, "rate: expected"),
         ("inf", None, None, "rate: expected"),
         ("nan", None, None, "rate: expected"),
-        (None, "80", None, "success: expected such as 0.8"),
+        (None, "80", None, "success: expected a value such as 0.8"),
         (None, "seq-x", None, "success: expected"),
         (None, "par-0.1", None, "success: expected"),
         (None, None, 0.0, "max age: expected"),
@@ -78,4 +78,4 @@ def test_it_is_said_in_words() -> None:
     assert Requirements.parse("2x", "seq-0.03", 500.0).words() == (
         "rate >= 2 x seq, success >= seq -3 points, age <= 500 ms"
     )
-    assert Requirements().words() == "nothing asked for"
+    assert Requirements().words() == "no requirements"

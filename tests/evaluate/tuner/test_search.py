@@ -142,7 +142,7 @@ def test_the_grid_is_every_number_of_stages_that_the_policy_can_have(checkpoint:
         ({"alpha": (-1.0,)}, "alpha"),
         ({"pp_generation": ()}, "at least one value"),
         ({"longest": 0}, "longest"),
-        ({"base": Plan("quick")}, "mode: only plans of auras"),
+        ({"base": Plan("quick")}, "mode: only plans of mode auras"),
     ],
 )
 def test_a_space_that_cannot_be_is_refused_by_field(settings: dict[str, Any], named: str) -> None:
@@ -164,7 +164,7 @@ def test_only_what_is_fast_enough_is_played_and_the_better_half_goes_on(world: W
     assert result.chosen.above_seq == pytest.approx(-0.1)
     refused = {str(one.plan): one.refused for one in result.candidates}
     assert refused["quick,mode=auras"] == "1.00 times seq's rate, wanted 1.5"
-    assert refused["quick,mode=auras,pp_generation=4"] == "left behind after 10 episodes"
+    assert refused["quick,mode=auras,pp_generation=4"] == "dropped after 10 episodes"
 
 
 def test_the_skew_of_the_best_is_tuned_and_may_win(world: World, make: Make) -> None:
@@ -210,7 +210,7 @@ def test_the_chosen_plan_is_played_again_on_seeds_that_the_search_has_not_seen(w
     assert result.summary()["confirmed_success"] == result.confirmed.success
     assert result.found == result.chosen
     assert rows(result)[-1]["fresh_seeds"]
-    assert "the chosen one on fresh seeds" in table(result)
+    assert "the chosen plan on new seeds" in table(result)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_plan_that_was_lucky_on_the_seeds_of_the_search_is_not_found(
     assert result.unconfirmed == why
     assert result.found == (None if why else result.chosen)
     assert result.summary()["confirmed"] == (0.0 if why else 1.0)
-    assert f"the chosen one on fresh seeds{why and ': '}{why}" in table(result)
+    assert f"the chosen plan on new seeds{why and ': '}{why}" in table(result)
 
 
 def test_an_interrupted_search_shows_what_there_is_and_goes_on(world: World, make: Make, tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_record_of_other_settings_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "tune.json"
     EpisodeStore.open({"sim": "pusht", "max_steps": 300}, path).save()
     assert EpisodeStore.open({"sim": "pusht", "max_steps": 300}, path).played == {}
-    with pytest.raises(SettingsError, match="was made with max_steps 300, not 60; take another --work file"):
+    with pytest.raises(SettingsError, match="was made with max_steps 300, not 60; use another --work file"):
         EpisodeStore.open({"sim": "pusht", "max_steps": 60}, path)
     for text in ("[]", '{"format": "auras-tune/1", "key": [1], "timed": {}, "played": {}}'):
         path.write_text(text)

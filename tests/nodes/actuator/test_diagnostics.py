@@ -19,7 +19,7 @@ def test_every_task_speaks_and_follows_what_happens(
 ) -> None:
     diagnosed = Diagnosed(watch)
     actuator(agent_timeout_ms=500.0)
-    diagnosed.until("actuator: agent", "STALE", "never heard")
+    diagnosed.until("actuator: agent", "STALE", "no heartbeat of")
     diagnosed.until("actuator: state", "OK", "disarmed: not armed yet")
     assert {name.removeprefix("actuator: ") for name in diagnosed.newest} == set(TASKS)
     fake.lifecycle = "inactive"
@@ -54,7 +54,7 @@ def test_a_limit_that_bites_is_named_with_its_channel(
     actuator(blend_ms=0.0)
     fake.live()
     watch.arm()
-    diagnosed.until("actuator: limits", "OK", "no limit was needed")
+    diagnosed.until("actuator: limits", "OK", "nothing limited")
     values = np.tile([500.0, 300.0], (16, 1))  # x jumps, y stays
     watch.until(lambda: fake.chunk(values) and watch.actions and watch.actions[-1].values[0] == 500.0, "the jump")
     diagnosed.until("actuator: limits", "OK", "limited: agent_x")

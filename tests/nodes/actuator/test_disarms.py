@@ -93,7 +93,7 @@ def test_while_it_waits_to_be_armed_chunks_are_named_once(
 ) -> None:
     """Guards against a warning each second for each chunk that nobody asked to be executed."""
     child = actuator()
-    told = "chunks come, and none is executed before somebody arms"
+    told = "chunks are received, but not executed before arming"
     for times in (1, 2):
         if times == 1:
             fake.live()
@@ -277,7 +277,7 @@ def test_a_robot_of_which_nothing_is_heard_is_held_and_one_that_is_put_elsewhere
     actuator()
     drives(fake, watch)
     robot.joints = False
-    said = watch.state_where(lambda state: "joint_states say nothing new of agent_x" in state["reason"], "the reason")
+    said = watch.state_where(lambda state: "joint_states: no new position of agent_x" in state["reason"], "the reason")
     watch.until(lambda: watch.actions[-1].label.tick > said["tick"] + 50, "fifty ticks")
     assert {heard.label.state for heard in watch.actions if heard.label.tick > said["tick"]} == {"holding"}
     robot.joints = True

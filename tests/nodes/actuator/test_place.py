@@ -43,7 +43,7 @@ def test_joints_of_several_drivers_are_joined_each_with_its_age() -> None:
     np.testing.assert_array_equal(place.position, [0.1, 0.2, math.nan])
     assert place.age_ns(400 * MS) == 400 * MS  # the oldest
     assert place.silent(500 * MS) == ""
-    assert "nothing new of a for more than 500 ms" in place.silent(501 * MS)
+    assert "no new position of a for more than 500 ms" in place.silent(501 * MS)
     told(place, 600 * MS, a=0.1)
     assert place.silent(700 * MS) == ""
 
@@ -59,7 +59,7 @@ def test_numbers_that_are_none_say_nothing() -> None:
     place = PositionMonitor(CONTRACT, 0.1)
     told(place, 0, a=0.1, b=0.2)
     told(place, 400 * MS, a=math.nan, b=0.2)
-    assert "nothing new of a" in place.silent(600 * MS)
+    assert "no new position of a" in place.silent(600 * MS)
 
 
 def test_a_robot_that_is_put_elsewhere_has_jumped() -> None:
@@ -164,7 +164,7 @@ def test_a_driver_that_repeats_one_frozen_state_says_nothing_new() -> None:
     place, positions = PositionMonitor(CONTRACT, 0.1), np.array([0.1, 0.2])
     for step in range(7):
         place.take(["a", "b"], positions, step * 100 * MS, stamp_ns=5)
-    assert "nothing new of a" in place.silent(600 * MS)
+    assert "no new position of a" in place.silent(600 * MS)
     place.take(["a", "b"], positions, 650 * MS, stamp_ns=6)
     assert place.silent(700 * MS) == ""
 

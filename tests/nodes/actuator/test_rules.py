@@ -28,7 +28,7 @@ GOOD = Situation(
 # In the order of the rules: each fault, and a word of its reason.
 FAULTS = [
     ({"pressed": "/button"}, "pressed by /button"),
-    ({"stop_deaf": "/button"}, "the emergency stop of /button cannot be heard"),
+    ({"stop_deaf": "/button"}, "the emergency stop of /button cannot be received"),
     ({"stop_present": False}, "require_emergency_stop"),
     ({"others": ("/other on action",)}, "conflict: /other on action"),
     ({"ros_time_ns": 0}, "/clock"),

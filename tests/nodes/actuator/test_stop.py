@@ -124,9 +124,9 @@ def test_a_button_whose_qos_is_too_weak_is_named_and_nobody_arms_beside_it(
     watch.node.create_publisher(Bool, "emergency_stop", LATCHED).publish(Bool(data=False))
     actuator(require_emergency_stop=True)
     diagnosed.until("actuator: qos", "WARN", "emergency_stop: incompatible DURABILITY")
-    diagnosed.until("actuator: emergency stop", "WARN", "cannot hear /watch")
-    how = "let it publish std_msgs/Bool, reliable and transient local"
-    assert watch.call("actuator/arm") == (False, f"the emergency stop of /watch cannot be heard: {how}")
+    diagnosed.until("actuator: emergency stop", "WARN", "cannot receive /watch")
+    how = "publish it as std_msgs/Bool, reliable and transient local"
+    assert watch.call("actuator/arm") == (False, f"the emergency stop of /watch cannot be received: {how}")
 
 
 # -- presses that are short, beside whatever else the actuator is asked to do ------------------------------
@@ -338,4 +338,4 @@ def test_more_words_than_can_be_kept_are_taken_for_a_press(driven: FakeAgent, wa
     watch.until(lambda: topic.get_subscription_count() > 0, "the actuator's ear")
     many = lambda: [topic.publish(Bool(data=False)) for _ in range(600)]  # noqa: E731
     watch.until(lambda: many() and watch.states[-1]["state"] == "stopped", "stopped")
-    assert "more than 500 words" in watch.states[-1]["reason"]  # in a second, or that waited to be read
+    assert "more than 500 messages" in watch.states[-1]["reason"]  # in a second, or that waited to be read

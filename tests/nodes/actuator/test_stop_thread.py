@@ -140,7 +140,7 @@ def test_a_queue_that_is_read_too_slowly_to_be_emptied_is_taken_for_a_press(
     """It may have been full meanwhile: fewer than FLOOD words are read in a second, and more came."""
     feed(stop, monkeypatch, words=2000, each_s=0.003, waiting=True)
     assert set(latched) == {BACKLOG}
-    assert stop.pressers() == ["a publisher unknown"]
+    assert stop.pressers() == ["an unknown publisher"]
 
 
 def test_a_button_that_speaks_often_is_no_flood(

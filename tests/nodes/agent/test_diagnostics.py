@@ -67,7 +67,7 @@ def test_each_task_is_a_status_named_after_its_node(pair: Pair) -> None:
         assert (status.level, status.message, status.hardware_id) == (on_wire, f"it is {level.name}", "arm 7")
         assert [(pair.key, pair.value) for pair in status.values] == [("count", "3"), ("text", "x")]
     assert pair.heard[-1].header.stamp.sec > 0
-    with pytest.raises(ValueError, match="'OK' is there already"):
+    with pytest.raises(ValueError, match="'OK' exists already"):
         diagnostics.add("OK", lambda: reports[Level.OK])
 
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_told_keeps_no_other_task_from_being_told(pair: Pair) -> 
     for task in ("hostile", "broken"):
         assert (statuses[task].level, statuses[task].message) == (
             DiagnosticStatus.ERROR,
-            "cannot be told: the log says why",
+            "the check failed: see the log",
         )
     assert statuses["callbacks"].level == DiagnosticStatus.WARN
     assert int(statuses["callbacks"].values[0].value) >= 4
@@ -141,11 +141,11 @@ def test_incompatible_qos_is_named_by_topic_and_policy(pair: Pair, side: str) ->
 def test_the_agent_says_how_it_is(checkpoint: str, tmp_path: Path) -> None:
     with running(checkpoint, tmp_path) as agent:
         agent.chunk("chunks")
-        values = agent.diagnosed("observation", 0, "observations come")
+        values = agent.diagnosed("observation", 0, "observations are received")
         assert int(values["top received"]) > 0
         assert float(values["top age_ms"]) < 1000
         agent.watch.until(lambda: "p99_ms" in agent.diagnosed("frames", 0, ""), "durations of frames")
-        values = agent.diagnosed("frames", 0, "frames run")
+        values = agent.diagnosed("frames", 0, "frames are running")
         assert float(values["rate_hz"]) > 0
         assert float(values["p99_ms"]) >= float(values["p50_ms"]) > 0
         assert agent.diagnosed("plan", 0, "first plan")["plan"] == "quick"
@@ -154,7 +154,7 @@ def test_the_agent_says_how_it_is(checkpoint: str, tmp_path: Path) -> None:
         agent.robot.images = False
         agent.diagnosed("observation", 2, "top: stale")
         agent.robot.images = True
-        agent.diagnosed("observation", 0, "observations come")
+        agent.diagnosed("observation", 0, "observations are received")
         topic, agent.robot.actuator_topic = agent.robot.actuator_topic, None
         agent.diagnosed("actuator", 2, "silent")
         agent.robot.actuator_topic = topic

@@ -91,7 +91,7 @@ def silent_while_late(watch: Watch) -> None:
 def named_late(watch: Watch, agent: Child) -> float:
     """A beat and the log say which frame is late. Returns the limit, s."""
     watch.until(lambda: any(beat["state"].startswith("late: frame of 'quick") for beat in watch.beats), "a last beat")
-    words = "has been under way for more than "
+    words = "has been running for more than "
     watch.until(lambda: words in agent.output, "the log says it too")
     return float(agent.output.partition(words)[2].split()[0])
 
@@ -247,10 +247,10 @@ def test_without_a_guard_the_agent_says_so_and_goes_on(
     watch.until(lambda: watch.chunks, "chunks")
     (guard,) = guards(agent.pid)
     os.kill(guard, signal.SIGKILL)
-    watch.until(lambda: "no guard: " in agent.output, "it says so")
+    watch.until(lambda: "no guard process: " in agent.output, "it says so")
     killed_ns = time.monotonic_ns()
     watch.until(lambda: watch.chunks[-1]["origin_mono_ns"] > killed_ns, "new chunks")
-    assert agent.output.count("no guard: ") == 1
+    assert agent.output.count("no guard process: ") == 1
 
 
 def silent_after(*steps: tuple[bytes, bool]) -> bool:

@@ -84,4 +84,4 @@ def test_another_agents_heartbeat_does_not_stand_for_the_one_that_died(
     watch.armed()
     held_after_ms(watch, driven.send(signal.SIGKILL))
     reason = watch.state_where(lambda state: state["state"] == "holding", "holding")["reason"]
-    assert reason.startswith(("agent silent", "joint_states say nothing new"))  # the first of them alone is said
+    assert reason.startswith(("agent silent", "joint_states: no new position"))  # the first of them alone is said

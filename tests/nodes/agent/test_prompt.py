@@ -39,7 +39,7 @@ def test_a_huge_prompt_costs_nothing() -> None:
 
 @pytest.mark.parametrize("text", ["a\x00b", "\x1b[31m", "\x7f", "\ud800", "\x85"])
 def test_what_is_not_text_is_refused_by_its_character(text: str) -> None:
-    assert "not text: it has the character U+" in prompt_refusal(text, 4096)
+    assert "not text: it contains the character U+" in prompt_refusal(text, 4096)
 
 
 def test_what_was_not_utf8_on_the_wire_is_refused() -> None:
@@ -62,7 +62,7 @@ def test_a_prompt_from_before_is_active_from_the_first_chunk_and_the_next_raises
         topic = agent.watch.node.create_publisher(String, "prompt", LATCHED)
         topic.publish(String(data="before"))
         assert agent.transition("configure")
-        agent.diagnosed("prompt", 0, "in force")
+        agent.diagnosed("prompt", 0, "prompt active")
         assert agent.transition("activate")
         agent.chunk("chunks")
         chunks = agent.watch.chunks
@@ -126,7 +126,7 @@ def test_a_prompt_that_is_not_utf8_is_counted_and_said_and_nothing_else_notices(
             loop.close()
         held = agent.watch.chunks[first:]
         assert {(chunk["prompt"], chunk["epoch"]) for chunk in held} == {("push", epoch)}
-        values = agent.diagnosed("prompt", 0, "in force")
+        values = agent.diagnosed("prompt", 0, "prompt active")
         assert (values["prompt"], values["accepted"]) == ("push", "1")
         topic.publish(String(data="push gently"))
         agent.watch.until(lambda: agent.watch.chunks[-1]["prompt"] == "push gently", "the next good one")

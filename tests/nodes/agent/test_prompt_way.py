@@ -234,7 +234,7 @@ def test_no_chunk_of_another_task_leaves_once_one_is_asked_for(
     robot.tell(TEXTS[1])
     robot.still()
     report = robot.prompt.check()
-    assert (report.level, report.message) == (Level.ERROR, "no chunk is published: prompt: is being set")
+    assert (report.level, report.message) == (Level.ERROR, "no chunk is published: prompt: being set")
     assert (report.values["prompt"], report.values["in_force"]) == (TEXTS[1], TEXTS[0])
     gate.set()
     robot.answers(TEXTS[1])
@@ -393,7 +393,7 @@ def test_a_policy_without_language_takes_every_text_as_it_was() -> None:
     prompt = PromptGate(Node(), 4096)  # type: ignore[arg-type]
     assert prompt.offer("anything")
     assert prompt.holds == ""
-    assert prompt.check().message == "prompt in force"
+    assert prompt.check().message == "prompt active"
     assert prompt.check().values == {"prompt": "anything", "accepted": 1, "refused": 0}
 
 

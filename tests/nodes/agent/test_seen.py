@@ -188,7 +188,7 @@ def test_simulated_time_may_lag_behind_the_stamps(bench: Bench) -> None:
     bench.simulated = True
     bench.image(ahead_ms=700)
     bench.joints(ahead_ms=700)
-    assert bench.inputs.check().message == "observations come"
+    assert bench.inputs.check().message == "observations are received"
     assert bench.sees() == -700
 
 

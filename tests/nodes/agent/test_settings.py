@@ -27,5 +27,5 @@ def test_the_text_of_every_command_line_is_taken_and_so_are_single_parameters(gi
 
 
 def test_where_both_say_something_else_it_is_refused_by_name() -> None:
-    with pytest.raises(PlanError, match="plan: mode: auras in plan, and par as a parameter of its own"):
+    with pytest.raises(PlanError, match="plan: mode: auras in plan, but par as a separate parameter"):
         AgentSettings(plan=WHOLE, mode="par").plans()

@@ -23,7 +23,7 @@ def test_another_task_is_taken_up_and_one_that_cannot_be_is_said(tmp_path: Path)
         topic = agent.watch.node.create_publisher(String, "prompt", LATCHED)
         first = agent.chunk("chunks of the checkpoint's own prompt")
         assert first["prompt"] == tiny.TEXT
-        assert agent.diagnosed("prompt", 0, "prompt in force")["tokenizer"] == "ready"
+        assert agent.diagnosed("prompt", 0, "prompt active")["tokenizer"] == "ready"
 
         topic.publish(String(data="pull the red cup away"))
         chunks = agent.watch.chunks
@@ -39,5 +39,5 @@ def test_another_task_is_taken_up_and_one_that_cannot_be_is_said(tmp_path: Path)
 
         topic.publish(String(data="push now"))
         agent.watch.until(lambda: chunks[-1]["prompt"] == "push now", "chunks of a task that it can do")
-        agent.diagnosed("prompt", 0, "prompt in force")
+        agent.diagnosed("prompt", 0, "prompt active")
         assert {chunk["prompt"] for chunk in chunks} == {tiny.TEXT, "pull the red cup away", "push now"}

@@ -84,13 +84,13 @@ right: {agent: {ros__parameters: {mode: warp}}}
         ),
         (
             "agent: {ros__parameters: {seed: 3}}\n/agent: {ros__parameters: {cores: '', seed: 4}}\n",
-            "mine.yaml:2: 'seed' stands under 'agent' already",
+            "mine.yaml:2: 'seed' is already given under 'agent'",
         ),
         (
             "left/agent: {ros__parameters: {seed: 3}}\nleft: {agent: {ros__parameters: {seed: 3}}}\n",
-            "mine.yaml:2: 'seed' stands under 'left/agent' already",
+            "mine.yaml:2: 'seed' is already given under 'left/agent'",
         ),
-        ("/**: {ros__parameters: {seed: 3}}\n'**': {ros__parameters: {seed: 3}}\n", "'seed' stands under '/**'"),
+        ("/**: {ros__parameters: {seed: 3}}\n'**': {ros__parameters: {seed: 3}}\n", "'seed' is already given under"),
         (
             "/**: {ros__parameters: {mode: seq}}\nagent: {ros__parameters: {pp_generation: 4}}\n",
             "mine.yaml:2: agent: plan: pp_generation",
@@ -103,14 +103,14 @@ right: {agent: {ros__parameters: {mode: warp}}}
         ("agent:\n", "mine.yaml:1: agent: ros__parameters is missing"),
         ("agent: {ros_parameters: {seed: 3}}", "mine.yaml:1: 'ros_parameters': did you mean ros__parameters?"),
         ("agent: {ros__parameters: [seed]}", "mine.yaml:1: agent: ros__parameters: expected names and values"),
-        ("ros__parameters: {seed: 3}", "mine.yaml:1: ros__parameters stands under no node's name"),
+        ("ros__parameters: {seed: 3}", "mine.yaml:1: ros__parameters must be under a node's name"),
         ("[agent]", "mine.yaml: expected sections"),
         ("agent: [", "mine.yaml:1: not YAML: "),
         ("agent: \x07", "mine.yaml: not YAML: "),
         ("[" * 100_000, "mine.yaml: not YAML: "),
         ("agent: &all {ros__parameters: {seed: 3}}\nbeside: *all\n", "mine.yaml:2: alias *all: ROS 2 parameter files"),
         ("agent: &all {again: *all}", "mine.yaml:1: alias *all"),
-        ("supervisor: {ros__parameters: {processes: [agent, agent]}}", "processes: 'agent' stands there 2 times"),
+        ("supervisor: {ros__parameters: {processes: [agent, agent]}}", "processes: 'agent' is listed 2 times"),
         ("supervisor: {ros__parameters: {processes: [agnet]}}", "no executable 'agnet'; did you mean agent?"),
         ("agent: {ros__parameters: {seed: {of: 3}}}", "agent: no parameter 'seed.of'; did you mean seed?"),
         ("agent: {ros__parameters: {use_sim_time: 1}}", "mine.yaml:1: agent: use_sim_time: expected bool, got 1"),
@@ -139,9 +139,9 @@ def test_nodes_of_somebody_else_are_left_alone_and_said(read: Read, tmp_path: Pa
         "/**: {ros__parameters: {use_sim_time: true, robot_ip: here, seed: 3}}\nagent: {ros__parameters: {seed: 4}}\n"
     )
     assert [line.removeprefix(f"{tmp_path}/mine.yaml:") for line in found.warnings] == [
-        "2: 'my_actuator' is no node of ours: its parameters are not looked at",
-        "3: 'agent_2' is no node of ours: its parameters are not looked at",
-        "4: 'robot_ip' is no parameter of a node of ours",
+        "2: 'my_actuator' is not one of our nodes: its parameters are not checked",
+        "3: 'agent_2' is not one of our nodes: its parameters are not checked",
+        "4: 'robot_ip' is not a parameter of one of our nodes",
     ]
     assert found.section("agent") == {"seed": 4}
     assert found.section("pusht") == {"seed": 3}
@@ -183,7 +183,7 @@ def test_the_page_of_parameters_is_the_code_s() -> None:
 @pytest.mark.parametrize("name", ["/bad topic!", "", "7up", "a//b", "a/", "~b", "{name}"])
 def test_what_is_no_name_of_a_topic_is_found_before_anything_starts(refused: Refused, name: str) -> None:
     text = f"actuator: {{ros__parameters: {{action_topic: '{name}', rate_hz: 50.0}}}}\n"
-    assert refused(text) == [f"mine.yaml:1: actuator: action_topic: {name!r} is no name of a topic"]
+    assert refused(text) == [f"mine.yaml:1: actuator: action_topic: {name!r} is not a topic name"]
 
 
 @pytest.mark.parametrize("name", ["action", "/arm_1/commands", "~/action", "{node}/action"])

@@ -44,7 +44,7 @@ def test_this_machine_alone_is_claimed_where_it_is_kept(
 ) -> None:
     """Under rclpy the RMW decides what LOCALHOST means, and so may a configuration of Cyclone DDS."""
     monkeypatch.setattr("auras_ros.ros.BACKEND", backend)
-    assert ("this machine alone" in discovery.settle(config(tmp_path), dict(given))) == alone
+    assert ("only this machine" in discovery.settle(config(tmp_path), dict(given))) == alone
 
 
 @pytest.mark.parametrize("word", ["subnet", "WORLD", 5, ["SUBNET"]])

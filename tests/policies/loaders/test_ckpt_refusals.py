@@ -55,7 +55,7 @@ FAULTS: dict[str, tuple[Callable[[Policy, made.Weights], Any], str]] = {
     ),
     "another policy": (
         _says("_target_", "diffusion_policy.policy.bet_lowdim_policy.BETLowdimPolicy"),
-        "BETLowdimPolicy' is not supported; there is DiffusionUnetHybridImagePolicy",
+        "BETLowdimPolicy' is not supported; expected DiffusionUnetHybridImagePolicy",
     ),
     "unknown key": (_says("kernel", 3), "payload.cfg.policy: key 'kernel' is not known"),
     "inpainting": (_says("obs_as_global_cond", False), "policy.obs_as_global_cond: False is not supported"),
@@ -65,17 +65,17 @@ FAULTS: dict[str, tuple[Callable[[Policy, made.Weights], Any], str]] = {
     "scheduler's key": (_says("thresholding", True, "noise_scheduler"), "key 'thresholding' is not known"),
     "few DDPM steps": (
         _says("num_inference_steps", 4),
-        "num_inference_steps: 4 is not supported; there is 12 with DDPM",
+        "num_inference_steps: 4 is not supported; expected 12 with DDPM",
     ),
     "not resolved": (_says("horizon", "${horizon}"), "policy.horizon: '\\${horizon}' was saved before it was resolved"),
-    "too many actions": (_says("n_action_steps", 8), "n_action_steps: 8 is not supported; there is room for 7"),
+    "too many actions": (_says("n_action_steps", 8), "n_action_steps: 8 is not supported; expected at most 7"),
     "depth picture": (
         lambda policy, weights: policy["shape_meta"]["obs"]["image"].update(type="depth"),
         "obs.image.type: 'depth' is not supported",
     ),
     "crop too large": (
         _says("crop_shape", [50, 50]),
-        "crop_shape: \\[50, 50\\] is not supported; there is at most \\[40, 40\\]",
+        "crop_shape: \\[50, 50\\] is not supported; expected at most \\[40, 40\\]",
     ),
     "crop no pair": (_says("crop_shape", [50]), "crop_shape: \\[50\\] is not supported"),
     "another joint": (
@@ -102,7 +102,7 @@ OTHERS: dict[str, tuple[Policy, str]] = {
     "time among the tokens": (made.config(HYBRID_TRANSFORMER, time_as_cond=False), "time_as_cond: False is not supp"),
     "sees what is to come": (made.config(HYBRID_TRANSFORMER, causal_attn=False), "causal_attn: False is not supp"),
     "executed actions alone": (made.config(HYBRID_TRANSFORMER, pred_action_steps_only=True), "pred_action_steps_only"),
-    "resized": (image_unet(resize_shape=[20, 20]), "resize_shape: \\[20, 20\\] is not supported; there is the size of"),
+    "resized": (image_unet(resize_shape=[20, 20]), "resize_shape: \\[20, 20\\] is not supported; expected the size of"),
     "ResNet50": (image_unet(rgb_model={"name": "resnet50"}), "rgb_model.name: 'resnet50' is not supported"),
     "another encoder": (image_unet(_target_="timm"), "obs_encoder._target_: 'timm' is not supported"),
     "encoder's key": (image_unet(pos_enc=True), "obs_encoder: key 'pos_enc' is not known"),
@@ -147,22 +147,22 @@ ENORMOUS = 10**5000  # which Python does not even spell out
 HUGE: dict[str, tuple[Callable[[Policy, made.Weights], Any], str]] = {
     "a record of very many": (
         _says("_target_", Call(_laughs())),
-        "policy._target_: <(__builtin__|builtins).print> is not supported; there is text",
+        "policy._target_: <(__builtin__|builtins).print> is not supported; expected text",
     ),
     "records in records": (_says("horizon", _calls(150)), "policy.horizon: <(__builtin__|builtins).print> is not"),
     "a key that is enormous": (
         lambda policy, weights: policy.update({ENORMOUS: 1}),
         "ckpt: a key is a number of 16610 bits",
     ),
-    "history": (_says("n_obs_steps", 10**8), "policy.n_obs_steps: 100000000 is not supported; there is 64 at most"),
-    "horizon": (_says("horizon", 4 * 10**8), "policy.horizon: 400000000 is not supported; there is 1024 at most"),
+    "history": (_says("n_obs_steps", 10**8), "policy.n_obs_steps: 100000000 is not supported; expected 64 at most"),
+    "horizon": (_says("horizon", 4 * 10**8), "policy.horizon: 400000000 is not supported; expected 1024 at most"),
     "steps": (
         _says("num_train_timesteps", 10**9, "noise_scheduler"),
-        "num_train_timesteps: 1000000000 is not supported; there is 1000 at most",
+        "num_train_timesteps: 1000000000 is not supported; expected 1000 at most",
     ),
     "channels": (
         _says("down_dims", [1 << 62, 1 << 62]),
-        "policy.down_dims: .* is not supported; there is some whole numbers above zero, 65536 at most",
+        "policy.down_dims: .* is not supported; expected some whole numbers above zero, 65536 at most",
     ),
     "clipping": (
         _says("clip_sample_range", ENORMOUS, "noise_scheduler"),
@@ -215,7 +215,7 @@ def test_thousands_of_records_in_records_are_refused(tmp_path: Path) -> None:
         for name, data in entries.items():
             new.writestr(name, pickled if name.endswith("data.pkl") else data)
     (tmp_path / "robot.json").write_text(json.dumps(made.robot()))
-    with pytest.raises(CheckpointError, match=r"_target_: <builtins.print> is not supported; there is text"):
+    with pytest.raises(CheckpointError, match=r"_target_: <builtins.print> is not supported; expected text"):
         translate(path, Robot.load(tmp_path / "robot.json"))
 
 
@@ -243,7 +243,7 @@ def test_what_is_no_such_checkpoint_is_said_so(tmp_path: Path) -> None:
         ([1], "is not a checkpoint of diffusion_policy"),
         ({**saved, "state_dicts": {}}, "neither ema_model nor model is there"),
         ({**saved, "cfg": {}}, "payload.cfg: key 'policy' is missing"),
-        ({**saved, "cfg": 3}, "payload.cfg: 3 is not supported; there is an object"),
+        ({**saved, "cfg": 3}, "payload.cfg: 3 is not supported; expected an object"),
     ]
     for value, said in wrong:
         torch.save(value, path)

@@ -184,11 +184,11 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     # processors
     "unknown normalisation": (
         lambda folder: (mapped(STATE="LOG")(folder), norm_map(STATE="LOG")(folder)),
-        r"normalization of 'observation.state': 'LOG' is not known; there is IDENTITY, MIN_MAX",
+        r"normalization of 'observation.state': 'LOG' is not known; known: IDENTITY, MIN_MAX",
     ),
     "unknown step": (
         processor(lambda steps: steps.insert(0, {"registry_name": "mirror_processor", "config": {}})),
-        "policy_preprocessor.json: step 'mirror_processor' is not supported; there is",
+        "policy_preprocessor.json: step 'mirror_processor' is not supported; expected",
     ),
     "unknown step after": (
         processor(lambda steps: steps.append({"class": "mine.Delta"}), "policy_postprocessor.json"),
@@ -293,7 +293,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "processor that is no JSON": (cut("policy_preprocessor.json", 0.5), "policy_preprocessor.json: not JSON"),
     # config.json
-    "unknown type": (config(type="vqbet"), r"config.json: type 'vqbet' is not known; there is diffusion, act"),
+    "unknown type": (config(type="vqbet"), r"config.json: type 'vqbet' is not known; known: diffusion, act"),
     "config that is no JSON": (cut("config.json", 0.5), "config.json: not JSON"),
     "config that is a list": (
         lambda folder: (folder / "config.json").write_text("[]"),
@@ -302,15 +302,15 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "unknown key": (config(action_smoothing=True), "config.json: key 'action_smoothing' is not known here"),
     "unsupported backbone": (
         config(vision_backbone="resnet50"),
-        "config.json: vision_backbone: 'resnet50' is not supported; there is 'resnet18', 'resnet34'",
+        "config.json: vision_backbone: 'resnet50' is not supported; expected 'resnet18', 'resnet34'",
     ),
     "unsupported schedule": (
         config(beta_schedule="linear"),
-        "config.json: beta_schedule: 'linear' is not supported; there is 'squaredcos_cap_v2'",
+        "config.json: beta_schedule: 'linear' is not supported; expected 'squaredcos_cap_v2'",
     ),
     "unsupported scheduler": (
         config(noise_scheduler_type="EULER"),
-        "noise_scheduler_type: 'EULER' is not supported; there is 'DDPM', 'DDIM'",
+        "noise_scheduler_type: 'EULER' is not supported; expected 'DDPM', 'DDIM'",
     ),
     "unsupported prediction": (config(prediction_type="v"), "prediction_type: 'v' is not supported"),
     "unsupported value that cannot be compared": (config(prediction_type=["v"]), "prediction_type: .* not supported"),
@@ -409,7 +409,7 @@ ACT_FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "dilation": (config(replace_final_stride_with_dilation=True), "replace_final_stride_with_dilation: True is not"),
     "unsupported activation": (config(feedforward_activation="glu"), "feedforward_activation: 'glu' is not supported"),
-    "history": (config(n_obs_steps=2), "n_obs_steps: 2 is not supported; there is 1"),
+    "history": (config(n_obs_steps=2), "n_obs_steps: 2 is not supported; expected 1"),
     "more actions than there are": (config(n_action_steps=9), "n_action_steps: 9 is more than chunk_size, 8"),
     "layers without end": (config(n_encoder_layers=257), "network: encoder_layers: 257 is more than 256"),
     "a decoder without end": (config(n_decoder_layers=2000), "network: decoder_layers: 2000 is more than 256"),

@@ -162,7 +162,7 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
     ),
     "no JSON": (SMOL, lambda folder: (folder / "config.json").write_text("{"), "config.json: not JSON"),
     "unknown key": (PI0, config(lookahead=3), "config.json: key 'lookahead' is not known here"),
-    "unknown step": (PI0, step, "policy_preprocessor.json: step 'delta_actions' is not supported; there is"),
+    "unknown step": (PI0, step, "policy_preprocessor.json: step 'delta_actions' is not supported; expected"),
     "pi0's step in pi0.5": (
         PI05,
         text(lambda raw: raw["steps"][3].update(registry_name="pi0_new_line_processor"), "policy_preprocessor.json"),
@@ -188,17 +188,17 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
     "padding on the left": (
         PI0,
         tokenizing(padding_side="left"),
-        "padding_side: 'left' is not supported; there is 'right'",
+        "padding_side: 'left' is not supported; expected 'right'",
     ),
     "variant": (
         PI0,
         config(paligemma_variant="gemma_7b"),
-        "paligemma_variant: 'gemma_7b' is not supported; there is 'gem",
+        "paligemma_variant: 'gemma_7b' is not supported; expected 'gem",
     ),
     "expert's variant": (PI05, config(action_expert_variant="big"), "action_expert_variant: 'big' is not supported"),
     "layers that do not fit": (PI0, config(action_expert_variant="gemma_2b"), "has shape .*, expected"),
-    "history": (PI0, config(n_obs_steps=2), "n_obs_steps: 2 is not supported; there is 1"),
-    "periods": (SMOL, config(max_period=8.0), "max_period: 8.0 is not supported; there is 4.0"),
+    "history": (PI0, config(n_obs_steps=2), "n_obs_steps: 2 is not supported; expected 1"),
+    "periods": (SMOL, config(max_period=8.0), "max_period: 8.0 is not supported; expected 4.0"),
     "real-time chunking": (PI05, config(rtc_config={"enabled": True}), "rtc_config: .* is not supported"),
     "no square": (
         PI0,
@@ -212,14 +212,14 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
     "pictures by statistics": (
         PI0,
         by_statistics,
-        "'observation.images.top' is normalised by statistics; there is IDENTITY",
+        "'observation.images.top' is normalised by statistics; expected IDENTITY",
     ),
     "vlm": (
         SMOL,
         config(vlm_model_name="HuggingFaceTB/Other"),
         "vlm_model_name: 'HuggingFaceTB/Other' is not supported",
     ),
-    "aloha": (SMOL, config(adapt_to_pi_aloha=True), "adapt_to_pi_aloha: True is not supported; there is False"),
+    "aloha": (SMOL, config(adapt_to_pi_aloha=True), "adapt_to_pi_aloha: True is not supported; expected False"),
     "no cache": (SMOL, config(use_cache=False), "use_cache: False is not supported"),
     "size of pictures": (
         SMOL,
@@ -227,7 +227,7 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
         r"resize_imgs_with_padding: \[64, 64\] is not",
     ),
     "attention": (SMOL, config(attention_mode="linear"), "attention_mode: 'linear' is not supported"),
-    "expert's layers": (SMOL, config(num_expert_layers=2), "num_expert_layers: 2 is not supported; there is -1 and 3"),
+    "expert's layers": (SMOL, config(num_expert_layers=2), "num_expert_layers: 2 is not supported; expected -1 and 3"),
     "empty cameras": (TOKENS, config(empty_cameras=2), "empty_cameras: 2, but input_features has 1"),
     "tokens around pictures": (
         TOKENS,

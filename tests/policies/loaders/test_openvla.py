@@ -238,7 +238,7 @@ def test_a_move_is_no_set_point(folder: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["delta_previous", "delta_origin", "velocity"])
 def test_what_is_not_normalised_is_a_set_point_and_no_move(folder: Path, kind: str) -> None:
     edit(folder, "robot.json", kinds(gripper=kind))
-    refused(folder, f"channel 'gripper': kind '{kind}', but .* a set point .*; there is gripper, absolute")
+    refused(folder, f"channel 'gripper': kind '{kind}', but .* a set point .*; expected gripper, absolute")
 
 
 def test_kinds_that_mean_what_the_actions_are(folder: Path) -> None:
@@ -249,11 +249,11 @@ def test_kinds_that_mean_what_the_actions_are(folder: Path) -> None:
 # -- configuration ----------------------------------------------------------------------------------------
 
 CONFIGS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
-    "bins": ("config.json", lambda c: c.update(n_action_bins=512), "n_action_bins: 512 is not supported; there is 256"),
+    "bins": ("config.json", lambda c: c.update(n_action_bins=512), "n_action_bins: 512 is not supported; expected 256"),
     "encoder": (
         "config.json",
         lambda c: c.update(timm_model_ids=["vit_large_patch14_clip_224.openai", published.SIGLIP]),
-        "config.timm_model_ids: 'vit_large_patch14_clip_224.openai' is not known; there is vit_large",
+        "config.timm_model_ids: 'vit_large_patch14_clip_224.openai' is not known; known: vit_large",
     ),
     "projector": (
         "config.json",
@@ -280,7 +280,7 @@ CONFIGS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "resized to another size": (
         "preprocessor_config.json",
         lambda c: [each.update(size=[64, 64]) for each in c["tvf_resize_params"]],
-        r"tvf_resize_params: size: \[64, 64\] is not supported with 'resize-naive'; there is \[28, 28\]",
+        r"tvf_resize_params: size: \[64, 64\] is not supported with 'resize-naive'; expected \[28, 28\]",
     ),
     "resized without antialiasing": (
         "preprocessor_config.json",
@@ -335,7 +335,7 @@ CONFIGS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "own key": (
         "robot.json",
         lambda c: c.update(openvla={"crop": 0.9}),
-        "robot.json: openvla: key 'crop' is unknown; there is prompt_ids, prompt_limit, zoom",
+        "robot.json: openvla: key 'crop' is unknown; known: prompt_ids, prompt_limit, zoom",
     ),
     "zoom": ("robot.json", lambda c: c.update(openvla={"zoom": 9}), "robot.json: openvla: zoom: 9 is not a share"),
     "no prompt": ("robot.json", lambda c: c.pop("prompt"), "robot.json: prompt: missing"),
@@ -380,7 +380,7 @@ def test_the_middle_is_taken_where_the_processor_does(folder: Path, made: tuple[
     """torchvision's arithmetic: the shorter side to 28, the longer to int(28 * 50 / 36), then the middle, rounded."""
     for name in ("config.json", "preprocessor_config.json"):
         edit(folder, name, lambda c: c.update(image_resize_strategy="resize-crop"))
-    refused(folder, r"tvf_resize_params: size: \[28, 28\] is not supported with 'resize-crop'; there is 28 or \[28\]")
+    refused(folder, r"tvf_resize_params: size: \[28, 28\] is not supported with 'resize-crop'; expected 28 or \[28\]")
     edit(folder, "preprocessor_config.json", lambda c: [each.update(size=28) for each in c["tvf_resize_params"]])
     camera = load(folder).spec.cameras[0]
     assert camera.order == "resize_then_crop"

@@ -54,7 +54,7 @@ def test_only_the_step_and_the_actions_must_be_there(tmp_path: Path) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
-    "unknown key": (lambda r: r.update(dt=50), "key 'dt' is unknown; there is action, cameras"),
+    "unknown key": (lambda r: r.update(dt=50), "key 'dt' is unknown; known: action, cameras"),
     "no step": (lambda r: r.pop("dt_ms"), "key 'dt_ms' is missing"),
     "no actions": (lambda r: r.pop("action"), "key 'action' is missing"),
     "two steps": (lambda r: r["action"].update(dt_ms=20), "action: dt_ms: 20 is not the policy step, 50"),

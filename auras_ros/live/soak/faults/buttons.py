@@ -50,8 +50,8 @@ def second_button(harness: SoakHarness) -> Times:
 
 
 def button_gone(harness: SoakHarness) -> Times:
-    """It vanishes while it is pressed: it stays so until a person releases it by service, which while it is there
-    nobody can."""
+    """It vanishes while it is pressed: the stop stays pressed until ~/release_stop is called, which is refused while
+    the button still exists."""
     with _button(harness) as button:
         at_ns = harness.now_ns()
         button.publish(Bool(data=True))
