@@ -51,7 +51,7 @@ def run(argv: list[str]) -> int:
     if not 0 < options.minutes <= 10_000:
         parser.error(f"--minutes: must be in (0, 10000], got {options.minutes:g}")
     from auras_ros.live.soak.faults import faults
-    from auras_ros.live.soak.run import Wanted, soak
+    from auras_ros.live.soak.run import SoakSettings, soak
     from auras_ros.live.soak.summary import report, table
 
     only, known = [word for word in options.only.replace(" ", "").split(",") if word], faults(1.0, 1.0)
@@ -67,8 +67,8 @@ def run(argv: list[str]) -> int:
     progress = Progress(quiet_s=5.0)
     with _signals_noted() as stopping:
         try:
-            wanted = Wanted(60.0 * options.minutes, options.seed, tuple(only), options.presses, options.load)
-            result = soak(wanted, options.log, lambda: bool(stopping), progress.say)
+            settings = SoakSettings(60.0 * options.minutes, options.seed, tuple(only), options.presses, options.load)
+            result = soak(settings, options.log, lambda: bool(stopping), progress.say)
         finally:
             progress.done()
     made = report(result, interrupted=bool(stopping))

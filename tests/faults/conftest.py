@@ -11,8 +11,8 @@ import pytest
 
 from auras_ros import resources
 from auras_ros.live.soak.faults.loaded import STALLED
+from auras_ros.live.soak.harness import SoakHarness
 from auras_ros.live.soak.judge import CommandLimits, Judge
-from auras_ros.live.soak.scene import SoakHarness
 from auras_ros.live.soak.witness import Witness
 from auras_ros.nodes.actuator.settings import load_contract
 from auras_ros.nodes.common.supervisor import Supervisor

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from auras_ros.live.soak.qos import LATCHED, RELIABLE
+from auras_ros.live.soak.topics import CHUNKS, IMAGES, JOINTS, LATCHED, PROMPT, RELIABLE, STATES
 from auras_ros.nodes.common.messages import host_id
-from auras_ros.ros import Node, qos_profile_sensor_data
+from auras_ros.ros import Node, QoSProfile
 from auras_ros.ros.msg import Float64MultiArray, Image, JointState, MultiArrayDimension, MultiArrayLayout, String
 
 NUMBERS = (0.0, -1.0, 1e308, -1e308, 5e-324, float("nan"), float("inf"), float("-inf"))
@@ -35,23 +35,29 @@ ROBOTS = ("", "<robot", "<robot/>", BOMB, '<robot><joint name="agent_x" type="pr
 HUGE_PROMPT = "x" * 10_000_000
 
 
+def chunk_dimensions(horizon: int, label: str) -> list[MultiArrayDimension]:
+    """Of a chunk's array."""
+    count = len(JOINTS)
+    sizes = ("horizon", horizon, horizon * count), (",".join(JOINTS), count, count), (label, 1, 1)
+    return [MultiArrayDimension(label=name, size=size, stride=stride) for name, size, stride in sizes]
+
+
 class Garbage:
     """Publishers on every input of agent and actuator while it lives; `say` sends one message on each."""
 
-    def __init__(self, node: Node, rng: random.Random, names: tuple[str, ...]) -> None:
-        self._node, self._rng, self._names = node, rng, names
+    def __init__(self, node: Node, rng: random.Random) -> None:
+        self._node, self._rng = node, rng
         self.sent = 0
-        self._outlets: list[tuple[Any, Callable[[], Any]]] = []
-        for kind, topic, qos, make in (
-            (Float64MultiArray, "agent/chunk", RELIABLE, self.chunk),
-            (String, "agent/heartbeat", RELIABLE, self.text),
-            (String, "actuator/state", LATCHED, self.text),
-            (String, "robot_description", LATCHED, lambda: String(data=self._rng.choice(ROBOTS))),
-            (String, "prompt", LATCHED, self.prompt),
-            (JointState, "joint_states", qos_profile_sensor_data, self.joints),
-            (Image, "camera/top/image_raw", qos_profile_sensor_data, self.image),
-        ):
-            self._outlets.append((node.create_publisher(kind, topic, qos), make))
+        inputs: list[tuple[tuple[Any, str, QoSProfile], Callable[[], Any]]] = [
+            (CHUNKS, self.chunk),
+            ((String, "agent/heartbeat", RELIABLE), self.text),
+            ((String, "actuator/state", LATCHED), self.text),
+            ((String, "robot_description", LATCHED), lambda: String(data=rng.choice(ROBOTS))),
+            (PROMPT, self.prompt),
+            (STATES, self.joints),
+            (IMAGES, self.image),
+        ]
+        self._outlets = [(node.create_publisher(*topic), make) for topic, make in inputs]
 
     def say(self) -> None:
         for publisher, make in self._outlets:
@@ -76,23 +82,19 @@ class Garbage:
 
     def chunk(self) -> Float64MultiArray:
         """Either of no form at all, or of a stranger's session with values from nowhere."""
-        rng, count = self._rng, len(self._names)
+        rng = self._rng
         horizon = rng.choice((0, 1, 16, 1000))
         now_ns = time.monotonic_ns() + rng.choice((0, -(10**12), 10**12))
         facts = {"origin_stamp_ns": now_ns, "origin_mono_ns": now_ns, "host": host_id(), "session": "garbage",
                  "frame": 0, "request": rng.randrange(100), "epoch": 0}  # fmt: skip
         label = rng.choice((json.dumps(facts), rng.choice(TEXTS)))
-        dims = [
-            MultiArrayDimension(label="horizon", size=horizon, stride=horizon * count),
-            MultiArrayDimension(label=",".join(self._names), size=count, stride=count),
-            MultiArrayDimension(label=label, size=1, stride=1),
-        ]
-        layout = MultiArrayLayout(dim=dims[: rng.choice((0, 2, 3, 3))], data_offset=rng.choice((0, 7)))
-        return Float64MultiArray(layout=layout, data=self.numbers(rng.choice((0, 3, horizon * count))))
+        dims = chunk_dimensions(horizon, label)[: rng.choice((0, 2, 3, 3))]
+        layout = MultiArrayLayout(dim=dims, data_offset=rng.choice((0, 7)))
+        return Float64MultiArray(layout=layout, data=self.numbers(rng.choice((0, 3, horizon * len(JOINTS)))))
 
     def joints(self) -> JointState:
         """Names without numbers, numbers without names, and numbers that are none."""
-        names = self._rng.choice(([], list(self._names), [""] * 1000, ["\x01"]))
+        names = self._rng.choice(([], list(JOINTS), [""] * 1000, ["\x01"]))
         return JointState(name=names, position=[float("nan")] * self._rng.randrange(4))
 
     def image(self) -> Image:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.live.soak.judge import ReceivedAction
-from auras_ros.live.soak.qos import EVERY, LATCHED
-from auras_ros.live.soak.witness import Witness
+from auras_ros.live.soak.topics import EVERY, JOINTS, LATCHED
+from auras_ros.live.soak.witness import Witness, asked
 from auras_ros.nodes.common.messages import read_action, read_json
 from auras_ros.ros import Clock, ClockType, Future, qos_profile_sensor_data
 from auras_ros.ros.msg import Float64MultiArray, JointState, String
@@ -20,7 +20,6 @@ from auras_ros.ros.srv import Trigger
 
 NAMESPACE = "/beside"
 STATES_S = 0.02
-JOINTS = ("agent_x", "agent_y")  # of the table that is played
 PLACE = dict.fromkeys(JOINTS, 256.0)
 SERVICES = ("arm", "disarm", "stop")
 GRACE_S = 10.0
@@ -75,8 +74,7 @@ class OtherActuator:
 
     def call(self, word: str) -> Future | None:
         """Ask for "arm", "disarm" or "stop"; None where nobody answers."""
-        client = self._clients[word]
-        return client.call_async(Trigger.Request()) if client.service_is_ready() else None
+        return asked(self._clients[word], Trigger.Request())
 
     def close(self) -> None:
         self.process.terminate()

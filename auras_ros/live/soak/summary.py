@@ -34,16 +34,16 @@ def report(result: SoakResult, *, interrupted: bool) -> Report:
     for name, value in (result.state.get("interval_error_ms") or {}).items():
         made.summary[f"interval_error_{name}" if name == "n" else f"interval_error_ms_{name}"] = value
     made.summary |= _pressed(result)
-    if result.ended is not None:
+    if load := result.load:
         made.summary |= {"ended_unasked": judge.kinds["process ended"]}
-        made.summary |= {"rearmed": result.ended.rearmed, "disarmed_by_stall": result.ended.by_stall}
-        made.summary |= {"driven_share": result.ended.driven / max(1, result.ended.looks)}
-    if result.load:
-        made.summary |= {"load_1min_mean": float(np.mean(result.load)), "load_1min_max": max(result.load)}
+        made.summary |= {"rearmed": load.rearmed, "disarmed_by_stall": load.by_stall}
+        made.summary |= {"driven_share": load.driven / max(1, load.looks)}
+    if averages := result.load_averages:
+        made.summary |= {"load_1min_mean": float(np.mean(averages)), "load_1min_max": max(averages)}
     made.more = {
         "promises": {kind: {"to": each.promise, "limit_ms": each.limit_ms} for kind, each in result.kinds.items()},
         "violations": judge.violations,
-        "armed_again_because": result.ended.reasons if result.ended else [],
+        "armed_again_because": load.reasons if load else [],
         "violations_by_kind": dict(judge.kinds),
         "processes": {name: _used(usage) for name, usage in result.usage.items()},
         "scheduling": str(result.state.get("scheduling", "unknown")),

@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from auras_ros.live.chunk_times import ChunkTimes
+from auras_ros.live.soak.harness import SoakHarness
 from auras_ros.live.soak.judge import CommandLimits, Judge, ReceivedAction
-from auras_ros.live.soak.said import DiagnosticEntry
-from auras_ros.live.soak.scene import SoakHarness
-from auras_ros.live.soak.witness import MadeChunk
+from auras_ros.live.soak.log_listener import DiagnosticEntry
 from auras_ros.nodes.common.supervisor import SupervisorError
 
 MS = 1_000_000
@@ -38,7 +38,7 @@ class Acted:
         self.tick, self.armed, self.on = 0, True, dict.fromkeys(LIVES, True)
         self.bad, self.over = 0, False  # bad messages heard; whether they have ended
         self.conflict: list[str] = []
-        self.chunks: deque[MadeChunk] = deque(maxlen=100)
+        self.chunks: deque[ChunkTimes] = deque(maxlen=100)
         self.lines: list[tuple[int, str, str]] = []
         self.counts: dict[tuple[str, str], int] = {}
         self.messages = dict.fromkeys(TASKS, "")
@@ -83,7 +83,8 @@ class Acted:
         sees = self.on["agent"] and (self.on["pusht_bridge"] or in_parts)
         if sees and not lost and not stuck:
             on_its_way_ns = 500 * MS if "queue" in self.breaks else 0
-            self.chunks.append(MadeChunk(now_ns, now_ns, now_ns + on_its_way_ns, self.prompt))
+            times_ns = (*[now_ns] * 4, now_ns + on_its_way_ns)
+            self.chunks.append(ChunkTimes(1, *times_ns, prompt=self.prompt))
         if lost and "ghosts" in self.breaks:
             self._command(now_ns, "holding")
         if not lost:
@@ -108,10 +109,6 @@ class Acted:
     @property
     def driving(self) -> bool:
         return bool(self.judge.sent) and self.judge.sent[-1].state == "armed"
-
-    @property
-    def published_ns(self) -> list[int]:
-        return [each.published_ns for each in self.chunks]
 
     @property
     def said(self) -> Any:
@@ -150,12 +147,11 @@ class Acted:
         self.follows = self.beat["session"] if self.armed else self.follows
         return _answer(success=True)
 
-    def simulated_time(self, on: bool) -> Any:
+    def set_parameter(self, name: str, value: Any) -> Any:
+        if name != "use_sim_time":
+            return _answer(results=[SimpleNamespace(successful="taken" in self.breaks)])
         self.disarm()
         return _answer(results=[SimpleNamespace(successful="clock" not in self.breaks)])
-
-    def set_parameter(self, name: str, value: Any) -> Any:
-        return _answer(results=[SimpleNamespace(successful="taken" in self.breaks)])
 
     def disarm(self) -> None:
         if self.armed:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from auras_ros.live.soak.scene import SoakHarness
+from auras_ros.live.soak.harness import SoakHarness
 
 HOLD_MS = 150.0
 SILENT_MS = 300.0  # the agent's, after the actuator's last word
 NAMED_MS = 1000.0
-PATIENCE_S = 10.0
 Times = tuple[int, int | None]
 """When it broke the loop and when the loop did what it promises, monotonic ns; None where it did not."""
 
@@ -22,5 +21,5 @@ class InjectedFault:
 
     play: Callable[[SoakHarness], Times]
     promise: str
-    limit_ms: float | None
+    limit_ms: float | None = None
     every: int = 1
