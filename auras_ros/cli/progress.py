@@ -14,6 +14,12 @@ class Progress:
         self._every_s = 0.1 if self._terminal else quiet_s
         self._last_s, self._width, self._pending = 0.0, 0, ""
 
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.done()
+
     def say(self, text: str) -> None:
         self._pending = text
         if time.monotonic() - self._last_s >= self._every_s:

@@ -174,7 +174,7 @@ def test_work_of_other_settings_is_refused_by_name(
     assert run(folder, *GIVEN, "--episodes", 1, "--work", work) == 0
     for words, said in (
         (("--frame-steps", 2, *GIVEN), f"{work}: was made with frame_steps 4, not 2; use another --work file"),
-        (("--durations", "seq=0.3,auras=0.1"), f"{work}: was charged 0.2 s for seq, not 0.3; take another"),
+        (("--durations", "seq=0.3,auras=0.1"), f"{work}: was charged 0.2 s for seq, not 0.3; use another"),
     ):
         with pytest.raises(SystemExit):
             run(folder, "--episodes", 1, "--work", work, *words)

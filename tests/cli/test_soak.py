@@ -19,8 +19,7 @@ from auras_ros import resources
 from auras_ros.cli import soak as cli
 from auras_ros.live.soak import run
 from auras_ros.live.soak.faults import faults
-from auras_ros.live.soak.faults.kinds import HOLD_MS
-from auras_ros.live.soak.judge import CommandLimits, Judge
+from auras_ros.live.soak.judge import HOLD_MS, CommandLimits, Judge
 from auras_ros.live.soak.not_drawn import NOT_DRAWN
 from auras_ros.live.soak.run import (
     GROWTH_S,

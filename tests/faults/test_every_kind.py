@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from auras_ros.live.soak.faults import faults
-from auras_ros.live.soak.faults.kinds import InjectedFault
+from auras_ros.live.soak.faults import InjectedFault, faults
 from auras_ros.live.soak.harness import MS, RECOVERY_S, SoakHarness
 from tests.faults.conftest import MAX_AGE_MS, RATE_HZ, arm_after_a_stall, stood_still
 

@@ -10,12 +10,13 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.live.soak.judge import ReceivedAction
+from auras_ros.live.soak.logs import LogPipe
 from auras_ros.live.soak.other import OtherActuator
 from auras_ros.live.soak.usage import Usage
 from auras_ros.live.soak.witness import Witness
@@ -33,6 +34,9 @@ TOO_SLOW = "too slow for its settings"  # in the supervisor's news
 UNDISTURBED_MS = 1000.0
 MS = 1_000_000
 T = TypeVar("T")
+Wanted = Callable[[ReceivedAction], bool]
+Times = tuple[int, int | None]
+"""When a fault broke the loop and when the loop did what it promises, monotonic ns; None where it did not."""
 
 
 class Interrupted(Exception):  # noqa: N818  (nothing went wrong)
@@ -43,16 +47,23 @@ class SoakHarness:
     """One thread: every callback comes in `turn`, which raises Interrupted once `stopping` says so."""
 
     def __init__(
-        self, witness: Witness, callbacks: Any, supervisor: Supervisor, rng: random.Random, stopping: Callable[[], bool]
+        self,
+        witness: Witness,
+        callbacks: Any,
+        supervisor: Supervisor,
+        rng: random.Random,
+        stopping: Callable[[], bool],
+        log: LogPipe | None = None,
     ) -> None:
+        """log: what the nodes print to."""
         self.witness, self.judge, self.rng = witness, witness.judge, rng
         self._callbacks, self._supervisor, self._stopping = callbacks, supervisor, stopping
         self._clock = MonotonicClock()
         self.usage = {name: Usage() for name in supervisor.processes}
         self.planned_skips = 0
         self.presses_again = 0  # of the emergency stop, where one could not be timed
-        self.unread_logs: Callable[[], AbstractContextManager[None]] = nullcontext  # a block in which nobody reads them
-        self.closed_logs: Callable[[], AbstractContextManager[None]] = nullcontext  # one in which nobody could
+        self.unread_log = log.unread if log else nullcontext  # a block in which nobody reads it
+        self.closed_log = log.closed if log else nullcontext  # one in which nobody could
         self.other = partial(OtherActuator, witness)  # starts one beside the loop's
         self._killed: set[str] = set()
         self._bags: dict[str, list[Any]] = {}
@@ -200,11 +211,7 @@ class SoakHarness:
         return self.first(lambda each: each.state == state, self.judge.sent, since_ns, patience_s)
 
     def first(
-        self,
-        wanted: Callable[[ReceivedAction], bool],
-        sent: Iterable[ReceivedAction],
-        since_ns: int,
-        patience_s: float | None = None,
+        self, wanted: Wanted, sent: Iterable[ReceivedAction], since_ns: int, patience_s: float | None = None
     ) -> int | None:
         """When the first of these commands since then was sent that is wanted; None where none comes."""
         found: list[int] = []
@@ -251,10 +258,8 @@ class SoakHarness:
             return bool(follows) and self.witness.beat.get("session") not in (None, follows)
 
         found = self.until(lambda: unbroken() or another_life(), RECOVERY_S) and (unbroken() or self.drive())
-        if not (found and self.until(unbroken, RECOVERY_S)):
-            self.judge.violate("not steady", f"never driven for {STEADY_NS / 1e6:g} ms within {RECOVERY_S:g} s")
-            return False
-        return True
+        text = f"never driven for {STEADY_NS / 1e6:g} ms within {RECOVERY_S:g} s"
+        return self.expect(unbroken, "not steady", text, RECOVERY_S if found else 0.0)
 
     def goes_on(self) -> None:
         """It must be driven again by itself."""

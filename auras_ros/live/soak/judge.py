@@ -13,6 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+# How soon what is promised of a fault must come.
+HOLD_MS = 150.0
+SILENT_MS = 300.0  # the agent's, after the actuator's last word
+NAMED_MS = 1000.0
 ROUNDING = 1e-9
 NAMED = 50  # violations kept with their text; all are counted
 KEPT = 6000  # newest actions: a minute at 100 Hz

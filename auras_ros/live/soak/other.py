@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.live.soak.judge import ReceivedAction
-from auras_ros.live.soak.topics import EVERY, JOINTS, LATCHED
+from auras_ros.live.soak.topics import EVERY, JOINTS, LATCHED, STATES
 from auras_ros.live.soak.witness import Witness, asked
 from auras_ros.nodes.common.messages import read_action, read_json
-from auras_ros.ros import Clock, ClockType, Future, qos_profile_sensor_data
+from auras_ros.ros import Clock, ClockType, Future
 from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from auras_ros.ros.srv import Trigger
 
@@ -40,22 +40,17 @@ class OtherActuator:
         node = "auras_ros.nodes.actuator.node"
         child = [sys.executable, "-m", "auras_ros.nodes.common.child", str(os.getpid()), node]
         command = [*child, "--ros-args", *arguments]
+        self._clients = {word: witness.create_client(Trigger, f"{NAMESPACE}/{name}/{word}") for word in SERVICES}
+        kind, topic, qos = STATES
+        self._drivers = {joint: witness.create_publisher(kind, f"{NAMESPACE}/{topic}", qos) for joint in PLACE}
+        self._timer = witness.create_timer(STATES_S, self._tell, clock=Clock(clock_type=ClockType.STEADY_TIME))
         self._subscriptions = [
             witness.create_subscription(Float64MultiArray, f"{NAMESPACE}/action", self._on_action, EVERY),
             witness.create_subscription(String, f"{NAMESPACE}/{name}/state", self._on_state, LATCHED),
         ]
-        self._clients = {word: witness.create_client(Trigger, f"{NAMESPACE}/{name}/{word}") for word in SERVICES}
-        topic = f"{NAMESPACE}/joint_states"
-        self._drivers = {joint: witness.create_publisher(JointState, topic, qos_profile_sensor_data) for joint in PLACE}
-        self._timer = witness.create_timer(STATES_S, self._tell, clock=Clock(clock_type=ClockType.STEADY_TIME))
         with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
+            nothing = subprocess.DEVNULL
+            self.process = subprocess.Popen(command, stdin=nothing, stdout=out, stderr=out, start_new_session=True)
 
     def speak(self) -> None:
         """Let every joint be told of."""

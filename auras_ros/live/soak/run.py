@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from auras_ros import resources
-from auras_ros.live.soak.faults import faults
-from auras_ros.live.soak.faults.kinds import InjectedFault, Times
+from auras_ros.live.soak.faults import InjectedFault, faults
 from auras_ros.live.soak.faults.loaded import STALLED, busy
 from auras_ros.live.soak.faults.presses import cases, press
-from auras_ros.live.soak.harness import MS, Interrupted, SoakHarness
+from auras_ros.live.soak.harness import MS, Interrupted, SoakHarness, Times
 from auras_ros.live.soak.judge import CommandLimits, Judge
 from auras_ros.live.soak.logs import LogPipe
 from auras_ros.live.soak.topics import ACTION
@@ -132,8 +131,7 @@ def soak(settings: SoakSettings, log: Path, stopping: Callable[[], bool], say: C
         try:
             _alone(witness, callbacks)
             with LogPipe(log) as out, Supervisor(config, log=out.writer, parameters=OVERRIDES) as supervisor:
-                harness = SoakHarness(witness, callbacks, supervisor, random.Random(settings.seed), stopping)
-                harness.unread_logs, harness.closed_logs = out.unread, out.closed
+                harness = SoakHarness(witness, callbacks, supervisor, random.Random(settings.seed), stopping, out)
                 run = SoakRun(harness, kinds, settings, say)
                 run.play()
                 return run.result
@@ -156,11 +154,7 @@ class SoakRun:
     """Plays what the settings ask for; `result` is what was found so far."""
 
     def __init__(
-        self,
-        harness: SoakHarness,
-        kinds: dict[str, InjectedFault],
-        settings: SoakSettings,
-        say: Callable[[str], None],
+        self, harness: SoakHarness, kinds: dict[str, InjectedFault], settings: SoakSettings, say: Callable[[str], None]
     ) -> None:
         self.result = SoakResult(harness.judge, kinds)
         self._harness, self._judge, self._settings, self._say = harness, harness.judge, settings, say

@@ -14,6 +14,7 @@ import pytest
 from auras_ros.live.soak import harness as harness_module
 from auras_ros.live.soak import run as run_module
 from auras_ros.live.soak.faults import (
+    InjectedFault,
     buttons,
     faults,
     loaded,
@@ -24,9 +25,8 @@ from auras_ros.live.soak.faults import (
     processes,
     rivals,
 )
-from auras_ros.live.soak.faults.kinds import InjectedFault, Times
 from auras_ros.live.soak.faults.loaded import busy
-from auras_ros.live.soak.harness import SoakHarness
+from auras_ros.live.soak.harness import SoakHarness, Times
 from auras_ros.live.soak.noise import payload
 from auras_ros.live.soak.run import LoadResult, SoakRun, SoakSettings
 from auras_ros.observation import ObservationError, decode_raw

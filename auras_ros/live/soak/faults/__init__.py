@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from auras_ros.live.soak.faults import buttons, loaded, messages, others, peers, presses, processes, rivals
-from auras_ros.live.soak.faults.kinds import HOLD_MS, NAMED_MS, SILENT_MS, InjectedFault
+from auras_ros.live.soak.harness import SoakHarness, Times
+from auras_ros.live.soak.judge import HOLD_MS, NAMED_MS, SILENT_MS
 from auras_ros.ros import BACKEND
+
+
+@dataclass(frozen=True)
+class InjectedFault:
+    """`promise`: what the time is measured to, within limit_ms; None: measured alone. `play` breaks and mends.
+    It comes in the first round and in each `every`-th after it."""
+
+    play: Callable[[SoakHarness], Times]
+    promise: str
+    limit_ms: float | None = None
+    every: int = 1
 
 
 def faults(max_age_ms: float, rate_hz: float) -> dict[str, InjectedFault]:

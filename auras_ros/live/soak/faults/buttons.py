@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from auras_ros.live.soak.faults.kinds import Times
-from auras_ros.live.soak.harness import SoakHarness
+from auras_ros.live.soak.harness import SoakHarness, Times
 from auras_ros.live.soak.topics import BUTTON
 from auras_ros.ros import BACKEND
 from auras_ros.ros.msg import Bool

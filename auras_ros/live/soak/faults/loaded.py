@@ -7,9 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from auras_ros.live.soak.faults.kinds import Times
 from auras_ros.live.soak.faults.processes import agent_killed
-from auras_ros.live.soak.harness import SoakHarness
+from auras_ros.live.soak.harness import SoakHarness, Times
 
 LOOPS, LOADED_S = 8, (5.0, 10.0)
 STALLED = "stood still"  # in the reason of an actuator that did not get its turn: it may be armed again

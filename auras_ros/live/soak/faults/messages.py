@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from auras_ros.live.soak.faults.kinds import Times
 from auras_ros.live.soak.garbage import HUGE_PROMPT, Garbage
-from auras_ros.live.soak.harness import PATIENCE_S, SoakHarness
+from auras_ros.live.soak.harness import PATIENCE_S, SoakHarness, Times
 from auras_ros.live.soak.noise import NOISY, inputs, payload
 from auras_ros.live.soak.topics import IMAGES, JOINTS, PROMPT, STATE_LISTENERS, STATES
 from auras_ros.ros import QoSProfile
@@ -112,12 +111,12 @@ def joint_states_of_others(harness: SoakHarness) -> Times:
 
 def log_unread(harness: SoakHarness) -> Times:
     """Nobody reads what the nodes say, and the pipe is full: nothing may wait for it."""
-    return _without_log(harness, harness.unread_logs, "a log that nobody reads")
+    return _without_log(harness, harness.unread_log, "a log that nobody reads")
 
 
 def log_closed(harness: SoakHarness) -> Times:
     """Whoever read what the nodes say is gone: writing is an error."""
-    return _without_log(harness, harness.closed_logs, "a log whose pipe is closed")
+    return _without_log(harness, harness.closed_log, "a log whose pipe is closed")
 
 
 def _without_log(harness: SoakHarness, logs: Callable[[], AbstractContextManager[None]], what: str) -> Times:

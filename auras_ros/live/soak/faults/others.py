@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from auras_ros.live.soak.faults.kinds import Times
 from auras_ros.live.soak.faults.processes import told_instead
-from auras_ros.live.soak.harness import MS, SoakHarness
+from auras_ros.live.soak.harness import MS, SoakHarness, Times
 from auras_ros.live.soak.other import OtherActuator
 from auras_ros.live.soak.topics import JOINTS
 from auras_ros.nodes.actuator.position import MAX_AGE_MS

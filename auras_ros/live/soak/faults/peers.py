@@ -6,9 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from auras_ros.live.soak.faults.kinds import Times
 from auras_ros.live.soak.faults.processes import agent_killed
-from auras_ros.live.soak.harness import PATIENCE_S, SoakHarness
+from auras_ros.live.soak.harness import PATIENCE_S, SoakHarness, Times
 from auras_ros.live.soak.topics import ACTIONS, JOINTS, STATE_LISTENERS, STATES
 from auras_ros.ros import DurabilityPolicy, Duration, LivelinessPolicy, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import (

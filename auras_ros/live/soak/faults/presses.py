@@ -13,9 +13,8 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass
 from typing import Any
 
-from auras_ros.live.soak.faults.kinds import Times
 from auras_ros.live.soak.garbage import Garbage
-from auras_ros.live.soak.harness import SoakHarness
+from auras_ros.live.soak.harness import SoakHarness, Times
 from auras_ros.live.soak.topics import CHUNKS, LATCHED, RELIABLE
 from auras_ros.ros import BACKEND, Node, QoSProfile, qos_profile_services_default
 from auras_ros.ros.msg import Float64MultiArray, JointState, MultiArrayDimension, String, message_type

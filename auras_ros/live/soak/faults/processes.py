@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.live.soak.faults.kinds import HOLD_MS, NAMED_MS, Times
-from auras_ros.live.soak.harness import MS, RECOVERY_S, TOLD_S, SoakHarness
+from auras_ros.live.soak.harness import MS, RECOVERY_S, TOLD_S, SoakHarness, Times
+from auras_ros.live.soak.judge import HOLD_MS, NAMED_MS
 from auras_ros.live.soak.topics import IMAGES, JOINTS, STATES
 from auras_ros.ros.image import to_time_msg
 from auras_ros.ros.msg import Header, Image, JointState

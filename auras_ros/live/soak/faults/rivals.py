@@ -8,10 +8,9 @@ import time
 
 import numpy as np
 
-from auras_ros.live.soak.faults.kinds import Times
 from auras_ros.live.soak.faults.messages import IMAGES_HZ, IMAGES_S, black_image
 from auras_ros.live.soak.garbage import chunk_dimensions
-from auras_ros.live.soak.harness import SoakHarness
+from auras_ros.live.soak.harness import SoakHarness, Times
 from auras_ros.live.soak.topics import ACTION, CHUNKS, EVERY, IMAGES, JOINTS, RELIABLE
 from auras_ros.nodes.common.messages import host_id, json_message
 from auras_ros.ros import Context, Node, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown

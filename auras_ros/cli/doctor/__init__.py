@@ -19,8 +19,8 @@ from dataclasses import asdict
 from importlib import metadata
 
 from auras_ros import __version__, resources
-from auras_ros.cli import host, machine
-from auras_ros.cli.finding import Check, Finding, Verdict, note, ok, problem
+from auras_ros.cli.doctor import host, machine
+from auras_ros.cli.doctor.finding import Check, Finding, Verdict, note, ok, problem
 from auras_ros.nodes.common import discovery as reach
 
 COLUMN = 18  # column of the findings

@@ -9,34 +9,37 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import ExitStack, suppress
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from auras_ros.ros.callbacks import Callbacks
 
 SETTLE_S = 1.0  # wait until the processes have started
 EVERY_S = {True: 5.0, False: 10.0}  # between two lines, on a terminal and in a log
 CALLBACKS = 8  # most callbacks in one `poll`; of each topic the newest message is enough
 
 
-class Figures:
+class StatusLine:
     """Call `poll` often; it prints the line. Call `close` at the end."""
 
     def __init__(self, namespace: str = "") -> None:
         self._namespace, self._began_s = namespace, time.monotonic()
         self._every_s = EVERY_S[sys.stdout.isatty()]
-        self._said_s = self._began_s
-        self._node: Any = None
-        self._callbacks: Any = None
-        self._context: Any = None
+        self._printed_s = self._began_s
+        self._resources = ExitStack()
+        self._callbacks: Callbacks | None = None  # once it has subscribed
         self._given_up = False
-        self.told = Told()
+        self._statistics = LoopStatistics()
 
     def poll(self) -> None:
         now_s = time.monotonic()
         if self._given_up or now_s - self._began_s < SETTLE_S:
             return
         try:
-            if self._node is None:
-                self._open()
+            if self._callbacks is None:
+                self._callbacks = self._subscribe()
             for _ in range(CALLBACKS):
                 if not self._callbacks.turn(0.0):
                     raise RuntimeError("its executor is broken")
@@ -44,38 +47,33 @@ class Figures:
             self._given_up = True
             print(f"no figures from now on: {error}", file=sys.stderr, flush=True)
             return
-        if now_s - self._said_s >= self._every_s:
-            print(f"{now_s - self._began_s:6.0f} s  {self.told.line(now_s - self._said_s)}", flush=True)
-            self._said_s = now_s
+        if now_s - self._printed_s >= self._every_s:
+            print(f"{now_s - self._began_s:6.0f} s  {self._statistics.line(now_s - self._printed_s)}", flush=True)
+            self._printed_s = now_s
 
-    def _open(self) -> None:
+    def _subscribe(self) -> Callbacks:
         from auras_ros import ros
         from auras_ros.ros.callbacks import Callbacks
         from auras_ros.ros.msg import Float64MultiArray, String
 
-        context = self._context = ros.Context()
+        context = ros.Context()
         ros.init(args=[], context=context, signal_handler_options=ros.SignalHandlerOptions.NO)
+        self._resources.callback(ros.try_shutdown, context=context)
         node = ros.Node(f"auras_run_{os.getpid()}", namespace=self._namespace or None, context=context)
-        self._callbacks = Callbacks(node)
+        self._resources.callback(node.destroy_node)
+        callbacks = Callbacks(node)
+        self._resources.callback(callbacks.close)
         newest = ros.QoSProfile(depth=1, reliability=ros.ReliabilityPolicy.BEST_EFFORT)
-        node.create_subscription(Float64MultiArray, "action", self.told.action, newest)
-        node.create_subscription(String, "actuator/state", self.told.actuator, newest)
-        node.create_subscription(String, "pusht/status", self.told.table, ros.QoSProfile(depth=10))
-        self._node = node
+        node.create_subscription(Float64MultiArray, "action", self._statistics.action, newest)
+        node.create_subscription(String, "actuator/state", self._statistics.actuator, newest)
+        node.create_subscription(String, "pusht/status", self._statistics.table, ros.QoSProfile(depth=10))
+        return callbacks
 
     def close(self) -> None:
-        if self._context is None:
-            return
-        from auras_ros import ros
-
-        if self._callbacks is not None:
-            self._callbacks.close()
-        if self._node is not None:
-            self._node.destroy_node()
-        ros.try_shutdown(context=self._context)
+        self._resources.close()
 
 
-class Told:
+class LoopStatistics:
     """Statistics of messages since the last line, and of episodes since the start. Malformed messages are ignored."""
 
     def __init__(self) -> None:
@@ -89,39 +87,33 @@ class Told:
     def action(self, message: Any) -> None:
         from auras_ros.nodes.common.messages import read_action
 
-        try:
+        with suppress(ValueError):  # a twist, or from another node: the line has no age then
             _, label = read_action(message)
             if label.age_ns is not None:
                 self._ages_ms.append(_number(label.age_ns) / 1e6)
-        except ValueError:
-            return  # a twist, or from another node: the line has no age then
 
     def actuator(self, message: Any) -> None:
         from auras_ros.nodes.common.messages import read_json
 
-        try:
-            said = read_json(message.data, "actuator/state")
-            accepted = _number(said["counters"]["accepted"])
-            state, reason = str(said["state"]), str(said.get("reason", ""))
-        except (KeyError, TypeError, ValueError):
-            return
-        self._state = state if state == "armed" else f"{state} ({reason})"
-        before, self._accepted = self._accepted, accepted
-        if before is not None:
-            self._chunks += accepted - before if accepted >= before else accepted  # the actuator was restarted
+        with suppress(KeyError, TypeError, ValueError):
+            fields = read_json(message.data, "actuator/state")
+            accepted = _number(fields["counters"]["accepted"])
+            state, reason = str(fields["state"]), str(fields.get("reason", ""))
+            self._state = state if state == "armed" else f"{state} ({reason})"
+            before, self._accepted = self._accepted, accepted
+            if before is not None:
+                self._chunks += accepted - before if accepted >= before else accepted  # the actuator was restarted
 
     def table(self, message: Any) -> None:
         from auras_ros.nodes.common.messages import read_json
 
-        try:
-            said = read_json(message.data, "pusht/status")
-            episode, done, success = _number(said["episode"]), said["done"] is True, said["success"] is True
-        except (KeyError, ValueError):
-            return
-        if done and self._episode != (episode, success):
-            self._episode = (episode, success)
-            self._episodes += 1
-            self._successes += success
+        with suppress(KeyError, ValueError):
+            fields = read_json(message.data, "pusht/status")
+            episode, success = _number(fields["episode"]), fields["success"] is True
+            if fields["done"] is True and self._episode != (episode, success):
+                self._episode = (episode, success)
+                self._episodes += 1
+                self._successes += success
 
     def line(self, seconds: float) -> str:
         """The line; resets rate and age."""
