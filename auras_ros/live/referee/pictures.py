@@ -125,11 +125,10 @@ def _panel(panel: NDArray[np.uint8], scene: FilmFrame) -> None:
     good = scene.coverage > scene.threshold
     _text(panel, f"goal covered  {scene.coverage:.0%}", (left, 92), 0.45, FAINT)
     _bar(panel, 98, scene.coverage, GOOD if good else PLAN, (left, right), scene.threshold)
-    chunk = "-" if scene.request is None else str(scene.request)
-    state = STATE_COLOURS.get(scene.state, FAINT)
-    _text(panel, f"actuator {scene.state}", (left, 130), 0.45, state)
+    _text(panel, scene.state, (left, 130), 0.45, STATE_COLOURS.get(scene.state, FAINT))
+    source = scene.source if scene.request is None else f"{scene.source} {scene.request}"
     fresh = scene.source in ("chunk", "blend", "ensemble")
-    _text(panel, f"action from {scene.source}, chunk {chunk}", (left + 142, 130), 0.45, INK if fresh else WARN)
+    _text(panel, f"action from {source}", (left + 90, 130), 0.45, INK if fresh else WARN)
     where = f"seed {scene.seed}, step {scene.step}, {scene.successes} of {scene.played} succeeded"
     _text(panel, where, (left, 152), 0.45, FAINT)
 
