@@ -173,9 +173,11 @@ _TOKENS = (
 )  # fmt: skip
 _MODES = (
     "auras_over_seq auras_10_over_seq auras_over_par auras_over_batched auras_over_dec dec_over_seq par_over_seq "
-    "batched_over_seq par_workers"
+    "batched_over_seq par_concurrency"
 )
-_FIG11 = "auras_over_seq best_par_over_seq batched_over_seq auras_over_best_par best_par_workers spread_percent_auras"
+_FIG11 = (
+    "auras_over_seq best_par_over_seq batched_over_seq auras_over_best_par best_par_concurrency spread_percent_auras"
+)
 _STARTUP = "first_chunk_ms_* worker_reserved_kib_*"
 
 PARTS: dict[str, GpuPart] = {

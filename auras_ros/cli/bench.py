@@ -21,7 +21,7 @@ BENCHES = {
     "fig3": "how far a request's perception and generation use the device",
     "fig5": "success over the degree of parallelism, with stale observations and with the newest",
     "fig10": "the four modes: rates (as `pipeline`) and, from reports of `auras eval`, success",
-    "fig11": "rate over par's workers, completion times under input rates, spread of output intervals",
+    "fig11": "rate over par's concurrency, completion times under input rates, spread of output intervals",
     "fig12": "rate and success over the stages of generation and of perception",
     "fig13": "rate and success over the skew of generation's stages",
     "fig14": "speedup of auras over seq, by the sizes of perception and generation",

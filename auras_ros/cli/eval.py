@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     play.add_argument("--clock", default="paused,charged", help="paused, charged or both")
     play.add_argument("--episodes", type=int, default=100, metavar="N", help="seeds --seed to --seed + N - 1 (100)")
     play.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the first episode (0)")
-    play.add_argument("--workers", type=int, default=2, metavar="N", help="workers of par (2)")
+    play.add_argument("--concurrency", type=int, default=2, metavar="N", help="requests of par at a time (2)")
     play.add_argument("--frame-steps", type=int, default=4, metavar="N", help="control steps of a paused frame (4)")
     play.add_argument("--drift-px", type=float, metavar="PX", help="drift each control step (pusht-drift: 0.5)")
     play.add_argument("--wait-for-first", action="store_true", help="the table stands still until the first chunk")
@@ -158,7 +158,7 @@ def _settings(options: argparse.Namespace) -> EvaluationSettings:
         waits=options.wait_for_first,
         modes=tuple(options.modes.split(",")),
         clocks=tuple(options.clock.split(",")),
-        workers=options.workers,
+        concurrency=options.concurrency,
         frame_steps=options.frame_steps,
         device=options.device,
         dtype=options.dtype,
@@ -201,7 +201,7 @@ def _measured(
 
 def _given(text: str | None, settings: EvaluationSettings) -> dict[str, FrameDuration] | None:
     """Durations from a list or a file; None if none are given. Raises OSError, or SettingsError if the file is invalid
-    or was measured with another plan, number of workers or checkpoint (once that is known).
+    or was measured with another plan, concurrency or checkpoint (once that is known).
     """
     from auras_ros.evaluate.settings import SettingsError, parse_durations
     from auras_ros.measure.durations import FrameDuration
@@ -215,7 +215,7 @@ def _given(text: str | None, settings: EvaluationSettings) -> dict[str, FrameDur
     try:
         report = json.loads(Path(text).read_text())
         measured = {"device": "cpu", "dtype": "auto", "cores": 0, **report["settings"]}  # defaults for old reports
-        for name in ("plan", "workers", "checkpoint", "device", "dtype", "cores"):
+        for name in ("plan", "concurrency", "checkpoint", "device", "dtype", "cores"):
             mine, its = getattr(settings, name), measured[name]
             if mine != its and mine != "" and its != 0:
                 hint = f"measure again, or give --cores {its}" if name == "cores" else "measure again"

@@ -15,7 +15,7 @@ DEFAULT_PLAN = "ddpm100,mode=auras,pp_generation=8"
 EXAMPLE = f"""
 examples
   auras trace --out out/trace                                    the small diffusion policy, {DEFAULT_PLAN}
-  auras trace --plan ddpm100,mode=par,workers=2 --out out/par    requests side by side instead
+  auras trace --plan ddpm100,mode=par,concurrency=2 --out out/par    requests side by side instead
   auras trace --checkpoint pusht --plan quick --out out/pusht    a trained policy
 
 Files in OUT: trace.json (open it in ui.perfetto.dev or chrome://tracing) and timeline.png. Observations are random and

@@ -60,7 +60,7 @@ class Charged:
         """The plan, with par's requests evenly spaced over its workers unless it has a frame period itself."""
         if plan.mode != "par" or plan.frame_period_ms > 0:
             return plan
-        return replace(plan, frame_period_ms=self._duration_ns("par", "") / plan.workers / 1e6)
+        return replace(plan, frame_period_ms=self._duration_ns("par", "") / plan.concurrency / 1e6)
 
     def play(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> None:
         """Go from event to event until no episode is left. The world's grid starts now."""

@@ -31,7 +31,7 @@ class Paused:
 
     def play(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> None:
         """Frame by frame until no episode is left: observe, begin and run, end, offer, move the world."""
-        lasts = executor.plan.workers if executor.plan.mode == "par" else 1
+        lasts = executor.plan.concurrency if executor.plan.mode == "par" else 1
         ends: dict[str, int] = {}  # worker -> its last frame
         frame = 0
         while len(episode_runners):

@@ -54,7 +54,7 @@ class EvaluationSettings:
     waits: bool = False
     modes: tuple[str, ...] = MODES
     clocks: tuple[str, ...] = CLOCKS
-    workers: int = 2
+    concurrency: int = 2
     frame_steps: int = 4
     durations_s: Mapping[str, float] = field(default_factory=dict)
     device: str = "cpu"
@@ -67,7 +67,7 @@ class EvaluationSettings:
         _known("modes", self.modes, MODES)
         _known("clocks", self.clocks, CLOCKS)
         check_max_steps(self.max_steps)
-        for name in ("frame_steps", "workers"):
+        for name in ("frame_steps", "concurrency"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name}: must be at least 1, got {getattr(self, name)}")
         for name in ("cores", "actions"):
@@ -95,7 +95,7 @@ class EvaluationSettings:
     def contenders(self) -> Iterator[EvaluatedMode]:
         """One for each row of a clock; par appears both plain and aligned."""
         for mode in self.modes:
-            plan = parse_plan(self.plan).as_mode(mode, self.workers)
+            plan = parse_plan(self.plan).as_mode(mode, self.concurrency)
             yield EvaluatedMode(mode, plan, plain=mode == PLAIN or self.actions == 1)
             if mode == "par" and self.actions != 1:
                 yield EvaluatedMode(ALIGNED, plan)
@@ -159,8 +159,8 @@ def parse_plan(text: str) -> Plan:
         if plan.mode != "auras":
             raise PlanError(f"plan: mode: an evaluation's plan must be of mode auras, got {plan.mode}; see --modes")
         return plan
-    if any(word.strip().startswith("workers=") for word in words):
-        raise PlanError("plan: workers: belongs to par; give --workers")
+    if any(word.strip().startswith("concurrency=") for word in words):
+        raise PlanError("plan: concurrency: belongs to par; give --concurrency")
     return Plan.parse(f"{text},mode=auras")
 
 

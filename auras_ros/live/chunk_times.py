@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 INTEGERS = ("request", "origin_mono_ns", "latched_ns", "perceived_ns", "generated_ns", "published_ns")
@@ -11,8 +11,9 @@ INTEGERS = ("request", "origin_mono_ns", "latched_ns", "perceived_ns", "generate
 
 @dataclass(frozen=True)
 class ChunkTimes:
-    """The life of one chunk: when its observation was made and latched, perceived, generated, published (ns on the
-    host's monotonic clock), and the prompt that it answers."""
+    """The life of one chunk: when its newest observation was made and latched, perceived, generated, published; and
+    when each of its generation stages began, of several the first ones in frames before the latch (ns on the host's
+    monotonic clock). prompt: which it answers."""
 
     request: int
     origin_mono_ns: int
@@ -20,18 +21,28 @@ class ChunkTimes:
     perceived_ns: int
     generated_ns: int
     published_ns: int
-    prompt: str = field(default="", kw_only=True)
+    stage_ns: tuple[int, ...] = ()
+    prompt: str = ""
 
     @classmethod
     def from_values(cls, values: Mapping[str, str]) -> ChunkTimes:
         """From the key-value pairs of a `provenance` status. Raises ValueError naming the key."""
-        found = {}
-        for name in INTEGERS:
+        found: dict[str, Any] = {"prompt": values.get("prompt", "")}
+        for name in ("stage_ns", *INTEGERS):
+            given = values.get(name, "")
             try:
-                found[name] = int(values[name])
-            except (KeyError, ValueError) as error:
-                raise ValueError(f"provenance: {name}: expected an integer, got {values.get(name)!r}") from error
-        return cls(**found, prompt=values.get("prompt", ""))
+                if name == "stage_ns":
+                    found[name] = tuple(int(ns) for ns in given.strip("[]").split(",") if ns)
+                else:
+                    found[name] = int(given)
+            except ValueError as error:
+                raise ValueError(f"provenance: {name}: expected integers, got {given!r}") from error
+        return cls(**found)
+
+    @property
+    def request_ns(self) -> int:
+        """From the request's beginning to its chunk."""
+        return self.generated_ns - min((self.latched_ns, *self.stage_ns))
 
 
 def values_of(status: Any) -> dict[str, str]:

@@ -67,8 +67,8 @@ class Bench:
         has an executor of its own."""
         if plan.mode != "par" or plan.together:
             return self._kept(plan)
-        executor = copy.copy(self._kept(replace(plan, workers=self._most)))
-        executor.workers = executor.workers[: plan.workers]
+        executor = copy.copy(self._kept(replace(plan, concurrency=self._most)))
+        executor.workers = executor.workers[: plan.concurrency]
         return executor
 
     def _kept(self, plan: Plan) -> Executor:

@@ -21,7 +21,7 @@ class Variant:
         plan = self.plan
         parts = [plan.mode]
         if plan.mode == "par":
-            parts.append(f"batch {plan.workers}" if plan.together else f"workers {plan.workers}")
+            parts.append(f"batch {plan.concurrency}" if plan.together else f"concurrency {plan.concurrency}")
         if plan.mode == "auras":
             parts.append(f"stages {plan.pp_generation}")
         if plan.alpha:
@@ -38,7 +38,7 @@ class Variant:
             "pp_generation": plan.pp_generation,
             "alpha": plan.alpha,
             "fetch_offset": plan.fetch_offset,
-            "workers": plan.workers,
+            "concurrency": plan.concurrency,
             "together": plan.together,
             "threads": self.threads,
         }
@@ -47,7 +47,7 @@ class Variant:
 def forms(plan: Plan, threads: Sequence[int], cores: int) -> list[Variant]:
     """The plan with each of these numbers of intra-op threads for which there are enough cores: more threads than cores
     are far slower. With one thread each there may be more workers than cores, which take turns."""
-    workers = {"par": 1 if plan.together else plan.workers, "dec": 2}.get(plan.mode, 1)
+    workers = {"par": 1 if plan.together else plan.concurrency, "dec": 2}.get(plan.mode, 1)
     beside = plan.mode == "auras" and (plan.fetch_offset < 0 or plan.pp_perception > 1)
     more = plan.pp_perception if beside else 0  # perception's own threads, one for each stage
     return [Variant(plan, count) for count in threads if count == 1 or workers * count + more <= cores]
@@ -58,6 +58,6 @@ def control_of(seq: Variant) -> Variant:
     return replace(seq, plan=seq.plan.as_mode("par", 1))
 
 
-def default_workers(cores: int, cuda: bool) -> tuple[int, ...]:
+def default_concurrency(cores: int, cuda: bool) -> tuple[int, ...]:
     """The numbers of workers with which `par` is tried."""
     return (1, 2, 4, 8, 16) if cuda else tuple(sorted({1, 2, 3, 4, cores}))

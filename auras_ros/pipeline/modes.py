@@ -88,7 +88,7 @@ class Executor:
         self.ledger.forget()
         self.frame_ns = max(round(median(times[-runs:])) for times in took)
         if self.plan.mode == "par" and not self.plan.together and self.plan.frame_period_ms == 0:
-            interval_ns = self.frame_ns // self.plan.workers  # evenly spaced
+            interval_ns = self.frame_ns // self.plan.concurrency  # evenly spaced
         self.ledger.interval_ns = interval_ns
 
     def _rehearse(self, workers: Sequence[Worker], observations: Iterator[Latched]) -> list[int]:
@@ -183,7 +183,7 @@ def make_executor(
         ]
     else:
         apart = plan.mode == "par" and not plan.together
-        names = [f"worker{i}" for i in range(plan.workers)] if apart else ["frame"]
-        count = 1 if apart else plan.workers
+        names = [f"worker{i}" for i in range(plan.concurrency)] if apart else ["frame"]
+        count = 1 if apart else plan.concurrency
         workers = [RequestWorker(name, policy, noise, ledger, clock, where, continuity, count) for name in names]
     return Executor(policy, plan, workers, ledger, clock, where, continuity)

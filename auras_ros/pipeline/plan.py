@@ -36,7 +36,7 @@ class Plan:
     pp_generation: stages that a request passes, one a frame (only auras). fetch_offset: 0 generates from the context
     of the same frame; -1 from that of the previous frame, beside perception. alpha: skew of the generation steps
     towards the last stage. batched: rows of one frame share one call of the network. frame_period_ms: 0 runs frames
-    back to back; for par it is the interval between requests, and 0 spaces them evenly. workers: requests at a time
+    back to back; for par it is the interval between requests, and 0 spaces them evenly. concurrency: requests at a time
     (only par). together: these requests begin together, on one observation, and run as one batch, each with all of its
     own work (only par).
 
@@ -56,7 +56,7 @@ class Plan:
     alpha: float = 0.0
     batched: bool = True
     frame_period_ms: float = 0.0
-    workers: int = 1
+    concurrency: int = 1
     together: bool = False
     merge: str = "step"
     emit: str = "newest"
@@ -73,7 +73,7 @@ class Plan:
         for name in ("batched", "together"):
             if type(getattr(self, name)) is not bool:
                 raise PlanError(f"plan: {name}: must be true or false, got {getattr(self, name)!r}")
-        for name in ("pp_perception", "pp_generation", "workers"):
+        for name in ("pp_perception", "pp_generation", "concurrency"):
             self._whole(name, 1, MAX_STAGES)
         self._whole("fetch_offset", -1, 0)
         self._real("alpha", 0.0, 10.0)
@@ -136,12 +136,12 @@ class Plan:
         """The same plan with a generation plan: `first`, the checkpoint's first, if it has none."""
         return self if self.generation else replace(self, generation=first)
 
-    def as_mode(self, mode: str, workers: int = 1, together: bool = False) -> Plan:
-        """The same generation and frame period in another mode, without the fields that only this mode has. workers,
-        together: of par."""
+    def as_mode(self, mode: str, concurrency: int = 1, together: bool = False) -> Plan:
+        """The same generation and frame period in another mode, without the fields that only this mode has.
+        concurrency, together: of par."""
         kept = {name: _DEFAULTS[name] for name, only in _ONLY.items() if only != mode}
         if mode == "par":
-            kept |= {"workers": workers, "together": together, "guide": "none"}
+            kept |= {"concurrency": concurrency, "together": together, "guide": "none"}
         changes: dict[str, Any] = {"mode": mode, **kept}
         return replace(self, **changes)
 
@@ -150,7 +150,7 @@ class Plan:
         """L: how many frames a request lives (rule 3 of docs/pipeline.md). For par a frame is the interval between
         requests, or with `together` a whole batch."""
         if self.mode == "par":
-            return 1 if self.together else self.workers
+            return 1 if self.together else self.concurrency
         if self.mode == "dec":
             return 2  # perceived in one frame, generated in the next
         return self.pp_perception + self.pp_generation - 1 - self.fetch_offset
@@ -160,14 +160,14 @@ class Plan:
         `together`, from one batch to the next: its chunks come at one instant, and answer one observation."""
         if self.together:
             return max(duration_ns, self.admission_ns)
-        each_ns = duration_ns // self.workers if self.mode == "par" else duration_ns
+        each_ns = duration_ns // self.concurrency if self.mode == "par" else duration_ns
         return max(each_ns, round(self.frame_period_ms * 1e6))
 
     @property
     def admission_ns(self) -> int:
         """Least time between two admissions (par): of one request, or with `together` of one batch."""
         period_ns = round(self.frame_period_ms * 1e6) if self.mode == "par" else 0
-        return period_ns * self.workers if self.together else period_ns
+        return period_ns * self.concurrency if self.together else period_ns
 
     def oldest_ns(self, duration_ns: int) -> int:
         """Age of the oldest action that is executed: the age of its observation when the next chunk takes over.
@@ -189,7 +189,7 @@ class Plan:
             wrong = frames * round(self.frame_period_ms * 1e6) > horizon_ns
             raise (PlanError if wrong else TooSlowError)(
                 f"plan: {frames} frames (L + 2) of {frame_ns / 1e6:.1f} ms outlast the horizon of "
-                f"{horizon_ns / 1e6:.0f} ms: use fewer stages or workers, or a faster generation plan"
+                f"{horizon_ns / 1e6:.0f} ms: use fewer stages or less concurrency, or a faster generation plan"
             )
 
 
@@ -202,7 +202,7 @@ _ONLY = {
     "merge": "auras",
     "emit": "auras",
     "reuse": "auras",
-    "workers": "par",
+    "concurrency": "par",
     "together": "par",
 }
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Plan)}

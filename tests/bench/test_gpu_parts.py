@@ -184,11 +184,11 @@ def test_patterns_say_what_is_shown() -> None:
 
 def test_the_table_says_where_a_figure_is_not_what_is_wanted() -> None:
     part = PARTS["fig11-dp"]
-    said = part.judged({"auras_over_seq": 6.0, "spread_percent_auras": 2.0, "best_par_workers": 4.0})
+    said = part.judged({"auras_over_seq": 6.0, "spread_percent_auras": 2.0, "best_par_concurrency": 4.0})
     assert said == [
         "auras_over_seq 6 (wanted at least 6)",
         "spread_percent_auras 2 (MISSED: wanted below 2)",
-        "best_par_workers 4",
+        "best_par_concurrency 4",
     ]
     assert part.judged({"auras_over_seq": 5.99}) == ["auras_over_seq 5.99 (MISSED: wanted at least 6)"]
 

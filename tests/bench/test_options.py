@@ -16,14 +16,14 @@ from auras_ros.measure.cores import available, suffix
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="auras bench x")
     add_windows(made)
-    made.add_argument("--workers", type=listed(int))
+    made.add_argument("--concurrency", type=listed(int))
     made.add_argument("--alpha", type=listed(float))
     return made
 
 
 def test_amounts_and_lists_are_read(parser: argparse.ArgumentParser) -> None:
-    options = parser.parse_args(["--minutes=0.5", "--seconds=0", "--workers=1,2", "--alpha=0,0.5"])
-    assert (options.minutes, options.seconds, options.workers, options.alpha) == (0.5, 0.0, [1, 2], [0.0, 0.5])
+    options = parser.parse_args(["--minutes=0.5", "--seconds=0", "--concurrency=1,2", "--alpha=0,0.5"])
+    assert (options.minutes, options.seconds, options.concurrency, options.alpha) == (0.5, 0.0, [1, 2], [0.0, 0.5])
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_amounts_and_lists_are_read(parser: argparse.ArgumentParser) -> None:
         ("--minutes=inf", "--minutes: expected a number of at least 0, got 'inf'"),
         ("--seconds=nan", "--seconds: expected a number of at least 0, got 'nan'"),
         ("--seconds=soon", "--seconds: expected a number of at least 0, got 'soon'"),
-        ("--workers=a,b", "--workers: expected whole numbers separated by commas, got 'a,b'"),
-        ("--workers=1.5", "--workers: expected whole numbers"),
+        ("--concurrency=a,b", "--concurrency: expected whole numbers separated by commas, got 'a,b'"),
+        ("--concurrency=1.5", "--concurrency: expected whole numbers"),
         ("--alpha=", "--alpha: expected numbers separated by commas, got ''"),
     ],
 )

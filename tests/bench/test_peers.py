@@ -164,7 +164,7 @@ def test_the_other_part_runs_and_the_table_says_which_did_not(monkeypatch: pytes
     monkeypatch.setattr(command.lerobot, "measure", lambda python, *args: ran.append(str(python)))
     report = command.run([f"--lerobot-python={sys.executable}", "--device=cpu"], print)
     assert ran == ["transformers", sys.executable]
-    assert "transformers was not run: the package is not there" in command.table(report)
+    assert "transformers was not run: the package is not installed" in command.table(report)
 
 
 def python(tmp_path: Path, script: str) -> str:

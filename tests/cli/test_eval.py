@@ -317,7 +317,10 @@ def test_what_is_not_there_is_one_line(words: list[str], said: str, capsys: pyte
         (["--plan", "ddpm9"], "has no plan 'ddpm9'; its plans: quick, fine"),
         (["--plan", "quick,pp_generation=40"], "pp_generation: 40 stages for"),
         (["--plan", "quick,pp_perception=30"], "pp_perception: 30 stages, but this policy's perception has"),
-        (["--modes", "seq,par", "--workers", "100", "--durations", "seq=0.2,par=0.1"], "plan: workers: must be"),
+        (
+            ["--modes", "seq,par", "--concurrency", "100", "--durations", "seq=0.2,par=0.1"],
+            "plan: concurrency: must be",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -334,10 +337,10 @@ def test_what_this_policy_cannot_do_is_refused_before_anything_is_played(
     ("words", "said"),
     [
         (["--plan", "quick,pp_generation=1"], "measured with plan quick,pp_generation=2, not quick,pp_generation=1"),
-        (["--workers", "3"], "measured with workers 2, not 3"),
+        (["--concurrency", "3"], "measured with concurrency 2, not 3"),
         (["--device", "cuda"], "measured with device cpu, not cuda"),
     ],
-    ids=["plan", "workers", "device"],
+    ids=["plan", "concurrency", "device"],
 )
 def test_durations_of_another_plan_are_refused(
     folder: Path, tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]

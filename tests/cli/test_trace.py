@@ -117,7 +117,7 @@ def _check_requests(events: dict[str, list[dict[str, Any]]]) -> None:
     [
         ("ddim4", {"frame", "frame copies"}),
         ("ddim4,mode=dec", {"perceive", "perceive copies", "generate", "generate copies"}),
-        ("ddim4,mode=par,workers=2", {"worker0", "worker0 copies", "worker1", "worker1 copies"}),
+        ("ddim4,mode=par,concurrency=2", {"worker0", "worker0 copies", "worker1", "worker1 copies"}),
         ("ddim4,mode=auras,pp_generation=2,fetch_offset=-1", {"perception", "generation", "frame copies"}),
     ],
 )

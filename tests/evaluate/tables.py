@@ -154,7 +154,7 @@ class Scripted:
     def __init__(self, script: Script, plan: Plan, noise: Any, clock: SchedulerClock, batch: int) -> None:
         self.script, self.plan, self.noise, self.clock, self.batch = script, plan, noise, clock, batch
         self.ledger = Ledger(round(plan.frame_period_ms * 1e6) if plan.mode == "par" else 0)
-        names = [f"worker{i}" for i in range(plan.workers)] if plan.mode == "par" else ["frame"]
+        names = [f"worker{i}" for i in range(plan.concurrency)] if plan.mode == "par" else ["frame"]
         self.workers = tuple(ScriptedWorker(name, self) for name in names)
         self.tapes: list[torch.Tensor] = []
         self.kept: list[list[int]] = []

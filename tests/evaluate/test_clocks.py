@@ -94,7 +94,7 @@ def test_a_frame_period_is_a_grid_and_missed_ticks_are_not_made_up(monkeypatch: 
 
 def test_rule_12_charged_par_spaces_its_requests_evenly_over_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 12, Auras 6.1: three workers of 600 ms: a request every 200 ms, each with what was there when it began."""
-    plan = Plan(mode="par", workers=3)
+    plan = Plan(mode="par", concurrency=3)
     outcome, script, world = run(monkeypatch, plan, charged(par=600), 13)
     assert times(script) == [(200 * k, 200 * k, 600 + 200 * k) for k in range(4)]
     assert [frame.worker for frame in script.frames[:4]] == ["worker0", "worker1", "worker2", "worker0"]
@@ -104,19 +104,19 @@ def test_rule_12_charged_par_spaces_its_requests_evenly_over_its_workers(monkeyp
 
 
 def test_par_keeps_an_interval_that_falls_between_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, script, _ = run(monkeypatch, Plan(mode="par", workers=2), charged(par=500), 11)
+    _, script, _ = run(monkeypatch, Plan(mode="par", concurrency=2), charged(par=500), 11)
     assert times(script) == [(0, 0, 500), (250, 200, 750), (500, 500, 1000)]
 
 
 def test_a_plan_may_set_pars_interval_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Plan(mode="par", workers=2, frame_period_ms=400)
+    plan = Plan(mode="par", concurrency=2, frame_period_ms=400)
     _, script, _ = run(monkeypatch, plan, charged(par=500), 14)
     assert [begin for begin, _, _ in times(script)] == [0, 400, 800]
 
 
 def test_plain_par_runs_a_chunk_from_its_first_action_whenever_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the paper. Its staleness is counted from the observation that it really saw."""
-    plan = Plan(mode="par", workers=3)
+    plan = Plan(mode="par", concurrency=3)
     outcome, script, world = run(monkeypatch, plan, charged(par=560), 12, plain=True)
     assert [end for _, _, end in times(script)] == [560, 560 + 560 // 3, 560 + 1120 // 3, 1120][: len(times(script))]
     assert indices(world, script.frames) == [*[None] * 6, (0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
@@ -142,7 +142,7 @@ def test_rule_12_paused_par_admits_one_request_a_frame_and_each_comes_workers_le
     monkeypatch: pytest.MonkeyPatch, workers: int, frame_steps: int
 ) -> None:
     """Rule 12: a request takes as many frames as there are workers, and one begins in each."""
-    plan, steps = Plan(mode="par", workers=workers), 6 * frame_steps
+    plan, steps = Plan(mode="par", concurrency=workers), 6 * frame_steps
     late = (workers - 1) * frame_steps
     for plain in (False, True):
         outcome, script, world = run(monkeypatch, plan, Paused(frame_steps), steps, plain)
@@ -156,7 +156,7 @@ def test_rule_12_paused_par_admits_one_request_a_frame_and_each_comes_workers_le
 
 
 def test_a_chunk_that_comes_after_its_last_action_is_counted_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome, script, world = run(monkeypatch, Plan(mode="par", workers=5), Paused(4), 24)
+    outcome, script, world = run(monkeypatch, Plan(mode="par", concurrency=5), Paused(4), 24)
     assert indices(world, script.frames) == [None] * 24
     assert outcome.episodes[0].chunks == outcome.episodes[0].refused == 2
     assert outcome.episodes[0].holds == 24
@@ -182,7 +182,7 @@ def test_an_observation_kept_over_a_tick_loses_the_episodes_that_ended_in_it(mon
     """Par's second request begins 50 ms after the tick that ends seed 4, with the observation of that tick."""
     tables, script = Tables(monkeypatch, wins={4: 3}), Script().install(monkeypatch, 2)
     checkpoint = cast(Checkpoint, scripted_checkpoint())
-    play(checkpoint, Plan(mode="par", workers=2), [4, 5], Task(max_steps=9), charged(par=500))
+    play(checkpoint, Plan(mode="par", concurrency=2), [4, 5], Task(max_steps=9), charged(par=500))
     assert times(script)[:2] == [(0, 0, 500), (250, 200, 750)]
     assert [len(frame.seen.images) for frame in script.frames[:2]] == [2, 1]
     reference = script.frames[1].seen.origin.reference
@@ -209,7 +209,7 @@ def test_with_jitter_each_frame_lasts_within_its_share_and_a_seed_draws_the_same
 
 def test_workers_draw_each_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     timing = Charged({"par": 200 * MS}, 0.5)
-    _, script, _ = run(monkeypatch, Plan(mode="par", workers=2), timing, 20)
+    _, script, _ = run(monkeypatch, Plan(mode="par", concurrency=2), timing, 20)
     lasted = {
         name: [f.ended_ns - f.began_ns for f in script.frames if f.worker == name and f.ended_ns >= 0]
         for name in ("worker0", "worker1")
@@ -217,7 +217,7 @@ def test_workers_draw_each_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(lasted["worker0"]).isdisjoint(lasted["worker1"])
 
 
-@pytest.mark.parametrize("plan", ["quick", "quick,frame_period_ms=400", "quick,mode=par,workers=2"])
+@pytest.mark.parametrize("plan", ["quick", "quick,frame_period_ms=400", "quick,mode=par,concurrency=2"])
 def test_a_latency_other_than_expected_changes_when_a_chunk_is_used_and_not_which_of_its_actions(
     monkeypatch: pytest.MonkeyPatch, plan: str
 ) -> None:

@@ -82,7 +82,7 @@ def test_rates_ages_and_shares() -> None:
     assert (auras["frame_ms"], row("auras", "paused")["frame_ms"]) == (80, 400)
     assert (auras["plan"], row("par")["plan"]) == (
         "ddpm100,mode=auras,pp_generation=2",
-        "ddpm100,mode=par,workers=2",
+        "ddpm100,mode=par,concurrency=2",
     )
 
 

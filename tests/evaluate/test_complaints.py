@@ -39,7 +39,7 @@ START = DT
 PLANS = (
     "quick",
     "quick,mode=dec",
-    "quick,mode=par,workers=2",
+    "quick,mode=par,concurrency=2",
     "quick,mode=auras,pp_generation=3",
     "quick,mode=auras,pp_generation=2,fetch_offset=-1",
 )

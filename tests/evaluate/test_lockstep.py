@@ -200,7 +200,7 @@ def test_a_waiting_table_stands_still_until_its_first_chunk(monkeypatch: pytest.
         tables, script = Tables(monkeypatch), Script().install(monkeypatch, 1)
         task = Task(max_steps=8, waits=waits)
         checkpoint = cast(Checkpoint, scripted_checkpoint())
-        outcome = play(checkpoint, Plan(mode="par", workers=2), [3], task, Paused(2))
+        outcome = play(checkpoint, Plan(mode="par", concurrency=2), [3], task, Paused(2))
         world = tables.take()[3]
         episode = outcome.episodes[0]
         assert len(world.actions) == episode.steps == 8

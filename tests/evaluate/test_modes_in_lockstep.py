@@ -59,11 +59,11 @@ def players(monkeypatch: pytest.MonkeyPatch, checkpoint: Checkpoint) -> Players:
     return Players(monkeypatch, checkpoint)
 
 
-TOGETHER = "quick,mode=par,workers=2,together=true"
+TOGETHER = "quick,mode=par,concurrency=2,together=true"
 PLANS = (
     "quick",
     "quick,mode=dec",
-    "quick,mode=par,workers=2",
+    "quick,mode=par,concurrency=2",
     TOGETHER,
     "quick,mode=auras,pp_generation=3,alpha=0.5",
 )
@@ -116,7 +116,7 @@ def test_auras_of_one_stage_is_seq(players: Players, timing: Timing) -> None:
 @pytest.mark.parametrize("timing", [Paused(4), SLOW], ids=["paused", "charged"])
 def test_aligned_par_of_one_worker_is_seq(players: Players, timing: Timing) -> None:
     seq, one = players("quick", timing)
-    par, other = players("quick,mode=par,workers=1", timing)
+    par, other = players("quick,mode=par,concurrency=1", timing)
     same(seq, par)
     assert one == other
 
@@ -124,10 +124,10 @@ def test_aligned_par_of_one_worker_is_seq(players: Players, timing: Timing) -> N
 def test_plain_par_of_one_worker_is_seq_where_no_time_passes(players: Players) -> None:
     """On the charged clock it is not: its chunk is late and runs from its first action nevertheless."""
     seq, _ = players("quick", Paused(4))
-    par, _ = players("quick,mode=par,workers=1", Paused(4), plain=True)
+    par, _ = players("quick,mode=par,concurrency=1", Paused(4), plain=True)
     same(seq, par)
-    aligned, _ = players("quick,mode=par,workers=1", SLOW)
-    plain, _ = players("quick,mode=par,workers=1", SLOW, plain=True)
+    aligned, _ = players("quick,mode=par,concurrency=1", SLOW)
+    plain, _ = players("quick,mode=par,concurrency=1", SLOW, plain=True)
     assert np.abs(np.array(aligned[3].actions) - np.array(plain[3].actions)).max() > 1
 
 
@@ -135,7 +135,7 @@ def test_plain_par_of_one_worker_is_seq_where_no_time_passes(players: Players) -
 def test_frames_that_cost_nothing_on_a_grid_are_paused_frames(players: Players, steps: int) -> None:
     """Without a grid a frame begins with each observation: as paused frames of one step."""
     period = f"frame_period_ms={100 * steps}"
-    for mode in ("seq", "par,workers=1", "auras"):
+    for mode in ("seq", "par,concurrency=1", "auras"):
         paused, one = players(f"quick,mode={mode}", Paused(steps))
         charged, other = players(f"quick,mode={mode},{period}", NOTHING)
         same(paused, charged)

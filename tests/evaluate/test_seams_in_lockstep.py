@@ -59,7 +59,7 @@ def test_watching_changes_nothing_and_counts_every_seam(monkeypatch: pytest.Monk
 
 def test_a_chunk_that_came_too_late_is_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     Script().install(monkeypatch, 1)
-    plan, counted = Plan(mode="par", workers=6), Seams()
+    plan, counted = Plan(mode="par", concurrency=6), Seams()
     outcome = play(cast(Checkpoint, scripted_checkpoint()), plan, [3], Task(max_steps=30), Paused(4), seams=counted)
     assert outcome.episodes[0].refused == outcome.chunks > 1
     assert counted == Seams()

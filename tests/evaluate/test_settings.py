@@ -15,13 +15,13 @@ DURATIONS = {"seq": 0.3, "dec/perceive": 0.01, "dec/generate": 0.29, "par": 0.5,
 
 
 def test_each_mode_takes_what_it_shares_of_the_plan_and_par_comes_twice() -> None:
-    settings = EvaluationSettings("c", "ddpm100,pp_generation=8,alpha=0.5", workers=3)
+    settings = EvaluationSettings("c", "ddpm100,pp_generation=8,alpha=0.5", concurrency=3)
     found = {one.name: (str(one.plan), one.plain) for one in settings.contenders()}
     assert found == {
         "seq": ("ddpm100", False),
         "dec": ("ddpm100,mode=dec", False),
-        "par": ("ddpm100,mode=par,workers=3", True),
-        "par-aligned": ("ddpm100,mode=par,workers=3", False),
+        "par": ("ddpm100,mode=par,concurrency=3", True),
+        "par-aligned": ("ddpm100,mode=par,concurrency=3", False),
         "auras": ("ddpm100,mode=auras,pp_generation=8,alpha=0.5", False),
     }
 
@@ -51,7 +51,7 @@ def test_what_is_played_and_kept_names_the_generation_plan(text: str, named: str
     ("text", "said"),
     [
         ("quick,mode=seq", "plan: mode: .* got seq"),
-        ("quick,workers=3", "plan: workers: belongs to par"),
+        ("quick,concurrency=3", "plan: concurrency: belongs to par"),
         ("quick,stages=3", "plan: 'stages=3'"),
         ("quick,pp_generation=0", "plan: pp_generation"),
     ],
@@ -69,7 +69,7 @@ def test_a_plan_that_is_not_one_of_auras_is_refused(text: str, said: str) -> Non
         ({"modes": ("seq", "seq")}, "modes: expected each once"),
         ({"modes": ()}, "modes: expected each once and at least one, got none"),
         ({"clocks": ("wall",)}, "clocks: no 'wall'; known: paused, charged"),
-        ({"workers": 0}, "workers: must be at least 1, got 0"),
+        ({"concurrency": 0}, "concurrency: must be at least 1, got 0"),
         ({"frame_steps": 0}, "frame_steps: must be at least 1, got 0"),
         ({"max_steps": 0}, "max_steps: must be in \\[1, 1000\\], got 0"),
         ({"max_steps": 1001}, "max_steps: must be in \\[1, 1000\\], got 1001"),

@@ -31,8 +31,8 @@ CLOSE = 0.005  # of the largest action
 MODES = [
     "",
     ",mode=dec",
-    ",mode=par,workers=2",
-    ",mode=par,workers=2,together=true",
+    ",mode=par,concurrency=2",
+    ",mode=par,concurrency=2,together=true",
     ",mode=auras,pp_generation=2",
     ",mode=auras,pp_generation=2,pp_perception=2,fetch_offset=-1",
 ]

@@ -69,7 +69,7 @@ def test_every_family_gives_what_it_gives_with_all_its_weights(
     "changes",
     [
         ",mode=dec",
-        ",mode=par,workers=2",
+        ",mode=par,concurrency=2",
         ",mode=auras,pp_generation=2",
         ",mode=auras,pp_generation=2,pp_perception=2,fetch_offset=-1",
     ],

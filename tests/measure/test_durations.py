@@ -25,7 +25,7 @@ def test_every_worker_of_every_mode_is_timed() -> None:
     plans = {
         "seq": Plan(),
         "dec": Plan(mode="dec"),
-        "par": Plan(mode="par", workers=2),
+        "par": Plan(mode="par", concurrency=2),
         "auras": Plan(mode="auras", pp_generation=2),
     }
     said: list[str] = []
@@ -94,7 +94,7 @@ def test_a_request_of_par_is_timed_beside_those_of_all_other_workers(monkeypatch
         return predict(*arguments)
 
     monkeypatch.setattr(DiffusionPolicy, "predict", alone)
-    plans = {"seq": Plan(), "par": Plan(mode="par", workers=4)}
+    plans = {"seq": Plan(), "par": Plan(mode="par", concurrency=4)}
     found = measure_durations(tiny_checkpoint(), plans, rounds=2, frames=4, observation_ms=100.0)
     assert found["seq"].seconds >= 0.02
     assert found["par"].seconds >= 0.06
@@ -109,7 +109,7 @@ def test_a_worker_that_fails_ends_the_measurement(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(DiffusionPolicy, "predict", broken)
     try:
-        with pytest.raises(RuntimeError, match="durations: seq: a worker ended"):
+        with pytest.raises(RuntimeError, match="durations: seq: a worker failed"):
             measured.round("seq", 3)
     finally:
         measured.executor.close()

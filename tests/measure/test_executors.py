@@ -12,7 +12,7 @@ from auras_ros.pipeline.plan import Plan
 SHORT = Length(chunks=1, seconds=0.0, limit_s=60.0)
 
 
-@pytest.mark.parametrize("text", ["ddpm4", "ddpm4,mode=dec", "ddpm4,mode=par,workers=2", "ddpm4,mode=auras"])
+@pytest.mark.parametrize("text", ["ddpm4", "ddpm4,mode=dec", "ddpm4,mode=par,concurrency=2", "ddpm4,mode=auras"])
 def test_every_mode_gives_chunks_at_a_rate(bench: Bench, text: str) -> None:
     variant = Variant(Plan.parse(text))
     assert bench.rate(variant, SHORT) > 0
@@ -21,7 +21,7 @@ def test_every_mode_gives_chunks_at_a_rate(bench: Bench, text: str) -> None:
 
 def test_par_is_not_held_back_and_its_counts_share_one_executor(bench: Bench) -> None:
     """Requests are not spaced (the baseline would be handicapped), and par of two has two workers of three."""
-    two, three = (bench.prepare(Plan("ddpm4", "par", workers=count)) for count in (2, 3))
+    two, three = (bench.prepare(Plan("ddpm4", "par", concurrency=count)) for count in (2, 3))
     assert [worker.name for worker in two.workers] == ["worker0", "worker1"]
     assert two.workers == three.workers[:2]
     assert two.ledger.interval_ns == three.ledger.interval_ns == 0

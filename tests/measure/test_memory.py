@@ -28,7 +28,7 @@ ATTEMPTS = 3
 PLANS = [
     "ddpm2",
     "ddpm2,mode=dec",
-    "ddpm2,mode=par,workers=2",
+    "ddpm2,mode=par,concurrency=2",
     "ddpm2,mode=auras,pp_generation=2",
     "ddpm2,mode=auras,fetch_offset=-1",
 ]

@@ -121,7 +121,7 @@ def test_perception_of_its_own_is_no_frame() -> None:
     assert len(run.events("X")) == 6 * FRAMES
 
 
-@pytest.mark.parametrize("plan", ["", ",mode=dec", ",mode=par,workers=2", ",mode=auras,pp_generation=2"])
+@pytest.mark.parametrize("plan", ["", ",mode=dec", ",mode=par,concurrency=2", ",mode=auras,pp_generation=2"])
 def test_watching_changes_nothing(plan: str) -> None:
     """The same executor with and without a recording: the same chunks, frame by frame and to the nanosecond."""
     watched, alone = Run(f"quick{plan}"), Run(f"quick{plan}", watched=False)
@@ -138,7 +138,7 @@ def test_watching_changes_nothing(plan: str) -> None:
             assert getattr(one, name) == getattr(other, name), name
 
 
-@pytest.mark.parametrize("plan", ["quick,mode=auras,pp_generation=2", "quick,mode=par,workers=2"])
+@pytest.mark.parametrize("plan", ["quick,mode=auras,pp_generation=2", "quick,mode=par,concurrency=2"])
 def test_warm_up_leaves_no_trace(plan: str) -> None:
     """Rule 10: it did leave spans, frames and requests; once they are cleared the trace is that of a cold start."""
     warm, cold = Run(plan, warm=True), Run(plan)
@@ -150,10 +150,10 @@ def test_warm_up_leaves_no_trace(plan: str) -> None:
 
 
 def test_events_come_in_the_order_of_time_and_say_what_they_are_of() -> None:
-    trace = Run("quick,mode=par,workers=2").trace()
+    trace = Run("quick,mode=par,concurrency=2").trace()
     times = [event["ts"] for event in trace["traceEvents"] if event["ph"] != "M"]
     assert times == sorted(times)
-    assert trace["otherData"] == {"plan": "quick,mode=par,workers=2"}
+    assert trace["otherData"] == {"plan": "quick,mode=par,concurrency=2"}
     assert trace["displayTimeUnit"] == "ms"
 
 

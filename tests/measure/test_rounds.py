@@ -17,18 +17,18 @@ from tests.measure.fakes import SIZES, FakeBench, rounds_of
 
 
 def test_the_best_form_of_every_mode_is_found() -> None:
-    fake = FakeBench({"seq, threads 2": 2.0, "par, workers 2": 3.0, "par, workers 3": 2.5, "dec": 0.5})
+    fake = FakeBench({"seq, threads 2": 2.0, "par, concurrency 2": 3.0, "par, concurrency 3": 2.5, "dec": 0.5})
     trials, best = rounds_of(fake).trial(SIZES.candidates())
     assert {kind: variant.label for kind, variant in best.items()} == {
         "seq": "seq, threads 2",
         "dec": "dec",
-        "par": "par, workers 2",
+        "par": "par, concurrency 2",
         "batched": "par, batch 8",
         "auras": "auras, stages 8",
         "beside": "auras, stages 8, offset -1",
     }
     again = {variant.label for variant, rates in trials.items() if len(rates) == TRIAL_ROUNDS}
-    assert {"seq", "seq, threads 2", "par, workers 3", "auras, stages 8, threads 2"} <= again
+    assert {"seq", "seq, threads 2", "par, concurrency 3", "auras, stages 8, threads 2"} <= again
 
 
 def test_a_hopeless_form_is_tried_once_and_is_no_failure() -> None:
@@ -91,12 +91,12 @@ def test_nothing_is_warmed_up_after_the_minutes(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_fails_in_a_round_is_named_and_the_others_go_on() -> None:
     """One mode without two chunks in its window ended a bench of 13 minutes with nothing written."""
-    two, three = (Variant(Plan("ddpm16", "par", workers=count)) for count in (2, 3))
+    two, three = (Variant(Plan("ddpm16", "par", concurrency=count)) for count in (2, 3))
     seq, auras = Variant(Plan("ddpm16")), Variant(SIZES.auras(2))
     rounds = rounds_of(FakeBench({two.label: 0.0}, {three.label: "a worker failed\nand more"}))
     *_, rates = rounds.contest([seq, two, three, auras])
     assert {variant: len(values) for variant, values in rates.items()} == {seq: 4, auras: 4}
     report = Report("pipeline")
     rounds.tell(report)
-    failed = ["tiny, par, workers 2: no two chunks in 60 s", "tiny, par, workers 3: a worker failed"]
+    failed = ["tiny, par, concurrency 2: no two chunks in 60 s", "tiny, par, concurrency 3: a worker failed"]
     assert sorted(report.more["failed"]) == failed

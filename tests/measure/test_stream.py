@@ -18,7 +18,12 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Worker
 
 MS = 1_000_000
-PLANS = ["ddpm4", "ddpm4,mode=par,workers=2", "ddpm4,mode=auras,pp_generation=3", "ddpm4,mode=auras,pp_perception=2"]
+PLANS = [
+    "ddpm4",
+    "ddpm4,mode=par,concurrency=2",
+    "ddpm4,mode=auras,pp_generation=3",
+    "ddpm4,mode=auras,pp_perception=2",
+]
 
 
 def test_jobs_are_taken_in_their_order_when_they_have_arrived(bench: Bench) -> None:
@@ -79,7 +84,7 @@ def test_waiting_counts_and_more_workers_wait_less(bench: Bench) -> None:
     """Jobs come every 2 ms and take 30 ms each: the k-th waits for those before it, two at a time for two workers."""
     jobs, work_ms = 9, 30
     for workers in (1, 2):
-        executor = slowed(bench.make(Plan("ddpm4", "par", workers=workers)), work_ms / 1e3)
+        executor = slowed(bench.make(Plan("ddpm4", "par", concurrency=workers)), work_ms / 1e3)
         done = complete(executor, bench.feed, 2 * MS, jobs, 120.0)
         executor.close()
         for k, jct_ns in enumerate(done.jct_ns):

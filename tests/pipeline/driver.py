@@ -31,7 +31,7 @@ def model_of(plan: Plan, steps: int, stale: int | None = None) -> Model:
         return Frames(plan.pp_perception, plan.fetch_offset, counts, stale)
     if plan.mode == "dec":
         return Decoupled(steps)
-    return Whole(plan.workers, steps, round(plan.frame_period_ms * MS) if plan.mode == "par" else 0)
+    return Whole(plan.concurrency, steps, round(plan.frame_period_ms * MS) if plan.mode == "par" else 0)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from auras_ros.policies.noise import noise_tape
 from tests.policies import tiny
 
 PATIENCE_S = 30.0
-PLANS = ["fine", "fine,mode=dec", "fine,mode=par,workers=2", "fine,mode=auras,pp_generation=3"]
+PLANS = ["fine", "fine,mode=dec", "fine,mode=par,concurrency=2", "fine,mode=auras,pp_generation=3"]
 PLANS += ["fine,mode=auras,pp_perception=2,pp_generation=2,fetch_offset=-1,batched=false"]
 
 

@@ -53,7 +53,7 @@ STAGES = [
 PLANS = [
     "",
     "mode=dec",
-    "mode=par,workers=3",
+    "mode=par,concurrency=3",
     "mode=auras",
     "mode=auras,pp_generation=4",
     "mode=auras,pp_generation=4,alpha=0.5",
@@ -174,7 +174,7 @@ def test_steady_frames_copy_in_place_and_allocate_nothing(text: str) -> None:
     assert +steady.operations.allocating == {GIVEN: steady.emissions}
     assert set(steady.operations.seen) <= IN_PLACE | VIEWS | {GIVEN}
     assert steady.operations.seen["aten::copy_"] > STEADY  # what is latched is copied: the mode was looking
-    assert steady.emissions == STEADY * steady.executor.plan.workers
+    assert steady.emissions == STEADY * steady.executor.plan.concurrency
     assert steady.tapes == steady.policy.calls["begin"] == steady.policy.calls["finish"] == steady.emissions
 
 

@@ -34,7 +34,7 @@ from tests.pipeline.families import FORMS, checkpoint, looks
 MODES = [
     "",
     ",mode=dec",
-    ",mode=par,workers=2",
+    ",mode=par,concurrency=2",
     ",mode=auras,pp_generation=2",
     ",mode=auras,pp_generation=2,pp_perception=2,fetch_offset=-1",
 ]
@@ -176,7 +176,7 @@ def test_generation_is_launched_while_its_context_is_perceived(
     pipeline.executor.close()
 
 
-@pytest.mark.parametrize("changes", ["", ",mode=par,workers=2", ",mode=par,workers=2,together=true"])
+@pytest.mark.parametrize("changes", ["", ",mode=par,concurrency=2", ",mode=par,concurrency=2,together=true"])
 @pytest.mark.parametrize("kind", ["diffusion", "tokens"])
 def test_seq_and_par_do_not_wait_between_perception_and_generation(
     kind: str, changes: str, monkeypatch: pytest.MonkeyPatch
@@ -221,7 +221,7 @@ class Eager(TorchDispatchMode):
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
-        *product(("diffusion", "tokens", "pi0"), (*MODES[:4], ",mode=par,workers=2,together=true")),
+        *product(("diffusion", "tokens", "pi0"), (*MODES[:4], ",mode=par,concurrency=2,together=true")),
         ("diffusion", ",mode=auras,pp_generation=2,fetch_offset=-1,batched=false"),
         ("tokens", ",mode=auras,pp_generation=2,merge=frame"),
         *product(("diffusion", "pi0"), (f"{mode},guide=rtc" for mode in (*MODES[:2], MODES[3]))),

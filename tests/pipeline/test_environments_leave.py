@@ -47,7 +47,7 @@ def emitted(text: str, alone: bool) -> list[tuple[Emission, int]]:
     [
         "all,mode=seq",
         "all,mode=dec",
-        "all,mode=par,workers=2,together=true",
+        "all,mode=par,concurrency=2,together=true",
         "all,mode=auras,pp_generation=4",
         "all,mode=auras,pp_generation=2,pp_perception=2",
         "all,mode=auras,pp_generation=4,pp_perception=3,fetch_offset=-1,batched=false",

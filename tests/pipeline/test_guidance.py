@@ -235,7 +235,7 @@ def test_plans_that_cannot_be_guided_are_refused_by_name() -> None:
         return torch.zeros(1)
 
     with pytest.raises(PlanError, match="guide: has no meaning in mode par"):
-        Plan(mode="par", workers=2, guide="rtc")
+        Plan(mode="par", concurrency=2, guide="rtc")
     with pytest.raises(PlanError, match="guide: must be one of none, inpaint, rtc"):
         Plan(guide="blend")
     for policy in (RecordingPolicy(4), tiny_autoregressive.tiny_autoregressive()):

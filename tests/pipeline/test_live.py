@@ -169,7 +169,7 @@ def test_frames_keep_in_phase_with_the_camera(text: str, lock: bool, monkeypatch
 
 def test_par_spaces_its_requests() -> None:
     world = World()
-    live = Live(executor("quick,mode=par,workers=3,frame_period_ms=15"), world.latch, world.take)
+    live = Live(executor("quick,mode=par,concurrency=3,frame_period_ms=15"), world.latch, world.take)
     live.start()
     try:
         world.until(lambda: len(world.emissions) >= 10)
@@ -203,7 +203,7 @@ def test_nothing_runs_without_an_observation() -> None:
 def test_workers_take_turns_at_the_cores_they_are_given() -> None:
     own = sorted(os.sched_getaffinity(0))
     world, ran = World(), dict[str, set[int]]()
-    made = executor("fine,mode=par,workers=2")
+    made = executor("fine,mode=par,concurrency=2")
 
     def latch(now_ns: int) -> Latched | None:
         ran.setdefault(threading.current_thread().name, set()).update(os.sched_getaffinity(0))

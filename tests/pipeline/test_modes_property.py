@@ -53,7 +53,7 @@ def auras_plan(choose: random.Random) -> Plan:
 def whole_plan(choose: random.Random) -> Plan:
     if choose.random() < 0.2:
         return Plan(mode="seq")
-    return Plan(mode="par", workers=choose.randint(1, 4), frame_period_ms=choose.choice([0.0, 1.0, 3.0]))
+    return Plan(mode="par", concurrency=choose.randint(1, 4), frame_period_ms=choose.choice([0.0, 1.0, 3.0]))
 
 
 class Play:

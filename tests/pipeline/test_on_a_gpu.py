@@ -26,7 +26,7 @@ RUNS = [
 MODES = [
     "",
     ",mode=dec",
-    ",mode=par,workers=3",
+    ",mode=par,concurrency=3",
     ",mode=auras,pp_generation=2",
     ",mode=auras,pp_generation=2,pp_perception=2,fetch_offset=-1",
 ]

@@ -26,7 +26,7 @@ common: dict[str, st.SearchStrategy[Any]] = {
 }
 plans = st.one_of(
     st.builds(Plan, mode=st.sampled_from(["seq", "dec"]), **common),
-    st.builds(Plan, mode=st.just("par"), workers=st.integers(1, MAX_STAGES), together=st.booleans(), **common),
+    st.builds(Plan, mode=st.just("par"), concurrency=st.integers(1, MAX_STAGES), together=st.booleans(), **common),
     st.builds(
         Plan,
         mode=st.just("auras"),
@@ -50,8 +50,10 @@ def test_a_plan_is_read_field_by_field() -> None:
         "ddpm100, mode=auras,pp_perception=2,pp_generation=8,fetch_offset=-1,alpha=0.5,batched=false,frame_period_ms=40"
     )
     assert Plan.parse(text) == Plan("ddpm100", "auras", 2, 8, -1, 0.5, False, 40.0, 1)
-    assert Plan.parse("mode=par,workers=3") == Plan(mode="par", workers=3)
-    assert Plan.parse("quick,mode=par,workers=3,together=true") == Plan("quick", "par", workers=3, together=True)
+    assert Plan.parse("mode=par,concurrency=3") == Plan(mode="par", concurrency=3)
+    assert Plan.parse("quick,mode=par,concurrency=3,together=true") == Plan(
+        "quick", "par", concurrency=3, together=True
+    )
     assert Plan.parse("generation=fine") == Plan.parse("fine") == Plan("fine")
     assert Plan.parse("") == Plan() == Plan(generation="")
     assert Plan.parse(",alpha=1,mode=auras") == Plan(mode="auras", alpha=1.0)
@@ -109,8 +111,8 @@ def test_a_field_that_cannot_be_is_refused_by_name(field: str, values: list[Any]
 
 @pytest.mark.parametrize("value", [0, -1, MAX_STAGES + 1, 1.0, True, "2", None])
 def test_workers_that_cannot_be_are_refused_by_name(value: Any) -> None:
-    with pytest.raises(PlanError, match=r"^plan: workers: must be a whole number"):
-        Plan(mode="par", workers=value)
+    with pytest.raises(PlanError, match=r"^plan: concurrency: must be a whole number"):
+        Plan(mode="par", concurrency=value)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -122,7 +124,7 @@ def test_workers_that_cannot_be_are_refused_by_name(value: Any) -> None:
         ("fetch_offset", -1),
         ("alpha", 0.5),
         ("batched", False),
-        ("workers", 2),
+        ("concurrency", 2),
         ("together", True),
     ],
 )
@@ -141,12 +143,12 @@ def test_a_plan_is_never_changed() -> None:
 
 
 @given(plans, st.sampled_from(MODES), st.integers(1, MAX_STAGES))
-def test_the_same_plan_in_another_mode_keeps_what_both_know(plan: Plan, mode: str, workers: int) -> None:
-    other = plan.as_mode(mode, workers)
+def test_the_same_plan_in_another_mode_keeps_what_both_know(plan: Plan, mode: str, concurrency: int) -> None:
+    other = plan.as_mode(mode, concurrency)
     assert other.mode == mode
     for kept in ("generation", "frame_period_ms"):
         assert getattr(other, kept) == getattr(plan, kept)
-    assert other.workers == (workers if mode == "par" else 1)
+    assert other.concurrency == (concurrency if mode == "par" else 1)
     if mode == plan.mode == "auras":
         assert other == plan
 

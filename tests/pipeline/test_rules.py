@@ -22,7 +22,7 @@ from tests.pipeline.driver import MS, Both
 from tests.pipeline.recording import COPIES_NS, IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of
 from tests.pipeline.reference import Tick, frame_starts, latency, split
 
-EVERY_MODE = [Plan(mode="seq"), Plan(mode="dec"), Plan(mode="par", workers=2), Plan(mode="auras", pp_generation=2)]
+EVERY_MODE = [Plan(mode="seq"), Plan(mode="dec"), Plan(mode="par", concurrency=2), Plan(mode="auras", pp_generation=2)]
 
 
 def clocked(ticks: list[Tick], period: int) -> tuple[list[int], int]:

@@ -41,7 +41,7 @@ def test_rule_07_one_stage_of_each_unbatched_is_seq_bit_for_bit(sampler: str, st
     "plan",
     [
         Plan(mode="dec"),
-        Plan(mode="par", workers=3),
+        Plan(mode="par", concurrency=3),
         Plan(mode="auras"),
         Plan(mode="auras", pp_generation=4),
         Plan(mode="auras", pp_generation=3, fetch_offset=-1, alpha=0.5, batched=False),

@@ -26,7 +26,7 @@ from tests.policies import tiny
 EVERY_MODE = [
     Plan(mode="seq"),
     Plan(mode="dec"),
-    Plan(mode="par", workers=3),
+    Plan(mode="par", concurrency=3),
     Plan(mode="auras", pp_perception=2, pp_generation=3, fetch_offset=-1),
 ]
 
@@ -195,7 +195,7 @@ def test_rule_11_dec_fetches_once() -> None:
 
 def test_rule_11_par_has_n_whole_requests_at_a_time() -> None:
     """Rule 11: three workers hold three requests, each of its own observation; an observation is taken once."""
-    both = Both(Plan(mode="par", workers=3), 6, 1)
+    both = Both(Plan(mode="par", concurrency=3), 6, 1)
     assert [worker.name for worker in both.executor.workers] == ["worker0", "worker1", "worker2"]
     for number in range(3):
         both.advance(number)  # begin
@@ -250,7 +250,7 @@ def test_what_auras_adds_to_a_batch_is_freshness() -> None:
     stale: dict[str, float] = {}
     for plan, perception_ms, generation_ms in (
         (Plan(mode="auras", pp_generation=8), 2, 2),
-        (Plan(mode="par", workers=8, together=True), 16, 16),
+        (Plan(mode="par", concurrency=8, together=True), 16, 16),
     ):
         clock = VirtualClock()
         lasts = {**COPIES_NS, "perception": perception_ms * MS, "generation": generation_ms * MS}

@@ -28,7 +28,7 @@ def plan_of(choose: random.Random, mode: str, period: int) -> Plan:
         "alpha": choose.choice([0.0, 0.5, 1.0]),
         "batched": choose.random() < 0.5,
     }
-    own = {"auras": stages, "par": {"workers": choose.randint(1, 4)}}
+    own = {"auras": stages, "par": {"concurrency": choose.randint(1, 4)}}
     return Plan(mode=mode, frame_period_ms=period * UNIT_NS / 1e6, **own.get(mode, {}))  # type: ignore[arg-type]
 
 
@@ -55,7 +55,7 @@ def script_of(seed: int, mode: str) -> Script:
     period = choose.choice([0, 2, 5, 8])
     plan = plan_of(choose, mode, period)
     instants = choose.randint(20, 240 if mode == "auras" else 120)
-    workers = plan.workers if mode == "par" else 2 if mode == "dec" else 1
+    workers = plan.concurrency if mode == "par" else 2 if mode == "dec" else 1
     late = [0] * 8 + [1, period, period + 1]
     return Script(
         plan=plan,

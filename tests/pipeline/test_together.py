@@ -18,7 +18,7 @@ from auras_ros.pipeline.request import Emission, Latched
 from tests.pipeline.families import FORMS, checkpoint, looks
 from tests.pipeline.real_time import World, executor
 
-TOGETHER = ",mode=par,workers=3,together=true"
+TOGETHER = ",mode=par,concurrency=3,together=true"
 MS = 1_000_000
 CLOSE = 1e-3  # of the largest action: the rounding of another batch size, which untrained networks magnify
 
@@ -96,6 +96,6 @@ def test_a_batch_may_begin_as_often_as_its_requests_may() -> None:
 
 def test_the_same_plan_as_par_is_together_only_where_that_is_asked_for() -> None:
     base = Plan("quick", "auras", pp_generation=4)
-    assert str(base.as_mode("par", 4, together=True)) == "quick,mode=par,workers=4,together=true"
+    assert str(base.as_mode("par", 4, together=True)) == "quick,mode=par,concurrency=4,together=true"
     assert not base.as_mode("par", 4).together
     assert not Plan.parse("quick" + TOGETHER).as_mode("auras").together

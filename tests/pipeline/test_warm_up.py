@@ -70,7 +70,7 @@ def warmed(plan: Plan, workers: int, perceive_ms: int = 0, runs: int = 3) -> tup
 @pytest.mark.parametrize("workers", [2, 3, 5])
 def test_rule_10_pars_workers_are_measured_side_by_side(workers: int) -> None:
     """Each worker waits for all the others: N times as long as alone, and one request every N-th of that."""
-    executor, policy = warmed(Plan(mode="par", workers=workers), workers)
+    executor, policy = warmed(Plan(mode="par", concurrency=workers), workers)
     assert executor.frame_ns == workers * STEPS * MS
     assert executor.ledger.interval_ns == STEPS * MS
     assert policy.met == 3 * workers  # three runs, every worker in each

@@ -177,7 +177,7 @@ def test_one_stage_unbatched_is_seq_bit_for_bit() -> None:
     "text",
     [
         "all,mode=dec",
-        "all,mode=par,workers=2",
+        "all,mode=par,concurrency=2",
         f"all,mode=auras,pp_generation={DEPTH}",
         f"all,mode=auras,pp_generation={DEPTH},fetch_offset=-1",
         f"all,mode=auras,pp_generation={DEPTH},pp_perception=3,batched=false",

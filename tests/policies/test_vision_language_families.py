@@ -81,7 +81,9 @@ def test_every_mode_runs_it_and_on_a_still_world_they_agree(
     seen = [type(one)(images, state, one.origin) for one in still_of_diffusion(9)]
     found = {}
     for mode in ("seq", "dec", "par", "auras"):
-        more: dict[str, Any] = {"par": {"workers": 2}, "auras": {"pp_generation": 2, "pp_perception": 2}}.get(mode, {})
+        more: dict[str, Any] = {"par": {"concurrency": 2}, "auras": {"pp_generation": 2, "pp_perception": 2}}.get(
+            mode, {}
+        )
         emissions = run(real(Plan(generation=plan, mode=mode, **more), policy, seeds=(3,)), seen)
         found[mode] = {emission.request: emission.actions for emission in emissions}
     shared = set.intersection(*(set(each) for each in found.values()))

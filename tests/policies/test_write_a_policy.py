@@ -92,7 +92,7 @@ def test_the_page_s_policy_runs_in_every_mode(written: Path) -> None:
     assert 0 < float(expected.min()) < float(expected.max()) < 1
     for text in (
         "all,mode=dec",
-        "all,mode=par,workers=2",
+        "all,mode=par,concurrency=2",
         "all,mode=auras,pp_generation=3",
         "all,mode=auras,pp_perception=2",
     ):

@@ -81,7 +81,7 @@ def test_every_mode_decodes_as_the_library_does(checkpoint: Checkpoint) -> None:
         ids = torch.cat([ids, net(ids, prepend_embeds=context)[:, -1:].argmax(-1)], 1)
     expected = policy.codec.decode(ids.view(len(SEEDS), 3, 2))
     assert len(set(ids.flatten().tolist())) > 3
-    plans = ["mode=seq", "mode=dec", "mode=par,workers=2"]
+    plans = ["mode=seq", "mode=dec", "mode=par,concurrency=2"]
     plans += ["mode=auras,pp_generation=3", "mode=auras,pp_generation=6,reuse=exact", "mode=auras,pp_generation=2"]
     for text in plans:
         emissions = run(real(Plan.parse(text), policy), seen)

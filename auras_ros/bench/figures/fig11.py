@@ -63,9 +63,9 @@ def _measure(name: str, job: Job) -> None:
     built = build(name, steps=options.steps, **room_as_run(options.device))
     auras = auras_plan(name, built.policy, options)
     seq = auras.as_mode("seq")
-    most = CAUSAL_WORKERS if is_causal(name) else options.workers[-1]
-    counts = [count for count in options.workers if count <= max(most, options.jct_workers)]
-    pars = {count: seq.as_mode("par", count) for count in dict.fromkeys([*counts, options.jct_workers])}
+    most = CAUSAL_WORKERS if is_causal(name) else options.concurrency[-1]
+    counts = [count for count in options.concurrency if count <= max(most, options.jct_concurrency)]
+    pars = {count: seq.as_mode("par", count) for count in dict.fromkeys([*counts, options.jct_concurrency])}
     batched = seq.as_mode("par", auras.pp_generation, together=True)
     measured: Measured | None = None
     try:
@@ -81,7 +81,7 @@ def _measure(name: str, job: Job) -> None:
                     spread = {"outputs": len(ended_ns), "spread_percent": spread_percent(ended_ns)}
                     figures = measured.figures(plan, seq)
                     report.rows.append({**where, "measure": "rate", **_named(plan), **figures, **spread})
-            for plan, kind, rate_hz in _inputs(measured, seq, pars[options.jct_workers], auras):
+            for plan, kind, rate_hz in _inputs(measured, seq, pars[options.jct_concurrency], auras):
                 with attempt(report, f"{what}, completion times of {plan}, {kind}"), on_cores(cores):
                     job.say(f"{what}: completion times, {plan}, {kind}")
                     every_ns, threads = round(SLACK * 1e9 / rate_hz), measured.best[plan].threads
@@ -112,7 +112,7 @@ def _left_s(job: Job) -> float:
 
 
 def _named(plan: Plan) -> dict[str, Any]:
-    return {"mode": plan.mode, "workers": plan.workers, "together": plan.together}
+    return {"mode": plan.mode, "concurrency": plan.concurrency, "together": plan.together}
 
 
 def _sum(report: Report, name: str, cores: int, options: argparse.Namespace, measured: Measured | None) -> None:
@@ -131,7 +131,7 @@ def _sum(report: Report, name: str, cores: int, options: argparse.Namespace, mea
     if batched is not None:
         found["batched_over_seq"] = batched["speedup"]
     if best is not None:
-        found |= {"best_par_over_seq": best["speedup"], "best_par_workers": best["workers"]}
+        found |= {"best_par_over_seq": best["speedup"], "best_par_concurrency": best["concurrency"]}
         found["spread_percent_par"] = best["spread_percent"]
         if auras is not None and measured is not None:
             found["auras_over_best_par"] = measured.figures(*(Plan.parse(row["plan"]) for row in (auras, best)))[
@@ -144,7 +144,7 @@ def _sum(report: Report, name: str, cores: int, options: argparse.Namespace, mea
     one, other = found.get("jct_ms_seq"), found.get("jct_ms_par_just_fit")
     if one and other:
         found["jct_par_just_fit_over_seq"] = other / one
-        found["jct_par_workers"] = options.jct_workers
+        found["jct_par_concurrency"] = options.jct_concurrency
     known = {each: value for each, value in found.items() if value is not None}
     ending = suffix(cores, options.cores)
     report.summary |= {f"{each}_{key(name)}{ending}": value for each, value in known.items()}
@@ -155,8 +155,8 @@ def _sum(report: Report, name: str, cores: int, options: argparse.Namespace, mea
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="auras bench fig11", description=__doc__)
     add_choice(parser, DEFAULTS)
-    parser.add_argument("--workers", type=listed(int), help="par's counts (1,2,3,4; on a GPU 1,2,4,8,16)")
-    parser.add_argument("--jct-workers", type=int, default=2, help="par's count for completion times (2)")
+    parser.add_argument("--concurrency", type=listed(int), help="par's concurrency (1,2,3,4; on a GPU 1,2,4,8,16)")
+    parser.add_argument("--jct-concurrency", type=int, default=2, help="par's concurrency for completion times (2)")
     parser.add_argument("--pp-generation", type=int, default=STAGES, help=f"stages of denoising ({STAGES})")
     parser.add_argument("--jobs", type=int, default=40, help="requests of each stream, outputs of each spread (40)")
     parser.add_argument("--limit", type=amount, default=60.0, help="maximum duration of one stream, s (60)")
@@ -169,12 +169,12 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     """Fill in the defaults that depend on the device. Exits with status 2 if the options cannot be measured."""
     kind = check_job_options(parser, options, steps=2)
     options.policy = chosen(parser, options.policy, kind, DEFAULTS)
-    options.workers = sorted(set(options.workers or WORKERS[kind]))
+    options.concurrency = sorted(set(options.concurrency or WORKERS[kind]))
     if options.jobs < 3 or not options.limit > 0:
         parser.error("--jobs must be at least 3, and --limit above 0")
     try:
-        for count in (*options.workers, options.jct_workers):
-            Plan("quick", "par", workers=count)
+        for count in (*options.concurrency, options.jct_concurrency):
+            Plan("quick", "par", concurrency=count)
         Plan("quick", "auras", pp_generation=options.pp_generation)
     except PlanError as error:
         parser.error(str(error))
@@ -215,16 +215,16 @@ def draw(report: Report, path: Path) -> None:
     title = f"{where}, random weights" if rows else "nothing was measured"
     with picture(path, title, 3) as axes:
         pars = sorted(
-            (row for row in rates if row["mode"] == "par" and not row["together"]), key=lambda row: row["workers"]
+            (row for row in rates if row["mode"] == "par" and not row["together"]), key=lambda row: row["concurrency"]
         )
-        axes[0].plot([r["workers"] for r in pars], [r["rate_hz"] for r in pars], "o-", color=COLOURS["par"])
+        axes[0].plot([r["concurrency"] for r in pars], [r["rate_hz"] for r in pars], "o-", color=COLOURS["par"])
         for row in rates:
             if row["mode"] != "par" or row["together"]:
                 style = {"color": COLOURS[row["mode"]], "linestyle": ":" if row["together"] else "--"}
                 axes[0].axhline(row["rate_hz"], label=_label(row), **style)
-        axes[0].set(title="chunks per second over par's workers", xlabel="workers", ylim=(0, None))
+        axes[0].set(title="chunks per second over par's concurrency", xlabel="concurrency", ylim=(0, None))
         axes[0].title.set_fontsize(9)
-        axes[0].set_xticks([r["workers"] for r in pars])
+        axes[0].set_xticks([r["concurrency"] for r in pars])
         legend_below(axes[0], columns=4)
         _bars(axes[1], [(f"{r['mode']}\n{r['input']}", r["mode"], r["jct_ms"]) for r in jct], "completion, median ms")
         spreads = [(_label(row), row["mode"], row["spread_percent"]) for row in rates]
@@ -234,7 +234,7 @@ def draw(report: Report, path: Path) -> None:
 def _label(row: Mapping[str, Any]) -> str:
     if row["mode"] != "par":
         return str(row["mode"])
-    return f"batch\nof {row['workers']}" if row["together"] else f"par {row['workers']}"
+    return f"batch\nof {row['concurrency']}" if row["together"] else f"par {row['concurrency']}"
 
 
 def _bars(axes: Any, bars: Sequence[tuple[str, str, float | None]], title: str) -> None:

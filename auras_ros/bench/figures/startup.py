@@ -86,7 +86,12 @@ def _measured(name: str, job: Job) -> None:
                 executor, row = ready(policy, plan, device, options.seed)
                 kept.append(executor)
                 row |= first_chunks(executor, policy, options.repeats, options.seed, job.ends.hard_s)
-                named = {"plan": str(plan), "mode": plan.mode, "workers": plan.workers, "stages": plan.pp_generation}
+                named = {
+                    "plan": str(plan),
+                    "mode": plan.mode,
+                    "concurrency": plan.concurrency,
+                    "stages": plan.pp_generation,
+                }
                 job.report.rows.append({**where, **named, **row})
     finally:
         for executor in kept:
@@ -95,7 +100,7 @@ def _measured(name: str, job: Job) -> None:
 
 def _plans(name: str, policy: LoadedPolicy, options: argparse.Namespace) -> list[Plan]:
     auras = auras_plan(name, policy, options)
-    pars = [auras.as_mode("par", count) for count in dict.fromkeys((1, options.workers))]
+    pars = [auras.as_mode("par", count) for count in dict.fromkeys((1, options.concurrency))]
     return [auras.as_mode("seq"), auras.as_mode("dec"), *pars, auras]
 
 
@@ -139,7 +144,9 @@ def first_chunks(
 
 def _sum(report: Report, name: str, cores: int, options: argparse.Namespace) -> None:
     """The summary of auras and seq, and the memory of one more worker of par."""
-    rows = {(row["mode"], row["workers"]): row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)}
+    rows = {
+        (row["mode"], row["concurrency"]): row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)
+    }
     summary, ending = report.summary, suffix(cores, options.cores)
     for mode, last in (("auras", ""), ("seq", "_seq")):
         if row := rows.get((mode, 1)):
@@ -147,11 +154,11 @@ def _sum(report: Report, name: str, cores: int, options: argparse.Namespace) -> 
             summary[f"ready_ms_{key(name)}_{mode}{ending}"] = row["ready_ms"]
             summary[f"tensor_kib_{key(name)}_{mode}{ending}"] = row["tensor_bytes"] / KIB
             summary[f"reserved_kib_{key(name)}_{mode}{ending}"] = row["reserved_bytes"] / KIB
-    one, several = rows.get(("par", 1)), rows.get(("par", options.workers))
-    if one and several and options.workers > 1:
+    one, several = rows.get(("par", 1)), rows.get(("par", options.concurrency))
+    if one and several and options.concurrency > 1:
         for kind in ("tensor", "reserved"):
             more = several[f"{kind}_bytes"] - one[f"{kind}_bytes"]
-            summary[f"worker_{kind}_kib_{key(name)}{ending}"] = more / (options.workers - 1) / KIB
+            summary[f"worker_{kind}_kib_{key(name)}{ending}"] = more / (options.concurrency - 1) / KIB
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -162,7 +169,7 @@ def _parser() -> argparse.ArgumentParser:
     add_minutes(parser, 10.0)
     parser.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
     parser.add_argument("--pp-generation", type=int, default=8, help="stages of denoising (8)")
-    parser.add_argument("--workers", type=int, default=3, help="workers of the larger par (3)")
+    parser.add_argument("--concurrency", type=int, default=3, help="concurrency of the larger par (3)")
     parser.add_argument("--repeats", type=int, default=5, help="first chunks of each plan (5)")
     add_seed(parser)
     parser.add_argument("--max-memory-mb", type=float, default=0.0, help="device memory for weights, MB (0: all)")
@@ -179,7 +186,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     check_stages(parser, options.pp_generation, options.steps)
     try:
         Plan("quick", "auras", pp_generation=options.pp_generation)
-        Plan("quick", "par", workers=options.workers)
+        Plan("quick", "par", concurrency=options.concurrency)
         given = options.max_memory_mb or options.offload_folder
         options.offload = Offload(options.max_memory_mb, options.offload_folder) if given else None
     except (PlanError, DeviceError) as error:
@@ -224,7 +231,7 @@ def draw(report: Report, path: Path) -> None:
     with picture(path, "from the first observation to the first chunk, ms", max(1, len(groups))) as axes:
         for one, (name, count) in zip(axes, groups, strict=False):
             rows = [row for row in report.rows if (row["policy"], row["cores"]) == (name, count)]
-            labels = [f"{row['mode']} {row['workers']}" if row["mode"] == "par" else row["mode"] for row in rows]
+            labels = [f"{row['mode']} {row['concurrency']}" if row["mode"] == "par" else row["mode"] for row in rows]
             one.bar(labels, [row["first_chunk_ms"] for row in rows], color=[COLOURS[row["mode"]] for row in rows])
             one.plot(labels, [row["frame_ms"] for row in rows], "_", color="black", markersize=18, label="one frame")
             one.set_title(f"{name} on {rows[0]['device']}, {words(count)} for each", fontsize=9)

@@ -41,7 +41,7 @@ from auras_ros.report.result import Report
 __all__ = ["draw", "run", "table"]
 
 SWITCH_S = 0.0005  # par's workers pass on the interpreter lock more often than by default: they become a fifth faster
-STEADY_PLANS = ("ddim4", "ddim4,mode=dec", "ddim4,mode=par,workers=2", "ddim4,mode=auras,pp_generation=4")
+STEADY_PLANS = ("ddim4", "ddim4,mode=dec", "ddim4,mode=par,concurrency=2", "ddim4,mode=auras,pp_generation=4")
 STEADY_STEPS = 4  # a short plan: memory depends on frames, not on steps
 
 
@@ -67,7 +67,7 @@ def _compare(name: str, job: Job) -> None:
     what, options, report, sizes = job.what, job.options, job.report, job.options.sizes[job.cores]
     job.say(f"{what}: building, checking that the modes compute the same ...")
     policy = make_policy(name, seed=0, steps=options.steps)
-    bench = Bench(policy, options.device, options.seed, most=max(sizes.workers), cores=sizes.cores)
+    bench = Bench(policy, options.device, options.seed, most=max(sizes.concurrencies), cores=sizes.cores)
     base = {"policy": name, "device": bench.device.type, "cores": bench.cores, "steps": options.steps}
     rounds = Rounds(bench, what, options, job.ends, job.say)
     began_s, rates = time.monotonic(), Rates()

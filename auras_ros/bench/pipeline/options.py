@@ -7,7 +7,7 @@ import argparse
 from auras_ros.bench.options import add_job_options, add_seed, check_job_options, listed
 from auras_ros.bench.pipeline.sizes import Comparison
 from auras_ros.measure.cores import threads_tried
-from auras_ros.measure.forms import default_workers
+from auras_ros.measure.forms import default_concurrency
 from auras_ros.pipeline.plan import stage_steps
 from auras_ros.policies.architectures import RECIPES
 
@@ -33,7 +33,9 @@ def parse(argv: list[str], description: str) -> argparse.Namespace:
     parser.add_argument("--pp-generation", type=listed(int), default=list(range(1, 11)), help="default: 1,2,...,10")
     parser.add_argument("--alpha", type=float, default=0.0, help="skew of the curve's plans (default: 0)")
     add_job_options(parser, rounds=10, minutes=30.0, seconds=1.0)
-    parser.add_argument("--workers", type=listed(int), help="par's numbers to try (default: 1 to 4; on a GPU 1 to 16)")
+    parser.add_argument(
+        "--concurrency", type=listed(int), help="par's concurrency to try (default: 1 to 4; on a GPU 1 to 16)"
+    )
     parser.add_argument(
         "--threads", type=listed(int), help="numbers of intra-op threads to try (1,2,4,... up to all cores)"
     )
@@ -54,7 +56,7 @@ def parse(argv: list[str], description: str) -> argparse.Namespace:
 def _sizes(options: argparse.Namespace, cores: int, kind: str) -> Comparison:
     """Raises ValueError, naming the option or the plan's field, if it is invalid."""
     stages = tuple(sorted(set(options.pp_generation)))
-    workers = tuple(options.workers or default_workers(cores, kind == "cuda"))
+    workers = tuple(options.concurrency or default_concurrency(cores, kind == "cuda"))
     if options.threads and not 1 <= min(options.threads) <= max(options.threads) <= max(options.cores):
         raise ValueError(f"--threads: from 1 to the {max(options.cores)} of --cores, got {options.threads}")
     threads = tuple(count for count in options.threads or threads_tried(cores, kind) if count <= cores) or (1,)

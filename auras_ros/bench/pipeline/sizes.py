@@ -18,7 +18,7 @@ class Comparison:
     generation: str
     stages: tuple[int, ...]
     alpha: float
-    workers: tuple[int, ...]
+    concurrencies: tuple[int, ...]
     threads: tuple[int, ...]
     cores: int
 
@@ -39,7 +39,7 @@ class Comparison:
         No variant has more threads than cores in total, except with one thread for each worker.
         """
         seq, dec = Plan(self.generation, "seq"), Plan(self.generation, "dec")
-        par = [Plan(self.generation, "par", workers=count) for count in self.workers]
+        par = [Plan(self.generation, "par", concurrency=count) for count in self.concurrencies]
         auras, beside = self.auras(self.headline), self.auras(self.headline, offset=-1)
         batched = seq.as_mode("par", self.headline, together=True)
         kinds = {"seq": [seq], "dec": [dec], "par": par, "batched": [batched], "auras": [auras], "beside": [beside]}

@@ -72,7 +72,7 @@ def summary(rates: Rates, best: Mapping[str, Variant], sizes: Comparison, ending
                 found |= {f"{name}{ending}": middle, f"{name}{ending}_low": low, f"{name}{ending}_high": high}
         found[f"pp_generation{ending}"] = sizes.headline
         if "par" in best:
-            found[f"par_workers{ending}"] = best["par"].plan.workers
+            found[f"par_concurrency{ending}"] = best["par"].plan.concurrency
     return found
 
 

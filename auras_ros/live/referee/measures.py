@@ -81,8 +81,8 @@ class Measures:
         self.scheduling = "unknown"
         self.refused_chunks, self.refused_actions = Rises(), Rises()
         self._skipped_ticks, self._missed_steps = Rises(), Rises()
-        self._ages_ns = array("q")
-        self._armed_ns = self._intervals = self._chunk_count = 0
+        self._ages_ns, self._requests_ns = array("q"), array("q")
+        self._armed_ns = self._intervals = 0
         self._actions = self._holds = self._lost = self._gap_ns = 0
         self._tick = 0
         self._span: tuple[int, int] | None = None
@@ -115,7 +115,8 @@ class Measures:
     def chunk(self, times: ChunkTimes) -> None:
         """A chunk that was published, by its provenance."""
         self.chunks.append(times)
-        self._chunk_count += self._span is not None
+        if self._span is not None:
+            self._requests_ns.append(times.request_ns)
 
     def actuator(self, state: Mapping[str, Any]) -> None:
         """The actuator's `~/state`; its counters count by how much they rose."""
@@ -161,9 +162,14 @@ class Measures:
         armed_s = self._armed_ns / NS_PER_S
         found: dict[str, float] = {"armed_s": armed_s}
         if armed_s > 0:
-            found |= {"chunks_per_s": self._chunk_count / armed_s, "actions_per_s": self._intervals / armed_s}
+            found |= {"chunks_per_s": len(self._requests_ns) / armed_s, "actions_per_s": self._intervals / armed_s}
             found |= {"held_share": self._holds / self._actions, "sent_gap_ms_max": self._gap_ns / NS_PER_MS}
-        for name, spread in (("interval_error_ms", self.interval_error), ("staleness_ms", self.staleness())):
+        spreads = {
+            "interval_error_ms": self.interval_error,
+            "staleness_ms": self.staleness(),
+            "request_ms": spread_ms(self._requests_ns),
+        }
+        for name, spread in spreads.items():
             if spread is not None:
                 found |= {f"{name}_{key}": value for key, value in vars(spread).items()}
         found |= {

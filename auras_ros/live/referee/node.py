@@ -139,7 +139,7 @@ class RefereeNode(Node):
         if self._playing:
             self.measures.action(label.mono_ns, label.request, label.source, label.age_ns, label.tick)
         if self._film is not None:
-            self._film.action(label.state, label.source, label.index, label.age_ns, label.request)
+            self._film.action(label.state, label.source, label.index, label.age_ns, label.request, label.mono_ns)
 
     def _on_provenance(self, message: DiagnosticArray) -> None:
         for status in message.status:

@@ -34,7 +34,7 @@ class AgentSettings:
     guide: str = parameter(
         "none", "seq, dec, auras, denoising: how a chunk continues the active one: none, inpaint, rtc"
     )
-    workers: int = parameter(1, "par: requests at a time", 1, MAX_STAGES)
+    concurrency: int = parameter(1, "par: requests at a time", 1, MAX_STAGES)
     together: bool = parameter(False, "par: these requests begin together and run as one batch")
     seed: int = parameter(0, "seed of the noise", 0, 2**31 - 1)
     actuator: str = parameter("actuator", "name of the actuator node; no chunk is published while it is silent")

@@ -22,7 +22,7 @@ from auras_ros.report.result import Report
 
 RATES = {"seq": 4.0, "dec": 3.0, "par": 6.0, "auras": 12.0}
 QUICK = [
-    "--steps=8", "--pp-generation=1,2,8", "--workers=1,2", "--threads=1", "--rounds=1", "--chunks=1", "--seconds=0",
+    "--steps=8", "--pp-generation=1,2,8", "--concurrency=1,2", "--threads=1", "--rounds=1", "--chunks=1", "--seconds=0",
     "--steady=0", "--device=cpu", "--cores=1",
 ]  # fmt: skip
 

@@ -60,7 +60,7 @@ class World:
     def wins(plan: Plan, clock: str, plain: bool) -> int:
         if plan.mode == "seq":
             return 16
-        stale = plan.workers if plan.mode == "par" else plan.pp_perception
+        stale = plan.concurrency if plan.mode == "par" else plan.pp_perception
         return 16 - 2 * stale - 4 * plain + (clock == "charged") + round(2 * plan.alpha)
 
     def play(
@@ -102,7 +102,7 @@ def check(world: World, report: Mapping[str, Any]) -> None:
         plan = Plan.parse(row["plan"])
         assert row["success"] == world.wins(plan, row["clock"], row["plain"]) / SEEDS, row
         assert row["low"] < row["success"] < row["high"]
-        interval_s = world.seconds(plan) / plan.workers
+        interval_s = world.seconds(plan) / plan.concurrency
         assert row["rate_hz"] == pytest.approx(1 / interval_s)
         assert row["speedup"] == pytest.approx(world.frame_s / interval_s)
     assert {times for (name, *_), times in world.played.items() if name != "quick"} == {1}
@@ -157,8 +157,8 @@ def test_fig5_plays_stale_chunks_plain_and_aligned_beside_auras(world: World, tm
     _, report = command(tmp_path, "fig5", *SHORT, "--degree=1,3", "--picture", str(tmp_path / "5.png"))
     check(world, report)
     plans = {(row["panel"], row["at"]): (row["plan"], row["plain"]) for row in report["rows"] if row["panel"]}
-    assert plans["par", 3] == ("quick,mode=par,workers=3", True)
-    assert plans["par, aligned", 3] == ("quick,mode=par,workers=3", False)
+    assert plans["par", 3] == ("quick,mode=par,concurrency=3", True)
+    assert plans["par, aligned", 3] == ("quick,mode=par,concurrency=3", False)
     assert plans["auras", 3] == ("quick,mode=auras,pp_generation=3", False)
     summary = report["summary"]
     assert summary["success_paused_par_3"] == 6 / SEEDS
@@ -191,7 +191,7 @@ def test_a_point_that_fails_is_named_and_the_others_are_played(
     right = world.play
 
     def broken(checkpoint: Checkpoint, plan: Plan, *given: Any) -> ModeResult:
-        if plan.workers == 3:
+        if plan.concurrency == 3:
             raise RuntimeError("the simulator ended")
         return right(checkpoint, plan, *given)
 
@@ -281,7 +281,7 @@ def test_with_no_episodes_the_rates_of_an_architecture_stand_alone(world: World,
         (["fig13", "--plan=quick,alpha=1"], "plan: alpha is what the figure varies"),
         (["fig13", "--plan=quick", "--pp-generation=1"], "--pp-generation must be at least 2, got 1"),
         (["fig12", "--plan=quick", "--seed=4294967"], "seed: must be in"),
-        (["fig5", "--plan=quick", "--degree=0"], "workers"),
+        (["fig5", "--plan=quick", "--degree=0"], "concurrency"),
         (["fig5", "--work=nowhere/at/all.json"], "work: no folder"),
         (["fig5", "--json=nowhere/it.json"], "--json: no folder"),
         (["ros", "--picture=it.png"], "--picture: ros draws no picture"),

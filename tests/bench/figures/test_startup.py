@@ -32,10 +32,10 @@ def test_each_worker_holds_its_own_and_auras_holds_one_frame(tiny: str) -> None:
     """Buffers of n workers are n times those of one (Auras 6.3); weights are nobody's."""
     policy = make_policy(tiny, seed=0, steps=4)
     held, made = {}, []
-    for plan in (Plan("ddpm4"), *(Plan("ddpm4", "par", workers=n) for n in (1, 3)), Plan("ddpm4", "auras")):
+    for plan in (Plan("ddpm4"), *(Plan("ddpm4", "par", concurrency=n) for n in (1, 3)), Plan("ddpm4", "auras")):
         executor, row = ready(policy, plan, CPU, 0)
         made.append(executor)
-        held[plan.mode, plan.workers] = row["tensor_bytes"]
+        held[plan.mode, plan.concurrency] = row["tensor_bytes"]
         assert row["ready_ms"] >= row["capture_ms"] >= 0
         assert row["captures"] > 0
         assert row["reserved_bytes"] == 0
@@ -78,9 +78,9 @@ def test_the_startup_report_has_every_mode(tiny: str, tmp_path: Path) -> None:
     argv = ["--policy", f"{tiny},rt2-tiny", *QUICK, "--json", str(path), "--picture", str(picture)]
     assert cli.main(["bench", "startup", *argv]) == 0
     report = json.loads(path.read_text())
-    modes = [(row["mode"], row["workers"]) for row in report["rows"]]
+    modes = [(row["mode"], row["concurrency"]) for row in report["rows"]]
     assert modes == 2 * [("seq", 1), ("dec", 1), ("par", 1), ("par", 3), ("auras", 1)]
-    rows = {(row["policy"], row["mode"], row["workers"]): row for row in report["rows"]}
+    rows = {(row["policy"], row["mode"], row["concurrency"]): row for row in report["rows"]}
     assert rows["rt2-tiny", "auras", 1]["plan"] == "quick,mode=auras,pp_generation=7,fetch_offset=-1"
     for name in (tiny, "rt2-tiny"):
         key = name.replace("-", "_")
@@ -259,7 +259,7 @@ def test_fig3_really_runs() -> None:
     [
         ("startup", ["--policy=gpt"], "'gpt' is not known"),
         ("startup", ["--repeats=0"], "--repeats must be at least 1"),
-        ("startup", ["--workers=0"], "workers"),
+        ("startup", ["--concurrency=0"], "concurrency"),
         ("startup", ["--steps=4"], "--pp-generation: 8 stages for 4 steps"),
         ("fig3", ["--policy=gpt"], "'gpt' is not known"),
         ("fig3", ["--requests=0"], "--requests must be at least 1"),

@@ -26,7 +26,7 @@ from tests.bench.registered import NAME
 from tests.measure.fakes import SIZES, FakeBench, rounds_of
 
 QUICK = [
-    "--steps=8", "--pp-generation=1,2,8", "--workers=1,2", "--threads=1", "--rounds=1", "--chunks=1", "--seconds=0",
+    "--steps=8", "--pp-generation=1,2,8", "--concurrency=1,2", "--threads=1", "--rounds=1", "--chunks=1", "--seconds=0",
     "--steady=30", "--device=cpu", "--cores=1",
 ]  # fmt: skip
 
@@ -55,9 +55,9 @@ def test_the_command_compares_the_modes_and_writes_what_it_measured(
     assert summed["auras_over_seq_tiny"] == summed["auras_over_seq"]
     batch = rows["par, batch 8"]
     assert summed["auras_over_batched"] == pytest.approx(auras / batch["chunks_per_s"])
-    par = rows[f"par, workers {summed['par_workers']}"]
+    par = rows[f"par, concurrency {summed['par_concurrency']}"]
     assert summed["auras_over_par"] == pytest.approx(auras / par["chunks_per_s"])
-    assert summed["control_over_seq"] == rows["par, workers 1"]["chunks_per_s"] / rows["seq"]["chunks_per_s"]
+    assert summed["control_over_seq"] == rows["par, concurrency 1"]["chunks_per_s"] / rows["seq"]["chunks_per_s"]
     assert [row["mode"] for row in report["rows"] if row["measure"] == "memory"] == ["seq", "dec", "par", "auras"]
     assert summed["resident_bytes_per_chunk_worst"] == 2.0
     text = capsys.readouterr().out
@@ -75,7 +75,7 @@ def test_the_command_compares_the_modes_and_writes_what_it_measured(
         ("--pp-generation=0,8", "pp_generation: must be"),
         ("--rounds=0", "--rounds"),
         ("--alpha=-1", "alpha"),
-        ("--workers=0", "workers"),
+        ("--concurrency=0", "concurrency"),
         ("--threads=0", "--threads"),
         ("--threads=999", "--threads"),
         ("--cores=999", "--cores: from 1 to the"),
@@ -133,12 +133,12 @@ def test_an_interrupted_comparison_keeps_its_whole_rounds(
         return 2.0
 
     monkeypatch.setattr(Bench, "rate", rate)
-    sizes = ["--steps=8", "--pp-generation=1,2,8", "--workers=2", "--threads=1", "--steady=30", "--device=cpu"]
+    sizes = ["--steps=8", "--pp-generation=1,2,8", "--concurrency=2", "--threads=1", "--steady=30", "--device=cpu"]
     # kinds: seq, dec, par, batched, auras and beside; the others, the control, the curve, the skewed plans
     trials, in_a_round = 3 * 6, 5 + 1 + 3 + 2
     assert cli.main(["bench", "pipeline", "--policy", tiny, *sizes, "--cores=1", "--rounds=4"]) == 130
     text = capsys.readouterr().out
-    assert "interrupted while tiny on 1 core was measured" in text
+    assert "interrupted while measuring tiny on 1 core" in text
     assert "auras_over_seq" in text
     assert "memory" not in text
 
@@ -172,13 +172,13 @@ def test_the_tables_ratio_is_taken_within_each_round() -> None:
 
 
 def test_the_summary_names_the_first_policy_twice_and_the_others_once() -> None:
-    _, best = rounds_of(FakeBench({"par, workers 3": 2.0})).trial(SIZES.candidates())
+    _, best = rounds_of(FakeBench({"par, concurrency 3": 2.0})).trial(SIZES.candidates())
     rates = {variant: [1.0, 1.0] for variant in SIZES.contest(best, steps=16)}
     rates[Variant(SIZES.auras(8))] = [4.0, 6.0]
     first, other = summary(rates, best, SIZES, ["_dp_small", ""]), summary(rates, best, SIZES, ["_dp_cores_2"])
     assert first["auras_over_seq"] == first["auras_over_seq_dp_small"] == 5.0
     assert (first["auras_over_seq_low"], first["auras_over_seq_high"]) == (4.5, 5.5)
-    assert first["par_workers"] == 3
+    assert first["par_concurrency"] == 3
     assert first["auras_alpha_0_5_over_seq_dp_small"] == 1.0
     assert first["auras_8_over_seq"] == first["auras_over_batched"] == 5.0
     assert first["auras_2_over_seq_dp_small"] == first["par_over_seq"] == first["control_over_seq"] == 1.0

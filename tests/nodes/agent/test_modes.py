@@ -8,7 +8,7 @@ from auras_ros.ros.msg import ParameterMsg, ParameterType, ParameterValue
 from auras_ros.ros.srv import SetParameters
 from tests.nodes.agent_child import Running, running
 
-STAGES = {"mode=seq": 1, "mode=dec": 1, "mode=par,workers=2": 1, "mode=auras,pp_generation=4,alpha=0.5": 4}
+STAGES = {"mode=seq": 1, "mode=dec": 1, "mode=par,concurrency=2": 1, "mode=auras,pp_generation=4,alpha=0.5": 4}
 
 
 def give(agent: Running, plan: str) -> None:

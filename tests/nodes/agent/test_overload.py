@@ -48,7 +48,7 @@ PipelineWorker.run = slow_too
         (Plan(frame_period_ms=400.0), 40, 400, 440),
         (Plan(frame_period_ms=30.0), 40, 40, 80),
         (Plan(mode="dec"), 40, 40, 120),
-        (Plan(mode="par", workers=4), 40, 10, 50),
+        (Plan(mode="par", concurrency=4), 40, 10, 50),
         (Plan(mode="auras", pp_generation=8), 40, 40, 80),  # the last stage sees this frame's context
         (Plan(mode="auras", pp_generation=8, fetch_offset=-1), 40, 40, 120),
         (Plan(mode="auras", pp_perception=3, pp_generation=8, fetch_offset=-1), 40, 40, 200),

@@ -189,7 +189,7 @@ def check_all(robot: Robot, actions_of: dict[str, np.ndarray]) -> None:
 PLANS = (
     "greedy",
     "greedy,mode=dec",
-    "greedy,mode=par,workers=2",
+    "greedy,mode=par,concurrency=2",
     "greedy,mode=auras,pp_generation=1",
     "greedy,mode=auras,pp_generation=2,fetch_offset=-1,reuse=exact",
     "greedy,mode=auras,pp_generation=3,emit=newest",

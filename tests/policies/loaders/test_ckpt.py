@@ -144,7 +144,7 @@ def test_it_runs_in_every_mode(tmp_path: Path) -> None:
     loaded, (plan,) = checkpoint.policy("ddpm12"), checkpoint.plans
     example = loaded.example(1, torch.Generator().manual_seed(0))
     chunks: dict[str, Tensor] = {}
-    for more in ("mode=seq", "mode=dec", "mode=par,workers=2", "mode=auras,pp_perception=3,pp_generation=4"):
+    for more in ("mode=seq", "mode=dec", "mode=par,concurrency=2", "mode=auras,pp_perception=3,pp_generation=4"):
         emissions = run(real(Plan.parse(f"{plan},{more}"), loaded, (SEED,)), still(example))
         assert emissions, more
         chunks[more] = emissions[0].actions

@@ -137,7 +137,7 @@ def emitted(checkpoint: Checkpoint, plan: str, reference: Reference) -> torch.Te
     [
         ("lerobot_diffusion_cameras", "ddim7"),
         ("lerobot_diffusion_cameras", "ddim7,mode=dec"),
-        ("lerobot_diffusion_cameras", "ddim7,mode=par,workers=2"),
+        ("lerobot_diffusion_cameras", "ddim7,mode=par,concurrency=2"),
         ("lerobot_diffusion_cameras", "ddim7,mode=auras,pp_generation=3,pp_perception=2"),
         ("lerobot_act_cameras", "once"),
         ("lerobot_act_cameras", "once,mode=dec"),
