@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from auras_ros.live.soak.topics import CHUNKS, IMAGES, JOINTS, LATCHED, PROMPT, RELIABLE, STATES
+from auras_ros.live.soak.topics import CHUNKS, IMAGES, JOINTS, LATCHED, PROMPT, RELIABLE, STATES, Topic
 from auras_ros.nodes.common.messages import host_id
-from auras_ros.ros import Node, QoSProfile
+from auras_ros.ros import Node
 from auras_ros.ros.msg import Float64MultiArray, Image, JointState, MultiArrayDimension, MultiArrayLayout, String
 
 NUMBERS = (0.0, -1.0, 1e308, -1e308, 5e-324, float("nan"), float("inf"), float("-inf"))
@@ -48,7 +48,7 @@ class Garbage:
     def __init__(self, node: Node, rng: random.Random) -> None:
         self._node, self._rng = node, rng
         self.sent = 0
-        inputs: list[tuple[tuple[Any, str, QoSProfile], Callable[[], Any]]] = [
+        inputs: list[tuple[Topic, Callable[[], Any]]] = [
             (CHUNKS, self.chunk),
             ((String, "agent/heartbeat", RELIABLE), self.text),
             ((String, "actuator/state", LATCHED), self.text),

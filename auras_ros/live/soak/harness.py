@@ -10,7 +10,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -134,29 +134,21 @@ class SoakHarness:
     def publisher(self, kind: Any, topic: str, qos: QoSProfile, listeners: int = 1) -> Iterator[Any]:
         """A publisher for a block, which begins when that many listeners are matched."""
         made = self.witness.create_publisher(kind, topic, qos)
-        try:
+        with _until_left(self.witness.destroy_publisher, made):
             self.until(lambda: made.get_subscription_count() >= listeners)
             yield made
-        finally:
-            self.witness.destroy_publisher(made)
 
-    @contextmanager
-    def subscription(self, kind: Any, topic: str, qos: QoSProfile, take: Callable[[Any], object]) -> Iterator[None]:
+    def subscription(
+        self, kind: Any, topic: str, qos: QoSProfile, take: Callable[[Any], object]
+    ) -> AbstractContextManager[None]:
         """A subscription for a block."""
         made = self.witness.create_subscription(kind, topic, take, qos)
-        try:
-            yield
-        finally:
-            self.witness.destroy_subscription(made)
+        return _until_left(self.witness.destroy_subscription, made)
 
-    @contextmanager
-    def timer(self, period_s: float, callback: Callable[[], object]) -> Iterator[None]:
+    def timer(self, period_s: float, callback: Callable[[], object]) -> AbstractContextManager[None]:
         """A timer for a block, whatever is done to the clocks."""
         made = self.witness.create_timer(period_s, callback, clock=Clock(clock_type=ClockType.STEADY_TIME))
-        try:
-            yield
-        finally:
-            self.witness.destroy_timer(made)
+        return _until_left(self.witness.destroy_timer, made)
 
     def repeat(self, publish: Callable[[], object], hz: float, seconds: float) -> tuple[int, int]:
         """Publish at least once, then at this rate for so long. Returns the times before and after, monotonic ns."""
@@ -322,3 +314,11 @@ class SoakHarness:
             self.pause(RETRY_S)
         self.judge.violate("not recovered", f"not driven within {RECOVERY_S:g} s: {self.witness.state.get('reason')}")
         return False
+
+
+@contextmanager
+def _until_left(destroy: Callable[[Any], object], made: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        destroy(made)

@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -124,22 +125,20 @@ def soak(settings: SoakSettings, log: Path, stopping: Callable[[], bool], say: C
     judge = Judge(CommandLimits.of(channels, rate_hz, max_age_ms))
     on_this_host_alone()
     init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-    try:
+    with ExitStack() as stack:
+        stack.callback(try_shutdown)
         witness = Witness(judge)
+        stack.callback(witness.destroy_node)
         witness.get_logger().set_level(LoggingSeverity.FATAL)  # it hears of what it breaks itself
-        callbacks = Callbacks(witness, partial(judge.violate, "callback failed"))  # it did not judge that
-        try:
-            _alone(witness, callbacks)
-            with LogPipe(log) as out, Supervisor(config, log=out.writer, parameters=OVERRIDES) as supervisor:
-                harness = SoakHarness(witness, callbacks, supervisor, random.Random(settings.seed), stopping, out)
-                run = SoakRun(harness, kinds, settings, say)
-                run.play()
-                return run.result
-        finally:
-            callbacks.close()
-            witness.destroy_node()
-    finally:
-        try_shutdown()
+        violate = partial(judge.violate, "callback failed")  # it did not judge that
+        callbacks = stack.enter_context(closing(Callbacks(witness, violate)))
+        _alone(witness, callbacks)
+        out = stack.enter_context(LogPipe(log))
+        supervisor = stack.enter_context(Supervisor(config, log=out.writer, parameters=OVERRIDES))
+        harness = SoakHarness(witness, callbacks, supervisor, random.Random(settings.seed), stopping, out)
+        run = SoakRun(harness, kinds, settings, say)
+        run.play()
+        return run.result
 
 
 def _alone(witness: Witness, callbacks: Callbacks) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from auras_ros.ros import DurabilityPolicy, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from auras_ros.ros.msg import Bool, Float64MultiArray, Image, JointState, String
 
@@ -10,7 +12,7 @@ RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 ACTION = "action"
-# Type, name and quality of service.
+Topic = tuple[Any, str, QoSProfile]  # type, name and quality of service
 ACTIONS = Float64MultiArray, ACTION, QoSProfile(depth=1)
 CHUNKS = Float64MultiArray, "agent/chunk", RELIABLE
 BUTTON = Bool, "emergency_stop", LATCHED

@@ -16,8 +16,7 @@ import numpy as np
 from auras_ros.live.soak.garbage import HUGE_PROMPT, Garbage
 from auras_ros.live.soak.harness import PATIENCE_S, SoakHarness, Times
 from auras_ros.live.soak.noise import NOISY, inputs, payload
-from auras_ros.live.soak.topics import IMAGES, JOINTS, PROMPT, STATE_LISTENERS, STATES
-from auras_ros.ros import QoSProfile
+from auras_ros.live.soak.topics import IMAGES, JOINTS, PROMPT, STATE_LISTENERS, STATES, Topic
 from auras_ros.ros.image import image_message, to_time_msg
 from auras_ros.ros.msg import Header, Image, JointState, String, message_type
 
@@ -89,9 +88,7 @@ def joint_states_stamped(harness: SoakHarness) -> Times:
     return _observation(harness, STATES, make, words)
 
 
-def _observation(
-    harness: SoakHarness, topic: tuple[Any, str, QoSProfile], make: Callable[[], Any], words: str
-) -> Times:
+def _observation(harness: SoakHarness, topic: Topic, make: Callable[[], Any], words: str) -> Times:
     """Bad ones for a while; the last of the words is the agent's name for the fault."""
     counted = "agent: observation", f"fault {words.split()[-1]}"
     return _beside(harness, topic, make, words, counted, harness.rng.uniform(*IMAGES_S))
@@ -145,19 +142,14 @@ def prompt_garbage(harness: SoakHarness) -> Times:
 def _prompt(harness: SoakHarness, text: str) -> Times:
     before = harness.witness.chunks[-1].prompt
     counted = "agent: prompt", "refused"
-    times = _beside(harness, PROMPT, lambda: String(data=text), "refused: prompt: ", counted)
+    times = _beside(harness, PROMPT, lambda: String(data=text), "refused: prompt: ", counted, seconds=0.0)
     if harness.witness.chunks[-1].prompt != before:
         harness.judge.violate("prompt taken", f"{len(text)} characters that are no prompt")
     return times
 
 
 def _beside(
-    harness: SoakHarness,
-    topic: tuple[Any, str, QoSProfile],
-    make: Callable[[], Any],
-    words: str,
-    counted: tuple[str, str],
-    seconds: float = 0.0,
+    harness: SoakHarness, topic: Topic, make: Callable[[], Any], words: str, counted: tuple[str, str], seconds: float
 ) -> Times:
     """Bad messages beside the good ones, for so long; 0 s: one. Measured from just before the first one to the words
     that the agent finds for it. counted: where its diagnostics count it."""

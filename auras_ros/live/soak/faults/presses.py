@@ -15,8 +15,8 @@ from typing import Any
 
 from auras_ros.live.soak.garbage import Garbage
 from auras_ros.live.soak.harness import SoakHarness, Times
-from auras_ros.live.soak.topics import CHUNKS, LATCHED, RELIABLE
-from auras_ros.ros import BACKEND, Node, QoSProfile, qos_profile_services_default
+from auras_ros.live.soak.topics import CHUNKS, LATCHED, RELIABLE, Topic
+from auras_ros.ros import BACKEND, Node, qos_profile_services_default
 from auras_ros.ros.msg import Float64MultiArray, JointState, MultiArrayDimension, String, message_type
 
 PRESSED_S = (0.02, 0.1)
@@ -64,7 +64,7 @@ def large_chunk(harness: SoakHarness) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _large(harness: SoakHarness, topic: tuple[Any, str, QoSProfile], message: Any) -> Iterator[None]:
+def _large(harness: SoakHarness, topic: Topic, message: Any) -> Iterator[None]:
     """One message, just before the press."""
     with harness.publisher(*topic) as publisher:
         publisher.publish(message)
