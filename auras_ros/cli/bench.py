@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from auras_ros.cli.command import INTERRUPTED, command_parser
-from auras_ros.cli.outputs import check_outputs, term_interrupts, written
+from auras_ros.cli.command import INTERRUPTED, command_parser, term_interrupts
+from auras_ros.cli.outputs import check_outputs, written
 from auras_ros.cli.progress import Progress
 from auras_ros.measure.cores import unnamed
 from auras_ros.measure.minutes import fail

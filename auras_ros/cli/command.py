@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -45,13 +46,23 @@ def _print(kind: str, lines: Iterable[str]) -> None:
 def stop_signals() -> Iterator[list[int]]:
     """SIGINT and SIGTERM are only noted, so that the run ends in an orderly way. Yields those that came so far."""
     stopping: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        stopping.append(number)
-
-    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with _handled(lambda number, frame: stopping.append(number), signal.SIGINT, signal.SIGTERM):
         yield stopping
+
+
+@contextmanager
+def term_interrupts() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C meanwhile, so that the measurements until then are shown and stored."""
+    main = threading.current_thread() is threading.main_thread()  # handlers cannot be set in another thread
+    with _handled(signal.default_int_handler, *([signal.SIGTERM] if main else [])):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], object], *signals: int) -> Iterator[None]:
+    previous = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number, before in previous.items():
+            signal.signal(number, before)

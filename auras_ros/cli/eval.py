@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auras_ros import resources
-from auras_ros.cli.command import INTERRUPTED, command_parser, refused_settings
-from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, written
+from auras_ros.cli.command import INTERRUPTED, command_parser, refused_settings, term_interrupts
+from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
 from auras_ros.cli.simulation import add_simulation_options
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -53,16 +53,12 @@ class StatusLine:
 
     def _subscribe(self) -> Callbacks:
         from auras_ros import ros
+        from auras_ros.live.loop import own_node
         from auras_ros.ros.callbacks import Callbacks
         from auras_ros.ros.msg import Float64MultiArray, String
 
-        context = ros.Context()
-        ros.init(args=[], context=context, signal_handler_options=ros.SignalHandlerOptions.NO)
-        self._resources.callback(ros.try_shutdown, context=context)
-        node = ros.Node(f"auras_run_{os.getpid()}", namespace=self._namespace or None, context=context)
-        self._resources.callback(node.destroy_node)
-        callbacks = Callbacks(node)
-        self._resources.callback(callbacks.close)
+        node = self._resources.enter_context(own_node(f"auras_run_{os.getpid()}", self._namespace or None))
+        callbacks = self._resources.enter_context(closing(Callbacks(node)))
         newest = ros.QoSProfile(depth=1, reliability=ros.ReliabilityPolicy.BEST_EFFORT)
         node.create_subscription(Float64MultiArray, "action", self._statistics.action, newest)
         node.create_subscription(String, "actuator/state", self._statistics.actuator, newest)

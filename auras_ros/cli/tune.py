@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from auras_ros import resources
-from auras_ros.cli.command import INTERRUPTED, command_parser, print_errors, refused_settings
-from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, written
+from auras_ros.cli.command import INTERRUPTED, command_parser, print_errors, refused_settings, term_interrupts
+from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
 from auras_ros.cli.simulation import add_simulation_options
 from auras_ros.nodes.common.config import ConfigError, NodeConfig, read_parameters_file

@@ -206,9 +206,9 @@ def test_announcements_of_those_that_are_gone_are_forgotten_where_nobody_asks(
     ros.init(args=[], context=other, domain_id=domain)
     remote = ros.Node("remote", context=other)
     for number in range(8):
-        many = announcer(remote, 8_000)  # another participant's each time, as it says
-        spin_until(lambda many=many: many.matched())  # type: ignore[misc]
-        many.publish()
+        many, payload = announcer(remote, 8_000)  # another participant's each time, as it says
+        spin_until(lambda many=many: many.matched_count() > 0)  # type: ignore[misc]
+        many.write(payload)
         spin_until(lambda number=number: len(sizes) > number)  # type: ignore[misc]
         many.close()
     ros.try_shutdown(context=other)

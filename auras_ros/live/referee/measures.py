@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from auras_ros.live.chunk_times import ChunkTimes
 
@@ -46,6 +47,15 @@ class Spread:
     p99: float
     max: float
     n: int
+
+    @classmethod
+    def of(cls, values_ms: ArrayLike) -> Spread | None:
+        """None of none."""
+        values = np.asarray(values_ms, dtype=np.float64)
+        if not values.size:
+            return None
+        p50, p99, longest = np.percentile(values, [50, 99, 100])
+        return cls(float(p50), float(p99), float(longest), values.size)
 
 
 class Rises(Counter[str]):
@@ -155,7 +165,7 @@ class Measures:
 
     def staleness(self) -> Spread | None:
         """Age of the observation that each action answers; None before the first."""
-        return spread_ms(self._ages_ns)
+        return Spread.of(np.asarray(self._ages_ns) / NS_PER_MS)
 
     def figures(self) -> dict[str, float]:
         """Every number of the summary, flat; a key is missing where there is nothing to say."""
@@ -167,7 +177,7 @@ class Measures:
         spreads = {
             "interval_error_ms": self.interval_error,
             "staleness_ms": self.staleness(),
-            "request_ms": spread_ms(self._requests_ns),
+            "request_ms": Spread.of(np.asarray(self._requests_ns) / NS_PER_MS),
         }
         for name, spread in spreads.items():
             if spread is not None:
@@ -183,12 +193,3 @@ class Measures:
         found |= {f"refused_chunks_{reason}": n for reason, n in sorted(self.refused_chunks.items())}
         found |= {f"refused_actions_{reason}": n for reason, n in sorted(self.refused_actions.items())}
         return found
-
-
-def spread_ms(values_ns: array[int]) -> Spread | None:
-    """The spread of times in ns, in ms; None of none."""
-    if not len(values_ns):
-        return None
-    values = np.frombuffer(values_ns, dtype=np.int64) / NS_PER_MS
-    p50, p99 = np.percentile(values, [50, 99])
-    return Spread(float(p50), float(p99), float(values.max()), len(values))

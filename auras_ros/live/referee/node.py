@@ -51,12 +51,10 @@ class RefereeNode(Node):
         self._listen()
 
     def _listen(self) -> None:
-        every = QoSProfile(depth=100, reliability=ReliabilityPolicy.RELIABLE)
-        deadline = QoSProfile(
-            depth=100,
-            reliability=ReliabilityPolicy.RELIABLE,
-            deadline=Duration(nanoseconds=round(self.deadline_ms * 1e6)),
-        )
+        reliable = ReliabilityPolicy.RELIABLE
+        every = QoSProfile(depth=100, reliability=reliable)
+        within = Duration(nanoseconds=round(self.deadline_ms * 1e6))
+        deadline = QoSProfile(depth=100, reliability=reliable, deadline=within)
         events = SubscriptionEventCallbacks(deadline=self._on_deadline)
         refusing = self._refusing
         self.create_subscription(Float64MultiArray, ACTION, refusing(self._on_action), deadline, event_callbacks=events)

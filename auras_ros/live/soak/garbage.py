@@ -68,9 +68,6 @@ class Garbage:
         for publisher, _ in self._outlets:
             self._node.destroy_publisher(publisher)
 
-    def numbers(self, count: int) -> list[float]:
-        return [self._rng.choice(NUMBERS) for _ in range(count)]
-
     def text(self) -> String:
         return String(data=self._rng.choice(TEXTS))
 
@@ -90,7 +87,8 @@ class Garbage:
         label = rng.choice((json.dumps(facts), rng.choice(TEXTS)))
         dims = chunk_dimensions(horizon, label)[: rng.choice((0, 2, 3, 3))]
         layout = MultiArrayLayout(dim=dims, data_offset=rng.choice((0, 7)))
-        return Float64MultiArray(layout=layout, data=self.numbers(rng.choice((0, 3, horizon * len(JOINTS)))))
+        count = rng.choice((0, 3, horizon * len(JOINTS)))
+        return Float64MultiArray(layout=layout, data=[rng.choice(NUMBERS) for _ in range(count)])
 
     def joints(self) -> JointState:
         """Names without numbers, numbers without names, and numbers that are none."""

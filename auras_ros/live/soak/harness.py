@@ -11,13 +11,11 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Any, TypeVar
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.live.soak.judge import ReceivedAction
 from auras_ros.live.soak.logs import LogPipe
-from auras_ros.live.soak.other import OtherActuator
 from auras_ros.live.soak.usage import Usage
 from auras_ros.live.soak.witness import Witness
 from auras_ros.nodes.common.supervisor import Supervisor
@@ -64,7 +62,6 @@ class SoakHarness:
         self.presses_again = 0  # of the emergency stop, where one could not be timed
         self.unread_log = log.unread if log else nullcontext  # a block in which nobody reads it
         self.closed_log = log.closed if log else nullcontext  # one in which nobody could
-        self.other = partial(OtherActuator, witness)  # starts one beside the loop's
         self._killed: set[str] = set()
         self._bags: dict[str, list[Any]] = {}
         self._looked_s = self._read_s = 0.0
@@ -140,12 +137,17 @@ class SoakHarness:
 
     def subscription(
         self, kind: Any, topic: str, qos: QoSProfile, take: Callable[[Any], object]
-    ) -> AbstractContextManager[None]:
+    ) -> AbstractContextManager[Any]:
         """A subscription for a block."""
         made = self.witness.create_subscription(kind, topic, take, qos)
         return _until_left(self.witness.destroy_subscription, made)
 
-    def timer(self, period_s: float, callback: Callable[[], object]) -> AbstractContextManager[None]:
+    def client(self, kind: Any, service: str) -> AbstractContextManager[Any]:
+        """A client of a service for a block."""
+        made = self.witness.create_client(kind, service)
+        return _until_left(self.witness.destroy_client, made)
+
+    def timer(self, period_s: float, callback: Callable[[], object]) -> AbstractContextManager[Any]:
         """A timer for a block, whatever is done to the clocks."""
         made = self.witness.create_timer(period_s, callback, clock=Clock(clock_type=ClockType.STEADY_TIME))
         return _until_left(self.witness.destroy_timer, made)
@@ -317,8 +319,8 @@ class SoakHarness:
 
 
 @contextmanager
-def _until_left(destroy: Callable[[Any], object], made: Any) -> Iterator[None]:
+def _until_left(destroy: Callable[[Any], object], made: Any) -> Iterator[Any]:
     try:
-        yield
+        yield made
     finally:
         destroy(made)

@@ -7,21 +7,22 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from auras_ros.live.soak.harness import SoakHarness
 from auras_ros.live.soak.judge import ReceivedAction
 from auras_ros.live.soak.topics import EVERY, JOINTS, LATCHED, STATES
-from auras_ros.live.soak.witness import Witness, asked
+from auras_ros.live.soak.witness import asked
 from auras_ros.nodes.common.messages import read_action, read_json
-from auras_ros.ros import Clock, ClockType, Future
+from auras_ros.ros import Future
 from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from auras_ros.ros.srv import Trigger
 
 NAMESPACE = "/beside"
 STATES_S = 0.02
 PLACE = dict.fromkeys(JOINTS, 256.0)
-SERVICES = ("arm", "disarm", "stop")
 GRACE_S = 10.0
 
 
@@ -29,8 +30,7 @@ class OtherActuator:
     """`sent`: what it and those beside it in the namespace have commanded. `state`: its newest word. `speaking`: the
     joints that its robot tells of, each by a driver of its own."""
 
-    def __init__(self, witness: Witness, name: str, log: Path, parameters: dict[str, Any]) -> None:
-        self._witness = witness
+    def __init__(self, harness: SoakHarness, name: str, log: Path, parameters: dict[str, Any]) -> None:
         self.sent: list[ReceivedAction] = []
         self.state: dict[str, Any] = {}
         self.speaking: set[str] = set()
@@ -40,14 +40,17 @@ class OtherActuator:
         node = "auras_ros.nodes.actuator.node"
         child = [sys.executable, "-m", "auras_ros.nodes.common.child", str(os.getpid()), node]
         command = [*child, "--ros-args", *arguments]
-        self._clients = {word: witness.create_client(Trigger, f"{NAMESPACE}/{name}/{word}") for word in SERVICES}
+        self._resources = ExitStack()
+        enter = self._resources.enter_context
         kind, topic, qos = STATES
-        self._drivers = {joint: witness.create_publisher(kind, f"{NAMESPACE}/{topic}", qos) for joint in PLACE}
-        self._timer = witness.create_timer(STATES_S, self._tell, clock=Clock(clock_type=ClockType.STEADY_TIME))
-        self._subscriptions = [
-            witness.create_subscription(Float64MultiArray, f"{NAMESPACE}/action", self._on_action, EVERY),
-            witness.create_subscription(String, f"{NAMESPACE}/{name}/state", self._on_state, LATCHED),
-        ]
+        topic = f"{NAMESPACE}/{topic}"
+        self._drivers = {joint: enter(harness.publisher(kind, topic, qos, listeners=0)) for joint in PLACE}
+        enter(harness.timer(STATES_S, self._tell))
+        enter(harness.subscription(Float64MultiArray, f"{NAMESPACE}/action", EVERY, self._on_action))
+        enter(harness.subscription(String, f"{NAMESPACE}/{name}/state", LATCHED, self._on_state))
+        self._clients = {
+            word: enter(harness.client(Trigger, f"{NAMESPACE}/{name}/{word}")) for word in ("arm", "disarm", "stop")
+        }
         with log.open("wb") as out:
             nothing = subprocess.DEVNULL
             self.process = subprocess.Popen(command, stdin=nothing, stdout=out, stderr=out, start_new_session=True)
@@ -78,10 +81,4 @@ class OtherActuator:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self._witness.destroy_timer(self._timer)
-        for publisher in self._drivers.values():
-            self._witness.destroy_publisher(publisher)
-        for client in self._clients.values():
-            self._witness.destroy_client(client)
-        for subscription in self._subscriptions:
-            self._witness.destroy_subscription(subscription)
+        self._resources.close()

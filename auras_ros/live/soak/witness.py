@@ -15,14 +15,7 @@ from auras_ros.live.soak.log_listener import LogListener
 from auras_ros.live.soak.topics import ACTION, BUTTON, EVERY, LATCHED
 from auras_ros.nodes.common.messages import MessageError, read_action, read_json
 from auras_ros.ros import Future, Node, QoSProfile, ReliabilityPolicy
-from auras_ros.ros.msg import (
-    Bool,
-    DiagnosticArray,
-    Float64MultiArray,
-    ParameterMsg,
-    String,
-    Transition,
-)
+from auras_ros.ros.msg import Bool, DiagnosticArray, Float64MultiArray, ParameterMsg, String, Transition
 from auras_ros.ros.srv import ChangeState, SetParameters, Trigger
 
 NEWEST = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)

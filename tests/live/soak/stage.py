@@ -8,7 +8,6 @@ import random
 import signal
 import time
 from collections import deque
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -307,7 +306,8 @@ class Other:
 
     all: ClassVar[list[Other]] = []
 
-    def __init__(self, acted: Acted, name: str, log: Path, parameters: dict[str, Any]) -> None:
+    def __init__(self, harness: SoakHarness, name: str, log: Path, parameters: dict[str, Any]) -> None:
+        acted: Any = harness.witness
         self._acted, self._given = acted, parameters
         self.sent: list[ReceivedAction] = []
         self.state: dict[str, Any] = {}
@@ -355,6 +355,5 @@ def stage(*breaks: str) -> SoakHarness:
     acted: Any = Acted(set(breaks))
     processes: Any = Processes(acted)
     harness = SoakHarness(acted, acted, processes, random.Random(0), lambda: False)
-    harness.other = partial(Other, acted)  # type: ignore[assignment]
     harness.pause(0.05)
     return harness

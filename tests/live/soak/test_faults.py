@@ -145,6 +145,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
         (presses, "MANY_JOINTS", 10),
         (presses, "MANY_DIMENSIONS", 10),
         (buttons, "HEARD_NS", 10_000_000),
+        (others, "OtherActuator", stage_module.Other),
         (others, "START_S", 0.2),
         (others, "BY_ITSELF_S", 0.05),
         (others, "WHOLE_NS", 5_000_000),

@@ -33,7 +33,7 @@ def _other(
     harness: SoakHarness, name: str = "actuator", log: str = os.devnull, *, speaking: bool = True, **parameters: Any
 ) -> Iterator[OtherActuator]:
     """Started, and heard of. speaking: its robot is."""
-    with closing(harness.other(name, Path(log), parameters)) as other:
+    with closing(OtherActuator(harness, name, Path(log), parameters)) as other:
         if speaking:
             other.speak()
         not_started = "not started", f"no word of another actuator within {START_S:g} s"

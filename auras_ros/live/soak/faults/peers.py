@@ -9,18 +9,7 @@ from typing import Any
 from auras_ros.live.soak.faults.processes import agent_killed
 from auras_ros.live.soak.harness import PATIENCE_S, SoakHarness, Times
 from auras_ros.live.soak.topics import ACTIONS, JOINTS, STATE_LISTENERS, STATES
-from auras_ros.ros import DurabilityPolicy, Duration, LivelinessPolicy, QoSProfile, ReliabilityPolicy
-from auras_ros.ros.msg import (
-    Bool,
-    ClockMsg,
-    DiagnosticArray,
-    Float64MultiArray,
-    JointState,
-    ParameterType,
-    ParameterValue,
-    String,
-    TimeMsg,
-)
+from auras_ros.ros import DurabilityPolicy, Duration, LivelinessPolicy, QoSProfile, ReliabilityPolicy, msg
 
 RELIABLE, BEST_EFFORT = ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT
 LATCHED = DurabilityPolicy.TRANSIENT_LOCAL
@@ -33,12 +22,12 @@ PICKY = {  # what a publisher that promises nothing does not give
     "DEADLINE": QoSProfile(depth=1, reliability=BEST_EFFORT, deadline=Duration(seconds=1)),
     "LIVELINESS": QoSProfile(depth=1, reliability=BEST_EFFORT, liveliness=LivelinessPolicy.MANUAL_BY_TOPIC),
 }
-DOUBLE, TEXT = ParameterType.PARAMETER_DOUBLE, ParameterType.PARAMETER_STRING
+DOUBLE, TEXT = msg.ParameterType.PARAMETER_DOUBLE, msg.ParameterType.PARAMETER_STRING
 BAD_PARAMETERS = [
-    ("rate_hz", ParameterValue(type=DOUBLE, double_value=float("nan"))),
-    ("rate_hz", ParameterValue(type=TEXT, string_value="fast")),
-    ("agent_timeout_ms", ParameterValue(type=DOUBLE, double_value=1e9)),
-    ("nobody_declared_it", ParameterValue(type=DOUBLE, double_value=1.0)),
+    ("rate_hz", msg.ParameterValue(type=DOUBLE, double_value=float("nan"))),
+    ("rate_hz", msg.ParameterValue(type=TEXT, string_value="fast")),
+    ("agent_timeout_ms", msg.ParameterValue(type=DOUBLE, double_value=1e9)),
+    ("nobody_declared_it", msg.ParameterValue(type=DOUBLE, double_value=1.0)),
 ]
 CLOCK_S = 0.05
 TABLE_PX = 512.0
@@ -47,15 +36,19 @@ AN_HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Mismatch:
-    """An endpoint of ours that one of theirs does not fit, and how `node` calls its topic in the diagnostic."""
+    """An endpoint of ours that one of theirs does not fit."""
 
     node: str
-    label: str
     topic: str
     kind: Any
     publishes: bool
     policy: str
     profile: QoSProfile
+
+    @property
+    def label(self) -> str:
+        """How `node` calls the topic in the diagnostic."""
+        return self.topic.replace(f"{self.node}/", "~/")
 
     @property
     def key(self) -> str:
@@ -65,17 +58,15 @@ class Mismatch:
 def mismatches() -> list[Mismatch]:
     """Every pair of topic and policy that can be missed on the topics of agent and actuator."""
     heard = [
-        ("agent", "prompt", String), ("agent", "actuator/state", String), ("actuator", "emergency_stop", Bool),
-        ("actuator", "robot_description", String),
+        ("agent", "prompt", msg.String), ("agent", "actuator/state", msg.String),
+        ("actuator", "emergency_stop", msg.Bool), ("actuator", "robot_description", msg.String),
     ]  # fmt: skip
-    told = [
-        ("agent", "~/chunk", "agent/chunk", Float64MultiArray), ("agent", "~/heartbeat", "agent/heartbeat", String),
-        ("agent", "provenance", "provenance", DiagnosticArray),
-    ]  # fmt: skip
+    heartbeat = "agent", "agent/heartbeat", msg.String
+    told = [("agent", "agent/chunk", msg.Float64MultiArray), heartbeat, ("agent", "provenance", msg.DiagnosticArray)]
     return [
-        *(Mismatch(node, name, name, kind, True, *weak) for node, name, kind in heard for weak in WEAK.items()),
+        *(Mismatch(*where, True, *weak) for where in heard for weak in WEAK.items()),
         *(Mismatch(*where, False, *picky) for where in told for picky in PICKY.items()),
-        Mismatch("agent", "~/heartbeat", "agent/heartbeat", String, False, "RELIABILITY", QoSProfile(depth=1)),
+        Mismatch(*heartbeat, False, "RELIABILITY", QoSProfile(depth=1)),
     ]
 
 
@@ -96,7 +87,7 @@ def robot_moved(harness: SoakHarness) -> Times:
     with harness.publisher(*STATES, STATE_LISTENERS) as publisher:
         far = [0.0 if value > TABLE_PX / 2 else TABLE_PX for value in harness.judge.sent[-1].values]
         at_ns = harness.now_ns()
-        publisher.publish(JointState(name=list(JOINTS), position=far))
+        publisher.publish(msg.JointState(name=list(JOINTS), position=far))
         if not harness.says("disarmed"):
             harness.judge.violate("robot_moved: driven on", f"it is at {far}")
             return at_ns, None
@@ -180,10 +171,10 @@ def clock_set_back(harness: SoakHarness) -> Times:
     def tick() -> None:
         now_s[0] += CLOCK_S
         seconds = int(now_s[0])
-        topic.publish(ClockMsg(clock=TimeMsg(sec=seconds, nanosec=int((now_s[0] - seconds) * 1e9))))
+        topic.publish(msg.ClockMsg(clock=msg.TimeMsg(sec=seconds, nanosec=int((now_s[0] - seconds) * 1e9))))
 
     best_effort = QoSProfile(depth=1, reliability=BEST_EFFORT)
-    with harness.publisher(ClockMsg, "/clock", best_effort, listeners=0) as topic, harness.timer(CLOCK_S, tick):
+    with harness.publisher(msg.ClockMsg, "/clock", best_effort, listeners=0) as topic, harness.timer(CLOCK_S, tick):
         try:
             _follow(harness, True)
             harness.drive()
@@ -205,7 +196,7 @@ def clock_set_back(harness: SoakHarness) -> Times:
 
 def _follow(harness: SoakHarness, on: bool) -> None:
     """A change of clocks disarms too."""
-    value = ParameterValue(type=ParameterType.PARAMETER_BOOL, bool_value=on)
+    value = msg.ParameterValue(type=msg.ParameterType.PARAMETER_BOOL, bool_value=on)
     if not harness.sets("use_sim_time", value):
         harness.judge.violate("use_sim_time refused", f"the actuator did not take {on}")
     harness.says("disarmed")

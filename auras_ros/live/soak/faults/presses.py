@@ -71,26 +71,8 @@ def _large(harness: SoakHarness, topic: Topic, message: Any) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class RawPublisher:
-    """Writes one payload to a topic of the wire, again and again. Our layer's alone."""
-
-    writer: Any
-    payload: list[Any]
-
-    def matched(self) -> bool:
-        """Whether anybody hears it."""
-        return bool(self.writer.matched_count() > 0)
-
-    def publish(self) -> None:
-        self.writer.write(self.payload)
-
-    def close(self) -> None:
-        self.writer.close()
-
-
-def announcer(node: Node, entities: int) -> RawPublisher:
-    """Announces so many entities, as a participant of its own would that has them."""
+def announcer(node: Node, entities: int) -> tuple[Any, list[Any]]:
+    """Announces so many entities, as a participant of its own would that has them: where, and what. Our layer's."""
     from auras_ros.ros.dds.endpoint import Writer
     from auras_ros.ros.dds.messages import serialize
 
@@ -100,26 +82,26 @@ def announcer(node: Node, entities: int) -> RawPublisher:
     )
     kind = "rmw_dds_common/msg/ParticipantEntitiesInfo"
     payload = serialize(message_type(kind)(gid=gid, node_entities_info_seq=[named]))
-    return RawPublisher(Writer(node.context.participant, "ros_discovery_info", kind, LATCHED), payload)
+    return Writer(node.context.participant, "ros_discovery_info", kind, LATCHED), payload
 
 
-def deaf_service_client(node: Node, service: str, request_type: str) -> RawPublisher:
-    """Asks a service with an empty request, over and over, and has no reader for the answers."""
+def deaf_service_client(node: Node, service: str, request_type: str) -> tuple[Any, list[Any]]:
+    """Asks a service and has no reader for the answers: where, and an empty request. Our layer's alone."""
     from auras_ros.ros.dds.endpoint import Writer
 
     identity = b"clientid=" + b".".join(b"%x" % octet for octet in uuid.uuid4().bytes) + b";"
     topic, profile = f"rq/{service}Request", qos_profile_services_default
-    writer = Writer(node.context.participant, topic, request_type, profile, identity)
-    return RawPublisher(writer, [b"\0\1\0\0" + bytes(16) + b"\0\0\0\0"])  # who asks, and no names
+    request = [b"\0\1\0\0" + bytes(16) + b"\0\0\0\0"]  # who asks, and no names
+    return Writer(node.context.participant, topic, request_type, profile, identity), request
 
 
 @contextmanager
 def announcement(harness: SoakHarness) -> Iterator[None]:
-    some, many = ENTITIES
-    with closing(announcer(harness.witness, some)) as first, closing(announcer(harness.witness, many)) as second:
-        harness.until(lambda: first.matched() and second.matched())
-        first.publish()
-        second.publish()
+    (some, few), (many, lots) = (announcer(harness.witness, entities) for entities in ENTITIES)
+    with closing(some), closing(many):
+        harness.until(lambda: some.matched_count() and many.matched_count())
+        some.write(few)
+        many.write(lots)
         yield
 
 
@@ -135,9 +117,10 @@ def garbage(harness: SoakHarness) -> Iterator[None]:
 @contextmanager
 def deaf_client(harness: SoakHarness) -> Iterator[None]:
     """Of a service that is asked all the time."""
-    client = deaf_service_client(harness.witness, "actuator/get_parameters", "rcl_interfaces/srv/GetParameters_Request")
-    with closing(client), harness.timer(1.0 / ASKED_HZ, client.publish):
-        harness.until(client.matched)
+    service = "actuator/get_parameters", "rcl_interfaces/srv/GetParameters_Request"
+    client, request = deaf_service_client(harness.witness, *service)
+    with closing(client), harness.timer(1.0 / ASKED_HZ, lambda: client.write(request)):
+        harness.until(client.matched_count)
         harness.pause(10.0 / ASKED_HZ)
         yield
 

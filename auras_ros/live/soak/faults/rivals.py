@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from contextlib import closing
 
 import numpy as np
 
+from auras_ros.live.loop import own_node
 from auras_ros.live.soak.faults.messages import IMAGES_HZ, IMAGES_S, black_image
 from auras_ros.live.soak.garbage import chunk_dimensions
 from auras_ros.live.soak.harness import SoakHarness, Times
 from auras_ros.live.soak.topics import ACTION, CHUNKS, EVERY, IMAGES, JOINTS, RELIABLE
 from auras_ros.nodes.common.messages import host_id, json_message
-from auras_ros.ros import Context, Node, SignalHandlerOptions, SingleThreadedExecutor, init, try_shutdown
+from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.msg import Float64MultiArray, MultiArrayLayout, String
 from auras_ros.ros.srv import Trigger
 
@@ -70,21 +72,13 @@ def late_node(harness: SoakHarness) -> Times:
     """A participant of its own, of this process, that comes when all others are long there. Measured from its beginning
     until it has heard a command and knows a service."""
     heard: list[int] = []
-    at_ns, context = harness.now_ns(), Context()
-    init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
-    try:
-        node, executor = Node("late", context=context), SingleThreadedExecutor(context=context)
-        executor.add_node(node)
+    at_ns = harness.now_ns()
+    with own_node("late") as node, closing(Callbacks(node)) as callbacks:
         node.create_subscription(Float64MultiArray, f"/{ACTION}", lambda _: heard.append(harness.now_ns()), EVERY)
         client = node.create_client(Trigger, "/actuator/arm")
 
         def found() -> bool:
-            executor.spin_once(timeout_sec=0.0)
+            callbacks.turn(0.0)
             return bool(heard) and client.service_is_ready()
 
-        found_ns = harness.now_ns() if harness.until(found) else None
-        executor.shutdown()
-        node.destroy_node()
-    finally:
-        try_shutdown(context=context)
-    return at_ns, found_ns
+        return at_ns, harness.now_ns() if harness.until(found) else None
