@@ -215,16 +215,16 @@ def _given(text: str | None, settings: EvaluationSettings) -> dict[str, FrameDur
     try:
         report = json.loads(Path(text).read_text())
         measured = {"device": "cpu", "dtype": "auto", "cores": 0, **report["settings"]}  # defaults for old reports
-        for name in ("plan", "concurrency", "checkpoint", "device", "dtype", "cores"):
-            mine, its = getattr(settings, name), measured[name]
-            if mine != its and mine != "" and its != 0:
-                hint = f"measure again, or give --cores {its}" if name == "cores" else "measure again"
-                raise SettingsError(f"durations: {text}: measured with {name} {its}, not {mine}; {hint}")
-        return {key: FrameDuration(**each) for key, each in report["durations"].items()}
-    except SettingsError:
-        raise
+        theirs = {name: measured[name] for name in ("plan", "concurrency", "checkpoint", "device", "dtype", "cores")}
+        durations = {key: FrameDuration(**each) for key, each in report["durations"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(f"durations: {text}: not a report of `auras eval`: {error!r}") from error
+    for name, its in theirs.items():
+        mine = getattr(settings, name)
+        if mine != its and mine != "" and its != 0:
+            hint = f"measure again, or give --cores {its}" if name == "cores" else "measure again"
+            raise SettingsError(f"durations: {text}: measured with {name} {its}, not {mine}; {hint}")
+    return durations
 
 
 def _seconds(durations: Mapping[str, FrameDuration]) -> dict[str, float]:

@@ -25,9 +25,8 @@ class Progress:
         if time.monotonic() - self._last_s >= self._every_s:
             self._show()
 
-    def done(self, text: str = "") -> None:
-        """Finish the line with the last text, or with this one."""
-        self._pending = text or self._pending
+    def done(self) -> None:
+        """Finish the line with the last text."""
         if self._pending:
             self._show()
         if self._terminal:

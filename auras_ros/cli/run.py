@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import closing
 
 from auras_ros import resources
 from auras_ros.cli.command import command_parser, print_errors, print_warnings, stop_signals
-from auras_ros.cli.status_line import StatusLine
+from auras_ros.cli.status_line import status_lines
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import ConfigError
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
@@ -41,23 +42,20 @@ def run(argv: list[str]) -> int:
 
 
 def _supervise(options: argparse.Namespace, stopping: list[int]) -> int:
-    status_line = StatusLine(options.namespace)
     try:
         supervisor = Supervisor(resources.config(options.config), namespace=options.namespace)
         found_by = discovery.settle(supervisor.read)
-        with supervisor:
+        with closing(status_lines(options.namespace)) as status, supervisor:
             print_warnings(supervisor.warnings)
             print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
             print(f"discovery range: {found_by}", flush=True)
             while not stopping and supervisor.alive:
                 for line in supervisor.poll():
                     print(f"[supervisor] {line}", file=sys.stderr, flush=True)
-                status_line.poll()
+                next(status)
                 time.sleep(POLL_S)
     except (ConfigError, SupervisorError, FileNotFoundError) as error:
         print_errors(error)
         return 2
-    finally:
-        status_line.close()
     print("stopped", flush=True)
     return 0 if stopping else 1

@@ -9,64 +9,50 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Generator
+from contextlib import closing, suppress
 from statistics import median
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from auras_ros.ros.callbacks import Callbacks
+from typing import Any
 
 SETTLE_S = 1.0  # wait until the processes have started
 EVERY_S = {True: 5.0, False: 10.0}  # between two lines, on a terminal and in a log
-CALLBACKS = 8  # most callbacks in one `poll`; of each topic the newest message is enough
+CALLBACKS = 8  # most callbacks each time; of each topic the newest message is enough
 
 
-class StatusLine:
-    """Call `poll` often; it prints the line. Call `close` at the end."""
+def status_lines(namespace: str = "") -> Generator[None, None, None]:
+    """Advance it often; it prints the line now and then. Close it at the end."""
+    try:
+        yield from _subscribed(namespace)
+    except Exception as error:  # noqa: BLE001  (no error here may stop nodes that drive a robot)
+        print(f"no figures from now on: {error}", file=sys.stderr, flush=True)
+    while True:
+        yield
 
-    def __init__(self, namespace: str = "") -> None:
-        self._namespace, self._began_s = namespace, time.monotonic()
-        self._every_s = EVERY_S[sys.stdout.isatty()]
-        self._printed_s = self._began_s
-        self._resources = ExitStack()
-        self._callbacks: Callbacks | None = None  # once it has subscribed
-        self._given_up = False
-        self._statistics = LoopStatistics()
 
-    def poll(self) -> None:
-        now_s = time.monotonic()
-        if self._given_up or now_s - self._began_s < SETTLE_S:
-            return
-        try:
-            if self._callbacks is None:
-                self._callbacks = self._subscribe()
-            for _ in range(CALLBACKS):
-                if not self._callbacks.turn(0.0):
-                    raise RuntimeError("its executor is broken")
-        except Exception as error:  # noqa: BLE001  (no error here may stop nodes that drive a robot)
-            self._given_up = True
-            print(f"no figures from now on: {error}", file=sys.stderr, flush=True)
-            return
-        if now_s - self._printed_s >= self._every_s:
-            print(f"{now_s - self._began_s:6.0f} s  {self._statistics.line(now_s - self._printed_s)}", flush=True)
-            self._printed_s = now_s
+def _subscribed(namespace: str) -> Generator[None, None, None]:
+    began_s = printed_s = time.monotonic()
+    while time.monotonic() - began_s < SETTLE_S:
+        yield
+    from auras_ros import ros
+    from auras_ros.live.loop import own_node
+    from auras_ros.ros.callbacks import Callbacks
+    from auras_ros.ros.msg import Float64MultiArray, String
 
-    def _subscribe(self) -> Callbacks:
-        from auras_ros import ros
-        from auras_ros.live.loop import own_node
-        from auras_ros.ros.callbacks import Callbacks
-        from auras_ros.ros.msg import Float64MultiArray, String
-
-        node = self._resources.enter_context(own_node(f"auras_run_{os.getpid()}", self._namespace or None))
-        callbacks = self._resources.enter_context(closing(Callbacks(node)))
+    every_s, statistics = EVERY_S[sys.stdout.isatty()], LoopStatistics()
+    with own_node(f"auras_run_{os.getpid()}", namespace or None) as node, closing(Callbacks(node)) as callbacks:
         newest = ros.QoSProfile(depth=1, reliability=ros.ReliabilityPolicy.BEST_EFFORT)
-        node.create_subscription(Float64MultiArray, "action", self._statistics.action, newest)
-        node.create_subscription(String, "actuator/state", self._statistics.actuator, newest)
-        node.create_subscription(String, "pusht/status", self._statistics.table, ros.QoSProfile(depth=10))
-        return callbacks
-
-    def close(self) -> None:
-        self._resources.close()
+        node.create_subscription(Float64MultiArray, "action", statistics.action, newest)
+        node.create_subscription(String, "actuator/state", statistics.actuator, newest)
+        node.create_subscription(String, "pusht/status", statistics.table, ros.QoSProfile(depth=10))
+        while True:
+            for _ in range(CALLBACKS):
+                if not callbacks.turn(0.0):
+                    raise RuntimeError("its executor is broken")
+            now_s = time.monotonic()
+            if now_s - printed_s >= every_s:
+                print(f"{now_s - began_s:6.0f} s  {statistics.line(now_s - printed_s)}", flush=True)
+                printed_s = now_s
+            yield
 
 
 class LoopStatistics:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from auras_ros.cli import status_line as module
-from auras_ros.cli.status_line import LoopStatistics, StatusLine
+from auras_ros.cli.status_line import LoopStatistics, status_lines
 from auras_ros.ros.msg import Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 from tests.nodes.wire import LATCHED, RELIABLE, Watch, own_domain
 
@@ -73,7 +73,7 @@ def test_what_is_on_the_wire_is_printed(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(module, "EVERY_S", {True: 0.2, False: 0.2})
     with own_domain():
         watch = Watch("left")
-        line = StatusLine("/left")
+        lines = status_lines("/left")
         try:
             state = watch.node.create_publisher(String, "actuator/state", LATCHED)
             actions = watch.node.create_publisher(Float64MultiArray, "action", RELIABLE)
@@ -82,11 +82,11 @@ def test_what_is_on_the_wire_is_printed(monkeypatch: pytest.MonkeyPatch, capsys:
                 assert time.monotonic() < end_s, said
                 state.publish(String(data=json.dumps({"state": "armed", "counters": {"accepted": 1}})))
                 actions.publish(action(250_000_000))
-                line.poll()
+                next(lines)
                 said += capsys.readouterr().out
                 time.sleep(0.02)
         finally:
-            line.close()
+            lines.close()
             watch.close()
 
 
@@ -106,17 +106,17 @@ def test_a_message_that_breaks_a_callback_leaves_the_run_and_the_line(
     monkeypatch.setattr(LoopStatistics, "actuator", actuator)
     with own_domain():
         watch = Watch("left")
-        line = StatusLine("/left")
+        lines = status_lines("/left")
         try:
             state = watch.node.create_publisher(String, "actuator/state", LATCHED)
             end_s = time.monotonic() + PATIENCE_S
             while len(heard) < 3:
                 assert time.monotonic() < end_s, heard
                 state.publish(String(data=str(len(heard))))
-                line.poll()
+                next(lines)
                 time.sleep(0.02)
         finally:
-            line.close()
+            lines.close()
             watch.close()
     said = capfd.readouterr().err
     assert "a callback failed and was left" in said
@@ -129,12 +129,12 @@ def test_where_nobody_can_listen_the_run_goes_on(
 ) -> None:
     monkeypatch.setattr(module, "SETTLE_S", 0.0)
 
-    def broken(self: StatusLine) -> None:
+    def broken(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(StatusLine, "_subscribe", broken)
-    line = StatusLine()
-    line.poll()
-    line.poll()
-    line.close()
+    monkeypatch.setattr("auras_ros.live.loop.own_node", broken)
+    lines = status_lines()
+    next(lines)
+    next(lines)
+    lines.close()
     assert capsys.readouterr().err == f"no figures from now on: {error}\n"

@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from auras_ros.live.soak.garbage import HUGE_PROMPT, Garbage
+from auras_ros.live.soak.garbage import HUGE_PROMPT, garbage_on_inputs
 from auras_ros.live.soak.harness import PATIENCE_S, SoakHarness, Times
 from auras_ros.live.soak.noise import NOISY, inputs, payload
 from auras_ros.live.soak.topics import IMAGES, JOINTS, PROMPT, STATE_LISTENERS, STATES, Topic
@@ -193,9 +193,9 @@ def noise(harness: SoakHarness) -> Times:
 
 def garbage(harness: SoakHarness) -> Times:
     """On every input of agent and actuator, while they work; measured to the next command of a chunk."""
-    with closing(Garbage(harness.witness, harness.rng)) as made:
+    with garbage_on_inputs(harness) as say:
         for _ in range(round(harness.rng.uniform(1.0, 3.0) * GARBAGE_HZ)):
-            made.say()
+            say()
             harness.pause(1.0 / GARBAGE_HZ)
     end_ns = harness.now_ns()
     harness.drive()

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass
 from typing import Any
 
-from auras_ros.live.soak.garbage import Garbage
+from auras_ros.live.soak.garbage import garbage_on_inputs
 from auras_ros.live.soak.harness import SoakHarness, Times
 from auras_ros.live.soak.topics import CHUNKS, LATCHED, RELIABLE, Topic
 from auras_ros.ros import BACKEND, Node, qos_profile_services_default
@@ -108,8 +108,7 @@ def announcement(harness: SoakHarness) -> Iterator[None]:
 @contextmanager
 def garbage(harness: SoakHarness) -> Iterator[None]:
     """On every input but the one that is pressed; before the press and while it lasts."""
-    made = Garbage(harness.witness, harness.rng)
-    with closing(made), harness.timer(1.0 / GARBAGE_HZ, made.say):
+    with garbage_on_inputs(harness) as say, harness.timer(1.0 / GARBAGE_HZ, say):
         harness.pause(3.0 / GARBAGE_HZ)
         yield
 
