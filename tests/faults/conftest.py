@@ -60,7 +60,7 @@ def _running(checkpoint: str, folder: Path) -> Iterator[SoakHarness]:
         with (folder / "log.txt").open("w") as log, Supervisor(config, log=log, parameters=parameters) as supervisor:
             harness = SoakHarness(witness, callbacks, supervisor, random.Random(0), lambda: False)
             witness.press(False)
-            assert harness.until(lambda: witness.beat.get("lifecycle") == "active", PATIENCE_S)
+            assert harness.until(lambda: witness.heartbeat.get("lifecycle") == "active", PATIENCE_S)
             assert harness.drive()
             yield harness
     finally:

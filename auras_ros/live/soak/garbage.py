@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from auras_ros.live.soak.harness import SoakHarness
-from auras_ros.live.soak.topics import CHUNKS, IMAGES, JOINTS, LATCHED, PROMPT, RELIABLE, STATES, Topic
+from auras_ros.live.soak.topics import CHUNKS, HEARTBEAT, IMAGES, JOINTS, LATCHED, PROMPT, STATES, Topic
 from auras_ros.nodes.common.messages import host_id
 from auras_ros.ros.msg import Float64MultiArray, Image, JointState, MultiArrayDimension, MultiArrayLayout, String
 
@@ -49,7 +49,7 @@ def garbage_on_inputs(harness: SoakHarness) -> Iterator[Callable[[], None]]:
     rng, prompts = harness.rng, _prompts(harness.rng)
     inputs: list[tuple[Topic, Callable[[], Any]]] = [
         (CHUNKS, lambda: _chunk(rng)),
-        ((String, "agent/heartbeat", RELIABLE), lambda: String(data=rng.choice(TEXTS))),
+        (HEARTBEAT, lambda: String(data=rng.choice(TEXTS))),
         ((String, "actuator/state", LATCHED), lambda: String(data=rng.choice(TEXTS))),
         ((String, "robot_description", LATCHED), lambda: String(data=rng.choice(ROBOTS))),
         (PROMPT, lambda: String(data=next(prompts))),
@@ -57,7 +57,7 @@ def garbage_on_inputs(harness: SoakHarness) -> Iterator[Callable[[], None]]:
         (IMAGES, lambda: _image(rng)),
     ]
     with ExitStack() as stack:
-        outlets = [(stack.enter_context(harness.publisher(*topic, listeners=0)), make) for topic, make in inputs]
+        outlets = [(stack.enter_context(harness.publisher(topic, listeners=0)), make) for topic, make in inputs]
 
         def say() -> None:
             for publisher, make in outlets:

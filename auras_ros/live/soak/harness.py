@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.live.soak.judge import ReceivedAction
-from auras_ros.live.soak.logs import LogPipe
+from auras_ros.live.soak.log_pipe import LogPipe
+from auras_ros.live.soak.topics import Topic
 from auras_ros.live.soak.usage import Usage
 from auras_ros.live.soak.witness import Witness
 from auras_ros.nodes.common.supervisor import Supervisor
-from auras_ros.ros import Clock, ClockType, QoSProfile
+from auras_ros.ros import Clock, ClockType
 
 SPIN_S = 0.02
 POLL_S, READ_S = 0.1, 1.0  # at exit statuses; at what processes use
@@ -128,18 +129,17 @@ class SoakHarness:
     # -- publishing ---------------------------------------------------------------------------------------
 
     @contextmanager
-    def publisher(self, kind: Any, topic: str, qos: QoSProfile, listeners: int = 1) -> Iterator[Any]:
+    def publisher(self, topic: Topic, listeners: int = 1) -> Iterator[Any]:
         """A publisher for a block, which begins when that many listeners are matched."""
-        made = self.witness.create_publisher(kind, topic, qos)
+        made = self.witness.create_publisher(*topic)
         with _until_left(self.witness.destroy_publisher, made):
             self.until(lambda: made.get_subscription_count() >= listeners)
             yield made
 
-    def subscription(
-        self, kind: Any, topic: str, qos: QoSProfile, take: Callable[[Any], object]
-    ) -> AbstractContextManager[Any]:
+    def subscription(self, topic: Topic, take: Callable[[Any], object]) -> AbstractContextManager[Any]:
         """A subscription for a block."""
-        made = self.witness.create_subscription(kind, topic, take, qos)
+        kind, name, qos = topic
+        made = self.witness.create_subscription(kind, name, take, qos)
         return _until_left(self.witness.destroy_subscription, made)
 
     def client(self, kind: Any, service: str) -> AbstractContextManager[Any]:
@@ -249,7 +249,7 @@ class SoakHarness:
 
         def another_life() -> bool:
             follows = self.witness.state.get("session")
-            return bool(follows) and self.witness.beat.get("session") not in (None, follows)
+            return bool(follows) and self.witness.heartbeat.get("session") not in (None, follows)
 
         found = self.until(lambda: unbroken() or another_life(), RECOVERY_S) and (unbroken() or self.drive())
         text = f"never driven for {STEADY_NS / 1e6:g} ms within {RECOVERY_S:g} s"

@@ -21,7 +21,7 @@ from auras_ros.live.soak.faults.loaded import STALLED, busy
 from auras_ros.live.soak.faults.presses import cases, press
 from auras_ros.live.soak.harness import MS, Interrupted, SoakHarness, Times
 from auras_ros.live.soak.judge import CommandLimits, Judge
-from auras_ros.live.soak.logs import LogPipe
+from auras_ros.live.soak.log_pipe import LogPipe
 from auras_ros.live.soak.topics import ACTION
 from auras_ros.live.soak.usage import BIN_S, Usage
 from auras_ros.live.soak.witness import Witness
@@ -45,6 +45,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "pusht": {"viewer_px": 0, "auto_reset": False},  # a table that resets itself moves the robot
     "actuator": {"arm_on_start": False},
 }
+Progress = Callable[[str], None]
 
 
 class SoakError(RuntimeError):
@@ -112,10 +113,10 @@ def on_this_host_alone() -> None:
         os.environ.pop(name, None)
 
 
-def soak(settings: SoakSettings, log: Path, stopping: Callable[[], bool], say: Callable[[str], None]) -> SoakResult:
+def soak(settings: SoakSettings, log: Path, stop: Callable[[], bool], progress: Progress) -> SoakResult:
     """Break the loop again and again.
 
-    Returns what was found, earlier when `stopping`. Raises SoakError, or SupervisorError where the nodes cannot start.
+    Returns what was found, earlier when `stop`. Raises SoakError, or SupervisorError where the nodes cannot start.
     """
     config = resources.find("config", "demo.yaml")
     actuator = read_config(config).section("actuator")
@@ -135,8 +136,8 @@ def soak(settings: SoakSettings, log: Path, stopping: Callable[[], bool], say: C
         _alone(witness, callbacks)
         out = stack.enter_context(LogPipe(log))
         supervisor = stack.enter_context(Supervisor(config, log=out.writer, parameters=OVERRIDES))
-        harness = SoakHarness(witness, callbacks, supervisor, random.Random(settings.seed), stopping, out)
-        run = SoakRun(harness, kinds, settings, say)
+        harness = SoakHarness(witness, callbacks, supervisor, random.Random(settings.seed), stop, out)
+        run = SoakRun(harness, kinds, settings, progress)
         run.play()
         return run.result
 
@@ -153,10 +154,10 @@ class SoakRun:
     """Plays what the settings ask for; `result` is what was found so far."""
 
     def __init__(
-        self, harness: SoakHarness, kinds: dict[str, InjectedFault], settings: SoakSettings, say: Callable[[str], None]
+        self, harness: SoakHarness, kinds: dict[str, InjectedFault], settings: SoakSettings, progress: Progress
     ) -> None:
         self.result = SoakResult(harness.judge, kinds)
-        self._harness, self._judge, self._settings, self._say = harness, harness.judge, settings, say
+        self._harness, self._judge, self._settings, self._progress = harness, harness.judge, settings, progress
         self._began_s = time.monotonic()
 
     @property
@@ -168,9 +169,9 @@ class SoakRun:
         harness, result = self._harness, self.result
         result.usage = harness.usage
         try:
-            self._say("starting the loop")
+            self._progress("starting the loop")
             harness.witness.press(False)
-            active = harness.until(lambda: harness.witness.beat.get("lifecycle") == "active", START_S)
+            active = harness.until(lambda: harness.witness.heartbeat.get("lifecycle") == "active", START_S)
             if not active or not harness.drive():
                 raise SoakError(f"the loop did not drive within {START_S:g} s of its start")
             self._began_s = time.monotonic()
@@ -203,7 +204,7 @@ class SoakRun:
             harness.pause(harness.rng.uniform(0.0, 1.0))
             kind = bag.pop()
             done = f"{len(self.result.outcomes)} faults, {self._judge.kinds.total()} violations"
-            self._say(f"{self._at_s:5.0f} s  {done}  {kind.replace('_', ' ')}")
+            self._progress(f"{self._at_s:5.0f} s  {done}  {kind.replace('_', ' ')}")
             self._one(kind, kinds[kind].play)
 
     def beside_load(self) -> None:
@@ -216,8 +217,8 @@ class SoakRun:
                 self._read_load()
                 load.looks, load.driven = load.looks + 1, load.driven + witness.driving
                 average = self.result.load_averages[-1]
-                self._say(f"{at_s:5.0f} s  load {average:.1f}, {load.rearmed} armed again, {load.by_stall} stalls")
-                state, beat = witness.state, witness.beat
+                self._progress(f"{at_s:5.0f} s  load {average:.1f}, {load.rearmed} armed again, {load.by_stall} stalls")
+                state, beat = witness.state, witness.heartbeat
                 if state.get("state") == "disarmed":
                     self._rearm(load, state["reason"], by_stall=STALLED in state["reason"])
                 elif state.get("session") and beat.get("lifecycle") == "active" and beat["session"] != state["session"]:
@@ -242,7 +243,7 @@ class SoakRun:
                 if not self._harness.steady():
                     return
                 done = f"press {number + 1} of {count}, {self._judge.kinds.total()} violations"
-                self._say(f"{self._at_s:5.0f} s  {case.name}: {done}")
+                self._progress(f"{self._at_s:5.0f} s  {case.name}: {done}")
                 self._one("stop_pressed", partial(press, case=case), case.name)
             held = [each.ms for each in result.outcomes if each.case == case.name and each.ms is not None]
             if held and not case.frozen and (p99 := float(np.percentile(held, 99))) > STOP_P99_MS:

@@ -15,6 +15,7 @@ ACTION = "action"
 Topic = tuple[Any, str, QoSProfile]  # type, name and quality of service
 ACTIONS = Float64MultiArray, ACTION, QoSProfile(depth=1)
 CHUNKS = Float64MultiArray, "agent/chunk", RELIABLE
+HEARTBEAT = String, "agent/heartbeat", RELIABLE
 BUTTON = Bool, "emergency_stop", LATCHED
 PROMPT = String, "prompt", LATCHED
 IMAGES = Image, "camera/top/image_raw", CAMERA

@@ -24,7 +24,7 @@ SERVICES = ("pusht/reset", "actuator/arm", "actuator/disarm", "actuator/stop", "
 
 
 class Witness(Node):
-    """`state` and `beat`: the newest words of actuator and agent. `chunks`: the newest ones. `said`: logs and
+    """`state` and `heartbeat`: the newest words of actuator and agent. `chunks`: the newest ones. `logs`: logs and
     diagnostics."""
 
     def __init__(self, judge: Judge, **node_options: Any) -> None:
@@ -32,13 +32,13 @@ class Witness(Node):
         self.judge = judge
         self._monotonic = MonotonicClock()
         self.state: dict[str, Any] = {}
-        self.beat: dict[str, Any] = {}
+        self.heartbeat: dict[str, Any] = {}
         self.chunks: deque[ChunkTimes] = deque(maxlen=100)
         self._skipped_before = 0  # ticks missed by actuators that are dead
-        self.said = LogListener(self)
+        self.logs = LogListener(self)
         self.create_subscription(Float64MultiArray, ACTION, self._on_action, EVERY)
         self.create_subscription(String, "actuator/state", self._on_state, LATCHED)
-        self.create_subscription(String, "agent/heartbeat", self._on_beat, NEWEST)
+        self.create_subscription(String, "agent/heartbeat", self._on_heartbeat, NEWEST)
         self.create_subscription(DiagnosticArray, "provenance", self._on_provenance, EVERY)
         self._button = self.create_publisher(*BUTTON)
         self._triggers = {name: self.create_client(Trigger, name) for name in SERVICES}
@@ -88,8 +88,8 @@ class Witness(Node):
             self._skipped_before = self.skipped
         self.state = fields or self.state
 
-    def _on_beat(self, message: String) -> None:
-        self.beat = self._read(message, {"session", "lifecycle"}) or self.beat
+    def _on_heartbeat(self, message: String) -> None:
+        self.heartbeat = self._read(message, {"session", "lifecycle"}) or self.heartbeat
 
     def _read(self, message: String, keys: set[str]) -> dict[str, Any]:
         try:

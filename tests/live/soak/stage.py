@@ -55,7 +55,7 @@ class Acted:
         self.place, self.told = PLACE, list[Any]()  # where the robot is, and who listens to that
         self.arms_itself = False  # by a parameter
         self.follows = "a"  # the agent's life that the actuator follows
-        self.beat = {"session": "a", "lifecycle": "active", "state": "running"}
+        self.heartbeat = {"session": "a", "lifecycle": "active", "state": "running"}
 
     # -- the executor's -----------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ class Acted:
             for told in self.told:
                 told(SimpleNamespace(position=[self.place] * 2))
         lost = not self.on["actuator"]
-        self.beat["state"] = "actuator lost" if lost and "silent agent" not in self.breaks else "running"
+        self.heartbeat["state"] = "actuator lost" if lost and "silent agent" not in self.breaks else "running"
         stuck = ("images" in self.breaks and self.bad) or ("after" in self.breaks and self.over)
         in_parts = len(self.parts) > 1 and "parts" not in self.breaks
         sees = self.on["agent"] and (self.on["pusht_bridge"] or in_parts)
@@ -110,7 +110,7 @@ class Acted:
         return bool(self.judge.sent) and self.judge.sent[-1].state == "armed"
 
     @property
-    def said(self) -> Any:
+    def logs(self) -> Any:
         return self
 
     def line_ns(self, node: str, words: str, since_ns: int) -> int | None:
@@ -143,7 +143,7 @@ class Acted:
             return _answer(success=not self.down)
         self.stopped = service == "actuator/stop"
         self.armed = service == "actuator/arm"
-        self.follows = self.beat["session"] if self.armed else self.follows
+        self.follows = self.heartbeat["session"] if self.armed else self.follows
         return _answer(success=True)
 
     def set_parameter(self, name: str, value: Any) -> Any:

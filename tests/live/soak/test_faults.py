@@ -377,7 +377,7 @@ def test_after_an_agent_that_ended_unasked_the_soak_arms_again_and_goes_on() -> 
     harness = stage()
     acted = harness.witness
     acted.armed, acted.follows = False, "a"  # type: ignore[attr-defined]
-    acted.beat = {**acted.beat, "session": "b"}
+    acted.heartbeat = {**acted.heartbeat, "session": "b"}
     harness.pause(0.4)
     assert harness.steady()
     assert acted.armed  # type: ignore[attr-defined]

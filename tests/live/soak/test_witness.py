@@ -67,7 +67,7 @@ def test_the_last_command_of_a_dead_actuator_drives_nothing(pair: Pair) -> None:
 
 
 def test_logs_and_diagnostics_are_found_by_node_and_task(pair: Pair) -> None:
-    said, begin_ns = pair.witness.said, time.monotonic_ns()
+    said, begin_ns = pair.witness.logs, time.monotonic_ns()
     diagnostics = Diagnostics(pair.other, "", period_s=0.05)
     report = DiagnosticReport(Level.WARN, "the newest was refused", {"refused": 7, "prompt": "x"})
     diagnostics.add("prompt", lambda: report)
@@ -98,7 +98,7 @@ def test_noise_is_published_as_it_is_and_its_topics_are_found_by_the_graph(pair:
     noise = pair.witness.create_publisher(String, found.topic, NOISY)
     pair.until(noise.get_subscription_count)
     noise.publish(payload(random.Random(0)))
-    pair.until(lambda: pair.witness.said.line_ns("agent", "bytes on /prompt: ", begin_ns))
+    pair.until(lambda: pair.witness.logs.line_ns("agent", "bytes on /prompt: ", begin_ns))
     pair.witness.destroy_publisher(noise)
     good = pair.witness.create_publisher(String, "prompt", NOISY)
     good.publish(String(data="good"))

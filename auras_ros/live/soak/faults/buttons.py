@@ -17,7 +17,7 @@ EACH_WORD_COUNTS = BACKEND == "dds"  # rclpy 7.1 does not say whose a word is: `
 
 @contextmanager
 def _button(harness: SoakHarness) -> Iterator[Any]:
-    with harness.publisher(*BUTTON) as made:
+    with harness.publisher(BUTTON) as made:
         made.publish(Bool(data=False))
         _heard(harness)  # who has just come is not yet known to all
         yield made

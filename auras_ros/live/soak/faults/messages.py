@@ -97,13 +97,13 @@ def _observation(harness: SoakHarness, topic: Topic, make: Callable[[], Any], wo
 def joint_states_of_others(harness: SoakHarness) -> Times:
     """Another driver's joints, and a name that stands there twice: measured to the actuator's word for that."""
     messages = itertools.cycle([JointState(name=["gripper"], position=[0.5]), NAMED_TWICE])
-    with harness.publisher(*STATES, STATE_LISTENERS) as publisher:
+    with harness.publisher(STATES, STATE_LISTENERS) as publisher:
         unreadable = harness.witness.state["unreadable"]
         begin_ns, end_ns = harness.repeat(lambda: publisher.publish(next(messages)), IMAGES_HZ, IMAGES_S[0])
     more = "not counted", f"unreadable is still {unreadable}"
     harness.expect(lambda: harness.witness.state["unreadable"] > unreadable, *more)
     harness.used(begin_ns, end_ns, "another driver's joint states")
-    return begin_ns, harness.witness.said.line_ns("actuator", "is named twice", begin_ns)
+    return begin_ns, harness.witness.logs.line_ns("actuator", "is named twice", begin_ns)
 
 
 def log_unread(harness: SoakHarness) -> Times:
@@ -118,7 +118,7 @@ def log_closed(harness: SoakHarness) -> Times:
 
 def _without_log(harness: SoakHarness, logs: Callable[[], AbstractContextManager[None]], what: str) -> Times:
     """Agent and actuator are given something to say all the time; and the emergency stop is pressed meanwhile."""
-    with harness.publisher(*PROMPT) as prompt, harness.publisher(*STATES, STATE_LISTENERS) as states:
+    with harness.publisher(PROMPT) as prompt, harness.publisher(STATES, STATE_LISTENERS) as states:
         begin_ns = harness.now_ns()
         with logs():
             prompt.publish(String(data=PROMPTS[0]))
@@ -153,29 +153,29 @@ def _beside(
 ) -> Times:
     """Bad messages beside the good ones, for so long; 0 s: one. Measured from just before the first one to the words
     that the agent finds for it. counted: where its diagnostics count it."""
-    said = harness.witness.said
-    with harness.publisher(*topic) as publisher:
+    logs = harness.witness.logs
+    with harness.publisher(topic) as publisher:
         harness.pause(QUIET_S)
-        before = said.count(*counted)
+        before = logs.count(*counted)
         begin_ns, end_ns = harness.repeat(lambda: publisher.publish(make()), IMAGES_HZ, seconds)
-        harness.until(lambda: said.line_ns("agent", words, begin_ns))
+        harness.until(lambda: logs.line_ns("agent", words, begin_ns))
     beside = [each for each in harness.witness.chunks if each.origin_mono_ns > begin_ns and each.published_ns < end_ns]
     if seconds and not beside:
         harness.judge.violate("good ones not used", f"no chunk of a good image beside '{words}'")
-    harness.expect(lambda: said.count(*counted) > before, "not counted", f"{counted[1]} is still {before}")
+    harness.expect(lambda: logs.count(*counted) > before, "not counted", f"{counted[1]} is still {before}")
     harness.used(begin_ns, end_ns, f"'{words}'")
-    return begin_ns, said.line_ns("agent", words, begin_ns)
+    return begin_ns, logs.line_ns("agent", words, begin_ns)
 
 
 def noise(harness: SoakHarness) -> Times:
     """On one topic, each in its turn; measured until every node that hears it has said so."""
     found = {each.topic: each for each in inputs(harness.witness)}
-    at, said = found[harness.draw("noise", sorted(found))], harness.witness.said
-    with harness.publisher(message_type(at.ros_type), at.topic, NOISY, len(at.listeners)) as publisher:
+    at, logs = found[harness.draw("noise", sorted(found))], harness.witness.logs
+    with harness.publisher((message_type(at.ros_type), at.topic, NOISY), len(at.listeners)) as publisher:
         begin_ns = harness.now_ns()
 
         def named() -> list[int | None]:
-            return [said.line_ns(node, f"bytes on {at.topic}: ", begin_ns) for node in at.listeners]
+            return [logs.line_ns(node, f"bytes on {at.topic}: ", begin_ns) for node in at.listeners]
 
         def due() -> bool:  # depth 1 keeps the newest alone: again until it is heard
             passed_s = (harness.now_ns() - begin_ns) / 1e9

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from auras_ros.live.soak.faults.processes import told_instead
+from auras_ros.live.soak.faults.processes import simulated_peers
 from auras_ros.live.soak.harness import MS, SoakHarness, Times
-from auras_ros.live.soak.other import OtherActuator
+from auras_ros.live.soak.other_actuator import OtherActuator
 from auras_ros.live.soak.topics import JOINTS
 from auras_ros.nodes.actuator.position import MAX_AGE_MS
 
@@ -74,7 +74,7 @@ def joint_states_in_parts(harness: SoakHarness) -> Times:
 
 def _seen_in_parts(harness: SoakHarness) -> None:
     """The loop's robot stands still, and two drivers and a camera tell of that in its stead: chunks must go on."""
-    with told_instead(harness, [[joint] for joint in JOINTS], new_images=True) as at_ns:
+    with simulated_peers(harness, [[joint] for joint in JOINTS], new_images=True) as at_ns:
         not_used = "good ones not used", "no chunk of a state that came in parts"
         harness.expect(lambda: harness.fresh_chunk_ns(at_ns + WHOLE_NS), *not_used)
     harness.undisturbed(at_ns, "joint states in parts")

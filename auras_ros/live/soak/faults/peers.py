@@ -84,7 +84,7 @@ def agent_deactivated(harness: SoakHarness) -> Times:
 
 def robot_moved(harness: SoakHarness) -> Times:
     """Somebody puts it at the other end of the table. Measured to the last command that drives it."""
-    with harness.publisher(*STATES, STATE_LISTENERS) as publisher:
+    with harness.publisher(STATES, STATE_LISTENERS) as publisher:
         far = [0.0 if value > TABLE_PX / 2 else TABLE_PX for value in harness.judge.sent[-1].values]
         at_ns = harness.now_ns()
         publisher.publish(msg.JointState(name=list(JOINTS), position=far))
@@ -103,7 +103,7 @@ def _alone_again(harness: SoakHarness, who: str) -> None:
 def second_publisher(harness: SoakHarness) -> Times:
     """It says nothing: that it is there is the conflict."""
     at_ns = harness.now_ns()
-    with harness.publisher(*ACTIONS, listeners=0):
+    with harness.publisher(ACTIONS, listeners=0):
         named = harness.until(lambda: harness.witness.state["conflict"])
         named_ns = int(harness.witness.state["mono_ns"]) if named else None
         harness.pause(harness.rng.uniform(0.0, 1.0))
@@ -115,7 +115,7 @@ def publishers_at_arming(harness: SoakHarness) -> Times:
     """Two that appear at once while somebody arms: refused, or disarmed again."""
     disarmed_ns = None
     harness.call("actuator/disarm")
-    with harness.publisher(*ACTIONS, listeners=0), harness.publisher(*ACTIONS, listeners=0):
+    with harness.publisher(ACTIONS, listeners=0), harness.publisher(ACTIONS, listeners=0):
         at_ns = harness.now_ns()
         if not harness.arm() or harness.says("disarmed"):
             disarmed_ns = max(at_ns, int(harness.witness.state["mono_ns"]))
@@ -128,10 +128,10 @@ def publishers_at_arming(harness: SoakHarness) -> Times:
 
 def qos_mismatch(harness: SoakHarness) -> Times:
     """A node names each pair of topic and policy at once, but once in its life: one that knows them all is killed."""
-    said = harness.witness.said
+    logs = harness.witness.logs
 
     def known(each: Mismatch) -> bool:
-        return said.count(f"{each.node}: qos", each.key) > 0
+        return logs.count(f"{each.node}: qos", each.key) > 0
 
     def fresh() -> list[Mismatch]:
         return [each for each in mismatches() if not known(each)]
@@ -143,10 +143,10 @@ def qos_mismatch(harness: SoakHarness) -> Times:
     chosen = harness.rng.choice(fresh())
     topic = chosen.kind, chosen.topic, chosen.profile
     publishes = chosen.publishes
-    with harness.publisher(*topic, listeners=0) if publishes else harness.subscription(*topic, lambda _: None):
+    with harness.publisher(topic, listeners=0) if publishes else harness.subscription(topic, lambda _: None):
         at_ns = harness.now_ns()
         named = harness.until(lambda: known(chosen))
-    status = said.status(f"{chosen.node}: qos")
+    status = logs.status(f"{chosen.node}: qos")
     if named and f"{chosen.label}: incompatible {chosen.policy}" not in status.message:
         harness.judge.violate("qos_mismatch: not named", f"'{status.message}' of {chosen.key}")
     return at_ns, status.heard_ns if named else None
@@ -173,8 +173,8 @@ def clock_set_back(harness: SoakHarness) -> Times:
         seconds = int(now_s[0])
         topic.publish(msg.ClockMsg(clock=msg.TimeMsg(sec=seconds, nanosec=int((now_s[0] - seconds) * 1e9))))
 
-    best_effort = QoSProfile(depth=1, reliability=BEST_EFFORT)
-    with harness.publisher(msg.ClockMsg, "/clock", best_effort, listeners=0) as topic, harness.timer(CLOCK_S, tick):
+    clock = msg.ClockMsg, "/clock", QoSProfile(depth=1, reliability=BEST_EFFORT)
+    with harness.publisher(clock, listeners=0) as topic, harness.timer(CLOCK_S, tick):
         try:
             _follow(harness, True)
             harness.drive()

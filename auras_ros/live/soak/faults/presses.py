@@ -66,7 +66,7 @@ def large_chunk(harness: SoakHarness) -> AbstractContextManager[None]:
 @contextmanager
 def _large(harness: SoakHarness, topic: Topic, message: Any) -> Iterator[None]:
     """One message, just before the press."""
-    with harness.publisher(*topic) as publisher:
+    with harness.publisher(topic) as publisher:
         publisher.publish(message)
         yield
 

@@ -29,12 +29,12 @@ SLOW_LEAST_RUN_S = 0.01  # all its threads need their turn, or frames hang
 
 def agent_killed(harness: SoakHarness) -> Times:
     """The next agent must not drive before somebody armed again, though it sends chunks."""
-    session, at_ns = harness.witness.beat.get("session"), harness.kill("agent")
+    session, at_ns = harness.witness.heartbeat.get("session"), harness.kill("agent")
     harness.judge.forbid(at_ns + round(HOLD_MS * MS))
     held_ns = harness.left_armed(at_ns)
 
     def speaks() -> bool:
-        beat, newest_ns = harness.witness.beat, harness.witness.chunks[-1].published_ns
+        beat, newest_ns = harness.witness.heartbeat, harness.witness.chunks[-1].published_ns
         return beat.get("session") != session and beat.get("lifecycle") == "active" and newest_ns > at_ns + 500 * MS
 
     harness.expect(speaks, "not recovered", f"no chunk of a new agent within {RECOVERY_S:g} s", RECOVERY_S)
@@ -65,11 +65,11 @@ def overrun(harness: SoakHarness) -> Times:
     of an observation that was made after it: with a queue, what has piled up would come first.
 
     Where no frame began in a time that was so broken up, there was none to overrun: it is tried again."""
-    frames = harness.witness.said.status("agent: frames").values
+    frames = harness.witness.logs.status("agent: frames").values
     missed, frame_s = int(frames.get("missed_ticks", 0)), float(frames.get("p50_ms", 50.0)) / 1000
 
     def counted() -> bool:
-        return harness.witness.said.count("agent: frames", "missed_ticks") > missed
+        return harness.witness.logs.count("agent: frames", "missed_ticks") > missed
 
     for _ in range(SLOW_TRIES):
         times = _slowed(harness, frame_s)
@@ -103,7 +103,7 @@ def simulator_killed(harness: SoakHarness) -> Times:
     def told(message: JointState) -> None:
         places.append((harness.now_ns(), np.asarray(message.position)))
 
-    with harness.subscription(*STATES, told):
+    with harness.subscription(STATES, told):
         harness.until(lambda: places)
         harness.pause(harness.rng.uniform(0.0, TOLD_S))  # killed at no chosen time after a word of it
         with harness.given("pusht", seed=harness.rng.randrange(1000)):
@@ -132,11 +132,11 @@ def _left_alone(harness: SoakHarness, since_ns: int, place: NDArray[np.float64])
 
 
 @contextmanager
-def told_instead(harness: SoakHarness, drivers: Sequence[Sequence[str]], *, new_images: bool) -> Iterator[int]:
+def simulated_peers(harness: SoakHarness, drivers: Sequence[Sequence[str]], *, new_images: bool) -> Iterator[int]:
     """The simulator stands still for a block, and others tell in its stead: a camera shows its last image, with new
     stamps or the old one, and a driver for each group of joints tells of a robot that stays. Gives the time before."""
     images: list[Image] = []
-    with harness.subscription(*IMAGES, images.append):
+    with harness.subscription(IMAGES, images.append):
         harness.until(lambda: images)
     place = dict(zip(JOINTS, harness.judge.sent[-1].values.tolist(), strict=False))
 
@@ -149,15 +149,15 @@ def told_instead(harness: SoakHarness, drivers: Sequence[Sequence[str]], *, new_
             robot.publish(JointState(header=header, name=list(names), position=[place[name] for name in names]))
 
     with ExitStack() as stack:
-        camera = stack.enter_context(harness.publisher(*IMAGES, listeners=0))
-        robots = [stack.enter_context(harness.publisher(*STATES, listeners=0)) for _ in drivers]
+        camera = stack.enter_context(harness.publisher(IMAGES, listeners=0))
+        robots = [stack.enter_context(harness.publisher(STATES, listeners=0)) for _ in drivers]
         stack.enter_context(harness.timer(INSTEAD_S, tell))
         yield stack.enter_context(harness.stopped("pusht_bridge"))
 
 
 def camera_repeats(harness: SoakHarness) -> Times:
     """One frame over and over, with the stamp that it had, while the robot goes on telling where it is."""
-    with told_instead(harness, [JOINTS], new_images=False) as at_ns:
+    with simulated_peers(harness, [JOINTS], new_images=False) as at_ns:
         held_ns = harness.left_armed(at_ns)
     harness.goes_on()
     return at_ns, held_ns
@@ -192,8 +192,8 @@ def actuator_killed(harness: SoakHarness, awake_s: float | None = None) -> Times
     """Measured to the agent's last chunk. The agent says so; the next actuator is silent until somebody arms it.
     awake_s: how long it is listened to."""
     at_ns = harness.kill("actuator")
-    if not harness.until(lambda: harness.witness.beat.get("state") == "actuator lost", NAMED_MS / 1000):
-        harness.judge.violate("actuator_killed: not said", f"the agent says '{harness.witness.beat.get('state')}'")
+    if not harness.until(lambda: harness.witness.heartbeat.get("state") == "actuator lost", NAMED_MS / 1000):
+        harness.judge.violate("actuator_killed: not said", f"the agent says '{harness.witness.heartbeat.get('state')}'")
     silent = "not recovered", f"no word of a new actuator within {RECOVERY_S:g} s"
     harness.expect(lambda: harness.witness.state["mono_ns"] > at_ns + TICK_NS, *silent, RECOVERY_S)
     back_ns = harness.witness.state["mono_ns"]

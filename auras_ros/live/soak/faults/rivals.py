@@ -13,10 +13,10 @@ from auras_ros.live.loop import own_node
 from auras_ros.live.soak.faults.messages import IMAGES_HZ, IMAGES_S, black_image
 from auras_ros.live.soak.garbage import chunk_dimensions
 from auras_ros.live.soak.harness import SoakHarness, Times
-from auras_ros.live.soak.topics import ACTION, CHUNKS, EVERY, IMAGES, JOINTS, RELIABLE
+from auras_ros.live.soak.topics import ACTION, CHUNKS, EVERY, HEARTBEAT, IMAGES, JOINTS
 from auras_ros.nodes.common.messages import host_id, json_message
 from auras_ros.ros.callbacks import Callbacks
-from auras_ros.ros.msg import Float64MultiArray, MultiArrayLayout, String
+from auras_ros.ros.msg import Float64MultiArray, MultiArrayLayout
 from auras_ros.ros.srv import Trigger
 
 CHUNKS_HZ, CHUNKS_S = 20.0, (1.0, 2.0)
@@ -30,7 +30,7 @@ def second_agent(harness: SoakHarness) -> Times:
     counted, requests = _of_others(harness), itertools.count(FIRST_REQUEST + 1)
     refused_ns: list[int] = []
     beat = json_message({"session": "rival", "lifecycle": "inactive", "state": ""})
-    with harness.publisher(*CHUNKS) as chunks, harness.publisher(String, "agent/heartbeat", RELIABLE) as beats:
+    with harness.publisher(CHUNKS) as chunks, harness.publisher(HEARTBEAT) as beats:
 
         def say() -> None:
             if _of_others(harness) > counted:
@@ -61,7 +61,7 @@ def _of_others(harness: SoakHarness) -> int:
 def second_camera(harness: SoakHarness) -> Times:
     """Good images of something else, on the same topic at the same time: whose are right nobody can know, but what is
     commanded keeps all that is promised of commands. Measured to the next command of a chunk."""
-    with harness.publisher(*IMAGES) as publisher:
+    with harness.publisher(IMAGES) as publisher:
         seconds = harness.rng.uniform(*IMAGES_S)
         begin_ns, end_ns = harness.repeat(lambda: publisher.publish(black_image()), IMAGES_HZ, seconds)
     harness.used(begin_ns, end_ns, "another camera on its topic")

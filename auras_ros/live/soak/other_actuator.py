@@ -43,11 +43,11 @@ class OtherActuator:
         self._resources = ExitStack()
         enter = self._resources.enter_context
         kind, topic, qos = STATES
-        topic = f"{NAMESPACE}/{topic}"
-        self._drivers = {joint: enter(harness.publisher(kind, topic, qos, listeners=0)) for joint in PLACE}
+        states = kind, f"{NAMESPACE}/{topic}", qos
+        self._drivers = {joint: enter(harness.publisher(states, listeners=0)) for joint in PLACE}
         enter(harness.timer(STATES_S, self._tell))
-        enter(harness.subscription(Float64MultiArray, f"{NAMESPACE}/action", EVERY, self._on_action))
-        enter(harness.subscription(String, f"{NAMESPACE}/{name}/state", LATCHED, self._on_state))
+        enter(harness.subscription((Float64MultiArray, f"{NAMESPACE}/action", EVERY), self._on_action))
+        enter(harness.subscription((String, f"{NAMESPACE}/{name}/state", LATCHED), self._on_state))
         self._clients = {
             word: enter(harness.client(Trigger, f"{NAMESPACE}/{name}/{word}")) for word in ("arm", "disarm", "stop")
         }
