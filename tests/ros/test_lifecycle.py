@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from auras_ros import ros
-from auras_ros.ros.dds import ManagedEntity
 from auras_ros.ros.dds.lifecycle_machine import STATES, TRANSITIONS, RCLError, StateMachine
+from auras_ros.ros.dds.managed import ManagedEntity
 from auras_ros.ros.msg import ParameterMsg, ParameterValue, State, String, Transition, TransitionEvent
 from auras_ros.ros.srv import ChangeState, GetAvailableStates, GetAvailableTransitions, GetState, SetParameters
 
