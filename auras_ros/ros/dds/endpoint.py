@@ -84,7 +84,7 @@ class Writer(_Endpoint):
         with dds_qos(profile, extra_user_data + typehash.user_data(ros_type)) as qos:
             entity = participant.topic(topic, ros_type)
             self._adopt(dds.create_writer(participant.publisher, entity, qos, None), "writer")
-        sertype = dds.pointer_slot()
+        sertype = ct.c_void_p()
         dds.check(dds.get_entity_sertype(self.ref, ct.byref(sertype)), f"writer on {topic}")
         self._sertype = sertype
 
