@@ -216,7 +216,7 @@ def test_a_lifecycle_publisher_is_silent_until_active(
 
 def test_without_the_communication_interface_nobody_can_ask(context: ros.Context) -> None:
     quiet = Scripted(context=context, enable_communication_interface=False, start_parameter_services=False)
-    assert list(quiet._services) == []
+    assert list(quiet.services) == []
     assert quiet.trigger_configure() == Return.SUCCESS
 
 

@@ -52,7 +52,10 @@ class _Loan:
 
 
 class _Endpoint:
-    """What writer and reader share: an entity, its lock, its end."""
+    """What writer and reader share: an entity, its lock, its partners, its end."""
+
+    _matched: Any  # the calls of libddsc that list a kind of endpoint's partners, and describe one of them
+    _describe: Any
 
     def __init__(self, participant: Participant, topic: str, ros_type: str) -> None:
         self.participant, self.topic, self.ros_type = participant, topic, ros_type
@@ -66,6 +69,27 @@ class _Endpoint:
         self.gid = guid(self.ref)
         self.participant.register(self)
 
+    def matched_count(self) -> int:
+        """How many endpoints this one reaches, or is reached by, now."""
+        return 0 if self.closed else max(0, int(self._matched(self.ref, None, 0)))
+
+    def matched_handles(self) -> list[int]:
+        """The local handles of those endpoints."""
+        handles = (ct.c_uint64 * self.matched_count())()
+        found = max(0, self._matched(self.ref, handles, len(handles)))
+        return handles[:found]
+
+    def of_matched(self, handle: int, what: Callable[[dds.Endpoint], bytes]) -> bytes:
+        """`what` of one of those endpoints; empty where it is gone."""
+        with self.lock:
+            described = None if self.closed else self._describe(self.ref, handle)
+            if not described:
+                return b""
+            try:
+                return what(described.contents)
+            finally:
+                dds.free_endpoint(described)
+
     def close(self) -> None:
         """Delete the entity; waits for a write or take under way, and a second call does nothing."""
         with self.lock:
@@ -76,6 +100,8 @@ class _Endpoint:
 
 class Writer(_Endpoint):
     """Writes CDR payloads on one topic; `extra_user_data` goes before the type hash (services put an id there)."""
+
+    _matched, _describe = dds.get_matched_subscriptions, dds.get_matched_subscription_data
 
     def __init__(
         self, participant: Participant, topic: str, ros_type: str, profile: QoSProfile, extra_user_data: bytes = b""
@@ -109,13 +135,11 @@ class Writer(_Endpoint):
                 raise dds.DdsError(f"publish on {self.topic}: a payload of {total} bytes was refused")
             dds.check(dds.writecdr(self.ref, sample), f"publish on {self.topic}")
 
-    def matched_count(self) -> int:
-        """How many readers this writer reaches now."""
-        return 0 if self.closed else max(0, int(dds.get_matched_subscriptions(self.ref, None, 0)))
-
 
 class Reader(_Endpoint):
     """Takes CDR payloads from one topic; `condition` is what a waitset watches for data."""
+
+    _matched, _describe = dds.get_matched_publications, dds.get_matched_publication_data
 
     def __init__(
         self,
@@ -151,26 +175,12 @@ class Reader(_Endpoint):
         """The 16 bytes that identify a writer; empty where it is gone and was never asked for while it was there."""
         known = self._writers.get(publication_handle)
         if known is None:
-            known = self._matched_gid(publication_handle)
+            known = self.of_matched(publication_handle, lambda writer: bytes(writer.key))
             if known:
                 if len(self._writers) >= _WRITERS_KEPT:
                     del self._writers[next(iter(self._writers))]
                 self._writers[publication_handle] = known
         return known
-
-    def _matched_gid(self, handle: int) -> bytes:
-        with self.lock:
-            data = None if self.closed else dds.get_matched_publication_data(self.ref, handle)
-            if not data:
-                return b""
-            try:
-                return bytes(data.contents.key)
-            finally:
-                dds.free_endpoint(data)
-
-    def matched_count(self) -> int:
-        """How many writers reach this reader now."""
-        return 0 if self.closed else max(0, int(dds.get_matched_publications(self.ref, None, 0)))
 
 
 def _payload(sample: int) -> memoryview:
