@@ -32,22 +32,10 @@ class ManagedEntity:
     """Something whose callbacks a life-cycle node calls before its own default succeeds."""
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Succeeds, as the other ones do, where a subclass does not override it."""
         return TransitionCallbackReturn.SUCCESS
 
-    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return TransitionCallbackReturn.SUCCESS
-
-    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return TransitionCallbackReturn.SUCCESS
-
-    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return TransitionCallbackReturn.SUCCESS
-
-    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return TransitionCallbackReturn.SUCCESS
-
-    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return TransitionCallbackReturn.SUCCESS
+    on_cleanup = on_shutdown = on_activate = on_deactivate = on_error = on_configure
 
 
 class SimpleManagedEntity(ManagedEntity):

@@ -19,7 +19,7 @@ from .logger import RcutilsLogger
 from .node_graph import NodeGraph
 from .node_parameters import NodeParameters
 from .parameter import Parameter
-from .parameter_services import ParameterEvents, ParameterServices
+from .parameter_services import ParameterEvents, serve_parameters
 from .parameters import ParameterStore
 from .params_file import overrides_for
 from .pubsub import Owner, Publisher, Subscription
@@ -79,7 +79,7 @@ class Node(NodeParameters, NodeGraph):
                 if not self.has_parameter(parameter):
                     self.declare_parameter(parameter, overrides[parameter])
         if start_parameter_services:
-            ParameterServices(self)
+            serve_parameters(self)
 
     def get_name(self) -> str:
         return self._name
