@@ -22,6 +22,8 @@ LONGEST = 1 << 16  # of a line: a longer one is written in pieces
 class Lossy(io.TextIOBase):
     """A text stream on a descriptor. Nothing that it is asked for raises; `lost` counts the lines nobody took."""
 
+    encoding, errors = "utf-8", "backslashreplace"
+
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lock = threading.RLock()
@@ -37,14 +39,6 @@ class Lossy(io.TextIOBase):
         super().close()
         if self._socket is not None:
             self._socket.close()
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return "utf-8"
-
-    @property
-    def errors(self) -> str:  # type: ignore[override]
-        return "backslashreplace"
 
     def fileno(self) -> int:
         return self._descriptor

@@ -12,6 +12,7 @@ import gc
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -151,7 +152,7 @@ class PushTBridge(Node):
         for viewer, picture in shown:
             viewer.publish(image_message(picture, stamp_ns=stamp_ns, frame_id=CAMERA_FRAME, encoding="rgb8"))
         times = {"stamp_ns": stamp_ns, "mono_ns": at_ns, "missed_ticks": self._missed}
-        self._status.publish(String(data=json.dumps(status.to_dict() | times)))
+        self._status.publish(String(data=json.dumps(asdict(status) | times)))
         self._reward.publish(Float64(data=status.reward))
 
     def _stamp(self, at_ns: int) -> int:

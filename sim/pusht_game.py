@@ -10,9 +10,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,9 +80,6 @@ class GameStatus:
     action: tuple[float, float] | None
     refused: dict[str, int]
     timeouts: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class PushTGame:

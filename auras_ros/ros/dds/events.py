@@ -58,9 +58,9 @@ class QoSMatchedInfo(_Info):
 Callback = Callable[[Any], None]
 
 
-@dataclass
-class PublisherEventCallbacks:
-    """What to call on a publisher's events; without `use_default_callbacks` incompatible QoS is not logged."""
+@dataclass(kw_only=True)
+class _EventCallbacks:
+    """What to call on events; without `use_default_callbacks` incompatible QoS is not logged."""
 
     deadline: Callback | None = None
     liveliness: Callback | None = None
@@ -69,16 +69,15 @@ class PublisherEventCallbacks:
     use_default_callbacks: bool = True
 
 
-@dataclass
-class SubscriptionEventCallbacks:
-    """What to call on a subscription's events; as for publishers, and `message_lost`."""
+class PublisherEventCallbacks(_EventCallbacks):
+    """Of a publisher."""
 
-    deadline: Callback | None = None
-    liveliness: Callback | None = None
+
+@dataclass(kw_only=True)
+class SubscriptionEventCallbacks(_EventCallbacks):
+    """Of a subscription."""
+
     message_lost: Callback | None = None
-    incompatible_qos: Callback | None = None
-    matched: Callback | None = None
-    use_default_callbacks: bool = True
 
 
 class _Event:
