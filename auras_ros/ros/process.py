@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from auras_ros.descriptors import ensure_descriptors
 from auras_ros.exit_status import BROKEN, TOO_SLOW, of_refusal
 from auras_ros.heap import bound_heap
-from auras_ros.output import never_in_the_way, printable
+from auras_ros.output import non_blocking_output, printable
 from auras_ros.ros import SignalHandlerOptions, init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.refusals import SETTINGS_ERRORS
@@ -42,7 +42,7 @@ def run_node(
     """
     asked = threading.Event()
     refusals, words = (*bad_settings, *SETTINGS_ERRORS), sys.argv if argv is None else argv
-    with never_in_the_way():
+    with non_blocking_output():
         bound_heap()
         if not faulthandler.is_enabled():
             faulthandler.enable()  # a crash in native code prints every thread's traceback

@@ -54,20 +54,24 @@ class _Loan:
 class _Endpoint:
     """What writer and reader share: an entity, its lock, its partners, its end."""
 
-    _matched: Any  # the calls of libddsc that list a kind of endpoint's partners, and describe one of them
+    # Libddsc's calls for a kind of endpoint: make one, list its partners, describe one of them.
+    _create: Any
+    _matched: Any
     _describe: Any
 
-    def __init__(self, participant: Participant, topic: str, ros_type: str) -> None:
-        self.participant, self.topic, self.ros_type = participant, topic, ros_type
+    def __init__(
+        self, participant: Participant, parent: int, topic: str, ros_type: str,
+        profile: QoSProfile, extra_user_data: bytes, *, ignore_own_participant: bool = False,
+    ) -> None:  # fmt: skip
+        self.topic, self.ros_type = topic, ros_type
         self.lock = threading.Lock()
         self.closed = False
-        self.ref = 0
-        self.gid = b""
-
-    def _adopt(self, ref: int, what: str) -> None:
-        self.ref = dds.check(ref, f"{what} on {self.topic} of {self.ros_type}")
+        user_data = extra_user_data + typehash.user_data(ros_type)
+        with dds_qos(profile, user_data, ignore_own_participant=ignore_own_participant) as qos:
+            ref = self._create(parent, participant.topic(topic, ros_type), qos, None)
+        self.ref = dds.check(ref, f"{type(self).__name__.lower()} on {topic} of {ros_type}")
         self.gid = guid(self.ref)
-        self.participant.register(self)
+        participant.register(self)
 
     def matched_count(self) -> int:
         """How many endpoints this one reaches, or is reached by, now."""
@@ -101,15 +105,13 @@ class _Endpoint:
 class Writer(_Endpoint):
     """Writes CDR payloads on one topic; `extra_user_data` goes before the type hash (services put an id there)."""
 
+    _create = dds.create_writer
     _matched, _describe = dds.get_matched_subscriptions, dds.get_matched_subscription_data
 
     def __init__(
         self, participant: Participant, topic: str, ros_type: str, profile: QoSProfile, extra_user_data: bytes = b""
     ) -> None:
-        super().__init__(participant, topic, ros_type)
-        with dds_qos(profile, extra_user_data + typehash.user_data(ros_type)) as qos:
-            entity = participant.topic(topic, ros_type)
-            self._adopt(dds.create_writer(participant.publisher, entity, qos, None), "writer")
+        super().__init__(participant, participant.publisher, topic, ros_type, profile, extra_user_data)
         sertype = ct.c_void_p()
         dds.check(dds.get_entity_sertype(self.ref, ct.byref(sertype)), f"writer on {topic}")
         self._sertype = sertype
@@ -139,6 +141,7 @@ class Writer(_Endpoint):
 class Reader(_Endpoint):
     """Takes CDR payloads from one topic; `condition` is what a waitset watches for data."""
 
+    _create = dds.create_reader
     _matched, _describe = dds.get_matched_publications, dds.get_matched_publication_data
 
     def __init__(
@@ -151,11 +154,10 @@ class Reader(_Endpoint):
         *,
         ignore_own_participant: bool = False,
     ) -> None:
-        super().__init__(participant, topic, ros_type)
-        data = extra_user_data + typehash.user_data(ros_type)
-        with dds_qos(profile, data, ignore_own_participant=ignore_own_participant) as qos:
-            entity = participant.topic(topic, ros_type)
-            self._adopt(dds.create_reader(participant.subscriber, entity, qos, None), "reader")
+        super().__init__(
+            participant, participant.subscriber, topic, ros_type, profile, extra_user_data,
+            ignore_own_participant=ignore_own_participant,
+        )  # fmt: skip
         self.condition = dds.check(dds.create_readcondition(self.ref, _ANY_STATE), f"reader on {topic}")
         self._slot, self._info = (ct.c_void_p * 1)(), (dds.SampleInfo * 1)()
         self._writers: dict[int, bytes] = {}  # handle -> gid, of the newest that were asked for
