@@ -13,6 +13,8 @@ from enum import IntEnum
 from functools import total_ordering
 from typing import Any
 
+from .messages import message_type
+
 NS_PER_S = 1_000_000_000
 
 
@@ -31,6 +33,11 @@ class ClockChange(IntEnum):
     SYSTEM_TIME_NO_CHANGE = 4
 
 
+def _message(name: str, nanoseconds: int) -> Any:
+    sec, nanosec = divmod(nanoseconds, NS_PER_S)
+    return message_type(f"builtin_interfaces/msg/{name}")(sec=sec, nanosec=nanosec)
+
+
 @dataclass(frozen=True, order=True, init=False)
 class Duration:
     """A signed length of time in nanoseconds."""
@@ -41,10 +48,7 @@ class Duration:
         vars(self).update(nanoseconds=int(seconds * NS_PER_S) + int(nanoseconds))
 
     def to_msg(self) -> Any:
-        from .messages import message_type
-
-        sec, nanosec = divmod(self.nanoseconds, NS_PER_S)
-        return message_type("builtin_interfaces/msg/Duration")(sec=sec, nanosec=nanosec)
+        return _message("Duration", self.nanoseconds)
 
     @classmethod
     def from_msg(cls, msg: Any) -> Duration:
@@ -107,10 +111,7 @@ class Time:
         return f"Time(nanoseconds={self.nanoseconds}, clock_type={self.clock_type.name})"
 
     def to_msg(self) -> Any:
-        from .messages import message_type
-
-        sec, nanosec = self.seconds_nanoseconds()
-        return message_type("builtin_interfaces/msg/Time")(sec=sec, nanosec=nanosec)
+        return _message("Time", self.nanoseconds)
 
     @classmethod
     def from_msg(cls, msg: Any, clock_type: ClockType = ClockType.ROS_TIME) -> Time:

@@ -38,27 +38,19 @@ class ManagedEntity:
     on_cleanup = on_shutdown = on_activate = on_deactivate = on_error = on_configure
 
 
-class SimpleManagedEntity(ManagedEntity):
-    """Remembers whether it is activated."""
+class LifecyclePublisher(ManagedEntity, Publisher):
+    """A publisher that sends while its node is active and drops everything else without a word."""
 
-    _enabled = False
+    is_activated = False
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._enabled = True
+        self.is_activated = True
         return TransitionCallbackReturn.SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._enabled = False
+        self.is_activated = False
         return TransitionCallbackReturn.SUCCESS
 
-    @property
-    def is_activated(self) -> bool:
-        return self._enabled
-
-
-class LifecyclePublisher(SimpleManagedEntity, Publisher):
-    """A publisher that sends while its node is active and drops everything else without a word."""
-
     def publish(self, msg: Any) -> None:
-        if self._enabled:
-            Publisher.publish(self, msg)
+        if self.is_activated:
+            super().publish(msg)
