@@ -85,9 +85,9 @@ class PushTBridge(Node):
         dims = message.layout.dim
         names, label = (dims[i].label if len(dims) > i else "" for i in range(2))
         with self._lock:
-            refusal = self._game.offer(message.data, self._monotonic.now_ns(), names, label)
-        if refusal is not None:
-            self.get_logger().warning(f"action refused: {refusal.value}", throttle_duration_sec=1.0)
+            reason = self._game.offer(message.data, self._monotonic.now_ns(), names, label)
+        if reason is not None:
+            self.get_logger().warning(f"action refused: {reason.value}", throttle_duration_sec=1.0)
 
     def _on_reset(self, _request: Any, response: Any) -> Any:
         with self._lock:
