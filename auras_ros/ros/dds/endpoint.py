@@ -63,7 +63,7 @@ class _Endpoint:
         self, participant: Participant, parent: int, topic: str, ros_type: str,
         profile: QoSProfile, extra_user_data: bytes, *, ignore_own_participant: bool = False,
     ) -> None:  # fmt: skip
-        self.topic, self.ros_type = topic, ros_type
+        self.participant, self.topic, self.ros_type = participant, topic, ros_type
         self.lock = threading.Lock()
         self.closed = False
         user_data = extra_user_data + typehash.user_data(ros_type)
