@@ -11,7 +11,7 @@ from auras_ros.cli.command import command_parser, refused_settings
 from auras_ros.cli.outputs import check_outputs, make_folder
 from auras_ros.live.referee.episode import Rules
 from auras_ros.nodes.common.config import read_config, settings_of
-from auras_ros.nodes.common.parameters import checked
+from auras_ros.parameters import checked
 from auras_ros.pipeline.plan import Plan
 
 DEFAULT_SECONDS, DEFAULT_EPISODES, DEFAULT_DRIFT_PX = 60.0, 3, 0.5

@@ -13,7 +13,7 @@ from auras_ros.cli.status_line import status_lines
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import ConfigError
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
-from auras_ros.output import never_in_the_way
+from auras_ros.output import non_blocking_output
 
 POLL_S = 0.1
 EXAMPLE = """
@@ -37,7 +37,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument("config", help="parameter file, or the name of a shipped one (pusht, pusht_drift)")
     parser.add_argument("--namespace", default="", help="put every node under this namespace, e.g. /left")
     options = parser.parse_args(argv)
-    with stop_signals() as stopping, never_in_the_way():  # unread output must not block the supervision
+    with stop_signals() as stopping, non_blocking_output():  # unread output must not block the supervision
         return _supervise(options, stopping)
 
 
