@@ -11,10 +11,10 @@ import torch
 
 from auras_ros.action import ActionStream
 from auras_ros.clock import VirtualClock
-from auras_ros.device.null import NullDevice
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Identity, ObservationOrigin, to_chunk
+from tests.device.null_device import NullDevice
 from tests.pipeline.driver import MS, Both
 from tests.pipeline.real import moving, real, run, still
 from tests.pipeline.recording import COPIES_NS, RecordingNoise, RecordingPolicy, latched
