@@ -14,9 +14,9 @@ from .ahead import Ahead, Means
 from .align import AlignedChunk, Timeline
 from .chunk import Chunk, Provenance
 from .contract import Contract, FloatArray
-from .ensemble import Ensemble
 from .limits import Limits
 from .motion import Motion
+from .options import ActionStreamOptions
 from .seam import Seam
 from .verdict import Accepted, ChunkRefusal, Rejected
 
@@ -37,17 +37,10 @@ class ActiveChunks:
     """At most one chunk is active, or an ensemble of them. Increments are given as what is left of their path,
     other kinds as values."""
 
-    def __init__(
-        self,
-        contract: Contract,
-        timeline: Timeline,
-        limits: Limits,
-        max_age_ns: int,
-        blend_ticks: int,
-        ensemble: Ensemble | None = None,
-    ) -> None:
+    def __init__(self, contract: Contract, timeline: Timeline, limits: Limits, options: ActionStreamOptions) -> None:
         self._contract, self._timeline, self._limits = contract, timeline, limits
-        self._max_age_ns, self._blend_ticks, self._ensemble = max_age_ns, blend_ticks, ensemble
+        self._max_age_ns, self._blend_ticks = options.max_age_ns, options.blend_ticks
+        self._ensemble = options.ensemble(contract)
         self._active: AlignedChunk | None = None
         self._seam: Seam | None = None
 
@@ -74,7 +67,12 @@ class ActiveChunks:
             return None
         count = self._timeline.count
         if self._ensemble is not None:
-            return self._mean(self._ensemble, count, now_ns) or self._over(self._active, now_ns)
+            self._ensemble.start(count)
+            mean = self._ensemble.at(count, now_ns)
+            if mean is None:
+                return self._over(self._active, now_ns)
+            source = "ensemble" if mean.members > 1 else "chunk"
+            return Due(self._rest(mean.values), source, mean.index, now_ns - mean.oldest_ns, mean.newest)
         active = self._active
         active.start(count)
         age_ns = now_ns - active.chunk.provenance.origin_mono_ns
@@ -84,14 +82,6 @@ class ActiveChunks:
         blended = self._seam is not None and self._seam.active(count)
         source = "blend" if blended else "chunk"
         return Due(self._rest(values), source, active.index(count), age_ns, active.chunk.provenance)
-
-    def _mean(self, ensemble: Ensemble, count: int, now_ns: int) -> Due | None:
-        ensemble.start(count)
-        mean = ensemble.at(count, now_ns)
-        if mean is None:
-            return None
-        source = "ensemble" if mean.members > 1 else "chunk"
-        return Due(self._rest(mean.values), source, mean.index, now_ns - mean.oldest_ns, mean.newest)
 
     def _over(self, active: AlignedChunk, now_ns: int) -> str:
         if now_ns - active.chunk.provenance.origin_mono_ns > self._max_age_ns:

@@ -56,21 +56,23 @@ class Ensemble:
 
     def clear(self) -> None:
         """Forget all chunks."""
-        self._members: list[AlignedChunk] = []
+        self._keep([])
 
     def add(self, placed: AlignedChunk, count: int) -> None:
         """Add the newest chunk, from tick `count` on; drop chunks that are over or of another epoch."""
         ours = _epoch(placed)
         kept = [m for m in self._members if _epoch(m) == ours and m.index(count) < len(m.values)]
-        self._members = [*kept[1 - MAX_MEMBERS :], placed]
-        members, channels = self._members, placed.values.shape[1]
-        self._lengths = np.array([min(len(m.values), self._rows) for m in members])
-        self._values: FloatArray = np.zeros((len(members), int(self._lengths.max()), channels))
+        self._keep([*kept[1 - MAX_MEMBERS :], placed])
+
+    def _keep(self, members: list[AlignedChunk]) -> None:
+        self._members = members
+        self._lengths = np.array([min(len(m.values), self._rows) for m in members], dtype=np.int64)
+        self._values: FloatArray = np.zeros((len(members), self._lengths.max(initial=0), len(self._linear)))
         for row, (member, length) in enumerate(zip(members, self._lengths, strict=True)):
             self._values[row, :length] = member.values[:length]
-        self._origins_ns: IntArray = np.array([m.chunk.provenance.origin_mono_ns for m in members], dtype=np.int64)
-        self._counts = np.array([m.origin_count for m in members])
-        self._first = np.array([m.first_count for m in members])
+        self._origins_ns = np.array([m.chunk.provenance.origin_mono_ns for m in members], dtype=np.int64)
+        self._counts = np.array([m.origin_count for m in members], dtype=np.int64)
+        self._first = np.array([m.first_count for m in members], dtype=np.int64)
 
     def start(self, count: int) -> None:
         """Note that the tick with this number is executed: no member's origin is later."""

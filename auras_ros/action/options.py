@@ -16,7 +16,12 @@ SEAMS = ("blend", "ensemble", "switch")
 
 @dataclass(frozen=True)
 class ActionStreamOptions:
-    """The arguments of `stream.ActionStream` beside its contract, explained there. Raises ContractError by name."""
+    """`tick_ns`: the period between ticks. `seam`, how a chunk follows another: "blend" fades over `blend_ms`,
+    "ensemble" averages all chunks that cover a tick with `ensemble_decay` (see `ensemble`), "switch" does
+    neither. `hold_after_ms`: after the last valid action the last command stays active this long
+    (increments: none), then the hold policies apply. `max_chunk_age_ms`: no action is executed if its
+    chunk's origin is older. `clip_tolerance`: see `limits`.
+    """
 
     tick_ns: int
     blend_ms: float = 0.0
