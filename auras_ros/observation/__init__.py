@@ -26,5 +26,4 @@ from .slot import Stamped as Stamped
 from .spec import ObservationSpec as ObservationSpec
 from .spec import StateSpec as StateSpec
 from .state import JointMap as JointMap
-from .sync import Synced as Synced
 from .sync import synchronize as synchronize

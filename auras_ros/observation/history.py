@@ -8,6 +8,7 @@ This module never interpolates between entries.
 from __future__ import annotations
 
 from collections import deque
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 from .slot import Stamped
@@ -49,7 +50,8 @@ class History(Generic[T]):
             return near
         known = [*self._entries, newest]
         older = [entry for entry in known if entry.stamp_ns <= target_stamp_ns]
-        return max(older, key=_stamp) if older else min(known, key=_stamp)
+        stamp = attrgetter("stamp_ns")
+        return max(older, key=stamp) if older else min(known, key=stamp)
 
     def beside(self, stamp_ns: int, newest: Stamped[T]) -> Stamped[T]:
         """The entry that belongs to another stream's stamp: the nearest within half a dt, else the newest."""
@@ -62,7 +64,3 @@ class History(Generic[T]):
     def clear(self) -> None:
         """Forget everything: the next entry is the first again."""
         self._entries.clear()
-
-
-def _stamp(entry: Stamped[T]) -> int:
-    return entry.stamp_ns
