@@ -5,12 +5,14 @@ The commands that come from here are not yet limited. This module never publishe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from .ahead import Ahead, Means
+from .ahead import Ahead
 from .align import AlignedChunk, Timeline
 from .chunk import Chunk, Provenance
 from .contract import Contract, FloatArray
@@ -104,12 +106,12 @@ class ActiveChunks:
         if active is None:
             return None
         index = active.index(self._timeline.number(now_ns))
-        plan: FloatArray | Means = active.values[index:]
+        plan: Callable[[], FloatArray] = active.values[index:].copy
         if self._ensemble is not None:
             tick_ns, now = self._timeline.tick_ns, self._timeline.count
             counts = active.origin_count + np.arange(index, len(active.values)) * dt_ns // tick_ns
             times_ns = now_ns + np.maximum(0, counts - now) * tick_ns
-            plan = Means(copy(self._ensemble), counts, times_ns)
+            plan = partial(copy(self._ensemble).ahead, counts, times_ns)
         executed, provenance = self._timeline.executed, active.chunk.provenance
         return Ahead(index, plan, self._limits.increments, executed, provenance, copy(motion), dt_ns)
 

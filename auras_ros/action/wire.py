@@ -71,18 +71,14 @@ def from_wire(dims: Sequence[WireDim], data: npt.ArrayLike, contract: Contract) 
     return chunk
 
 
-def _read_header(raw: Any) -> tuple[Provenance, FloatArray | None]:
+def _read_header(raw: Any) -> tuple[Provenance, Any]:
+    """The provenance, and what may be a chunk's reference."""
     if not isinstance(raw, Mapping):
         raise ContractError("chunk message: dim[2]: expected a JSON object")
     header = dict(raw)
     reference = header.pop("reference", None)
-    if reference is None:
-        return Provenance.from_dict(header), None
-    if not isinstance(reference, list):
-        raise ContractError("chunk message: reference: expected a list of numbers")
-    filled = [np.nan if value is None else value for value in reference]
-    try:
-        array = np.array(filled, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ContractError(f"chunk message: reference: not numbers: {error}") from error
-    return Provenance.from_dict(header), array
+    if reference is not None:
+        if not isinstance(reference, list):
+            raise ContractError("chunk message: reference: expected a list of numbers")
+        reference = [np.nan if value is None else value for value in reference]
+    return Provenance.from_dict(header), reference

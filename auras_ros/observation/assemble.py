@@ -75,7 +75,7 @@ class Assembler:
         self._past: dict[str, History[Any]] = {name: History(spec.history, spec.dt_ns) for name in self._cameras}
         self._past[STATE] = History(spec.history + _STATE_STEPS, spec.dt_ns)
         self._faults: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def put_image(
         self, name: str, frame: ImageArray, stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0
@@ -93,7 +93,7 @@ class Assembler:
         with self._lock:
             entry = self._cameras[name].put(picture, stamp_ns, receipt_mono_ns, latency_ns)
             if isinstance(entry, ObservationFault):
-                return self._count(entry)
+                return self.count(entry)
             if entry.item is picture and self.spec.history > 1:
                 self._past[name].push(entry)
             return None
@@ -117,7 +117,7 @@ class Assembler:
         with self._lock:
             entry = self._state.put_part(part, stamp_ns, receipt_mono_ns, latency_ns)
             if isinstance(entry, ObservationFault):
-                return self._count(entry)
+                return self.count(entry)
             if entry is not None:
                 self._past[STATE].push(entry)
             return None
@@ -135,11 +135,11 @@ class Assembler:
         with self._lock:
             newest = self._newest(now_mono_ns)
             if isinstance(newest, ObservationFault):
-                return self._count(newest)
+                return self.count(newest)
             cameras = {name: newest[name] for name in self._cameras} or newest
             origin = synchronize(cameras, self._tolerance_ns)
             if isinstance(origin, ObservationFault):
-                return self._count(origin)
+                return self.count(origin)
             instants = [self._instant(newest, origin.stamp_ns, back) for back in reversed(range(self.spec.history))]
         return self._build(instants, origin)
 
@@ -158,12 +158,9 @@ class Assembler:
         return {"faults": faults, "streams": {name: slot.counters() for name, slot in self._streams.items()}}
 
     def count(self, fault: ObservationFault) -> ObservationFault:
-        """Count a fault that was found outside (a frame that could not be decoded); returns it."""
+        """Count a fault, also one that was found outside (a frame that could not be decoded); returns it."""
         with self._lock:
-            return self._count(fault)
-
-    def _count(self, fault: ObservationFault) -> ObservationFault:
-        self._faults[fault.name.value] = self._faults.get(fault.name.value, 0) + 1
+            self._faults[fault.name.value] = self._faults.get(fault.name.value, 0) + 1
         return fault
 
     def _newest(self, now_mono_ns: int) -> dict[str, Stamped[Any]] | ObservationFault:

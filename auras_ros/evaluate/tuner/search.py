@@ -103,7 +103,7 @@ class Search:
 
     @property
     def requirements(self) -> Requirements:
-        return self.trials.requirements
+        return self.trials.settings.requirements
 
     def run(self, explore: Explore) -> SearchResult:
         """Explore, choose and confirm. Ctrl-C ends it with the results so far."""
