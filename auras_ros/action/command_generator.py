@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .active_chunks import ActiveChunks, Due
-from .align import Timeline
+from .active_chunks import ActiveChunks
+from .align import Due, Timeline
 from .chunk import Provenance
 from .command import Command
 from .contract import Contract, FloatArray

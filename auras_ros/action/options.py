@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .contract import Contract, ContractError
-from .ensemble import DEFAULT_ENSEMBLE_DECAY, Ensemble
+from .ensemble import DEFAULT_ENSEMBLE_DECAY
 from .limits import DEFAULT_CLIP_TOLERANCE
 
 MAX_RECORD_TICKS = 100_000  # bounds the memory of the executed record
@@ -60,9 +60,3 @@ class ActionStreamOptions:
     def blend_ticks(self) -> int:
         """Length of a seam; 0 unless chunks are blended."""
         return round(self.blend_ms * 1e6) // self.tick_ns if self.seam == "blend" else 0
-
-    def ensemble(self, contract: Contract) -> Ensemble | None:
-        """An empty ensemble if chunks are averaged, else None."""
-        if self.seam != "ensemble":
-            return None
-        return Ensemble(contract, self.tick_ns, self.max_age_ns, self.ensemble_decay)

@@ -206,8 +206,8 @@ def _show(
     from auras_ros.evaluate.tuner.show import draw, rows, table
     from auras_ros.report.result import Report
 
-    wanted = search.requirements.words()
-    cores = search.trials.settings.cores
+    settings = search.trials.settings
+    wanted, cores = settings.requirements.words(), settings.cores
     print(f"{options.sim}, {wanted}, timed on {cores} core{'s' * (cores > 1)}{', PARTIAL' if result.partial else ''}")
     print(table(result))
     if result.chosen is None:
@@ -218,7 +218,7 @@ def _show(
         print(f"plan: {result.chosen.plan}")
     if options.json:
         more = {
-            "space": search.space.to_dict(), "wanted": vars(search.requirements), "partial": result.partial,
+            "space": search.space.to_dict(), "wanted": vars(settings.requirements), "partial": result.partial,
             "device": options.device, "unconfirmed": result.unconfirmed,
         }  # fmt: skip
         report = Report("tune", [{**row, "cores": cores} for row in rows(result)], result.summary(), more)

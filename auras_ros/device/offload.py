@@ -94,7 +94,10 @@ def _part(module: nn.Module, device: torch.device, offload: Offload, limit: int,
         raise DeviceError("max_memory_mb: weights are offloaded from host memory, and must all be there first")
     if device.type == "cpu" and offload.folder is None:
         raise DeviceError("max_memory_mb: on a CPU the weights are in host memory: offload_folder must be given")
-    hooks = _hooks()
+    try:
+        from accelerate import hooks
+    except ModuleNotFoundError as error:
+        raise DeviceError(f"max_memory_mb: needs accelerate, the extra 'offload': {error}") from error
     found = split(module, survey(module, uses), limit)
     kept = _kept(found.offloaded, offload.folder)
     lock = threading.RLock()
@@ -104,15 +107,6 @@ def _part(module: nn.Module, device: torch.device, offload: Offload, limit: int,
             hook = hooks.AlignDevicesHook(execution_device=str(device), offload=True, weights_map=own)
             hooks.add_hook_to_module(part, hook)
             _guard(part, name, lock)
-
-
-def _hooks() -> Any:
-    """accelerate's hooks. Raises DeviceError if it is not installed."""
-    try:
-        import accelerate.hooks
-    except ModuleNotFoundError as error:
-        raise DeviceError(f"max_memory_mb: needs accelerate, the extra 'offload': {error}") from error
-    return accelerate.hooks
 
 
 def _guard(part: nn.Module, name: str, lock: threading.RLock) -> None:

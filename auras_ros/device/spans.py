@@ -35,9 +35,6 @@ class Spans:
         """Number of spans that newer ones have replaced since the start or `clear`."""
         return self._added - len(self._kept)
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def add(self, lane: str, stage: str, start_ns: int, end_ns: int) -> None:
         """Any thread may add. Raises ValueError, naming lane and stage, if the span ends before it starts."""
         if end_ns < start_ns:

@@ -30,8 +30,7 @@ class ThreadMark:
 
     def __init__(self, lane: ThreadLane, stage: PlainStage, after: tuple[Mark, ...]) -> None:
         self._lane = lane
-        self.stage: PlainStage | None = stage
-        self.after = after
+        self.stage, self.after = stage, after
         self._over = False
         self._failure: Failure | None = None
 
@@ -48,8 +47,7 @@ class ThreadMark:
 
     def settle(self, failure: Failure | None) -> None:
         """Called under the lane's lock. Drops the marks in `after`, which would chain back to the first launch."""
-        self._failure = failure
-        self._over, self.stage, self.after = True, None, ()
+        self._failure, self._over, self.after = failure, True, ()
 
 
 class ThreadLane:
@@ -133,7 +131,6 @@ class ThreadLane:
 
     def _run(self, mark: ThreadMark) -> Failure | None:
         stage = mark.stage
-        assert stage is not None, "a settled mark is not in the queue"
         try:
             for earlier in mark.after:
                 earlier.wait()

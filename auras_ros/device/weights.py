@@ -178,10 +178,8 @@ def _watching(module: nn.Module, outside: set[int]) -> Iterator[dict[int, int]]:
 
 
 def _flat(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple | list):
-        for each in value:
+    if isinstance(value, tuple | list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
             yield from _flat(each)
-    elif isinstance(value, dict):
-        yield from _flat(list(value.values()))
     else:
         yield value

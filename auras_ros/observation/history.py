@@ -30,9 +30,6 @@ class History(Generic[T]):
         self._least_ns = dt_ns // _SAMPLES_PER_DT
         self._entries: deque[Stamped[T]] = deque()
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def push(self, entry: Stamped[T]) -> None:
         """Keep an entry; stamps rise. One closer than dt/8 to the entry before is not kept."""
         if self._entries and entry.stamp_ns - self._entries[-1].stamp_ns < self._least_ns:
