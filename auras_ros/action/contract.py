@@ -144,10 +144,8 @@ class Channel:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that `from_dict` reads; without an acceleration limit the key is omitted, as before."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        if self.max_acceleration is None:
-            del values["max_acceleration"]
-        return {key: value.value if isinstance(value, Enum) else value for key, value in values.items()}
+        values = {key: value.value if isinstance(value, Enum) else value for key, value in vars(self).items()}
+        return {key: value for key, value in values.items() if key != "max_acceleration" or value is not None}
 
 
 _CHANNEL_REQUIRED = ("hold", "kind", "lower", "name", "unit", "upper")
