@@ -67,8 +67,8 @@ class LatestSlot(Generic[T]):
         if limit_ns is not None and -latency_ns > limit_ns:
             self._counts["future"] += 1
             detail = (  # with the remedy: nothing mends this by itself
-                f"stamped {-latency_ns / 1e6:.0f} ms ahead of this host's clock, at most {limit_ns / 1e6:g} ms are taken"
-                ": synchronise the clock of the host that stamps it (chrony, PTP), or raise stamp_ahead_ms"
+                f"stamped {-latency_ns / 1e6:.0f} ms ahead of this host's clock, at most {limit_ns / 1e6:g} ms are"
+                " taken: synchronise the clock of the host that stamps it (chrony, PTP), or raise stamp_ahead_ms"
             )
             return ObservationFault(FaultName.FUTURE, self.name, detail)
         if held_ns is None or stamp_ns >= held_ns:
