@@ -14,16 +14,16 @@ import torch
 from auras_ros.clock import VirtualClock
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.episode_runner import Task
-from auras_ros.evaluate.episode_runners import EpisodeRunners
+from auras_ros.evaluate.episode_runners import EpisodeRunners, Watch
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seams import Seams
-from auras_ros.evaluate.turn import Timing, Watch
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
 
 BATCH = 64
+Timing = Paused | Charged  # how time passes for the world while the executor computes
 
 
 def play(

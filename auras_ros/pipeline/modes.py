@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from statistics import median
-from typing import Protocol
 
 import torch
-from torch import Tensor
 
 from auras_ros.action import Contract
 from auras_ros.clock import SchedulerClock
@@ -27,10 +25,6 @@ from auras_ros.policies.policy import CausalPolicy, Policy
 WARM_UP_RUNS = 3
 
 
-class _Keeping(Worker, Protocol):
-    def keep(self, rows: Tensor) -> None: ...
-
-
 def _random_observations(like: Latched) -> Iterator[Latched]:
     """Random observations of these shapes, each newer than the previous one."""
     random = torch.Generator().manual_seed(0)
@@ -46,7 +40,7 @@ class Executor:
         self,
         policy: Policy,
         plan: Plan,
-        workers: Sequence[_Keeping],
+        workers: Sequence[Worker],
         ledger: Ledger,
         clock: SchedulerClock,
         device: Device,
@@ -57,7 +51,7 @@ class Executor:
         self.workers: tuple[Worker, ...] = tuple(workers)
         self.ledger = ledger
         self.frame_ns = 0  # how long the longest worker's frame took at warm-up
-        self._keeping, self._device = workers, device
+        self._device = device
 
     @property
     def frames(self) -> int:
@@ -123,12 +117,6 @@ class Executor:
         """
         self.ledger.reset(first_request)
 
-    def keep(self, rows: Tensor) -> None:
-        """Continue with these environments only, int64 [E'] (lockstep). The caller's noise must have them only, too."""
-        for worker in self._keeping:
-            worker.keep(rows)
-        self.continuity.keep(rows)
-
     def close(self) -> None:
         """Close the device's lanes."""
         self._device.close()
@@ -172,7 +160,7 @@ def make_executor(
     where = device or make_device("cpu")
     ledger = Ledger(plan.admission_ns)
     continuity = Continuity(plan.guide, contract)
-    workers: list[_Keeping]
+    workers: list[Worker]
     if plan.mode == "auras":
         workers = [PipelineWorker(policy, plan, noise, ledger, clock, where, continuity, cores)]
     elif plan.mode == "dec":

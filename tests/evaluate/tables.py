@@ -157,12 +157,7 @@ class Scripted:
         names = [f"worker{i}" for i in range(plan.concurrency)] if plan.mode == "par" else ["frame"]
         self.workers = tuple(ScriptedWorker(name, self) for name in names)
         self.tapes: list[torch.Tensor] = []
-        self.kept: list[list[int]] = []
         self.closed = False
-
-    def keep(self, rows: torch.Tensor) -> None:
-        self.kept.append(rows.tolist())
-        self.batch = len(rows)
 
     def close(self) -> None:
         self.closed = True

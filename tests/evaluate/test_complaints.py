@@ -20,9 +20,8 @@ from auras_ros.evaluate import lockstep
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.episode_runner import EpisodeRunner, Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
-from auras_ros.evaluate.lockstep import play
+from auras_ros.evaluate.lockstep import Timing, play
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.turn import Timing
 from auras_ros.loading.pipeline import Pipeline, to_latched
 from auras_ros.observation import Assembler, decode_raw
 from auras_ros.pipeline.modes import make_executor

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from auras_ros.clock import VirtualClock
@@ -71,10 +70,6 @@ class Both:
         self.executor.reset(first_request)
         self.model.reset(first_request)
         self._latest, self._went_back = 0, False
-
-    def keep(self, rows: list[int]) -> None:
-        self.environments[:] = [self.environments[row] for row in rows]
-        self.executor.keep(torch.tensor(rows))
 
     def advance(self, number: int, forced: bool = False) -> Left | None:
         """The next of begin, run and end of one worker. `forced`: begin although there is nothing to do."""

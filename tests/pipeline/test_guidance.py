@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -249,12 +248,3 @@ def test_the_guide_is_kept_in_other_modes_but_not_in_par() -> None:
     plan = Plan.parse("quick,mode=auras,pp_generation=2,guide=rtc")
     assert plan.as_mode("seq").guide == "rtc"
     assert plan.as_mode("par", 2).guide == "none"
-
-
-def test_the_kept_emission_is_of_the_environments_that_stay() -> None:
-    emission = emitted(0, np.arange(3 * HORIZON * 2, dtype=np.float64).reshape(3, HORIZON, 2))
-    continuity = after(emission)
-    continuity.keep(torch.tensor([2, 0]))
-    aim = aimed(continuity, ObservationOrigin(0, 0))
-    np.testing.assert_array_equal(aim.target, emission.actions[[2, 0]].numpy())
-    assert replace(emission, actions=emission.actions[:1]).keep(torch.tensor([0])).actions.shape[0] == 1
