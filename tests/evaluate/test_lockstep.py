@@ -21,9 +21,9 @@ from auras_ros.evaluate.lockstep import grouped, play, run_episodes
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.observation import StateSpec
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.policies.noise import noise_tape
 from auras_ros.sim.pusht import PushTWorld
 from auras_ros.sim.pusht import StepResult as Stepped
 from auras_ros.train import export

@@ -20,9 +20,10 @@ from auras_ros.clock import VirtualClock
 from auras_ros.device import Device, make_device
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
-from auras_ros.policies.noise import noise_tape
+from auras_ros.pipeline.run_context import RunContext
 from tests.pipeline.recording import LooseDevice
 from tests.policies import tiny
 
@@ -57,7 +58,10 @@ class Guided:
         def noise(request: int) -> torch.Tensor:
             return torch.stack([noise_tape(policy.noise_shape, seed, request) for seed in self.seeds])
 
-        self.run: Executor = make_executor(policy, Plan.parse(text), noise, VirtualClock(), where, contract=contract)
+        like = Latched(*tiny.observed(len(seeds)), ObservationOrigin(0, 0))
+        self.run: Executor = make_executor(
+            RunContext(policy, Plan.parse(text), noise, like, VirtualClock(), where, contract=contract)
+        )
         self.made.append(self.run)
         self.environments = torch.arange(len(seeds))
         self.frame = 0

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
 from auras_ros.pipeline.request import Latched
+from auras_ros.pipeline.run_context import RunContext
 from tests.pipeline.merging import MS, POLICY, actions, executor, frames, seen
 from tests.pipeline.recording import RecordingPolicy
 from tests.policies.tiny_autoregressive import TOKENS, naive_greedy, naive_token
@@ -139,8 +139,7 @@ def test_nothing_of_an_epoch_before_counts(merge: str) -> None:
 def test_environments_stay_apart() -> None:
     """Each row of a batch as if it were alone (lockstep)."""
     plan, stamps = Plan(mode="auras", pp_generation=TOKENS), list(range(1, 3 * TOKENS))
-    run = make_executor(POLICY, plan, lambda request: torch.zeros(3, 0), VirtualClock())
-    together = frames(run, stamps, 3)
+    together = frames(executor(plan, 3), stamps, 3)
     for environment in (2, 0):
         alone = executor(plan)
         one = alone.workers[0]
@@ -157,7 +156,9 @@ def test_environments_stay_apart() -> None:
 
 def test_a_plan_that_has_no_meaning_is_refused() -> None:
     with pytest.raises(PlanError, match="merge: 'frame' has no meaning for a policy that is not autoregressive"):
-        make_executor(RecordingPolicy(4), Plan(mode="auras", merge="frame"), lambda _: torch.zeros(1), VirtualClock())
+        make_executor(
+            RunContext(RecordingPolicy(4), Plan(mode="auras", merge="frame"), lambda _: torch.zeros(1), seen(0))
+        )
     with pytest.raises(PlanError, match="batched: false has no meaning for an autoregressive policy"):
         executor(Plan(mode="auras", batched=False))
     with pytest.raises(PlanError, match="merge: must be one of step, frame, got 'all'"):
@@ -167,4 +168,4 @@ def test_a_plan_that_has_no_meaning_is_refused() -> None:
     with pytest.raises(PlanError, match="emit: must be one of own, newest, got 'oldest'"):
         Plan(mode="auras", emit="oldest")
     with pytest.raises(PlanError, match="emit: 'own' has no meaning for a policy that is not autoregressive"):
-        make_executor(RecordingPolicy(4), Plan(mode="auras", emit="own"), lambda _: torch.zeros(1), VirtualClock())
+        make_executor(RunContext(RecordingPolicy(4), Plan(mode="auras", emit="own"), lambda _: torch.zeros(1), seen(0)))
