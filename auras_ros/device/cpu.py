@@ -37,9 +37,9 @@ class OverMark:
 class InlineLane:
     """Runs a stage in the thread that launches it, before `launch` returns. Its exception is raised by the mark."""
 
-    def __init__(self, name: str, failures: StageFailures, spans: Spans | None) -> None:
+    def __init__(self, name: str, failures: StageFailures) -> None:
         self.name = name
-        self._failures, self._spans = failures, spans
+        self._failures = failures
         self._well = OverMark(failures)  # one shared mark for every successful launch
         self._lock = threading.Lock()
         self._runs_in: int | None = None
@@ -56,7 +56,7 @@ class InlineLane:
             try:
                 for earlier in after:
                     earlier.wait()
-                own.run_timed(self._spans)
+                own.run()
             except Exception as error:  # noqa: BLE001  (raised again where the mark is waited for)
                 return OverMark(self._failures, self._failures.note(own.name, error))
             finally:
@@ -92,14 +92,14 @@ class CpuDevice:
         refuse_if_closed(name, self._closed)
         made: InlineLane | ThreadLane
         if cores is None and threads is None:
-            made = InlineLane(name, self._failures, self._spans)
+            made = InlineLane(name, self._failures)
         else:
-            made = ThreadLane(name, *checked(name, cores, threads), self._failures, self._spans)
+            made = ThreadLane(name, *checked(name, cores, threads), self._failures)
         self._lanes.append(made)
         return made
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
-        return PlainStage(name, body, own_lane(name, lane, self._lanes), self.uncaptured)
+        return PlainStage(name, body, own_lane(name, lane, self._lanes), self.uncaptured, self._spans)
 
     def close(self) -> None:
         """End the lanes' threads once they have run what was launched; a second call does nothing."""

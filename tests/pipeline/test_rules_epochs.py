@@ -100,7 +100,7 @@ def test_rule_09_a_context_perceived_across_a_reset_is_put_with_its_old_epoch_an
     both = Both(Plan(mode="dec"), 4, 1)
     perceive = both.executor.workers[0]
     assert isinstance(perceive, PerceptionWorker)
-    shared = perceive._shared
+    shared = perceive.shared
     both.advance(0)
     both.reset(None)
     both.finish(0)
