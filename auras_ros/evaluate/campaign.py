@@ -85,7 +85,7 @@ class _Pace:
         clock, name = self._run or ("", "")
         over = episode_runners.finished
         won = sum(episode.success for episode in over)
-        done, of = self._total - len(self._left), len(over) + len(episode_runners)
+        done, of = self._total - len(self._left), len(over) + episode_runners.living
         return (
             f"run {done} of {self._total}, {clock} {name}: {len(over)} of {of} episodes over, "
             f"{won} succeed, about {_minutes(self._left_s(episode_runners.progress))} left"

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from auras_ros.evaluate.episode_runners import EpisodeRunners
-from auras_ros.evaluate.turn import Watch, step
+from auras_ros.evaluate.episode_runners import EpisodeRunners, Watch
 from auras_ros.pipeline.frames import FrameClock
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
@@ -71,13 +70,13 @@ class Charged:
             for place, worker in enumerate(executor.workers)
         ]
         tick_ns = now_ns
-        while len(episode_runners):
+        while episode_runners.living:
             executor.clock.sleep_until_ns(now_ns)
             if now_ns == tick_ns:
                 episode_runners.observe(now_ns, min(runner.soonest_ns(now_ns) for runner in runners))
             _settle(runners, episode_runners, now_ns)
             if now_ns == tick_ns:
-                step(executor, episode_runners, now_ns)
+                episode_runners.tick(now_ns)
                 watch(episode_runners)
                 tick_ns += episode_runners.dt_ns
             wakes = [tick_ns, now_ns + executor.ledger.closed_ns(now_ns)]

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from auras_ros.evaluate.episode_runners import EpisodeRunners
-from auras_ros.evaluate.turn import Watch, step
+from auras_ros.evaluate.episode_runners import EpisodeRunners, Watch
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.request import Worker
 
@@ -34,7 +33,7 @@ class Paused:
         lasts = executor.plan.concurrency if executor.plan.mode == "par" else 1
         ends: dict[str, int] = {}  # worker -> its last frame
         frame = 0
-        while len(episode_runners):
+        while episode_runners.living:
             executor.clock.sleep_until_ns(now_ns)
             episode_runners.observe(now_ns, now_ns)
             began = self._begin(executor, episode_runners, now_ns, ends)
@@ -67,8 +66,8 @@ class Paused:
         for at_ns in range(now_ns, next_ns, episode_runners.dt_ns):
             if at_ns > now_ns:
                 episode_runners.observe(at_ns, next_ns)
-            step(executor, episode_runners, at_ns)
+            episode_runners.tick(at_ns)
             watch(episode_runners)
-            if not len(episode_runners):
+            if not episode_runners.living:
                 break
         return next_ns

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
 from auras_ros.clock import SchedulerClock
 from auras_ros.device import Device, Mark
 from auras_ros.pipeline.continuity import Continuity
@@ -179,22 +177,6 @@ class PipelineWorker:
         self._continuity.ended(emission, now_ns, generated=any(self._rows))
         self._rows = [*self._rows[1:], None]
         return emission
-
-    def keep(self, rows: Tensor) -> None:
-        """Continue with these environments only (lockstep)."""
-        if self._stages is not None:
-            self._stages = self._stages.keep(rows)
-            if self._rows[0] is not None:  # a finished request's actions are read again for the remaining rows
-                self._stages.launch_leaving(()).wait()
-        self._perceiving = [_keep(seen, rows) for seen in self._perceiving]
-        self._seen = _keep(self._seen, rows)
-        for request in self._rows:
-            if request is not None:
-                request.contexts = [seen.keep(rows) for seen in request.contexts]
-
-
-def _keep(seen: ObservationOrigin | None, rows: Tensor) -> ObservationOrigin | None:
-    return None if seen is None else seen.keep(rows)
 
 
 def _same(one: ObservationOrigin | None, other: ObservationOrigin) -> bool:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from auras_ros.action import DEFAULT_CLIP_TOLERANCE, ChannelKind, Contract, Interpolation
 from auras_ros.pipeline.plan import PlanError
@@ -136,12 +135,6 @@ class Continuity:
         known = np.isfinite(moved)
         values += np.where(known, moved, 0.0)[:, None]
         weight *= known[:, None]
-
-    def keep(self, rows: Tensor) -> None:
-        """Continue with these environments only (lockstep)."""
-        newest = self._newest
-        if newest is not None:
-            self._newest = newest.keep(rows)
 
 
 def weights(frozen: int, overlap: int, horizon: int) -> Array:

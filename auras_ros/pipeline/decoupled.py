@@ -90,17 +90,6 @@ class PerceptionWorker:
             self._shared.context.put(self._shared.version, self._seen)
         return None
 
-    def keep(self, rows: Tensor) -> None:
-        """Go on with these environments alone (lockstep)."""
-        old, inputs = self._shared.context, self._inputs
-        if old is None or inputs is None:
-            return
-        self._arrived.wait()
-        self._allocate(inputs[0][rows], inputs[1][rows])
-        assert self._shared.context is not None
-        self._shared.context.take(old, rows, len(inputs[0]))
-        self._seen = None if self._seen is None else self._seen.keep(rows)
-
 
 class GenerationWorker:
     """Generates from the newest context; idle until there is a newer context than that of its last request."""
@@ -184,14 +173,3 @@ class GenerationWorker:
             perceived_ns=self._began_ns,
             generated_ns=self._generated_ns,
         )
-
-    def keep(self, rows: Tensor) -> None:
-        """Go on with these environments alone (lockstep)."""
-        old = self._generation
-        if old is None:
-            return
-        self._fetched.wait()
-        self._generation = self._captured(old.context[rows])
-        self._generation.take(old, rows, self._request is not None)
-        if self._request is not None:
-            self._request = self._request.keep(rows)

@@ -29,9 +29,3 @@ class Drawn:
         if self._upload is not None:
             self._sent = (self._upload.send((noise,)),)
         return self._sent
-
-    def take(self, other: Drawn, rows: Tensor) -> None:
-        """Copy these rows of another one."""
-        for mark in other._sent:
-            mark.wait()
-        self.buffer.copy_(other.buffer[rows])

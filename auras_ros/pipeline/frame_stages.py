@@ -16,7 +16,7 @@ from auras_ros.pipeline.context import PublicContext, store
 from auras_ros.pipeline.continuity import Aim
 from auras_ros.pipeline.drawn import Drawn
 from auras_ros.pipeline.merged import MergedSlab
-from auras_ros.pipeline.perception import Block, perception_stages, run_blocks
+from auras_ros.pipeline.perception import perception_stages, run_blocks
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.slab import Slab
 from auras_ros.policies.policy import CausalPolicy, Policy
@@ -38,9 +38,7 @@ class Lanes:
 
 
 class FrameStages:
-    """images [E, history, cameras, 3, h, w] and state [E, history, D]: the shapes of every frame. groups: the
-    perception stages, if they have been cut before.
-    """
+    """images [E, history, cameras, 3, h, w] and state [E, history, D]: the shapes of every frame."""
 
     def __init__(
         self,
@@ -50,11 +48,10 @@ class FrameStages:
         lanes: Lanes,
         images: Tensor,
         state: Tensor,
-        groups: list[list[Block]] | None = None,
     ) -> None:
         self._policy, self._plan, self._device, self._lanes = policy, plan, device, lanes
         self.inputs = (images.to(device.tensors, copy=True), state.to(device.tensors, copy=True))
-        self._groups = groups or perception_stages(policy, plan.pp_perception, *self.inputs)
+        self._groups = perception_stages(policy, plan.pp_perception, *self.inputs)
         value: tuple[Tensor, ...] = self.inputs
         self._between: list[PublicContext] = []
         with torch.no_grad():
@@ -158,18 +155,6 @@ class FrameStages:
         """A new request must not continue from an earlier request's tokens or KV cache. Requests in flight are kept."""
         self.slab.clear()
         self._unprimed = self.slab.needs_priming
-
-    def keep(self, rows: Tensor) -> FrameStages:
-        """New stages with the state of these environments only."""
-        for mark in (*self._moved, *(() if self._arrived is None else (self._arrived,))):
-            mark.wait()
-        images, state = (part[rows] for part in self.inputs)
-        kept = FrameStages(self._policy, self._plan, self._device, self._lanes, images, state, self._groups)
-        for new, old in zip(kept._between, self._between, strict=True):
-            new.take(old, rows, len(self.inputs[0]))
-        kept.slab.take(self.slab, rows)  # type: ignore[arg-type]  # the same policy has the same kind of slab
-        kept._unprimed = self._unprimed
-        return kept
 
 
 def make_slab(policy: Policy, plan: Plan, like: Tensor) -> Slab | MergedSlab:

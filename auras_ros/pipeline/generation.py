@@ -28,9 +28,6 @@ class Admitted(NamedTuple):
     epoch: int
     seen: ObservationOrigin
 
-    def keep(self, rows: Tensor) -> Admitted:
-        return self._replace(seen=self.seen.keep(rows))
-
 
 class WholeGeneration:
     """`context` [E, ...] has a fixed address; the stage generates from what is there when it runs."""
@@ -87,13 +84,3 @@ class WholeGeneration:
     def finished(self) -> Tensor:
         """The actions that were copied last, float64 [E, horizon, channels], on the host."""
         return self._leaving.take()
-
-    def take(self, other: WholeGeneration, rows: Tensor, ran: bool) -> None:
-        """Copy the state of these environments from another one. ran: a request has run and its actions are not yet
-        taken, so copy the remaining environments' actions to the host again."""
-        self.context.copy_(other.context[rows])
-        store(self._state, tuple(part[rows] for part in other._state))
-        self._noise.take(other._noise, rows)
-        self._steps.take(other._steps, rows)
-        if ran:
-            self._leaving.launch(()).wait()

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
-from auras_ros.device import Device, Lane, Mark, Stage, Upload
+from auras_ros.device import Device, Lane, Stage, Upload
 from auras_ros.pipeline.continuity import Aim
 from auras_ros.policies.guidance import GuidablePolicy, Guide, Method, guided_step
 from auras_ros.policies.policy import Policy, State
@@ -35,10 +35,6 @@ class Steps(Protocol):
         over."""
         ...
 
-    def take(self, other: Steps, environments: Tensor) -> None:
-        """Copy the state of these environments from another one."""
-        ...
-
 
 class PlainSteps:
     """No guidance."""
@@ -53,9 +49,6 @@ class PlainSteps:
         if aim is not None:
             raise ValueError("these steps are not guided")
 
-    def take(self, other: Steps, environments: Tensor) -> None:
-        """Nothing to copy."""
-
 
 class GuidedSteps:
     """rows: the largest number of requests side by side; batch: environments of each."""
@@ -67,7 +60,7 @@ class GuidedSteps:
         self._weight = torch.zeros_like(self._target)
         actions = policy.finish(start)
         self._given = (torch.zeros_like(actions), torch.zeros_like(actions))  # target and weight, as an Aim has them
-        self._free, self._launched = True, tuple[Mark, ...]()
+        self._free = True
 
     def step(self, state: State, context: Tensor, index: Tensor) -> State:
         """All rows have one guide, so any rows may read the memory of the first ones."""
@@ -91,18 +84,10 @@ class GuidedSteps:
     def aim(self, aim: Aim | None) -> None:
         if aim is not None:
             sent = self._upload.send([torch.from_numpy(part) for part in aim])
-            self._launched = (self._lane.launch(self._guide, (sent,)),)
+            self._lane.launch(self._guide, (sent,))
         elif not self._free:
-            self._launched = (self._lane.launch(self._unguide),)
+            self._lane.launch(self._unguide)
         self._free = aim is None
-
-    def take(self, other: Steps, environments: Tensor) -> None:
-        theirs = cast("GuidedSteps", other)
-        for mark in theirs._launched:
-            mark.wait()
-        self._target.copy_(theirs._target[:, environments])
-        self._weight.copy_(theirs._weight[:, environments])
-        self._free = theirs._free
 
 
 def make_steps(policy: Policy, guide: str, rows: int, batch: int, device: torch.device) -> Steps:

@@ -162,10 +162,3 @@ class MergedSlab:
         """Move every request up by one row, one row after the other because the copies overlap."""
         for row in range(self.rows - 1):
             self.tokens[row].copy_(self.tokens[row + 1])
-
-    def take(self, other: MergedSlab, environments: Tensor) -> None:
-        """Copy the state of these environments from another slab."""
-        self._kept = False
-        self.tokens.copy_(other.tokens[:, environments])
-        self.public.copy_(other.public[environments])
-        self.context.copy_(other.context[environments])

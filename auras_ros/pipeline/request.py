@@ -6,7 +6,7 @@ Everything here has E environments that share one schedule: one on a robot, many
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -28,10 +28,6 @@ class ObservationOrigin:
     mono_ns: int
     reference: NDArray[np.float64] | None = None
 
-    def keep(self, rows: Tensor) -> ObservationOrigin:
-        """Only the environments of these rows, int64 [E']."""
-        return self if self.reference is None else replace(self, reference=self.reference[rows.numpy()])
-
 
 @dataclass(frozen=True, eq=False)
 class Latched:
@@ -43,10 +39,6 @@ class Latched:
     images: Tensor
     state: Tensor
     origin: ObservationOrigin
-
-    def keep(self, rows: Tensor) -> Latched:
-        """Only the environments of these rows, int64 [E']."""
-        return Latched(self.images[rows], self.state[rows], self.origin.keep(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,15 +69,6 @@ class Emission:
     @property
     def origin(self) -> ObservationOrigin:
         return self.contexts[-1]
-
-    def keep(self, rows: Tensor) -> Emission:
-        """Only the environments of these rows, int64 [E']."""
-        return replace(
-            self,
-            actions=self.actions[rows],
-            contexts=tuple(seen.keep(rows) for seen in self.contexts),
-            beside=tuple(each.keep(rows) for each in self.beside),
-        )
 
 
 class NoiseTape(Protocol):

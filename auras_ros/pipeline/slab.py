@@ -123,9 +123,3 @@ class Slab:
         for part in self.state:
             for row in range(self.rows - 1):
                 part[row].copy_(part[row + 1])
-
-    def take(self, other: Slab, environments: Tensor) -> None:
-        """Copy the state of these environments from another slab."""
-        store(self.state, tuple(part[:, environments] for part in other.state))
-        self.fetch(other.context[0, environments])
-        self.steps.take(other.steps, environments)

@@ -49,11 +49,6 @@ class WholeStages:
     def _perceive(self) -> None:
         self.generation.context.copy_(self._perceived())
 
-    def keep(self, rows: Tensor) -> Tensor:
-        """The batch rows of these environments of every request, int64."""
-        batch = len(self.inputs[0])
-        return torch.cat([rows + batch * request for request in range(self.count)])
-
 
 class RequestWorker:
     """See the module's docstring."""
@@ -144,18 +139,6 @@ class RequestWorker:
         )
         numbered = enumerate(others, request.number + 1)
         return replace(emission, beside=tuple(replace(emission, actions=a, request=n) for n, a in numbered))
-
-    def keep(self, rows: Tensor) -> None:
-        """Continue with these environments only (lockstep)."""
-        old = self._stages
-        if old is None:
-            return
-        if self._request is not None:
-            self._arrived.wait()
-        self._stages = self._captured(old.inputs[0][rows], old.inputs[1][rows])
-        self._stages.generation.take(old.generation, old.keep(rows), self._request is not None)
-        if self._request is not None:
-            self._request = self._request.keep(rows)
 
 
 def _times(part: Tensor, count: int) -> Tensor:

@@ -99,7 +99,7 @@ def test_what_a_stage_reads_outlives_its_capture(kind: str, changes: str) -> Non
         changes = changes.replace("pp_generation=2", "pp_generation=1")
     device = Forgetful()
     pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
-    pipeline.executor.warm_up(looks(pipeline.executor.policy, 1)[0], 1)
+    pipeline.executor.warm_up(1)
     assert len({name for name, _ in device.held}) >= 2
     assert device.lost() == []
     pipeline.executor.close()
@@ -111,7 +111,7 @@ def test_nothing_is_read_back_or_mixed_with_the_hosts(kind: str, changes: str, m
     values_stay_behind(monkeypatch)
     device = Elsewhere()
     pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
-    pipeline.executor.warm_up(looks(pipeline.executor.policy, 1)[0], 1)
+    pipeline.executor.warm_up(1)
     assert device.captures >= 4
     pipeline.executor.close()
 

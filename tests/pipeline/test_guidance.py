@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.action import ActionStream, Channel, ChannelKind, Chunk, Contract, HoldPolicy, Interpolation, Provenance
-from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.continuity import REMEMBERED_FRAMES, Aim, Continuity, weights
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
-from auras_ros.pipeline.request import Emission, ObservationOrigin
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
+from auras_ros.pipeline.run_context import RunContext
 from tests.pipeline.recording import RecordingPolicy
 from tests.policies import tiny, tiny_autoregressive
 
@@ -234,27 +233,19 @@ def test_plans_that_cannot_be_guided_are_refused_by_name() -> None:
     def noise(_: int) -> torch.Tensor:
         return torch.zeros(1)
 
+    like = Latched(*tiny.observed(1), ObservationOrigin(0, 0))
     with pytest.raises(PlanError, match="guide: has no meaning in mode par"):
         Plan(mode="par", concurrency=2, guide="rtc")
     with pytest.raises(PlanError, match="guide: must be one of none, inpaint, rtc"):
         Plan(guide="blend")
     for policy in (RecordingPolicy(4), tiny_autoregressive.tiny_autoregressive()):
         with pytest.raises(PlanError, match="guide: 'rtc' has no meaning for a policy that does not denoise"):
-            make_executor(policy, Plan(guide="rtc"), noise, VirtualClock(), contract=PLAIN)
+            make_executor(RunContext(policy, Plan(guide="rtc"), noise, like, contract=PLAIN))
     with pytest.raises(PlanError, match="guide: 'inpaint' needs the channel contract"):
-        make_executor(tiny.policy(), Plan(guide="inpaint"), noise, VirtualClock())
+        make_executor(RunContext(tiny.policy(), Plan(guide="inpaint"), noise, like))
 
 
 def test_the_guide_is_kept_in_other_modes_but_not_in_par() -> None:
     plan = Plan.parse("quick,mode=auras,pp_generation=2,guide=rtc")
     assert plan.as_mode("seq").guide == "rtc"
     assert plan.as_mode("par", 2).guide == "none"
-
-
-def test_the_kept_emission_is_of_the_environments_that_stay() -> None:
-    emission = emitted(0, np.arange(3 * HORIZON * 2, dtype=np.float64).reshape(3, HORIZON, 2))
-    continuity = after(emission)
-    continuity.keep(torch.tensor([2, 0]))
-    aim = aimed(continuity, ObservationOrigin(0, 0))
-    np.testing.assert_array_equal(aim.target, emission.actions[[2, 0]].numpy())
-    assert replace(emission, actions=emission.actions[:1]).keep(torch.tensor([0])).actions.shape[0] == 1

@@ -64,13 +64,3 @@ def test_each_stage_reads_the_context_of_its_frame(batch: int, alpha: float, bat
     """With a skew, rows that do not adjoin are gathered."""
     for frame, made in enumerate(frames(slab(batch, alpha, batched), batch)):
         torch.testing.assert_close(made, expected(batch, alpha, frame), rtol=0, atol=1e-4)
-
-
-@pytest.mark.parametrize("kept", [[1], [2, 0]])
-def test_environments_go_on_with_their_own_context(kept: list[int]) -> None:
-    made, context = slab(3), POLICY.perceive(*observed(3, 9))
-    made.fetch(context)
-    other = slab(len(kept))
-    other.take(made, torch.tensor(kept))
-    for row in other.context:
-        assert torch.equal(row, context[kept])

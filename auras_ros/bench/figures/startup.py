@@ -45,9 +45,10 @@ from auras_ros.measure.memory import Capturing, held_by
 from auras_ros.measure.minutes import OVER, OverError, attempt
 from auras_ros.measure.stream import saturate
 from auras_ros.pipeline.modes import make_executor
+from auras_ros.pipeline.noise import noise_of
 from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.family import LoadedPolicy
-from auras_ros.policies.noise import noise_tape
 from auras_ros.report.picture import COLOURS, legend_below, picture
 from auras_ros.report.result import Report, Say, key
 from auras_ros.report.table import Column, grouped_by, in_columns
@@ -116,17 +117,12 @@ def _plans(name: str, policy: LoadedPolicy, options: argparse.Namespace) -> list
 
 def ready(policy: LoadedPolicy, plan: Plan, device: torch.device, seed: int) -> tuple[Any, dict[str, Any]]:
     """A warm executor, and a row with the time to make it and its memory. The caller closes it."""
-
-    def noise(request: int) -> torch.Tensor:
-        return noise_tape(policy.noise_shape, seed, request)[None]
-
-    where = Capturing(make_device(device.type))
+    like, where = random_feed(policy, seed, different=1)(0), Capturing(make_device(device.type))
     with held_by(device) as grown:
         began_s = time.monotonic()
-        executor = make_executor(policy, plan, noise, MonotonicClock(), where)
-        executor.warm_up(random_feed(policy, seed, different=1)(0))
+        executor = make_executor(RunContext(policy, plan, noise_of(policy, seed), like, device=where, spaced=False))
+        executor.warm_up()
         ready_s = time.monotonic() - began_s
-    executor.ledger.interval_ns = 0
     costs = {"ready_ms": 1e3 * ready_s, "captures": where.stages, "capture_ms": 1e3 * where.capture_s}
     said = {"uncaptured": in_words(where.uncaptured)}
     return executor, {**costs, **said, "frame_ms": executor.frame_ns / 1e6, **grown}

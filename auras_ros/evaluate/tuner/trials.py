@@ -14,11 +14,10 @@ from typing import Any
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
-from auras_ros.evaluate.lockstep import grouped, play
+from auras_ros.evaluate.lockstep import Timing, grouped, play
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played, Timed
 from auras_ros.evaluate.tuner.requirements import Requirements
-from auras_ros.evaluate.turn import Timing
 from auras_ros.measure.cores import available
 from auras_ros.measure.durations import FrameDuration, measure_durations
 from auras_ros.pipeline.plan import Plan, PlanError

@@ -9,6 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from auras_ros.pipeline.request import NoiseTape
+from auras_ros.policies.policy import Policy
+
 
 def noise_tape(shape: tuple[int, ...], seed: int, request: int) -> Tensor:
     """Standard normal float32 of `shape` for one request. seed: 0 to 2**31 - 1; request: 0 to 2**32 - 1."""
@@ -17,3 +20,8 @@ def noise_tape(shape: tuple[int, ...], seed: int, request: int) -> Tensor:
     # Not torch's own generator: on the CPU it keeps 32 bits of its seed, and two seeds would share their tapes.
     random = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, request))))
     return torch.from_numpy(random.standard_normal(shape, dtype=np.float32))
+
+
+def noise_of(policy: Policy, seed: int) -> NoiseTape:
+    """The noise of one environment's requests, [1, *noise_shape]."""
+    return lambda request: noise_tape(policy.noise_shape, seed, request)[None]
