@@ -8,7 +8,7 @@ run of the group is kept for the next time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from auras_ros.evaluate.episode_runners import EpisodeRunners
@@ -17,8 +17,7 @@ from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
 from auras_ros.evaluate.work import Work
 from auras_ros.policies.checkpoint import Checkpoint
-
-Say = Callable[[str], None]
+from auras_ros.report.result import Say
 
 
 @dataclass

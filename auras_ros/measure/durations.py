@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,11 +23,11 @@ from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched
 from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.report.result import Say
 
 ROUNDS, FRAMES, LIMIT_S = 3, 8, 120.0
 NOISE_SEED = 0
 POLL_S = 0.01
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
