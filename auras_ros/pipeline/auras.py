@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from auras_ros.device import Mark
 from auras_ros.pipeline.continuity import Continuity
 from auras_ros.pipeline.frame_stages import FrameStages
-from auras_ros.pipeline.generation import over
+from auras_ros.pipeline.generation import ChunkWorker
 from auras_ros.pipeline.request import Emission, Latched, Ledger, ObservationOrigin
 from auras_ros.pipeline.run_context import RunContext
 
@@ -30,17 +30,12 @@ class _Request:
         return min(seen.mono_ns for seen in self.contexts)
 
 
-class PipelineWorker:
+class PipelineWorker(ChunkWorker):
     """See the module's docstring."""
 
-    name = "frame"
-
     def __init__(self, run_context: RunContext, ledger: Ledger, continuity: Continuity) -> None:
-        self._plan, self._noise, self._clock = run_context.plan, run_context.noise, run_context.clock
-        self._ledger, self._continuity = ledger, continuity
+        super().__init__(run_context, ledger, continuity, "frame")
         self._stages = FrameStages(run_context)
-        self._frame, self._latched_ns = -1, 0
-        self._perceived_ns = self._generated_ns = 0
         self._clear()
 
     def _clear(self) -> None:
@@ -114,7 +109,7 @@ class PipelineWorker:
         public = perceived[-1]  # earlier stages work for later frames and run beside generation
         ahead = offset < 0 or stages.launches_ahead
         if not ahead:
-            self._perceived_ns = over(public, clock)
+            self._perceived_ns = self._over(public)
         generated: list[Mark] = []
         if any(self._rows):
             fetched = stages.launch_fetch(self._frame, () if offset < 0 else (public,))
@@ -122,7 +117,7 @@ class PipelineWorker:
                 generated.append(lane.launch(stage, (fetched,)))
         left = [stages.leaving.launch(generated)] if self._rows[0] is not None else []
         if ahead:
-            self._perceived_ns = over(public, clock)
+            self._perceived_ns = self._over(public)
         for mark in (*perceived, *generated):
             mark.wait()
         self._generated_ns = clock.now_ns()
@@ -140,17 +135,8 @@ class PipelineWorker:
     def end(self, now_ns: int) -> Emission | None:
         done, emission = self._rows[0], None
         if done is not None and self._epoch == self._ledger.epoch:
-            emission = Emission(
-                actions=self._stages.leaving.take(),
-                request=done.number,
-                frame=self._frame,
-                epoch=self._epoch,
-                contexts=tuple(done.contexts),
-                stage_ns=tuple(done.stage_ns),
-                latched_ns=self._latched_ns,
-                perceived_ns=self._perceived_ns,
-                generated_ns=self._generated_ns,
-            )
+            actions = self._stages.leaving.take()
+            emission = self._emission(actions, done.number, done.contexts, done.stage_ns, self._epoch)
         self._continuity.ended(emission, now_ns, generated=any(self._rows))
         self._rows = [*self._rows[1:], None]
         return emission

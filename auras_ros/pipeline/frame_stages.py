@@ -48,17 +48,17 @@ class FrameStages:
         self.inputs = run_context.inputs()
         self._arriving = Upload("copy in", device, copies, self.inputs)
         self.arrived: Sequence[Mark] = ()
-        groups = perception_stages(policy, plan.pp_perception, *self.inputs)
+        self._groups = perception_stages(policy, plan.pp_perception, *self.inputs)  # captured: they must live on
         value: tuple[Tensor, ...] = self.inputs
         self._between: list[PublicContext] = []
         with torch.no_grad():
-            for group in groups:
+            for group in self._groups:
                 value = run_blocks(group, value)
                 self._between.append(PublicContext(value))
         self.perception: tuple[list[LaneStage], list[LaneStage]] = ([], [])
         for parity, stages in enumerate(self.perception):
             source: tuple[Tensor, ...] = self.inputs
-            for lane, group, between in zip(perceiving, groups, self._between, strict=True):
+            for lane, group, between in zip(perceiving, self._groups, self._between, strict=True):
                 body = partial(_perceive, group, source, between.slots[parity])
                 stages.append((lane, device.capture(lane.name, body, lane)))
                 source = between.slots[1 - parity]  # of the previous frame

@@ -1,7 +1,7 @@
-"""A worker whose frame is one whole request: it generates with all steps in one stage, from a context that it keeps.
+"""What workers that end requests have in common; and those whose frame is one whole request.
 
-`seq`, `par` and `dec` generate like this; `auras` has the slab. Where the context comes from is a subclass's: from a
-perception of its own (`whole`), or from another worker's (`decoupled`).
+`seq`, `par` and `dec` generate with all steps in one stage, from a context that they keep; `auras` has the slab. Where
+the context comes from is a subclass's: from a perception of its own (`whole`), or from another worker's (`decoupled`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from auras_ros.clock import SchedulerClock
 from auras_ros.device import Download, Mark
 from auras_ros.pipeline.context import store
 from auras_ros.pipeline.continuity import Continuity
@@ -24,6 +23,38 @@ from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.policy import CausalPolicy, Policy
 
 
+class ChunkWorker:
+    """Base of a worker that emits chunks: who counts its frames, and when its last one was."""
+
+    def __init__(self, run_context: RunContext, ledger: Ledger, continuity: Continuity, name: str) -> None:
+        self.name, self._ledger, self._continuity = name, ledger, continuity
+        self._policy, self._plan, self._device = run_context.policy, run_context.plan, run_context.device
+        self._noise, self._clock = run_context.noise, run_context.clock
+        self._frame, self._latched_ns = -1, 0
+        self._perceived_ns = self._generated_ns = 0
+
+    def _emission(
+        self, actions: Tensor, request: int, contexts: Sequence[ObservationOrigin], stage_ns: Sequence[int], epoch: int
+    ) -> Emission:
+        """A request that this frame has finished."""
+        return Emission(
+            actions=actions,
+            request=request,
+            frame=self._frame,
+            epoch=epoch,
+            contexts=tuple(contexts),
+            stage_ns=tuple(stage_ns),
+            latched_ns=self._latched_ns,
+            perceived_ns=self._perceived_ns,
+            generated_ns=self._generated_ns,
+        )
+
+    def _over(self, mark: Mark) -> int:
+        """Wait for the mark. Returns the time then, in ns."""
+        mark.wait()
+        return self._clock.now_ns()
+
+
 class Admitted(NamedTuple):
     """A request in flight: its number, its epoch, and the one observation that it answers."""
 
@@ -32,7 +63,7 @@ class Admitted(NamedTuple):
     seen: ObservationOrigin
 
 
-class WholeRequestWorker:
+class WholeRequestWorker(ChunkWorker):
     """context [batch, ...] has a fixed address; `_generation` generates from what is there when it runs, for `count`
     requests that begin together. The batch has one request after the other, each with all environments."""
 
@@ -46,9 +77,8 @@ class WholeRequestWorker:
         count: int = 1,
     ) -> None:
         policy, device, batch = run_context.policy, run_context.device, len(context)
-        self.name, self._ledger, self._continuity, self._count = name, ledger, continuity, count
-        self._policy, self._device, self._clock = policy, device, run_context.clock
-        self._noise, self._context = run_context.noise, context
+        super().__init__(run_context, ledger, continuity, name)
+        self._context, self._count = context, count
         self._lane, self._copies = device.lane(name), device.lane(f"{name} copies")
         self._drawn = NoiseBuffer(policy, device, self._copies, batch)
         start = policy.begin(self._drawn.buffer)
@@ -62,7 +92,6 @@ class WholeRequestWorker:
         self._leaving = Download("copy out", device, self._copies, self._finish, self._finish())
         self._request: Admitted | None = None
         self._begun: Sequence[Mark] = ()
-        self._frame = self._latched_ns = self._perceived_ns = self._generated_ns = 0
 
     def _denoise(self) -> None:
         store(self._state, self._policy.begin(self._drawn.buffer))
@@ -95,25 +124,17 @@ class WholeRequestWorker:
         request, self._request = self._request, None
         emission = None
         if request is not None and request.epoch == self._ledger.epoch:
-            emission = self._emission(request)
+            emission = self._finished(request)
         self._continuity.ended(emission, now_ns, generated=request is not None)
         return emission
 
-    def _emission(self, request: Admitted) -> Emission:
-        first, *others = self._leaving.take().unflatten(0, (self._count, -1))
-        emission = Emission(
-            actions=first,
-            request=request.number,
-            frame=self._frame,
-            epoch=request.epoch,
-            contexts=(request.seen,),
-            stage_ns=(self._perceived_ns,),
-            latched_ns=self._latched_ns,
-            perceived_ns=self._perceived_ns,
-            generated_ns=self._generated_ns,
+    def _finished(self, request: Admitted) -> Emission:
+        actions = self._leaving.take().unflatten(0, (self._count, -1))
+        first, *others = (
+            self._emission(each, number, (request.seen,), (self._perceived_ns,), request.epoch)
+            for number, each in enumerate(actions, request.number)
         )
-        numbered = enumerate(others, request.number + 1)
-        return replace(emission, beside=tuple(replace(emission, actions=a, request=n) for n, a in numbered))
+        return replace(first, beside=tuple(others))
 
 
 def _kept(policy: Policy, context: Tensor) -> Any:
@@ -122,9 +143,3 @@ def _kept(policy: Policy, context: Tensor) -> Any:
     if isinstance(policy, CausalPolicy):
         return policy.workspace(batch, context.shape[1])
     return [torch.full((batch,), i, device=context.device) for i in range(policy.steps)]
-
-
-def over(mark: Mark, clock: SchedulerClock) -> int:
-    """Wait for the mark. Returns the time then, in ns."""
-    mark.wait()
-    return clock.now_ns()

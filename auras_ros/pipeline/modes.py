@@ -97,13 +97,8 @@ class Executor:
             took = [self._timed(workers[0])]
         else:
             threads = torch.get_num_threads()
-
-            def beside(worker: Worker) -> int:
-                occupy(worker.name, None, threads)
-                return self._timed(worker)
-
-            with ThreadPoolExecutor(len(workers)) as pool:
-                took = list(pool.map(beside, workers))
+            with ThreadPoolExecutor(len(workers), initializer=lambda: occupy("warm-up", None, threads)) as pool:
+                took = list(pool.map(self._timed, workers))
         for worker in workers:
             worker.end(self.clock.now_ns())
         return took
@@ -137,9 +132,9 @@ def check_plan(policy: Policy, plan: Plan) -> None:
     stage_steps(policy.steps, plan.pp_generation, plan.alpha)
     check_stages(policy, plan.pp_perception)
     causal = isinstance(policy, CausalPolicy)
-    for name, default in (("merge", "step"), ("emit", "newest"), ("reuse", "none")):
-        if getattr(plan, name) != default and not causal:
-            given = getattr(plan, name)
+    for name in ("merge", "emit", "reuse"):
+        given = getattr(plan, name)
+        if given != getattr(Plan, name) and not causal:
             raise PlanError(f"plan: {name}: {given!r} has no meaning for a policy that is not autoregressive")
     if plan.guide != "none" and not isinstance(policy, GuidablePolicy):
         raise PlanError(f"plan: guide: {plan.guide!r} has no meaning for a policy that does not denoise its chunk")
@@ -158,7 +153,7 @@ def make_executor(run_context: RunContext) -> Executor:
         workers = [PipelineWorker(run_context, ledger, continuity)]
     elif plan.mode == "dec":
         perception = PerceptionWorker(run_context, ledger)
-        workers = [perception, GenerationWorker(run_context, ledger, continuity, perception.shared)]
+        workers = [perception, GenerationWorker(run_context, ledger, continuity, perception)]
     elif plan.mode == "par" and not plan.together:
         names = [f"worker{i}" for i in range(plan.concurrency)]
         workers = [RequestWorker(run_context, ledger, continuity, name) for name in names]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from auras_ros.device import Mark, Upload, launches_ahead
 from auras_ros.pipeline.continuity import Continuity
-from auras_ros.pipeline.generation import WholeRequestWorker, over
+from auras_ros.pipeline.generation import WholeRequestWorker
 from auras_ros.pipeline.request import Latched, Ledger
 from auras_ros.pipeline.run_context import RunContext
 
@@ -55,12 +55,12 @@ class RequestWorker(WholeRequestWorker):
         ahead = launches_ahead(self._device)
         perceived = self._lane.launch(self._perception, self._arrived)
         if not ahead:
-            self._perceived_ns = over(perceived, self._clock)
+            self._perceived_ns = self._over(perceived)
         generated = self._lane.launch(self._generation, (perceived, *self._begun))
         left = self._leaving.launch((generated,))
         if ahead:
-            self._perceived_ns = over(perceived, self._clock)
-        self._generated_ns = over(generated, self._clock)
+            self._perceived_ns = self._over(perceived)
+        self._generated_ns = self._over(generated)
         left.wait()
 
 

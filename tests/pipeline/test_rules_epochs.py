@@ -100,14 +100,13 @@ def test_rule_09_a_context_perceived_across_a_reset_is_put_with_its_old_epoch_an
     both = Both(Plan(mode="dec"), 4, 1)
     perceive = both.executor.workers[0]
     assert isinstance(perceive, PerceptionWorker)
-    shared = perceive.shared
     both.advance(0)
     both.reset(None)
     both.finish(0)
-    put = shared.newest(0)
+    put = perceive.newest(0)
     assert put is not None
     assert stamp_of(put) == 1  # it is there
-    assert shared.newest(1) is None  # and not for the new epoch
+    assert perceive.newest(1) is None  # and not for the new epoch
     assert both.frame(1) is None
     assert both.noise.drawn == []
     both.stamp = 2
