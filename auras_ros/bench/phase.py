@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import mean, median
@@ -29,7 +28,7 @@ from auras_ros.live.loop import Spin, listening, wait_until_armed
 from auras_ros.live.referee.measures import Rises
 from auras_ros.measure.cores import available
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
-from auras_ros.report.result import Report
+from auras_ros.report.result import Report, Say
 from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import DiagnosticArray, Image, ParameterMsg, ParameterType, ParameterValue, String
@@ -43,10 +42,8 @@ LOCK = (False, True)
 SHOWN = ("staleness_ms_p50", "staleness_ms_p90", "image_age_ms_p90", "excess_periods_p90", "chunks_per_s")
 CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
-Progress = Callable[[str], None]
 
-
-def run(argv: list[str], progress: Progress) -> Report:
+def run(argv: list[str], progress: Say) -> Report:
     parser = argparse.ArgumentParser(prog="auras bench phase", description=__doc__)
     parser.add_argument("--config", type=listed(str), default=["pusht.yaml", "demo.yaml"], help="names or files")
     parser.add_argument("--shifts", type=listed(float), default=[10.0, 50.0, 90.0], help="of images, ms (10,50,90)")

@@ -12,7 +12,6 @@ from auras_ros.cli.command import INTERRUPTED, command_parser, term_interrupts
 from auras_ros.cli.outputs import check_outputs, written
 from auras_ros.cli.progress import Progress
 from auras_ros.measure.cores import unnamed
-from auras_ros.measure.minutes import fail
 from auras_ros.report.result import Report
 
 BENCHES = {
@@ -60,8 +59,10 @@ def run(argv: list[str]) -> int:
         print("interrupted before anything was measured: nothing was written", file=sys.stderr)
         return INTERRUPTED
     if why := unnamed(report.rows):
-        fail(report, options.name, why)  # rates without their number of cores cannot be compared
+        report.fail(options.name, why)  # rates without their number of cores cannot be compared
     print(bench.table(report) if hasattr(bench, "table") else _plain(report))
+    if "interrupted" in report.more:
+        print(report.more["interrupted"])
     for note, said in NOTES.items():
         for each in report.more.get(note, []):
             print(f"{said}: {each}")
@@ -71,7 +72,7 @@ def run(argv: list[str]) -> int:
         try:
             written(options.picture, lambda path: bench.draw(report, path))
         except ValueError as error:  # nothing was measured that can be drawn
-            fail(report, "--picture", error)
+            report.fail("--picture", error)
     for each in report.more.get("failed", []):
         print(f"failed: {each}", file=sys.stderr)
     if "failed" in report.more:

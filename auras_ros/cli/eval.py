@@ -232,8 +232,7 @@ def _seconds(durations: Mapping[str, FrameDuration]) -> dict[str, float]:
 
 
 def _show(part: EvaluationPart, options: argparse.Namespace) -> None:
-    from auras_ros.evaluate.picture import draw
-    from auras_ros.evaluate.table import table
+    from auras_ros.evaluate.show import draw, table
 
     report, settings = part.report(), part.settings
     print(f"{settings.sim}, {settings.plan}, {len(part.seeds)} seeds{', PARTIAL' if part.partial else ''}")
