@@ -55,6 +55,12 @@ def check_file(path: Path) -> None:
         raise CheckpointError(f"{path}: is a pickle in spite of its name and is refused; use safetensors")
 
 
+def pickle_hint(folder: Path) -> str:
+    """What an error says of a pickle that stands where other weights are looked for."""
+    pickles = sorted(path.name for path in folder.glob("*") if path.suffix in PICKLE_SUFFIXES)
+    return f"; {pickles[0]} is a pickle and is refused" if pickles else ""
+
+
 def check_finite(tensor: Tensor, what: str) -> None:
     """Raise CheckpointError, which begins with `what`, for NaN or infinity."""
     if tensor.is_floating_point() and not bool(torch.isfinite(tensor.double()).all()):  # float8 has no isfinite

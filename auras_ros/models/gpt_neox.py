@@ -139,13 +139,6 @@ class GptNeox(nn.Module):
         embedded: Tensor = self.embed_in(ids)
         return embedded
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Hidden states [..., width] -> the next token's scores [..., vocabulary]. Raises ValueError without a head."""
-        if self.embed_out is None:
-            raise ValueError("gpt_neox: head: this model was made without one")
-        scores: Tensor = self.embed_out(hidden)
-        return scores
-
     def _angles(self, x: Tensor) -> Angles:
         positions = torch.arange(x.shape[1], device=x.device)
         return rotary(positions, self.config.rotated, self.config.rope_theta, None, x.dtype)

@@ -9,7 +9,6 @@ token depends on the tokens up to it alone: one forward over the longest prefix 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -165,35 +164,16 @@ class Llama(nn.Module):
         places: Tensor | None = None,
     ) -> Tensor:
         """The hidden states after the last layer, normalised: what `logits` takes."""
-        return self.hidden_states(embeddings, (self.config.layers,), positions, cache, mask, places)[0]
-
-    def hidden_states(
-        self,
-        embeddings: Tensor,
-        layers: Sequence[int],
-        positions: Tensor | None = None,
-        cache: KVCache | None = None,
-        mask: Tensor | None = None,
-        places: Tensor | None = None,
-    ) -> list[Tensor]:
-        """The hidden states of the layers asked for, in that order, each [B, T, width].
-
-        0 is the embeddings, i what layer i of 1 to n hands on, n after the last norm. Raises ValueError for another.
-        """
-        if unknown := [layer for layer in layers if not 0 <= layer <= self.config.layers]:
-            raise ValueError(f"llama: layer {unknown[0]} does not exist; there are 0 to {self.config.layers}")
         if positions is None:
             positions = torch.arange(embeddings.shape[1], device=embeddings.device)
         attend = within(mask) if cache is None else cache.at(positions, mask)
         config, places = self.config, positions if places is None else places
         angles = rotary(places, config.size_of_head, config.rope_theta, config.rope_scaling, embeddings.dtype)
-        x, kept = embeddings, {0: embeddings}
-        for i, layer in enumerate(self.layers, 1):
+        x = embeddings
+        for layer in self.layers:
             x = layer(x, angles, attend)
-            if i in layers:
-                kept[i] = x
-        kept[config.layers] = self.norm(x)
-        return [kept[layer] for layer in layers]
+        hidden: Tensor = self.norm(x)
+        return hidden
 
     def embed(self, ids: Tensor) -> Tensor:
         """Token ids int64 [...] -> [..., width]."""
@@ -212,22 +192,3 @@ class Llama(nn.Module):
         config, weight = self.config, self.embed_tokens.weight
         shape = (config.layers, batch, config.kv_heads, length, config.size_of_head)
         return StaticKVCache(*shape, dtype=weight.dtype, device=weight.device)
-
-
-@torch.no_grad()
-def greedy(decoder: Llama, prefix: Tensor, steps: int, cache: KVCache) -> Tensor:
-    """The `steps` most likely tokens after `prefix` [B, P, width], one after the other: ids int64 [B, steps].
-
-    Positions 0 to P + steps - 2 of the cache are overwritten; it need not be empty. Raises ValueError if they are
-    more than it has.
-    """
-    tokens = prefix.shape[1]
-    if steps < 1 or tokens + steps - 1 > cache.length:
-        raise ValueError(f"greedy: {tokens} tokens and {steps} steps, but the cache has room for {cache.length}")
-    positions = torch.arange(tokens + steps - 1, device=prefix.device)
-    hidden = decoder(prefix, positions[:tokens], cache)
-    ids = [decoder.logits(hidden[:, -1]).argmax(-1)]
-    for at in range(tokens, tokens + steps - 1):
-        hidden = decoder(decoder.embed(ids[-1][:, None]), positions[at : at + 1], cache)
-        ids.append(decoder.logits(hidden[:, -1]).argmax(-1))
-    return torch.stack(ids, 1)

@@ -41,9 +41,6 @@ class LlavaPythia(SeeingLanguage):
 
     language: GptNeox
 
-    def __init__(self, vision: Vit, projector: nn.Module, language: GptNeox) -> None:
-        super().__init__(vision, projector, language)
-
     def forward(self, prefix: Tensor) -> Tensor:
         hidden: Tensor = self.language(prefix)
         return hidden

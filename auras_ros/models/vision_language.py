@@ -71,14 +71,6 @@ class SeeingLanguage(nn.Module):
 
 
 class VisionLanguage(SeeingLanguage):
-    """The one that decodes. forward: images [B, channels, px, px] and prompt ids before the image [B or 1, P0] and
-    after it [B or 1, P1] -> the next token's scores at every position, [B, P0 + patches + P1, vocabulary].
-    """
+    """The one that decodes."""
 
     language: Llama
-
-    def __init__(self, vision: VisionEncoder, projector: nn.Module, language: Llama) -> None:
-        super().__init__(vision, projector, language)
-
-    def forward(self, images: Tensor, before: Tensor, after: Tensor) -> Tensor:
-        return self.language.logits(self.language(self.prefix(self.see(images), before, after)))

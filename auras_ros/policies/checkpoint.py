@@ -22,7 +22,7 @@ from auras_ros.checkpoints.dtype import HALF, runtime_dtype, stored_dtype, weigh
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.limits import HISTORY, HORIZON, STEPS, check_sizes, most
 from auras_ros.checkpoints.manifest import MANIFEST, OPTIONAL, read_policy
-from auras_ros.checkpoints.tensors import fill, read_tensors, sha256
+from auras_ros.checkpoints.tensors import fill, pickle_hint, read_tensors, sha256
 from auras_ros.checkpoints.tokenizer import PromptError
 from auras_ros.observation import ObservationSpec, SpecError
 from auras_ros.policies import golden
@@ -130,9 +130,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """`policy.json` as checked JSON. Raises CheckpointError."""
     path = folder / MANIFEST
     if not path.is_file():
-        pickles = [p.name for p in folder.glob("*") if p.suffix in (".ckpt", ".pt", ".pth", ".pkl")]
-        hint = f"; {pickles[0]} is a pickle and is refused" if pickles else ""
-        raise CheckpointError(f"{path}: file not found{hint}")
+        raise CheckpointError(f"{path}: file not found{pickle_hint(folder)}")
     return read_policy(path)
 
 

@@ -20,6 +20,7 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.vision_language import PaddedPrefix, VisionLanguagePrefix, random_ids
+from tests.models.decoding import hidden_states
 from tests.policies.test_capturable import OneDevice
 
 CONFIG = RT2S["rt2-tiny"]
@@ -94,12 +95,11 @@ def test_hidden_states_of_a_shorter_sequence_are_those_inside_the_longer_one(
     assert isinstance(prefix, PaddedPrefix)
     context = room.perceive(*seen())
     whole = torch.cat([context, language.embed(ids(2 * STEPS)[None].expand(2, -1))], 1)
-    layers = range(CONFIG.language.layers + 1)
 
     def states(count: int) -> list[Tensor]:
         slots = torch.arange(count)
         places, mask = prefix.layout(slots, count)
-        return language.hidden_states(whole[:, :count], layers, slots, None, mask, places)
+        return hidden_states(language, whole[:, :count], slots, None, mask, places)
 
     longest = states(whole.shape[1])
     for count in (context.shape[1], context.shape[1] + 3):
