@@ -211,7 +211,7 @@ def _vision_language(
     shape = Architecture(name, 1, (one.image_px, one.image_px), 1, 0, 1, tokens, channels)
     prefix = VisionLanguagePrefix(network, random_ids(1, vocabulary, 1), random_ids(PROMPT, vocabulary, 2), 1)
     codec = Rt2Tokens([-1.0] * tokens, [1.0] * tokens, first=vocabulary - 256)
-    policy = AutoregressivePolicy(prefix, network.language, codec, 1, tokens, shape)
+    policy = AutoregressivePolicy(prefix, network.language, codec, shape)
     return Built(policy.eval().requires_grad_(False), seeing, writing, shared, dtype)
 
 

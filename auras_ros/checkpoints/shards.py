@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, check_file, check_finite, pickle_hint
 
@@ -57,10 +57,8 @@ class Shards(Mapping[str, Tensor]):
         if self._open is None or self._open[0] != path:
             self._open = None  # before the next one is opened
             self._open = path, _opened(path)
-        try:
+        with refusing(f"{self.origin(name)} cannot be read", SafetensorError, OSError, RuntimeError):
             tensor: Tensor = self._open[1].get_tensor(stored)
-        except (SafetensorError, OSError, RuntimeError) as error:
-            raise CheckpointError(f"{self.origin(name)} cannot be read: {error}") from error
         check_finite(tensor, self.origin(name))
         return tensor
 
@@ -127,7 +125,5 @@ def _names(path: Path) -> list[str]:
 def _opened(path: Path) -> Any:
     """A file whose tensors are read one at a time. Raises CheckpointError."""
     check_file(path)
-    try:
+    with refusing(f"{path}: not a readable safetensors file", SafetensorError, OSError):
         return safe_open(path, framework="pt")
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path}: not a readable safetensors file: {error}") from error

@@ -10,7 +10,7 @@ token depends on the tokens up to it alone: one forward over the longest prefix 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -85,15 +85,18 @@ class RmsNorm(nn.Module):
 
 
 class LlamaAttention(nn.Module):
-    """Attention with rotary positions and grouped heads; which tokens it sees is `attend`'s matter."""
+    """Attention with rotary positions and grouped heads; which tokens it sees is `attend`'s matter.
 
-    def __init__(self, config: LlamaConfig, layer: int) -> None:
+    source: width of what keys and values are made of; the tokens' own unless given.
+    """
+
+    def __init__(self, config: LlamaConfig, layer: int, source: int | None = None) -> None:
         super().__init__()
         self.layer, self.head_dim = layer, config.size_of_head
         queries, keys = config.heads * self.head_dim, config.kv_heads * self.head_dim
         self.q_proj = nn.Linear(config.width, queries, bias=False)
-        self.k_proj = nn.Linear(config.width, keys, bias=False)
-        self.v_proj = nn.Linear(config.width, keys, bias=False)
+        self.k_proj = nn.Linear(source or config.width, keys, bias=False)
+        self.v_proj = nn.Linear(source or config.width, keys, bias=False)
         self.o_proj = nn.Linear(queries, config.width, bias=False)
 
     def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
@@ -122,17 +125,18 @@ class GatedMlp(nn.Module):
 
 
 class LlamaDecoderLayer(nn.Module):
-    """Attention and gated linear layers; normalised before each, added after each."""
+    """Attention and gated linear layers; normalised before each, added after each. attending: what the attention is
+    given beside the tokens."""
 
-    def __init__(self, config: LlamaConfig, layer: int) -> None:
+    def __init__(self, config: LlamaConfig, self_attn: LlamaAttention) -> None:
         super().__init__()
-        self.self_attn = LlamaAttention(config, layer)
+        self.self_attn = self_attn
         self.mlp = GatedMlp(config.width, config.hidden, config.activation)
         self.input_layernorm = RmsNorm(config.width, config.norm_eps, config.norm_offset)
         self.post_attention_layernorm = RmsNorm(config.width, config.norm_eps, config.norm_offset)
 
-    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), angles, attend)
+    def forward(self, x: Tensor, *attending: Any) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), *attending)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
 
@@ -151,7 +155,7 @@ class Llama(nn.Module):
         super().__init__()
         self.config = config
         self.embed_tokens = nn.Embedding(config.vocabulary, config.width)
-        self.layers = nn.ModuleList(LlamaDecoderLayer(config, layer) for layer in range(config.layers))
+        self.layers = nn.ModuleList(LlamaDecoderLayer(config, LlamaAttention(config, i)) for i in range(config.layers))
         self.norm = RmsNorm(config.width, config.norm_eps, config.norm_offset)
         self.lm_head = None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
 
@@ -174,6 +178,10 @@ class Llama(nn.Module):
             x = layer(x, angles, attend)
         hidden: Tensor = self.norm(x)
         return hidden
+
+    @property
+    def vocabulary(self) -> int:
+        return self.config.vocabulary
 
     def embed(self, ids: Tensor) -> Tensor:
         """Token ids int64 [...] -> [..., width]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast, get_args
 
 import pytest
@@ -153,7 +154,7 @@ def test_a_denoising_step_pulls_as_flow_does_on_the_same_path(number: int, monke
     """The noisy sample divided by signal + noise lies on the straight path; written out in float64."""
     policy = diffusion("ddim of clean actions")
     policy.sampler.clip = math.inf
-    horizon = policy.horizon
+    horizon = policy.architecture.horizon
     matrix = torch.randn((horizon, horizon), generator=torch.Generator().manual_seed(7)) / horizon
     monkeypatch.setattr(policy, "network", Linear(matrix))
     sample = torch.randn((2, horizon, 2), generator=torch.Generator().manual_seed(8))
@@ -204,14 +205,14 @@ def test_placed_is_finish_undone(policy: GuidablePolicy) -> None:
 
 def test_what_is_no_channel_and_no_action_of_the_chunk_is_padding() -> None:
     """A network of more actions than the robot, of a horizon longer than the chunk: neither is guided."""
-    flow = FlowMatchingPolicy(tiny_flow.tiny_flow().prefix, tiny_flow.CENTER, tiny_flow.SCALE, chunk=slice(1, 3))
+    flow = FlowMatchingPolicy(tiny_flow.tiny_flow().prefix, replace(tiny_flow.TRAINED, executed=(1, 2)))
     width = flow.noise_shape[1]
     channels = len(tiny_flow.CENTER)
     assert channels < width
     used = flow.place(torch.ones((1, 2, channels), dtype=torch.float64), normalise=False)
     assert used[0, 1:3, :channels].all()
     assert used.sum() == 2 * channels
-    denoised = DiffusionPolicy(*_parts(), chunk=slice(1, 5))
+    denoised = DiffusionPolicy(*_parts(), tiny.trained(8, executed=(1, 4)))
     used = denoised.place(torch.ones((1, 4, 2), dtype=torch.float64), normalise=False)
     assert used[0, 1:5].all()
     assert used.sum() == 8
@@ -219,13 +220,12 @@ def test_what_is_no_channel_and_no_action_of_the_chunk_is_padding() -> None:
 
 def _parts() -> tuple[Any, ...]:
     policy = tiny.policy()
-    return policy.encoder, policy.network, policy.sampler, policy.horizon, policy._lower, policy._upper
+    return policy.encoder, policy.network, policy.sampler
 
 
 def test_a_channel_that_never_moves_has_no_target_of_its_own() -> None:
-    parts = _parts()
-    policy = DiffusionPolicy(*parts[:4], torch.tensor([0.0, 5.0]), torch.tensor([2.0, 5.0]))
-    placed = policy.place(torch.full((1, policy.horizon, 2), 5.0, dtype=torch.float64))
+    policy = DiffusionPolicy(*_parts(), tiny.trained(8, (0.0, 5.0), (2.0, 5.0)))
+    placed = policy.place(torch.full((1, 8, 2), 5.0, dtype=torch.float64))
     assert torch.equal(placed[..., 1], torch.zeros_like(placed[..., 1]))
     assert torch.equal(placed[..., 0], torch.full_like(placed[..., 0], 4.0))
 

@@ -18,6 +18,7 @@ from auras_ros.models.vision_language import VisionLanguage
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.vision_language import PaddedPrefix, VisionLanguagePrefix, random_ids
 from tests.models.decoding import hidden_states
@@ -51,8 +52,9 @@ FIRST = ids(BEFORE, 90)
 
 def policy_of(prefix: VisionLanguagePrefix) -> AutoregressivePolicy:
     codec = Rt2Tokens([0.0] * CHANNELS, [1.0] * CHANNELS, first=200)
-    language = prefix.model.language
-    return AutoregressivePolicy(prefix, language, codec, HORIZON, CHANNELS)  # type: ignore[arg-type]
+    language, px = prefix.model.language, CONFIG.vision.image_px
+    shape = Architecture("tiny", 1, (px, px), 1, 0, HORIZON, CHANNELS)
+    return AutoregressivePolicy(prefix, language, codec, shape)  # type: ignore[arg-type]
 
 
 def padded(model: VisionLanguage, length: int) -> AutoregressivePolicy:

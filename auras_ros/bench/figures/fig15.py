@@ -81,9 +81,8 @@ def vision_language_policy(
     before, after = random_ids(1, vocabulary, 1), random_ids(prefix - cameras * side * side - 1, vocabulary, 2)
     shape = Architecture(model, cameras, (px, px), 1, 0, 1, tokens, channels)
     codec = Rt2Tokens([-1.0] * tokens, [1.0] * tokens, first=vocabulary - 256)
-    policy = AutoregressivePolicy(
-        VisionLanguagePrefix(network, before, after, cameras), network.language, codec, 1, tokens, shape
-    )
+    seeing = VisionLanguagePrefix(network, before, after, cameras)
+    policy = AutoregressivePolicy(seeing, network.language, codec, shape)
     return policy.eval().requires_grad_(False)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.action import ChannelKind
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.hf_config import openvla_config
 from auras_ros.checkpoints.hf_names import TensorNameError, openvla_rule
 from auras_ros.checkpoints.json_file import read_json
@@ -41,10 +41,8 @@ def translate(source: Path, robot: Robot) -> Translated:
     file = source / CONFIG
     values = read_json(file)
     _check(source, values, robot)
-    try:
+    with refusing(file, ValueError):
         config = openvla_config(values)
-    except ValueError as error:
-        raise CheckpointError(f"{file}: {error}") from error
     found = _statistics(source, values, robot)
     lower, upper = _range(found)
     robot.check(
