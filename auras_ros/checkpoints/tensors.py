@@ -88,8 +88,8 @@ def check_shapes(
     if unknown := sorted(tensors.keys() - wanted.keys()):
         raise CheckpointError(f"{_what(unknown[0], path, origin)} belongs to no part of this policy")
     if isinstance(tensors, dict):
-        for name, tensor in tensors.items():
-            _check_shape(tensor, wanted[name], _what(name, path, origin))
+        for name, room in wanted.items():
+            _check_shape(tensors[name], room, _what(name, path, origin))
 
 
 def _check_shape(tensor: Tensor, wanted: Tensor, what: str) -> None:
