@@ -215,7 +215,7 @@ def _vision_language(
     before, after = random_ids(1, vocabulary, 1), random_ids(prompt, vocabulary, 2)
     prefix = VisionLanguagePrefix(network, before, after, shape.cameras)
     codec = Rt2Tokens([-1.0] * tokens, [1.0] * tokens, first=vocabulary - 256)
-    policy = AutoregressivePolicy(prefix, network.language, codec, 1, tokens, shape)
+    policy = AutoregressivePolicy(prefix, network.language, codec, shape)
     return Built(policy.eval().requires_grad_(False), seeing, writing, shared, dtype)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, read_tensors, sha256
+from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, pickle_hint, read_tensors, sha256
 
 SAFETENSORS = ".safetensors"
 DIGESTED = ("*.json", f"*{SAFETENSORS}")  # what decides what a foreign folder does: nothing else in it is read
@@ -17,9 +17,7 @@ DIGESTED = ("*.json", f"*{SAFETENSORS}")  # what decides what a foreign folder d
 def read_weights(path: Path) -> dict[str, Tensor]:
     """All tensors of a safetensors file, on the CPU. Raises CheckpointError; pickles beside it are named."""
     if not path.is_file():
-        pickles = sorted(each.name for each in path.parent.glob("*") if each.suffix in PICKLE_SUFFIXES)
-        hint = f"; {pickles[0]} is a pickle and is refused" if pickles else ""
-        raise CheckpointError(f"{path}: file not found{hint}")
+        raise CheckpointError(f"{path}: file not found{pickle_hint(path.parent)}")
     check_suffix(path)
     return read_tensors(path)
 

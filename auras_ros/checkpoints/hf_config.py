@@ -1,4 +1,4 @@
-"""Reading the `config.json` of published folders: Llama, CLIP, OpenVLA, LLaVA. Pure functions of the parsed mapping.
+"""Reading the `config.json` of published folders: Llama, OpenVLA. Pure functions of the parsed mapping.
 
 What a folder leaves out has the value that the published implementation gives it; what would change the arithmetic
 and is not built here is refused by name. Files are the loaders' matter.
@@ -14,7 +14,6 @@ from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.openvla import OpenVlaConfig
 from auras_ros.models.presets import DINOV2_L, SIGLIP_SO400M
 from auras_ros.models.rotary import RopeScaling
-from auras_ros.models.rt2 import Rt2Config
 from auras_ros.models.vit import VitConfig
 
 TIMM_VITS: Mapping[str, VitConfig] = {
@@ -22,7 +21,6 @@ TIMM_VITS: Mapping[str, VitConfig] = {
     "vit_so400m_patch14_siglip_224": SIGLIP_SO400M,
 }
 LARGEST = 1e12  # of a number that is no size: above every published base of rotary frequencies
-CLIP_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
 class ModelConfigError(ValueError):
@@ -72,13 +70,10 @@ class _ConfigReader:
         return default if value is None else value
 
 
-def llama_config(values: Mapping[str, Any], where: str = "config", kinds: tuple[str, ...] = ("llama",)) -> LlamaConfig:
-    """A Llama's configuration; `kinds`: what its `model_type` may be.
-
-    Raises ModelConfigError, or ValueError by size.
-    """
+def llama_config(values: Mapping[str, Any], where: str = "config") -> LlamaConfig:
+    """A Llama's configuration. Raises ModelConfigError, or ValueError by size."""
     read = _ConfigReader(values, where)
-    read.only("model_type", *kinds)
+    read.only("model_type", "llama")
     read.only("hidden_act", "silu")
     read.only("attention_bias", False)
     read.only("mlp_bias", False)
@@ -117,29 +112,6 @@ def _rope(values: Mapping[str, Any], where: str) -> tuple[float, RopeScaling | N
     return theta, RopeScaling(factor, low, high, int(read.number("original_max_position_embeddings")))
 
 
-def clip_config(values: Mapping[str, Any], feature_layer: int, where: str = "config") -> VitConfig:
-    """A CLIP vision model's configuration. Raises ModelConfigError, or ValueError by size."""
-    read = _ConfigReader(values, where)
-    read.only("model_type", "clip_vision_model")
-    read.only("num_channels", 3)
-    activation = read.only("hidden_act", *CLIP_ACTIVATIONS)
-    return VitConfig(
-        image_px=read.integer("image_size", 224),
-        patch_px=read.integer("patch_size", 32),
-        width=read.integer("hidden_size", 768),
-        depth=read.integer("num_hidden_layers", 12),
-        heads=read.integer("num_attention_heads", 12),
-        hidden=read.integer("intermediate_size", 3072),
-        activation=CLIP_ACTIVATIONS[activation],  # type: ignore[arg-type]
-        class_token=True,
-        class_position=True,
-        pre_norm=True,
-        patch_bias=False,
-        norm_eps=read.number("layer_norm_eps", 1e-5),
-        feature_layer=feature_layer,
-    )
-
-
 def openvla_config(values: Mapping[str, Any]) -> OpenVlaConfig:
     """An OpenVLA folder's configuration: `timm_model_ids` names the two encoders, `text_config` is the Llama's.
 
@@ -163,28 +135,3 @@ def openvla_config(values: Mapping[str, Any]) -> OpenVlaConfig:
             raise ModelConfigError(f"config.text_config.{key}: missing: which language model it is, it must say")
     dinov2, siglip = (replace(TIMM_VITS[name], image_px=px) for name, px in zip(ids, sizes, strict=True))
     return OpenVlaConfig(dinov2, siglip, language)
-
-
-def llava_config(values: Mapping[str, Any]) -> Rt2Config:
-    """A LLaVA 1.5 folder's configuration as the Hugging Face implementation writes it: vision, text, which layer."""
-    read = _ConfigReader(values, "config")
-    read.only("model_type", "llava")
-    read.only("vision_feature_select_strategy", "default")
-    read.only("projector_hidden_act", "gelu")
-    read.only("multimodal_projector_bias", True)
-    layer = read.integer("vision_feature_layer", -2)
-    vision = clip_config(values.get("vision_config") or {}, layer, "config.vision_config")
-    return Rt2Config(vision, llama_config(values.get("text_config") or {}, "config.text_config"))
-
-
-def llava_origin_config(values: Mapping[str, Any], vision: VitConfig) -> Rt2Config:
-    """A folder as LLaVA's own code writes it (LLaRA's): the Llama's keys, and the picture's with `mm_` before them.
-
-    vision: the CLIP that `mm_vision_tower` names, whose sizes such a folder does not hold.
-    """
-    read = _ConfigReader(values, "config")
-    read.only("mm_projector_type", "mlp2x_gelu")
-    read.only("mm_vision_select_feature", "patch")
-    layer = read.integer("mm_vision_select_layer", -2)
-    language = llama_config(values, kinds=("llava_llama", "llava"))
-    return Rt2Config(replace(vision, feature_layer=layer), language)

@@ -85,10 +85,10 @@ class _Machine:
     def __init__(self) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
-        self.other: dict[str, Callable[[], None]] = {
+        self.other: dict[str, Callable[[], object]] = {
             "MARK": lambda: self.stack.append(_MARK),
-            "POP": lambda: self.stack.__delitem__(-1),
-            "POP_MARK": self.forget,
+            "POP": self.stack.pop,
+            "POP_MARK": self.since_mark,
             "DUP": lambda: self.stack.append(self.stack[-1]),
             "MEMOIZE": lambda: self.memo.__setitem__(len(self.memo), self.stack[-1]),
             "TUPLE": lambda: self.stack.append(tuple(self.since_mark())),
@@ -139,9 +139,6 @@ class _Machine:
     def pop_two(self) -> list[Any]:
         second = self.pop()
         return [self.pop(), second]
-
-    def forget(self) -> None:
-        self.since_mark()
 
     def since_mark(self) -> list[Any]:
         values: list[Any] = []

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 
 JSON_BYTES = 16 << 20  # an index of a thousand shards has a tenth of it
 
@@ -29,12 +29,8 @@ def read_json(path: Path) -> dict[str, Any]:
             raise CheckpointError(f"{path}: key '{twice}' stands there more than once ({times} times)")
         return made
 
-    try:
+    with refusing(f"{path}: not JSON", ValueError, RecursionError):  # nor UTF-8, or a number of thousands of digits
         raw = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unambiguous)
-    except CheckpointError:
-        raise
-    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a whole number of thousands of digits
-        raise CheckpointError(f"{path}: not JSON: {error}") from error
     if not isinstance(raw, dict):
         raise CheckpointError(f"{path}: expected an object, got {type(raw).__name__}")
     return raw

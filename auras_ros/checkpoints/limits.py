@@ -16,6 +16,8 @@ VOCABULARY, PROMPT = 1 << 20, 4096  # ids, and ids of one prompt
 # Of a network's description; whatever is not named here is a width.
 LIMITS = {
     "layers": LAYERS,
+    "encoder_layers": LAYERS,
+    "decoder_layers": LAYERS,
     "depth": LAYERS,
     "vocabulary": VOCABULARY,
     "first": VOCABULARY,

@@ -7,9 +7,11 @@ is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from copy import copy
 from itertools import groupby
 from math import prod
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, check_file, check_finite
+from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, check_file, check_finite, pickle_hint
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 KINDS = {"BF16": torch.bfloat16, "F16": torch.float16}  # safetensors' names of half precision
@@ -32,42 +34,47 @@ class Shards(Mapping[str, Tensor]):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._file_of = _located(folder)
+        self._places = {name: (path, name) for name, path in _located(folder).items()}  # file, name in it
         self._open: tuple[Path, Any] | None = None
 
+    def renamed(self, names: Mapping[str, str]) -> Shards:
+        """The tensors by other names: the new one -> the one here."""
+        made = copy(self)
+        made._places = {new: self._places[name] for new, name in names.items()}
+        return made
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._file_of)
+        return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._file_of)
+        return len(self._places)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._file_of
+        return name in self._places
 
     def __getitem__(self, name: str) -> Tensor:
-        path = self._file_of[name]
+        path, stored = self._places[name]
         if self._open is None or self._open[0] != path:
             self._open = None  # before the next one is opened
             self._open = path, _opened(path)
-        try:
-            tensor: Tensor = self._open[1].get_tensor(name)
-        except (SafetensorError, OSError, RuntimeError) as error:
-            raise CheckpointError(f"{self.origin(name)} cannot be read: {error}") from error
+        with refusing(f"{self.origin(name)} cannot be read", SafetensorError, OSError, RuntimeError):
+            tensor: Tensor = self._open[1].get_tensor(stored)
         check_finite(tensor, self.origin(name))
         return tensor
 
-    def kinds(self, names: Iterable[str]) -> list[tuple[torch.dtype, int]]:
-        """(type, numbers) of these tensors, from the files' headers."""
+    def kinds(self) -> list[tuple[torch.dtype, int]]:
+        """(type, numbers) of each tensor, from the files' headers."""
         found = []
-        for path, listed in groupby(sorted(names, key=self._file_of.__getitem__), self._file_of.__getitem__):
+        for path, places in groupby(sorted(self._places.values()), itemgetter(0)):
             file = _opened(path)
-            parts = [file.get_slice(name) for name in listed]
+            parts = [file.get_slice(stored) for _, stored in places]
             found += [(KINDS.get(part.get_dtype(), torch.float32), prod(part.get_shape())) for part in parts]
         return found
 
     def origin(self, name: str) -> str:
         """Where a tensor stands, or would be looked for, for errors."""
-        return f"{self._file_of.get(name, self.folder)}: tensor '{name}'"
+        path, stored = self._places.get(name, (self.folder, name))
+        return f"{path}: tensor '{stored}'"
 
 
 def _located(folder: Path) -> dict[str, Path]:
@@ -77,9 +84,7 @@ def _located(folder: Path) -> dict[str, Path]:
             raise CheckpointError(f"{folder}: has both {WHOLE} and {INDEX}; which of them is meant, it does not say")
         return _by_index(folder)
     if not (folder / WHOLE).is_file():
-        pickles = sorted(each.name for each in folder.glob("*") if each.suffix in PICKLE_SUFFIXES)
-        hint = f"; {pickles[0]} is a pickle and is refused" if pickles else ""
-        raise CheckpointError(f"{folder}: neither {WHOLE} nor {INDEX}{hint}")
+        raise CheckpointError(f"{folder}: neither {WHOLE} nor {INDEX}{pickle_hint(folder)}")
     return dict.fromkeys(_names(folder / WHOLE), folder / WHOLE)
 
 
@@ -120,7 +125,5 @@ def _names(path: Path) -> list[str]:
 def _opened(path: Path) -> Any:
     """A file whose tensors are read one at a time. Raises CheckpointError."""
     check_file(path)
-    try:
+    with refusing(f"{path}: not a readable safetensors file", SafetensorError, OSError):
         return safe_open(path, framework="pt")
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path}: not a readable safetensors file: {error}") from error

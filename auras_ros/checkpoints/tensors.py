@@ -12,9 +12,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 
 PICKLE_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin", ".npy", ".joblib")
+NOWHERE: Mapping[str, str] = {}
 PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
 
 
@@ -34,10 +35,8 @@ def naming(path: Path) -> Iterator[None]:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a safetensors file. Raises CheckpointError; a pickle is refused without being opened as one."""
     check_file(path)
-    try:
+    with refusing(f"{path}: not a readable safetensors file", SafetensorError, OSError):
         tensors: dict[str, Tensor] = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path}: not a readable safetensors file: {error}") from error
     for name, tensor in tensors.items():
         check_finite(tensor, f"{path}: tensor '{name}'")
     return tensors
@@ -55,26 +54,51 @@ def check_file(path: Path) -> None:
         raise CheckpointError(f"{path}: is a pickle in spite of its name and is refused; use safetensors")
 
 
+def pickle_hint(folder: Path) -> str:
+    """What an error says of a pickle that stands where other weights are looked for."""
+    pickles = sorted(path.name for path in folder.glob("*") if path.suffix in PICKLE_SUFFIXES)
+    return f"; {pickles[0]} is a pickle and is refused" if pickles else ""
+
+
 def check_finite(tensor: Tensor, what: str) -> None:
     """Raise CheckpointError, which begins with `what`, for NaN or infinity."""
     if tensor.is_floating_point() and not bool(torch.isfinite(tensor.double()).all()):  # float8 has no isfinite
         raise CheckpointError(f"{what} holds NaN or infinity")
 
 
-def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Load tensors into a module, in its own types. Raises CheckpointError by tensor name."""
-    wanted = module.state_dict()
+def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path, origin: Mapping[str, str] = NOWHERE) -> None:
+    """Copy tensors into a module, one at a time, in its own types. origin: what errors call a tensor, by its name here;
+    else it is one of `path`. Raises CheckpointError."""
+    wanted = module.state_dict(keep_vars=True)
+    check_shapes(wanted, tensors, path, origin)
+    with torch.no_grad():
+        for name in tensors:
+            tensor, room, what = tensors[name], wanted[name], _what(name, path, origin)
+            _check_shape(tensor, room, what)
+            room.copy_(converted(room, tensor, what))
+
+
+def check_shapes(
+    wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path, origin: Mapping[str, str] = NOWHERE
+) -> None:
+    """That there is a tensor for each that is wanted, and of its shape as far as that is known without reading. Raises
+    CheckpointError."""
     if missing := sorted(wanted.keys() - tensors.keys()):
-        raise CheckpointError(f"{path}: tensor '{missing[0]}' is missing")
+        raise CheckpointError(f"{_what(missing[0], path, origin)} is missing")
     if unknown := sorted(tensors.keys() - wanted.keys()):
-        raise CheckpointError(f"{path}: tensor '{unknown[0]}' belongs to no part of this policy")
-    for name, tensor in wanted.items():
-        if tensors[name].shape != tensor.shape:
-            got, expected = list(tensors[name].shape), list(tensor.shape)
-            raise CheckpointError(f"{path}: tensor '{name}' has shape {got}, expected {expected}")
-    module.load_state_dict(
-        {name: converted(wanted[name], tensors[name], f"{path}: tensor '{name}'") for name in wanted}
-    )
+        raise CheckpointError(f"{_what(unknown[0], path, origin)} belongs to no part of this policy")
+    if isinstance(tensors, dict):
+        for name, room in wanted.items():
+            _check_shape(tensors[name], room, _what(name, path, origin))
+
+
+def _check_shape(tensor: Tensor, wanted: Tensor, what: str) -> None:
+    if tensor.shape != wanted.shape:
+        raise CheckpointError(f"{what} has shape {list(tensor.shape)}, expected {list(wanted.shape)}")
+
+
+def _what(name: str, path: Path, origin: Mapping[str, str]) -> str:
+    return origin.get(name, f"{path}: tensor '{name}'")
 
 
 def converted(wanted: Tensor, tensor: Tensor, what: str) -> Tensor:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.inert import InertError, Name, PickledObject, Stored, read
 from auras_ros.checkpoints.limits import shown
 
@@ -33,6 +33,7 @@ STORAGES = {
     "BoolStorage": torch.bool,
 }
 TENSOR, PARAMETER = Name("torch._utils", "_rebuild_tensor_v2"), Name("torch._utils", "_rebuild_parameter")
+UNLIKE = AttributeError, LookupError, TypeError, ValueError  # of a recipe that is none of a tensor
 PICKLE = "data.pkl"
 MOST_PICKLE_BYTES = 1 << 28
 MOST_NUMBERS, MOST_DIMENSIONS = 1 << 48, 16  # of a tensor
@@ -43,12 +44,12 @@ class TorchFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        no_zip = zipfile.BadZipFile, NotImplementedError, ValueError  # of an unknown version, of no text
+        with (
+            refusing(f"{path}: is not a zip file as torch.save writes it", *no_zip),
+            refusing(f"{path}: cannot be read", OSError),
+        ):
             self._zip = zipfile.ZipFile(path)
-        except OSError as error:
-            raise CheckpointError(f"{path}: cannot be read: {error}") from error
-        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:  # of an unknown version, of no text
-            raise CheckpointError(f"{path}: is not a zip file as torch.save writes it: {error}") from error
         try:
             self._root, self.value = self._open()
         except BaseException:
@@ -80,7 +81,7 @@ class TorchFile:
 
     def read(self, name: str, recipe: PickledObject) -> Tensor:
         """One tensor. Raises CheckpointError by its name; floats that are not finite too."""
-        try:
+        with refusing(f"{self.path}: tensor '{name}' is not one that is supported", *UNLIKE):
             storage, offset, size, stride = recipe.args[:4]
             kind, key, count = storage.identity[1].name, storage.identity[2], storage.identity[4]
             dtype = STORAGES[kind]
@@ -91,8 +92,6 @@ class TorchFile:
                 raise ValueError(f"size {shown(size)}, stride {shown(stride)}, {shown(offset)} of {shown(count)}")
             if len(size) != len(stride) or len(size) > MOST_DIMENSIONS:
                 raise ValueError(f"size {shown(size)}, stride {shown(stride)}")
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{self.path}: tensor '{name}' is not one that is supported: {error}") from error
         if 0 in size:
             return torch.empty(size, dtype=dtype)
         last = offset + sum((side - 1) * step for side, step in zip(size, stride, strict=True))
@@ -113,10 +112,8 @@ class TorchFile:
             order = bytes(self._bytes("byteorder", None, "byte order"))
             if order != b"little":
                 raise CheckpointError(f"{self.path}: byte order {order!r} is not supported")
-        try:
+        with refusing(f"{self.path}: {PICKLE}", InertError):
             return self._root, read(bytes(self._bytes(PICKLE, None, "pickle")))
-        except InertError as error:
-            raise CheckpointError(f"{self.path}: {PICKLE}: {error}") from error
 
     def _bytes(self, name: str, size: int | None, what: str) -> bytearray:
         """size: how many bytes it must have; at most MOST_PICKLE_BYTES where that is not known."""
@@ -130,10 +127,9 @@ class TorchFile:
             raise CheckpointError(f"{self.path}: {what}: {info.file_size} bytes are more than {MOST_PICKLE_BYTES}")
         if size is not None and info.file_size != size:
             raise CheckpointError(f"{self.path}: {what}: {info.file_size} bytes are stored, expected {size}")
-        try:
+        unread = zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError
+        with refusing(f"{self.path}: {what}: cannot be read", *unread):
             return bytearray(self._zip.read(info))
-        except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
-            raise CheckpointError(f"{self.path}: {what}: cannot be read: {error}") from error
 
 
 class LazyTensors(Mapping[str, Tensor]):

@@ -257,6 +257,7 @@ def denoising_steps(folder: Path) -> tuple[int, float]:
     """As many DDIM steps (at most those of the training) as let a sequential request take REQUEST_PERIODS control
     periods on this machine, and its duration, s."""
     from auras_ros.measure.durations import measure_durations
+    from auras_ros.policies.denoising import TRAINING_STEPS
     from auras_ros.policies.loaders.open import load
 
     checkpoint = load(folder)
@@ -265,7 +266,7 @@ def denoising_steps(folder: Path) -> tuple[int, float]:
     step_s = (took[str(many)].seconds - took[str(few)].seconds) / (many - few)
     rest_s = took[str(few)].seconds - few * step_s
     wanted = (REQUEST_PERIODS * checkpoint.contract.dt_ns / 1e9 - rest_s) / max(step_s, 1e-9)
-    steps = min(max(1, round(wanted)), checkpoint.trained.training_steps)
+    steps = min(max(1, round(wanted)), checkpoint.trained.optional.get("training_steps", TRAINING_STEPS))
     return steps, rest_s + steps * step_s
 
 

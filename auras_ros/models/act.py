@@ -16,11 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from auras_ros.models.blocks import Block, Blocks, alone, carrying, chain
 from auras_ros.models.resnet import ResNet18
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 TEMPERATURE = 10_000.0
-Block = Callable[..., tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,14 @@ class ActEncoder(nn.Module):
         return torch.cat([flat, self.positions_2d.repeat(self.cameras, 1).to(flat.dtype)])[None]
 
     def forward(self, images: Tensor, state: Tensor) -> Tensor:
-        carried: tuple[Tensor, ...] = (images, state)
-        for _, block in self.blocks():
-            carried = block(*carried)
-        return carried[0]
+        return chain(self.blocks(), images, state)
 
-    def blocks(self) -> list[tuple[str, Block]]:
+    def blocks(self) -> Blocks:
         """Parts that follow one another, by name; the first takes (pictures, state), the last gives the memory."""
-        seeing = [(f"backbone.{name}", _beside(block)) for name, block in self.backbone.blocks()]
+        seeing = [(f"backbone.{name}", carrying(block)) for name, block in self.backbone.blocks()]
         layers = [(f"layers.{i}", self._layer(layer)) for i, layer in enumerate(self.layers)]
-        flatten: tuple[str, Block] = ("cameras", lambda images, state: (images.flatten(0, 1), state))
-        return [flatten, *seeing, ("tokens", self._tokens), *layers, ("norm", lambda x: (self.norm(x),))]
+        flatten = carrying(lambda images: (images.flatten(0, 1),))
+        return [("cameras", flatten), *seeing, ("tokens", self._tokens), *layers, ("norm", alone(self.norm))]
 
     def _layer(self, layer: nn.Module) -> Block:
         return lambda x: (layer(x, self.positions()),)
@@ -192,7 +189,3 @@ def _attend(attention: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor
 def _residual(x: Tensor, body: Callable[[Tensor], Tensor], norm: nn.Module, pre_norm: bool) -> Tensor:
     out: Tensor = x + body(norm(x)) if pre_norm else norm(x + body(x))
     return out
-
-
-def _beside(block: Callable[[Tensor], Tensor]) -> Block:
-    return lambda x, state: (block(x), state)

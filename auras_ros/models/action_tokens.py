@@ -1,7 +1,7 @@
 """Between token ids and actions: 256 bins of a channel's range, as OpenVLA and as LLaRA's RT-2 number them.
 
 Decoding stays on the device and reads nothing back. An id that is no action's decodes to the nearest that is, as the
-published decoders of OpenVLA do; `is_action` says which were. Nothing here knows what a channel means: that is the
+published decoders of OpenVLA do. Nothing here knows what a channel means: that is the
 contract's matter.
 """
 
@@ -20,15 +20,6 @@ BINS = 256
 
 class ActionTokens(Protocol):
     """Ids int64 [..., channels] <-> actions float64 [..., channels] in physical units."""
-
-    @property
-    def ids(self) -> range:
-        """The ids that mean actions."""
-        ...
-
-    def is_action(self, ids: Tensor) -> Tensor:
-        """Which ids mean actions: bool of the same shape."""
-        ...
 
     def to(self, device: torch.device | str) -> ActionTokens:
         """The same, on another device."""
@@ -99,9 +90,6 @@ class OpenVlaTokens:
             setattr(moved, name, getattr(self, name).to(device))
         return moved
 
-    def is_action(self, ids: Tensor) -> Tensor:
-        return _within(ids, self.ids)
-
     def decode(self, ids: Tensor) -> Tensor:
         """Raises ValueError for another number of channels."""
         _check_channels(ids, len(self._low))
@@ -142,9 +130,6 @@ class Rt2Tokens:
         moved._lower, moved._span = self._lower.to(device), self._span.to(device)
         return moved
 
-    def is_action(self, ids: Tensor) -> Tensor:
-        return _within(ids, self.ids)
-
     def decode(self, ids: Tensor) -> Tensor:
         """Raises ValueError for another number of channels."""
         _check_channels(ids, len(self._lower))
@@ -156,10 +141,6 @@ class Rt2Tokens:
         _check_channels(actions, len(self._lower))
         share = ((actions.double() - self._lower) / self._span).clamp(0, 1)
         return self.ids.start + (share * self._last).round().long()
-
-
-def _within(ids: Tensor, known: range) -> Tensor:
-    return (ids >= known.start) & (ids < known.stop)
 
 
 def _check_channels(tensor: Tensor, channels: int) -> None:

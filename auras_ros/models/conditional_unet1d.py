@@ -7,28 +7,22 @@ that its weights fit by name. Convolutions run along the horizon; observation an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from auras_ros.models.blocks import named
 from auras_ros.models.sinusoid import Sinusoid
 
 FILMS = ("scale_shift", "shift")
 
 
-class ConvBlock(nn.Module):
+def conv_block(inputs: int, outputs: int, kernel: int, groups: int) -> nn.Sequential:
     """Convolution, group normalisation, Mish: [B, inputs, T] -> [B, outputs, T]."""
-
-    def __init__(self, inputs: int, outputs: int, kernel: int, groups: int) -> None:
-        super().__init__()
-        self.block = nn.Sequential(
-            nn.Conv1d(inputs, outputs, kernel, padding=kernel // 2), nn.GroupNorm(groups, outputs), nn.Mish()
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.block(x)
-        return out
+    conv = nn.Conv1d(inputs, outputs, kernel, padding=kernel // 2)
+    return named(block=nn.Sequential(conv, nn.GroupNorm(groups, outputs), nn.Mish()))
 
 
 class FilmResidualBlock(nn.Module):
@@ -40,9 +34,8 @@ class FilmResidualBlock(nn.Module):
     ) -> None:
         super().__init__()
         self._scales = film == "scale_shift"
-        self.blocks = nn.ModuleList(
-            [ConvBlock(inputs, outputs, kernel, groups), ConvBlock(outputs, outputs, kernel, groups)]
-        )
+        parts = conv_block(inputs, outputs, kernel, groups), conv_block(outputs, outputs, kernel, groups)
+        self.blocks = nn.ModuleList(parts)
         self.cond_encoder = nn.Sequential(nn.Mish(), nn.Linear(condition, (1 + self._scales) * outputs))
         self.residual_conv = nn.Conv1d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
 
@@ -57,65 +50,70 @@ class FilmResidualBlock(nn.Module):
         return out
 
 
-class _Resample(nn.Module):
-    """Halves or doubles the horizon."""
+@dataclass(frozen=True)
+class UnetSizes:
+    """down_dims: channels of each scale, multiples of `groups`. kernel: odd. step_width: of the timestep's embedding.
+    film: "scale_shift" or "shift". final_groups: of the last block, `groups` unless given (published code has 8 there
+    whatever the others have). Raises ValueError, naming the size."""
 
-    def __init__(self, conv: nn.Module) -> None:
-        super().__init__()
-        self.conv = conv
+    down_dims: Sequence[int] = (512, 1024, 2048)
+    kernel: int = 5
+    groups: int = 8
+    step_width: int = 128
+    film: str = "scale_shift"
+    final_groups: int | None = None
 
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.conv(x)
-        return out
+    def __post_init__(self) -> None:
+        dims, final = list(self.down_dims), self.last_groups
+        if self.film not in FILMS:
+            raise ValueError(f"conditional_unet1d: film: '{self.film}' is not known; known: {', '.join(FILMS)}")
+        if len(dims) < 2:
+            raise ValueError(f"conditional_unet1d: down_dims: {dims} has fewer than two scales")
+        for size, name, groups in (*((size, "groups", self.groups) for size in dims), (dims[0], "final_groups", final)):
+            if size % groups:
+                raise ValueError(f"conditional_unet1d: down_dims: {size} is not a multiple of {name}, {groups}")
+        if self.kernel % 2 == 0:
+            raise ValueError(f"conditional_unet1d: kernel: {self.kernel} is not odd")
+
+    @property
+    def last_groups(self) -> int:
+        """Of the last block."""
+        return self.groups if self.final_groups is None else self.final_groups
 
 
 class DiffusionUnet1d(nn.Module):
     """(noisy actions [B, horizon, actions], timestep [B], condition [B, condition]) -> [B, horizon, actions].
 
-    down_dims: channels of each scale; the horizon is a multiple of `horizon_multiple`. step_width: size of
-    the timestep embedding. Every size of down_dims is a multiple of `groups`; the kernel is odd. film: "scale_shift" or
-    "shift". final_groups: of the last block, `groups` unless given (published code has 8 there whatever the others
-    have). Raises ValueError, naming the size.
+    The horizon is a multiple of `horizon_multiple`.
     """
 
-    def __init__(
-        self,
-        actions: int,
-        condition: int,
-        down_dims: Sequence[int] = (512, 1024, 2048),
-        kernel: int = 5,
-        groups: int = 8,
-        step_width: int = 128,
-        film: str = "scale_shift",
-        final_groups: int | None = None,
-    ) -> None:
+    def __init__(self, actions: int, condition: int, sizes: UnetSizes) -> None:
         super().__init__()
-        dims, final = list(down_dims), groups if final_groups is None else final_groups
-        _check(dims, kernel, groups, final, film)
-        self.sizes = {
-            "type": "conditional_unet1d", "down_dims": dims, "kernel": kernel, "groups": groups,
-            "step_width": step_width, "film": film, "final_groups": final,
-        }  # fmt: skip
+        dims, kernel, groups, final = list(sizes.down_dims), sizes.kernel, sizes.groups, sizes.last_groups
+        self.sizes = {"type": "conditional_unet1d", **asdict(sizes), "down_dims": dims, "final_groups": final}
         self.horizon_multiple: int = 2 ** (len(dims) - 1)
-        modulating = step_width + condition
+        modulating = sizes.step_width + condition
 
         def block(inputs: int, outputs: int) -> FilmResidualBlock:
-            return FilmResidualBlock(inputs, outputs, modulating, kernel, groups, film)
+            return FilmResidualBlock(inputs, outputs, modulating, kernel, groups, sizes.film)
 
         def level(inputs: int, outputs: int, resample: nn.Module) -> nn.ModuleList:
             return nn.ModuleList([block(inputs, outputs), block(outputs, outputs), resample])
 
-        self.diffusion_step_encoder = _step_encoder(step_width)
+        width = sizes.step_width
+        self.diffusion_step_encoder = nn.Sequential(
+            Sinusoid(width), nn.Linear(width, 4 * width), nn.Mish(), nn.Linear(4 * width, width)
+        )
         self.mid_modules = nn.ModuleList([block(dims[-1], dims[-1]), block(dims[-1], dims[-1])])
         self.down_modules, self.up_modules = nn.ModuleList(), nn.ModuleList()
         for i, (inputs, outputs) in enumerate(zip([actions, *dims], dims, strict=False)):
             last = i + 1 == len(dims)
-            halve = nn.Identity() if last else _Resample(nn.Conv1d(outputs, outputs, 3, 2, 1))
+            halve = nn.Identity() if last else named(conv=nn.Conv1d(outputs, outputs, 3, 2, 1))
             self.down_modules.append(level(inputs, outputs, halve))
         for upper, lower in zip(dims[-2::-1], dims[:0:-1], strict=True):
-            double = _Resample(nn.ConvTranspose1d(upper, upper, 4, 2, 1))
+            double = named(conv=nn.ConvTranspose1d(upper, upper, 4, 2, 1))
             self.up_modules.append(level(2 * lower, upper, double))
-        self.final_conv = nn.Sequential(ConvBlock(dims[0], dims[0], kernel, final), nn.Conv1d(dims[0], actions, 1))
+        self.final_conv = nn.Sequential(conv_block(dims[0], dims[0], kernel, final), nn.Conv1d(dims[0], actions, 1))
 
     def forward(self, x: Tensor, timestep: Tensor, condition: Tensor) -> Tensor:
         sinusoid, *layers = self.diffusion_step_encoder
@@ -136,22 +134,3 @@ class DiffusionUnet1d(nn.Module):
             x = double(second(first(torch.cat([x, skips.pop()], 1), film), film))
         out: Tensor = self.final_conv(x).transpose(1, 2)
         return out
-
-
-def _step_encoder(width: int) -> nn.Sequential:
-    """Timesteps [B] -> [B, width]."""
-    return nn.Sequential(Sinusoid(width), nn.Linear(width, 4 * width), nn.Mish(), nn.Linear(4 * width, width))
-
-
-def _check(dims: Sequence[int], kernel: int, groups: int, final_groups: int, film: str) -> None:
-    if film not in FILMS:
-        raise ValueError(f"conditional_unet1d: film: '{film}' is not known; known: {', '.join(FILMS)}")
-    if len(dims) < 2:
-        raise ValueError(f"conditional_unet1d: down_dims: {dims} has fewer than two scales")
-    for size in dims:
-        if size % groups:
-            raise ValueError(f"conditional_unet1d: down_dims: {size} is not a multiple of groups, {groups}")
-    if dims[0] % final_groups:
-        raise ValueError(f"conditional_unet1d: down_dims: {dims[0]} is not a multiple of final_groups, {final_groups}")
-    if kernel % 2 == 0:
-        raise ValueError(f"conditional_unet1d: kernel: {kernel} is not odd")

@@ -24,15 +24,17 @@ class PrefixKV(NamedTuple):
     valid: Tensor
 
 
-def pack(kept: tuple[Tensor, ...], state: Tensor, valid: Tensor, states: int) -> Tensor:
-    """Each layer's keys and values [B, 2, kv_heads, P, head_dim], state [B, D] and valid [B, P] -> context [B, C].
-
-    The state is filled up with zeros to `states` numbers. Raises ValueError where it has more.
-    """
-    missing = states - state.shape[-1]
+def padded(state: Tensor, numbers: int, model: str) -> Tensor:
+    """State [B, D], filled up with zeros to so many numbers. Raises ValueError where it has more."""
+    missing = numbers - state.shape[-1]
     if missing < 0:
-        raise ValueError(f"state: {state.shape[-1]} numbers, but the network takes {states}")
-    parts = [torch.stack(kept, 1).flatten(1), F.pad(state, (0, missing)), valid]
+        raise ValueError(f"{model}: state: {state.shape[-1]} numbers, but the network takes {numbers}")
+    return F.pad(state, (0, missing))
+
+
+def pack(kept: list[Tensor], state: Tensor, valid: Tensor) -> Tensor:
+    """Each layer's keys and values [B, 2, kv_heads, P, head_dim], state [B, D] and valid [B, P] -> context [B, C]."""
+    parts = [torch.stack(kept, 1).flatten(1), state, valid]
     return torch.cat([part.to(kept[0].dtype) for part in parts], 1)
 
 

@@ -22,7 +22,22 @@ from auras_ros.models.rotary import rotary
 SHORTEST_PERIOD, LONGEST_PERIOD = 4e-3, 4.0  # of the time embedding; time is 0 to 1
 
 
-class ActionExpert(nn.Module):
+class TimedExpert(nn.Module):
+    """An expert that mixes the time into each action."""
+
+    action_in_proj: nn.Linear
+    action_time_mlp_in: nn.Linear
+    action_time_mlp_out: nn.Linear
+
+    def timed(self, sample: Tensor, time: Tensor) -> Tensor:
+        """Each action with the time in it, [B, horizon, width]."""
+        actions = self.action_in_proj(sample)
+        when = time_embedding(time, actions.shape[-1]).to(sample.dtype)[:, None].expand(-1, sample.shape[1], -1)
+        out: Tensor = self.action_time_mlp_out(F.silu(self.action_time_mlp_in(torch.cat([actions, when], -1))))
+        return out
+
+
+class ActionExpert(TimedExpert):
     """(noisy actions, time, state, prefix) -> velocity; horizon is the number of actions given.
 
     Velocity is the derivative of the actions by time, which is 1 for noise and 0 for data: noise - data on the
@@ -36,7 +51,7 @@ class ActionExpert(nn.Module):
         width = config.width
         self.state_proj, self.action_in_proj = nn.Linear(state, width), nn.Linear(actions, width)
         self.action_time_mlp_in, self.action_time_mlp_out = nn.Linear(2 * width, width), nn.Linear(width, width)
-        self.layers = nn.ModuleList(LlamaDecoderLayer(config, i) for i in range(config.layers))
+        self.layers = nn.ModuleList(LlamaDecoderLayer(config, LlamaAttention(config, i)) for i in range(config.layers))
         self.norm = RmsNorm(width, config.norm_eps, config.norm_offset)
         self.action_out_proj = nn.Linear(width, actions)
 
@@ -51,9 +66,7 @@ class ActionExpert(nn.Module):
 
     def embed(self, sample: Tensor, time: Tensor, state: Tensor) -> Tensor:
         """The suffix: the state's token, then each action's with the time in it, [B, 1 + horizon, width]."""
-        when = time_embedding(time, self.config.width).to(sample.dtype)[:, None].expand(-1, sample.shape[1], -1)
-        mixed = self.action_time_mlp_in(torch.cat([self.action_in_proj(sample), when], -1))
-        return torch.cat([self.state_proj(state)[:, None], self.action_time_mlp_out(F.silu(mixed))], 1)
+        return torch.cat([self.state_proj(state)[:, None], self.timed(sample, time)], 1)
 
 
 class AdaptiveRmsNorm(nn.Module):

@@ -6,35 +6,9 @@ generations (Gemma 2 and 3: soft caps, windows, norms after each part) are not t
 
 from __future__ import annotations
 
+from functools import partial
+
 from auras_ros.models.llama import LlamaConfig
 
-
-def gemma_config(
-    vocabulary: int,
-    width: int,
-    layers: int,
-    heads: int,
-    kv_heads: int,
-    hidden: int,
-    head_dim: int,
-    *,
-    norm_eps: float = 1e-6,
-    rope_theta: float = 10000.0,
-) -> LlamaConfig:
-    """Gemma's sizes; the head is the embedding, and head_dim is given because it is no share of the width. Raises
-    ValueError, naming the size."""
-    return LlamaConfig(
-        vocabulary,
-        width,
-        layers,
-        heads,
-        kv_heads,
-        hidden,
-        head_dim,
-        norm_eps,
-        rope_theta,
-        tied=True,
-        activation="gelu_tanh",
-        norm_offset=True,
-        scaled_embedding=True,
-    )
+# The head is the embedding, and head_dim is to be given because it is no share of the width.
+gemma_config = partial(LlamaConfig, tied=True, activation="gelu_tanh", norm_offset=True, scaled_embedding=True)

@@ -8,18 +8,16 @@ Attention is causal, so a token's hidden state depends on the tokens up to it al
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from auras_ros.models.blocks import Block, Blocks, named
 from auras_ros.models.kv_cache import attention
 from auras_ros.models.rotary import rotary, rotate
 
 Angles = tuple[Tensor, Tensor]
-Block = Callable[..., tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -80,18 +78,6 @@ class NeoxAttention(nn.Module):
         return torch.cat([rotate(x[..., : self.rotated], angles), x[..., self.rotated :]], -1)
 
 
-class NeoxMlp(nn.Module):
-    """Two linear layers, exact GELU between."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.dense_h_to_4h, self.dense_4h_to_h = nn.Linear(width, hidden), nn.Linear(hidden, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.dense_4h_to_h(F.gelu(self.dense_h_to_4h(x)))
-        return out
-
-
 class NeoxLayer(nn.Module):
     """Attention and linear layers side by side on the same input, each behind a norm of its own; both are added."""
 
@@ -100,7 +86,8 @@ class NeoxLayer(nn.Module):
         self.input_layernorm = nn.LayerNorm(config.width, config.norm_eps)
         self.post_attention_layernorm = nn.LayerNorm(config.width, config.norm_eps)
         self.attention = NeoxAttention(config)
-        self.mlp = NeoxMlp(config.width, config.hidden)
+        wide, narrow = nn.Linear(config.width, config.hidden), nn.Linear(config.hidden, config.width)
+        self.mlp = named(dense_h_to_4h=wide, gelu=nn.GELU(), dense_4h_to_h=narrow)
 
     def forward(self, x: Tensor, angles: Angles) -> Tensor:
         attended = self.attention(self.input_layernorm(x), angles)
@@ -119,7 +106,7 @@ class GptNeox(nn.Module):
         self.final_layer_norm = nn.LayerNorm(config.width, config.norm_eps)
         self.embed_out = nn.Linear(config.width, config.vocabulary, bias=False) if config.head else None
 
-    def blocks(self) -> list[tuple[str, Block]]:
+    def blocks(self) -> Blocks:
         """Parts that follow one another, by name; each takes what the one before it returns. Together: `forward`.
 
         The last is the layers' last with the norm behind it. Each part recomputes its angles from the number of
@@ -138,13 +125,6 @@ class GptNeox(nn.Module):
         """Token ids int64 [...] -> [..., width]."""
         embedded: Tensor = self.embed_in(ids)
         return embedded
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Hidden states [..., width] -> the next token's scores [..., vocabulary]. Raises ValueError without a head."""
-        if self.embed_out is None:
-            raise ValueError("gpt_neox: head: this model was made without one")
-        scores: Tensor = self.embed_out(hidden)
-        return scores
 
     def _angles(self, x: Tensor) -> Angles:
         positions = torch.arange(x.shape[1], device=x.device)

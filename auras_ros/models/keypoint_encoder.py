@@ -6,11 +6,12 @@ input. It never normalises pixels itself: that is the checkpoint's preprocessing
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from auras_ros.models.blocks import Blocks, alone
+from auras_ros.models.resnet import expected_places
 
 
 def _block(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Sequential:
@@ -47,9 +48,9 @@ class KeypointEncoder(nn.Module):
         """Features before whitening, [B, features]."""
         return self._locate(*self._look_wider(self.fine(images)))
 
-    def blocks(self) -> list[tuple[str, Callable[..., tuple[Tensor, ...]]]]:
+    def blocks(self) -> Blocks:
         """Parts that follow one another, by name; each takes what the one before it returns. Together: `forward`."""
-        fine = [(f"fine.{i}", _alone(block)) for i, block in enumerate(self.fine)]
+        fine = [(f"fine.{i}", alone(block)) for i, block in enumerate(self.fine)]
         return [*fine, ("coarse", self._look_wider), ("head", self._whitened)]
 
     def _look_wider(self, fine: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,12 +59,7 @@ class KeypointEncoder(nn.Module):
 
     def _locate(self, fine: Tensor, coarse: Tensor) -> Tensor:
         maps = self.maps(torch.cat([fine, coarse], 1))
-        batch, channels, height, width = maps.shape
-        weight = torch.softmax(maps.reshape(batch, channels, -1), -1).reshape(maps.shape)
-        columns = torch.linspace(-1, 1, width, device=maps.device, dtype=maps.dtype)
-        rows = torch.linspace(-1, 1, height, device=maps.device, dtype=maps.dtype)
-        x, y = (weight.sum(2) * columns).sum(-1), (weight.sum(3) * rows).sum(-1)
-        features: Tensor = self.project(torch.cat([x, y], 1))
+        features: Tensor = self.project(torch.cat(expected_places(maps), 1))
         return features
 
     def keypoints(self, images: Tensor) -> Tensor:
@@ -81,10 +77,3 @@ class KeypointEncoder(nn.Module):
         """Set mean and spread from raw features [N, features] of the training set."""
         self.feature_mean = raw.mean(0)
         self.feature_std = raw.std(0) + 1e-3
-
-
-def _alone(block: nn.Module) -> Callable[..., tuple[Tensor, ...]]:
-    def run(x: Tensor) -> tuple[Tensor, ...]:
-        return (block(x),)
-
-    return run

@@ -9,9 +9,8 @@ token depends on the tokens up to it alone: one forward over the longest prefix 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -86,15 +85,18 @@ class RmsNorm(nn.Module):
 
 
 class LlamaAttention(nn.Module):
-    """Attention with rotary positions and grouped heads; which tokens it sees is `attend`'s matter."""
+    """Attention with rotary positions and grouped heads; which tokens it sees is `attend`'s matter.
 
-    def __init__(self, config: LlamaConfig, layer: int) -> None:
+    source: width of what keys and values are made of; the tokens' own unless given.
+    """
+
+    def __init__(self, config: LlamaConfig, layer: int, source: int | None = None) -> None:
         super().__init__()
         self.layer, self.head_dim = layer, config.size_of_head
         queries, keys = config.heads * self.head_dim, config.kv_heads * self.head_dim
         self.q_proj = nn.Linear(config.width, queries, bias=False)
-        self.k_proj = nn.Linear(config.width, keys, bias=False)
-        self.v_proj = nn.Linear(config.width, keys, bias=False)
+        self.k_proj = nn.Linear(source or config.width, keys, bias=False)
+        self.v_proj = nn.Linear(source or config.width, keys, bias=False)
         self.o_proj = nn.Linear(queries, config.width, bias=False)
 
     def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
@@ -123,17 +125,18 @@ class GatedMlp(nn.Module):
 
 
 class LlamaDecoderLayer(nn.Module):
-    """Attention and gated linear layers; normalised before each, added after each."""
+    """Attention and gated linear layers; normalised before each, added after each. attending: what the attention is
+    given beside the tokens."""
 
-    def __init__(self, config: LlamaConfig, layer: int) -> None:
+    def __init__(self, config: LlamaConfig, self_attn: LlamaAttention) -> None:
         super().__init__()
-        self.self_attn = LlamaAttention(config, layer)
+        self.self_attn = self_attn
         self.mlp = GatedMlp(config.width, config.hidden, config.activation)
         self.input_layernorm = RmsNorm(config.width, config.norm_eps, config.norm_offset)
         self.post_attention_layernorm = RmsNorm(config.width, config.norm_eps, config.norm_offset)
 
-    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), angles, attend)
+    def forward(self, x: Tensor, *attending: Any) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), *attending)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
 
@@ -152,7 +155,7 @@ class Llama(nn.Module):
         super().__init__()
         self.config = config
         self.embed_tokens = nn.Embedding(config.vocabulary, config.width)
-        self.layers = nn.ModuleList(LlamaDecoderLayer(config, layer) for layer in range(config.layers))
+        self.layers = nn.ModuleList(LlamaDecoderLayer(config, LlamaAttention(config, i)) for i in range(config.layers))
         self.norm = RmsNorm(config.width, config.norm_eps, config.norm_offset)
         self.lm_head = None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
 
@@ -165,35 +168,20 @@ class Llama(nn.Module):
         places: Tensor | None = None,
     ) -> Tensor:
         """The hidden states after the last layer, normalised: what `logits` takes."""
-        return self.hidden_states(embeddings, (self.config.layers,), positions, cache, mask, places)[0]
-
-    def hidden_states(
-        self,
-        embeddings: Tensor,
-        layers: Sequence[int],
-        positions: Tensor | None = None,
-        cache: KVCache | None = None,
-        mask: Tensor | None = None,
-        places: Tensor | None = None,
-    ) -> list[Tensor]:
-        """The hidden states of the layers asked for, in that order, each [B, T, width].
-
-        0 is the embeddings, i what layer i of 1 to n hands on, n after the last norm. Raises ValueError for another.
-        """
-        if unknown := [layer for layer in layers if not 0 <= layer <= self.config.layers]:
-            raise ValueError(f"llama: layer {unknown[0]} does not exist; there are 0 to {self.config.layers}")
         if positions is None:
             positions = torch.arange(embeddings.shape[1], device=embeddings.device)
         attend = within(mask) if cache is None else cache.at(positions, mask)
         config, places = self.config, positions if places is None else places
         angles = rotary(places, config.size_of_head, config.rope_theta, config.rope_scaling, embeddings.dtype)
-        x, kept = embeddings, {0: embeddings}
-        for i, layer in enumerate(self.layers, 1):
+        x = embeddings
+        for layer in self.layers:
             x = layer(x, angles, attend)
-            if i in layers:
-                kept[i] = x
-        kept[config.layers] = self.norm(x)
-        return [kept[layer] for layer in layers]
+        hidden: Tensor = self.norm(x)
+        return hidden
+
+    @property
+    def vocabulary(self) -> int:
+        return self.config.vocabulary
 
     def embed(self, ids: Tensor) -> Tensor:
         """Token ids int64 [...] -> [..., width]."""
@@ -212,22 +200,3 @@ class Llama(nn.Module):
         config, weight = self.config, self.embed_tokens.weight
         shape = (config.layers, batch, config.kv_heads, length, config.size_of_head)
         return StaticKVCache(*shape, dtype=weight.dtype, device=weight.device)
-
-
-@torch.no_grad()
-def greedy(decoder: Llama, prefix: Tensor, steps: int, cache: KVCache) -> Tensor:
-    """The `steps` most likely tokens after `prefix` [B, P, width], one after the other: ids int64 [B, steps].
-
-    Positions 0 to P + steps - 2 of the cache are overwritten; it need not be empty. Raises ValueError if they are
-    more than it has.
-    """
-    tokens = prefix.shape[1]
-    if steps < 1 or tokens + steps - 1 > cache.length:
-        raise ValueError(f"greedy: {tokens} tokens and {steps} steps, but the cache has room for {cache.length}")
-    positions = torch.arange(tokens + steps - 1, device=prefix.device)
-    hidden = decoder(prefix, positions[:tokens], cache)
-    ids = [decoder.logits(hidden[:, -1]).argmax(-1)]
-    for at in range(tokens, tokens + steps - 1):
-        hidden = decoder(decoder.embed(ids[-1][:, None]), positions[at : at + 1], cache)
-        ids.append(decoder.logits(hidden[:, -1]).argmax(-1))
-    return torch.stack(ids, 1)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from auras_ros.models.blocks import Block, Blocks, carrying, named
 from auras_ros.models.llama import Llama, LlamaConfig
-from auras_ros.models.vision_language import Block, VisionLanguage
+from auras_ros.models.vision_language import VisionLanguage
 from auras_ros.models.vit import Vit, VitConfig
 
 IDS_BEFORE_IMAGE = 1
@@ -46,9 +46,9 @@ class FusedVision(nn.Module):
         self.featurizer, self.fused_featurizer = featurizer, fused_featurizer
         self.features, self.patches = featurizer.features + fused_featurizer.features, featurizer.patches
 
-    def blocks(self) -> list[tuple[str, Block]]:
+    def blocks(self) -> Blocks:
         """One encoder after the other: the second one's pixels go along, then the first one's patches."""
-        first = [(f"featurizer.{name}", _beside_last(block)) for name, block in self.featurizer.blocks()]
+        first = [(f"featurizer.{name}", carrying(block)) for name, block in self.featurizer.blocks()]
         second = [(f"fused_featurizer.{name}", _beside_first(block)) for name, block in self.fused_featurizer.blocks()]
         (opening, start), (closing, end) = first[0], second[-1]
         return [
@@ -63,34 +63,20 @@ class FusedVision(nn.Module):
         return torch.cat([self.featurizer(one), self.fused_featurizer(other)], -1)
 
 
-class OpenVlaProjector(nn.Module):
-    """[..., features] -> 4 * features -> width -> width, GELU between (as published for joined encoders)."""
-
-    def __init__(self, features: int, width: int) -> None:
-        super().__init__()
-        self.fc1 = nn.Linear(features, 4 * features)
-        self.fc2 = nn.Linear(4 * features, width)
-        self.fc3 = nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.fc3(F.gelu(self.fc2(F.gelu(self.fc1(x)))))
-        return out
-
-
 def build_openvla(config: OpenVlaConfig) -> VisionLanguage:
-    """The model with random weights."""
+    """The model with random weights. The projector: features -> 4 * features -> width -> width, GELU between (as
+    published for joined encoders)."""
     vision = FusedVision(Vit(config.dinov2), Vit(config.siglip))
-    return VisionLanguage(vision, OpenVlaProjector(vision.features, config.language.width), Llama(config.language))
+    features, width = vision.features, config.language.width
+    first, second = nn.Linear(features, 4 * features), nn.Linear(4 * features, width)
+    projector = named(fc1=first, gelu1=nn.GELU(), fc2=second, gelu2=nn.GELU(), fc3=nn.Linear(width, width))
+    return VisionLanguage(vision, projector, Llama(config.language))
 
 
 def _halves(images: Tensor) -> tuple[Tensor, Tensor]:
     if images.dim() != 4 or images.shape[1] != 6:
         raise ValueError(f"fused vision: images: {list(images.shape)}, expected [N, 6, px, px]: one picture, twice")
     return images[:, :3], images[:, 3:]
-
-
-def _beside_last(block: Block) -> Block:
-    return lambda x, other: (*block(x), other)
 
 
 def _beside_first(block: Block) -> Block:

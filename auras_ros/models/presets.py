@@ -101,9 +101,6 @@ PI0S: Mapping[str, Pi0Config] = {
         actions=4,
     ),
 }
-PI05S: Mapping[str, Pi0Config] = {
-    name.replace("pi0", "pi05"): replace(each, adaptive=True) for name, each in PI0S.items()
-}
 
 # SmolVLM2 500M, of whose 32 layers the first 16 are used, and an expert of three quarters of its width. The base of
 # the rotary frequencies is SmolVLA's, not SmolVLM2's.

@@ -8,10 +8,12 @@ statistics frozen. The encoder never normalises pixels nor crops: that is the ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+
+from auras_ros.models.blocks import Blocks, alone, chain
 
 GROUP = 16  # channels of one group
 LAYERS = 4
@@ -93,19 +95,16 @@ class ResNet18(nn.Module):
         pooled: Tensor = self.maxpool(torch.relu(self.bn1(self.conv1(images))))
         return pooled
 
-    def blocks(self) -> list[tuple[str, Callable[[Tensor], Tensor]]]:
+    def blocks(self) -> Blocks:
         """The parts that follow one another, by name: the stem and the residual blocks."""
-        parts: list[tuple[str, Callable[[Tensor], Tensor]]] = [("stem", self.stem)]
+        parts = [("stem", alone(self.stem))]
         for name in (f"layer{layer + 1}" for layer in range(LAYERS)):
             layer: nn.Sequential = getattr(self, name)
-            parts += [(f"{name}.{i}", block) for i, block in enumerate(layer)]
+            parts += [(f"{name}.{i}", alone(block)) for i, block in enumerate(layer)]
         return parts
 
     def forward(self, images: Tensor) -> Tensor:
-        x = images
-        for _, block in self.blocks():
-            x = block(x)
-        return x
+        return chain(self.blocks(), images)
 
 
 def _check(widths: Sequence[int], depth: Sequence[int], norm: str) -> None:
@@ -131,13 +130,16 @@ class SpatialSoftmax(nn.Module):
         self.nets = nn.Conv2d(channels, keypoints, 1)
 
     def forward(self, features: Tensor) -> Tensor:
-        maps = self.nets(features)
-        height, width = maps.shape[-2:]
-        share = maps.flatten(2).softmax(-1).view(maps.shape)
-        columns = torch.linspace(-1, 1, width, device=maps.device, dtype=maps.dtype)
-        rows = torch.linspace(-1, 1, height, device=maps.device, dtype=maps.dtype)
-        x, y = (share.sum(2) * columns).sum(-1), (share.sum(3) * rows).sum(-1)
-        return torch.stack([x, y], -1).flatten(1)
+        return torch.stack(expected_places(self.nets(features)), -1).flatten(1)
+
+
+def expected_places(maps: Tensor) -> tuple[Tensor, Tensor]:
+    """(x, y) of each map's soft-argmax, each [N, maps], from -1 to 1."""
+    height, width = maps.shape[-2:]
+    share = maps.flatten(2).softmax(-1).view(maps.shape)
+    columns = torch.linspace(-1, 1, width, device=maps.device, dtype=maps.dtype)
+    rows = torch.linspace(-1, 1, height, device=maps.device, dtype=maps.dtype)
+    return (share.sum(2) * columns).sum(-1), (share.sum(3) * rows).sum(-1)
 
 
 class AveragePool(nn.Module):
@@ -178,9 +180,9 @@ class ResNetEncoder(nn.Module):
         self.sizes = {"type": "resnet18", "features": features, "width": width, "pool": pool, "keypoints": keypoints}
         self.sizes |= {"depth": list(depth), "norm": norm, "activation": activation}
 
-    def blocks(self) -> list[tuple[str, Callable[..., tuple[Tensor, ...]]]]:
+    def blocks(self) -> Blocks:
         """Parts that follow one another, by name; each takes what the one before it returns."""
-        return [*((name, _alone(block)) for name, block in self.backbone.blocks()), ("head", _alone(self._head))]
+        return [*self.backbone.blocks(), ("head", alone(self._head))]
 
     def forward(self, images: Tensor) -> Tensor:
         return self._head(self.backbone(images))
@@ -188,12 +190,3 @@ class ResNetEncoder(nn.Module):
     def _head(self, maps: Tensor) -> Tensor:
         features: Tensor = self.activation(self.project(self.pool(maps)))
         return features
-
-
-def _alone(block: Callable[[Tensor], Tensor]) -> Callable[..., tuple[Tensor, ...]]:
-    """A block that hands on one tensor, as a block that hands on a tuple."""
-
-    def run(x: Tensor) -> tuple[Tensor, ...]:
-        return (block(x),)
-
-    return run

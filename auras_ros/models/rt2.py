@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
+from auras_ros.models.blocks import named
 from auras_ros.models.llama import Llama, LlamaConfig
 from auras_ros.models.vision_language import VisionLanguage
 from auras_ros.models.vit import Vit, VitConfig
@@ -24,20 +24,12 @@ class Rt2Config:
     language: LlamaConfig
 
 
-class LlavaProjector(nn.Module):
+def llava_projector(features: int, width: int) -> nn.Sequential:
     """[..., features] -> width -> width, GELU between (Liu et al. 2024)."""
-
-    def __init__(self, features: int, width: int) -> None:
-        super().__init__()
-        self.linear_1 = nn.Linear(features, width)
-        self.linear_2 = nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.linear_2(F.gelu(self.linear_1(x)))
-        return out
+    return named(linear_1=nn.Linear(features, width), gelu=nn.GELU(), linear_2=nn.Linear(width, width))
 
 
 def build_rt2(config: Rt2Config) -> VisionLanguage:
     """The model with random weights."""
     vision = Vit(config.vision)
-    return VisionLanguage(vision, LlavaProjector(vision.features, config.language.width), Llama(config.language))
+    return VisionLanguage(vision, llava_projector(vision.features, config.language.width), Llama(config.language))

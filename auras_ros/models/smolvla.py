@@ -17,15 +17,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from auras_ros.models.flow_context import PrefixKV, pack, unpack
-from auras_ros.models.flow_expert import check_width, reading, time_embedding
-from auras_ros.models.kv_cache import Attend, attention
-from auras_ros.models.llama import GatedMlp, Llama, LlamaConfig, LlamaDecoderLayer, RmsNorm
-from auras_ros.models.pi0 import check_keys, prefix_blocks, prefix_layer
+from auras_ros.models.flow_context import PrefixKV, padded
+from auras_ros.models.flow_expert import TimedExpert, check_width, reading
+from auras_ros.models.flow_model import FlowModel, check_keys
+from auras_ros.models.kv_cache import attention
+from auras_ros.models.llama import Llama, LlamaAttention, LlamaConfig, LlamaDecoderLayer, RmsNorm
 from auras_ros.models.rotary import rotary, rotate
-from auras_ros.models.vision_language import Block, SeeingLanguage
 from auras_ros.models.vit import Vit, VitConfig
 
 
@@ -90,16 +88,11 @@ class FoldProjector(nn.Module):
         return out * out.new_full((), self.width**0.5)  # rounded to the weights' type, as published
 
 
-class CrossAttention(nn.Module):
+class CrossAttention(LlamaAttention):
     """Attention to the prefix alone; keys and values are made of the prefix's by `reread`."""
 
-    def __init__(self, config: LlamaConfig) -> None:
-        super().__init__()
-        self.head_dim = config.size_of_head
-        queries, keys = config.heads * self.head_dim, config.kv_heads * self.head_dim
-        self.q_proj = nn.Linear(config.width, queries, bias=False)
-        self.k_proj, self.v_proj = nn.Linear(keys, keys, bias=False), nn.Linear(keys, keys, bias=False)
-        self.o_proj = nn.Linear(queries, config.width, bias=False)
+    def __init__(self, config: LlamaConfig, layer: int) -> None:
+        super().__init__(config, layer, config.kv_heads * config.size_of_head)
 
     def reread(self, kept: Tensor) -> Tensor:
         """What the prefix has [B, 2, kv_heads, P, head_dim], keys turned already -> this layer's, of that shape."""
@@ -108,31 +101,18 @@ class CrossAttention(nn.Module):
         out: Tensor = parts.unflatten(-1, (-1, self.head_dim)).transpose(2, 3)
         return out
 
-    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], kept: Tensor, visible: Tensor) -> Tensor:
+    def forward(  # type: ignore[override]
+        self, x: Tensor, angles: tuple[Tensor, Tensor], kept: Tensor, visible: Tensor
+    ) -> Tensor:
         query = self.q_proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
         seen = attention(rotate(query, angles), kept[:, 0], kept[:, 1], visible)
         out: Tensor = self.o_proj(seen.transpose(1, 2).flatten(2))
         return out
 
 
-class CrossLayer(nn.Module):
-    """A decoder layer with `CrossAttention`."""
-
-    def __init__(self, config: LlamaConfig) -> None:
-        super().__init__()
-        self.self_attn = CrossAttention(config)  # the name of the folders
-        self.mlp = GatedMlp(config.width, config.hidden, config.activation)
-        self.input_layernorm = RmsNorm(config.width, config.norm_eps)
-        self.post_attention_layernorm = RmsNorm(config.width, config.norm_eps)
-
-    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], kept: Tensor, visible: Tensor) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), angles, kept, visible)
-        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
-        return out
-
-
-class SmolExpert(nn.Module):
-    """(noisy actions, time, prefix) -> velocity. An action sees those before it; in a cross layer, the prefix alone."""
+class SmolExpert(TimedExpert):
+    """(noisy actions, time, state, prefix) -> velocity. An action sees those before it; in a cross-attention layer
+    the prefix alone."""
 
     def __init__(self, config: SmolVlaConfig) -> None:
         super().__init__()
@@ -142,56 +122,35 @@ class SmolExpert(nn.Module):
         self.action_in_proj = nn.Linear(actions, width)
         self.action_time_mlp_in, self.action_time_mlp_out = nn.Linear(2 * width, width), nn.Linear(width, width)
         self.layers = nn.ModuleList(
-            LlamaDecoderLayer(expert, i) if config.sees_actions(i) else CrossLayer(expert) for i in range(expert.layers)
+            LlamaDecoderLayer(expert, (LlamaAttention if config.sees_actions(i) else CrossAttention)(expert, i))
+            for i in range(expert.layers)
         )
         self.norm = RmsNorm(width, expert.norm_eps)
         self.action_out_proj = nn.Linear(width, actions)
 
     def reread(self, layer: int, kept: Tensor) -> Tensor:
         """What this layer reads of what the language model's layer has kept."""
-        each = self.layers[layer]
-        return each.self_attn.reread(kept) if isinstance(each, CrossLayer) else kept
+        each = self.layers[layer].self_attn
+        return each.reread(kept) if isinstance(each, CrossAttention) else kept
 
-    def forward(self, sample: Tensor, time: Tensor, prefix: PrefixKV) -> Tensor:
+    def forward(self, sample: Tensor, time: Tensor, _state: Tensor, prefix: PrefixKV) -> Tensor:
         """sample [B, horizon, actions], time [B] -> velocity [B, horizon, actions]; prefix: as `reread`."""
-        x, expert = self.embed(sample, time), self.config.expert
+        x, expert = self.timed(sample, time), self.config.expert
         place = torch.arange(x.shape[1], device=x.device)
-        following, attend = reading(prefix, place[:, None] >= place, expert, x.dtype)
+        following = reading(prefix, place[:, None] >= place, expert, x.dtype)
         from_zero = rotary(place, expert.size_of_head, expert.rope_theta, None, x.dtype)  # positions begin at 0
         for i, layer in enumerate(self.layers):
-            x = self._layer(layer, x, following, attend, from_zero, prefix, i)
+            own = self.config.sees_actions(i)
+            x = layer(x, *(following if own else (from_zero, prefix.kept[:, i], prefix.valid[:, None, None])))
         velocity: Tensor = self.action_out_proj(self.norm(x))
         return velocity
 
-    def _layer(
-        self,
-        layer: nn.Module,
-        x: Tensor,
-        following: tuple[Tensor, Tensor],
-        attend: Attend,
-        from_zero: tuple[Tensor, Tensor],
-        prefix: PrefixKV,
-        index: int,
-    ) -> Tensor:
-        out: Tensor
-        if isinstance(layer, CrossLayer):
-            out = layer(x, from_zero, prefix.kept[:, index], prefix.valid[:, None, None])
-        else:
-            out = layer(x, following, attend)
-        return out
 
-    def embed(self, sample: Tensor, time: Tensor) -> Tensor:
-        """Each action with the time in it, [B, horizon, width]."""
-        when = time_embedding(time, self.config.expert.width).to(sample.dtype)[:, None]
-        mixed = torch.cat([self.action_in_proj(sample), when.expand(-1, sample.shape[1], -1)], -1)
-        out: Tensor = self.action_time_mlp_out(F.silu(self.action_time_mlp_in(mixed)))
-        return out
-
-
-class SmolVla(SeeingLanguage):
+class SmolVla(FlowModel):
     """`vision`, `projector`, `language` and `state_proj` make the prefix, `expert` is the velocity."""
 
-    language: Llama
+    expert: SmolExpert
+    states = 0  # they are in the prefix
 
     def __init__(self, config: SmolVlaConfig) -> None:
         projector = FoldProjector(config.vision, config.fold, config.language.width)
@@ -202,26 +161,19 @@ class SmolVla(SeeingLanguage):
         for name, ids in zip(("start", "end"), config.around, strict=True):
             self.register_buffer(name, torch.tensor(ids, dtype=torch.int64), persistent=False)
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """In which it computes; actions and contexts may come in another."""
-        return self.expert.action_in_proj.weight.dtype
-
     def join(self, seen: Tensor, prompt: Tensor, there: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Patches of each row's cameras [batch * cameras, tokens, width], the prompt int64 [1, ids], of which `there`
         are there, and the state [batch, D] -> the prefix [batch, P, width] and which of it is there [batch, P].
 
         Raises ValueError by D.
         """
-        batch, missing = len(state), self.config.state - state.shape[-1]
-        if missing < 0:
-            raise ValueError(f"smolvla: state: {state.shape[-1]} numbers, but the network takes {self.config.state}")
+        batch, own = len(state), padded(state, self.config.state, "smolvla").to(self.dtype)
         start, end = (self.language.embed_tokens(ids) for ids in (self.start, self.end))  # without the words' factor
         around = [part.expand(len(seen), -1, -1) for part in (start, end)]
         pictures = torch.cat([around[0], seen, around[1]], 1).reshape(batch, -1, seen.shape[-1])
         empty = torch.cat([start, end]).repeat(self.config.empty, 1).expand(batch, -1, -1)
         words = self.language.embed(prompt).expand(batch, -1, -1)
-        last = self.state_proj(F.pad(state, (0, missing)).to(self.dtype))[:, None]
+        last = self.state_proj(own)[:, None]
         valid = [torch.ones_like(part[..., 0], dtype=torch.bool) for part in (pictures, empty, last)]
         masks = [valid[0], valid[1], there.expand(batch, -1), valid[2]]
         return torch.cat([pictures, empty, words, last], 1), torch.cat(masks, 1)
@@ -231,19 +183,5 @@ class SmolVla(SeeingLanguage):
         place = torch.arange(x.shape[1], device=x.device)
         state = x.shape[1] - 1
         visible = valid[:, None, None] & ((place < state) | (place[:, None] == state))
-        x, kept = prefix_layer(self.language, index, x, valid, visible)
+        x, kept = self.prefix_layer(index, x, valid, visible)
         return x, self.expert.reread(index, kept)
-
-    def context(self, kept: tuple[Tensor, ...], valid: Tensor, _state: Tensor) -> Tensor:
-        """What every layer kept -> [B, C]; the state is in it."""
-        return pack(kept, _state[:, :0], valid, 0)
-
-    def prefix_blocks(self) -> list[tuple[str, Block]]:
-        """See `Pi0.prefix_blocks`."""
-        return prefix_blocks(self.config.language.layers, self.layer, self.context)
-
-    def velocity(self, sample: Tensor, time: Tensor, context: Tensor) -> Tensor:
-        """sample [B, horizon, actions], time [B] from 1, noise, to 0, data, context [B, C] -> as sample."""
-        prefix, _ = unpack(context.to(self.dtype), self.config.language, 0)
-        out: Tensor = self.expert(sample.to(self.dtype), time, prefix)
-        return out.to(sample.dtype)

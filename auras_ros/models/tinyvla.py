@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from auras_ros.models.conditional_unet1d import DiffusionUnet1d
+from auras_ros.models.blocks import Blocks
+from auras_ros.models.conditional_unet1d import DiffusionUnet1d, UnetSizes
 from auras_ros.models.gpt_neox import GptNeox, GptNeoxConfig
-from auras_ros.models.rt2 import LlavaProjector
-from auras_ros.models.vision_language import Block, SeeingLanguage
+from auras_ros.models.rt2 import llava_projector
+from auras_ros.models.vision_language import SeeingLanguage
 from auras_ros.models.vit import Vit, VitConfig
 
 
@@ -41,14 +42,11 @@ class LlavaPythia(SeeingLanguage):
 
     language: GptNeox
 
-    def __init__(self, vision: Vit, projector: nn.Module, language: GptNeox) -> None:
-        super().__init__(vision, projector, language)
-
     def forward(self, prefix: Tensor) -> Tensor:
         hidden: Tensor = self.language(prefix)
         return hidden
 
-    def language_blocks(self) -> list[tuple[str, Block]]:
+    def language_blocks(self) -> Blocks:
         """`forward` in parts that follow one another, by name."""
         return [(f"language.{name}", block) for name, block in self.language.blocks()]
 
@@ -73,13 +71,14 @@ class PooledCondition(nn.Module):
 def build_llava_pythia(config: TinyVlaConfig) -> LlavaPythia:
     """With random weights."""
     vision = Vit(config.vision)
-    return LlavaPythia(vision, LlavaProjector(vision.features, config.language.width), GptNeox(config.language))
+    return LlavaPythia(vision, llava_projector(vision.features, config.language.width), GptNeox(config.language))
 
 
 def build_head(config: TinyVlaConfig) -> tuple[PooledCondition, DiffusionUnet1d]:
     """Condition and noise network, with random weights. Raises ValueError, naming the size."""
     width = config.language.width
-    network = DiffusionUnet1d(config.actions, width, config.down_dims, config.kernel, config.groups, config.step_width)
+    sizes = UnetSizes(config.down_dims, config.kernel, config.groups, config.step_width)
+    network = DiffusionUnet1d(config.actions, width, sizes)
     if config.horizon < 1 or config.horizon % network.horizon_multiple:
         raise ValueError(f"tinyvla: horizon: {config.horizon} is not a multiple of {network.horizon_multiple}")
     return PooledCondition(width, config.state), network

@@ -5,26 +5,22 @@ Convolutions run along the horizon; observation features and the diffusion times
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
+
+from auras_ros.models.sinusoid import Sinusoid
 
 
 class TimestepEmbedding(nn.Module):
     """Sinusoidal embedding of the diffusion timestep, [B] -> [B, width], then a two-layer MLP."""
 
-    frequencies: Tensor
-
     def __init__(self, width: int = 64) -> None:
         super().__init__()
+        self.sinusoid = Sinusoid(width)
         self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.Mish(), nn.Linear(2 * width, width))
-        exponent = torch.arange(width // 2) / (width // 2 - 1)
-        self.register_buffer("frequencies", torch.exp(-math.log(10000.0) * exponent), persistent=False)
 
     def forward(self, timestep: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        angle = timestep.float()[:, None] * self.frequencies[None]
-        embedded: Tensor = self.mlp(torch.cat([angle.sin(), angle.cos()], -1).to(dtype))
+        embedded: Tensor = self.mlp(self.sinusoid(timestep).to(dtype))
         return embedded
 
 

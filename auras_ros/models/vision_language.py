@@ -7,15 +7,13 @@ tokens that follow are X_A. When each is computed, and what of it is kept, is th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
+from auras_ros.models.blocks import Blocks, alone
 from auras_ros.models.llama import Llama
-
-Block = Callable[..., tuple[Tensor, ...]]
 
 
 class VisionEncoder(Protocol):
@@ -27,7 +25,7 @@ class VisionEncoder(Protocol):
     @property
     def patches(self) -> int: ...
 
-    def blocks(self) -> list[tuple[str, Block]]: ...
+    def blocks(self) -> Blocks: ...
 
     def __call__(self, images: Tensor) -> Tensor: ...
 
@@ -53,9 +51,10 @@ class SeeingLanguage(nn.Module):
         projected: Tensor = self.projector(self.vision(images))
         return projected
 
-    def blocks(self) -> list[tuple[str, Block]]:
+    def blocks(self) -> Blocks:
         """`see` in parts that follow one another, by name; each takes what the one before it returns."""
-        return [*((f"vision.{name}", block) for name, block in self.vision.blocks()), ("projector", self._project)]
+        seeing = [(f"vision.{name}", block) for name, block in self.vision.blocks()]
+        return [*seeing, ("projector", alone(self.projector))]
 
     def prefix(self, seen: Tensor, before: Tensor, after: Tensor) -> Tensor:
         """X_V [B, patches, width] between the embedded ids before and after it: [B, P0 + patches + P1, width].
@@ -66,19 +65,8 @@ class SeeingLanguage(nn.Module):
         first, last = (self.language.embed(ids).expand(rows, -1, -1) for ids in (before, after))
         return torch.cat([first, seen, last], 1)
 
-    def _project(self, patches: Tensor) -> tuple[Tensor]:
-        return (self.projector(patches),)
-
 
 class VisionLanguage(SeeingLanguage):
-    """The one that decodes. forward: images [B, channels, px, px] and prompt ids before the image [B or 1, P0] and
-    after it [B or 1, P1] -> the next token's scores at every position, [B, P0 + patches + P1, vocabulary].
-    """
+    """The one that decodes."""
 
     language: Llama
-
-    def __init__(self, vision: VisionEncoder, projector: nn.Module, language: Llama) -> None:
-        super().__init__(vision, projector, language)
-
-    def forward(self, images: Tensor, before: Tensor, after: Tensor) -> Tensor:
-        return self.language.logits(self.language(self.prefix(self.see(images), before, after)))

@@ -7,7 +7,6 @@ position embeddings are never interpolated, and pixels never normalised; both ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -15,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from auras_ros.models.blocks import Block, Blocks, chain
+
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu"]
-Block = Callable[..., tuple[Tensor, ...]]
 
 INITIAL_STD = 0.02
 
@@ -161,15 +161,12 @@ class Vit(nn.Module):
         self.norm_pre: nn.Module = nn.LayerNorm(width, config.norm_eps) if config.pre_norm else nn.Identity()
         self.layers = nn.ModuleList(VitLayer(config) for _ in range(config.built))
 
-    def blocks(self) -> list[tuple[str, Block]]:
+    def blocks(self) -> Blocks:
         """Parts that follow one another, by name; each takes what the one before it returns. Together: `forward`."""
         return [("embed", self._embed), *((f"layers.{i}", self._layer(i)) for i in range(len(self.layers)))]
 
     def forward(self, images: Tensor) -> Tensor:
-        (x,) = self._embed(images)
-        for i in range(len(self.layers)):
-            (x,) = self._layer(i)(x)
-        return x
+        return chain(self.blocks(), images)
 
     def _embed(self, images: Tensor) -> tuple[Tensor]:
         """Images -> all tokens: class token, registers, patches."""

@@ -18,6 +18,7 @@ import torch
 from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.denoising import TRAINING_STEPS, Prediction, SamplerName, Spacing, make_sampler
 from auras_ros.policies.diffusion import DiffusionPolicy
+from auras_ros.policies.family import unit
 from auras_ros.policies.networks import build_encoder, build_network
 
 PREDICTION: Prediction = "epsilon"  # as published
@@ -77,8 +78,6 @@ def policy_of(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         encoder = build_encoder(recipe.encoder)
-        condition = shape.history * (shape.cameras * encoder.features + shape.state)
+        condition = shape.history * shape.instant(encoder.features)
         network = build_network(recipe.network, shape.actions, condition, shape.horizon, shape.history)
-    ones = torch.ones(shape.actions, dtype=torch.float64)
-    policy = DiffusionPolicy(encoder, network, table, shape.horizon, -ones, ones, shape)
-    return policy.eval().requires_grad_(False)
+    return DiffusionPolicy(encoder, network, table, unit(shape)).eval().requires_grad_(False)

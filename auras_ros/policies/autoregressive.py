@@ -13,11 +13,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from auras_ros.models.action_tokens import ActionTokens
+from auras_ros.models.blocks import Blocks
 from auras_ros.policies.architecture import Architecture
-from auras_ros.policies.perception import Body, PerceptionBlock
+from auras_ros.policies.module import ModulePolicy
+from auras_ros.policies.perception import PerceptionBlock, without_grad
 
 
 class TokenState(NamedTuple):
@@ -30,7 +32,8 @@ class CausalDecoder(Protocol):
     """Embeddings in, hidden states out; each sees itself and what comes before it (`models.llama.Llama`).
 
     What a cache keeps at fixed addresses is the decoder's own: keys and values, or the embeddings themselves
-    (`models.x_decoder`). Hidden states at `positions` are the same as without one.
+    (`models.x_decoder`). Hidden states at `positions` are the same as without one. gap: mask and places (`Llama`), of
+    a decoder that can leave tokens out of sight, which a `GappedPrefix` needs.
     """
 
     def embed(self, ids: Tensor) -> Tensor: ...
@@ -39,7 +42,9 @@ class CausalDecoder(Protocol):
 
     def make_cache(self, batch: int, length: int) -> Any: ...
 
-    def __call__(self, embeddings: Tensor, positions: Tensor | None = None, cache: Any = None) -> Tensor: ...
+    def __call__(
+        self, embeddings: Tensor, positions: Tensor | None = None, cache: Any = None, *gap: Tensor
+    ) -> Tensor: ...
 
 
 class PrefixEncoder(Protocol):
@@ -51,7 +56,7 @@ class PrefixEncoder(Protocol):
     @property
     def segments(self) -> tuple[int, ...]: ...
 
-    def blocks(self) -> list[tuple[str, Body]]: ...
+    def blocks(self) -> Blocks: ...
 
     def __call__(self, images: Tensor, state: Tensor) -> Tensor: ...
 
@@ -72,7 +77,7 @@ class GappedPrefix(PrefixEncoder, Protocol):
         ...
 
 
-class AutoregressivePolicy(nn.Module):
+class AutoregressivePolicy(ModulePolicy):
     """horizon * channels tokens a chunk, action by action; what an id means is the codec's matter.
 
     The most likely of all ids of the vocabulary is taken, as greedy decoding does; an id that is no action decodes to
@@ -84,29 +89,19 @@ class AutoregressivePolicy(nn.Module):
         prefix: PrefixEncoder,
         decoder: CausalDecoder,
         codec: ActionTokens,
-        horizon: int,
-        channels: int,
-        architecture: Architecture | None = None,
+        architecture: Architecture,
     ) -> None:
-        super().__init__()
+        super().__init__(architecture)
         self.prefix, self.decoder, self.codec = prefix, decoder, codec
-        self.horizon, self._channels = horizon, channels
-        self.architecture = architecture
         self._gapped = isinstance(prefix, GappedPrefix)
 
     @property
     def steps(self) -> int:
-        return self.horizon * self._channels
+        return self.architecture.horizon * self.architecture.actions
 
     @property
     def noise_shape(self) -> tuple[int]:
         return (0,)  # greedy: nothing is drawn
-
-    def example(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Random images and state of this policy's shapes (`Architecture.example`). Raises ValueError without one."""
-        if self.architecture is None:
-            raise ValueError("this policy was made without an architecture: the shapes of its inputs are not known")
-        return self.architecture.example(batch, generator)
 
     @torch.no_grad()
     def perceive(self, images: Tensor, state: Tensor) -> Tensor:
@@ -114,7 +109,7 @@ class AutoregressivePolicy(nn.Module):
         return self.prefix(images, state)
 
     def perception_blocks(self) -> list[PerceptionBlock]:
-        return [PerceptionBlock(name, _without_grad(body)) for name, body in self.prefix.blocks()]
+        return without_grad(self.prefix.blocks())
 
     def set_prompt(self, ids: Tensor) -> None:
         """Another prompt, int64 [P], as its tokenizer gives it: a copy to where the last one lies; of one that is
@@ -133,7 +128,7 @@ class AutoregressivePolicy(nn.Module):
         return TokenState(state.tokens.scatter(1, at, fresh.gather(1, at)))
 
     def finish(self, state: TokenState) -> Tensor:
-        return self.codec.decode(state.tokens.unflatten(1, (self.horizon, self._channels)))
+        return self.codec.decode(state.tokens.unflatten(1, (-1, self.architecture.actions)))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AutoregressivePolicy:
         """The codec follows the networks to their device."""
@@ -230,7 +225,3 @@ class AutoregressivePolicy(nn.Module):
 
     def _likeliest(self, hidden: Tensor) -> Tensor:
         return self.decoder.logits(hidden).argmax(-1)
-
-
-def _without_grad(body: Body) -> Callable[..., tuple[Tensor, ...]]:
-    return torch.no_grad()(body)

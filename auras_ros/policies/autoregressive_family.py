@@ -7,11 +7,12 @@ from typing import Any
 
 from torch import nn
 
-from auras_ros.models.action_tokens import Rt2Tokens
+from auras_ros.models.action_tokens import ActionTokens, Rt2Tokens
 from auras_ros.models.llama import Llama, LlamaConfig
+from auras_ros.models.x_decoder import XDecoder
 from auras_ros.policies.architecture import Architecture
-from auras_ros.policies.autoregressive import AutoregressivePolicy
-from auras_ros.policies.family import Trained, known
+from auras_ros.policies.autoregressive import AutoregressivePolicy, CausalDecoder, PrefixEncoder
+from auras_ros.policies.family import Trained, check_keys, counted, known
 from auras_ros.policies.networks import build_encoder
 from auras_ros.policies.observation_tokens import ObservationTokens
 
@@ -26,15 +27,10 @@ class Autoregressive:
     """
 
     def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
-        if not isinstance(network, Mapping):
-            raise TypeError(f"network: {network!r} is not an object")
-        for key in sorted(DECODER_KEYS ^ network.keys()):
-            raise ValueError(f"network: '{key}' is {'missing' if key in DECODER_KEYS else 'unknown'}")
+        check_keys(network, DECODER_KEYS)
         for key, size in network.items():
-            if type(size) is not int or size < 1:
-                raise ValueError(f"network: {key}: {size!r} is not a whole number above zero")
-        if type(architecture.horizon) is not int or architecture.horizon < 1:
-            raise ValueError(f"horizon: {architecture.horizon!r} is not a whole number above zero")
+            counted(f"network: {key}", size)
+        counted("horizon", architecture.horizon)
         seen, width, heads = build_encoder(encoder, architecture.cameras), network["width"], network["heads"]
         prefix = ObservationTokens(
             seen, architecture.history, architecture.instant(seen.features), network["tokens"], width
@@ -43,11 +39,22 @@ class Autoregressive:
         return nn.ModuleDict({"prefix": prefix, "decoder": Llama(config)})
 
     def policy(self, networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any]) -> AutoregressivePolicy:
-        known(settings, set())
-        if trained.kind != "min_max" or trained.executed is not None:
-            raise ValueError("tokens are bins of a range: statistics must be min_max, and all actions are executed")
-        shape, prefix, decoder = trained.architecture, networks["prefix"], networks["decoder"]
+        prefix, decoder = networks["prefix"], networks["decoder"]
         assert isinstance(prefix, ObservationTokens)
-        assert isinstance(decoder, Llama)
-        codec = Rt2Tokens(trained.lower.tolist(), trained.upper.tolist(), first=0, bins=decoder.config.vocabulary)
-        return AutoregressivePolicy(prefix, decoder, codec, shape.horizon, shape.actions, shape)
+        assert isinstance(decoder, Llama | XDecoder)
+        codec = Rt2Tokens(trained.lower.tolist(), trained.upper.tolist(), first=0, bins=decoder.vocabulary)
+        return token_policy(prefix, decoder, codec, trained, settings)
+
+
+def token_policy(
+    prefix: PrefixEncoder,
+    decoder: CausalDecoder,
+    codec: ActionTokens,
+    trained: Trained,
+    settings: Mapping[str, Any],
+) -> AutoregressivePolicy:
+    """A plan has no settings. Raises ValueError."""
+    known(settings)
+    if trained.kind != "min_max" or trained.executed is not None:
+        raise ValueError("tokens are bins of a range: statistics must be min_max, and all actions are executed")
+    return AutoregressivePolicy(prefix, decoder, codec, trained.architecture)

@@ -7,7 +7,6 @@ does not fit is refused by name. Loading never executes anything from the folder
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,14 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from auras_ros.action import Contract, ContractError
+from auras_ros.action import Contract
 from auras_ros.checkpoints.dtype import HALF, runtime_dtype, stored_dtype, weights_in
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.limits import HISTORY, HORIZON, STEPS, check_sizes, most
 from auras_ros.checkpoints.manifest import MANIFEST, OPTIONAL, read_policy
-from auras_ros.checkpoints.tensors import fill, read_tensors, sha256
+from auras_ros.checkpoints.tensors import fill, pickle_hint, read_tensors, sha256
 from auras_ros.checkpoints.tokenizer import PromptError
 from auras_ros.observation import ObservationSpec, SpecError
+from auras_ros.observation.checks import numbers
 from auras_ros.policies import golden
 from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.families import FLOAT32_ALONE, find
@@ -81,16 +81,15 @@ class Checkpoint:
             settings = {**first, "sampler": "ddim", "steps": int(steps[1])}
         if settings is None:
             raise CheckpointError(f"checkpoint '{self.name}' has no plan '{plan}'; its plans: {', '.join(self.plans)}")
-        try:
+        with refusing(f"checkpoint '{self.name}', plan '{plan}'", TypeError, ValueError):
             if not isinstance(settings, Mapping):
                 raise TypeError(f"{settings!r} is not an object")
-            policy = self.family.policy(self.networks, self.trained, settings)
-            policy.eval()
-            return policy
-        except KeyError as error:
-            raise CheckpointError(f"checkpoint '{self.name}', plan '{plan}': {error} is missing") from error
-        except (TypeError, ValueError) as error:
-            raise CheckpointError(f"checkpoint '{self.name}', plan '{plan}': {error}") from error
+            try:
+                policy = self.family.policy(self.networks, self.trained, settings)
+            except KeyError as error:
+                raise ValueError(f"{error} is missing") from error
+        policy.eval()
+        return policy
 
     @property
     def horizon(self) -> int:
@@ -134,9 +133,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """`policy.json` as checked JSON. Raises CheckpointError."""
     path = folder / MANIFEST
     if not path.is_file():
-        pickles = [p.name for p in folder.glob("*") if p.suffix in (".ckpt", ".pt", ".pth", ".pkl")]
-        hint = f"; {pickles[0]} is a pickle and is refused" if pickles else ""
-        raise CheckpointError(f"{path}: file not found{hint}")
+        raise CheckpointError(f"{path}: file not found{pickle_hint(folder)}")
     return read_policy(path)
 
 
@@ -148,18 +145,10 @@ def build(
     stored: torch.dtype = torch.float32,
 ) -> Checkpoint:
     """The networks of a manifest, with weights still random, of this type. Raises CheckpointError."""
-    try:
+    with refusing(path, ValueError):
         check_limits(manifest)
-    except ValueError as error:
-        raise CheckpointError(f"{path}: {error}") from error
-    try:
         spec, contract = ObservationSpec.from_dict(manifest["observation"]), Contract.from_dict(manifest["action"])
-    except (SpecError, ContractError) as error:
-        raise CheckpointError(f"{path}: {error}") from error
-    try:
         family = find(manifest["type"])
-    except ValueError as error:
-        raise CheckpointError(f"{path}: {error}") from error
     if manifest["type"] in FLOAT32_ALONE and dtype != torch.float32:
         raise CheckpointError(f"{path}: dtype: type '{manifest['type']}' runs in float32 alone")
     lower, upper = _bounds(manifest["statistics"], contract.names, path)
@@ -170,16 +159,13 @@ def build(
     shape = Architecture(
         manifest["name"], cameras, spec.image_size, spec.history, states, horizon, actions, spec.channels
     )
-    try:
+    with refusing(f"{path}: encoder or network", TypeError, ValueError, RuntimeError):
         with weights_in(dtype):
             networks = family.networks(manifest["encoder"], manifest["network"], shape)
         language = language_of(manifest["network"], path.parent if path.name == MANIFEST else path)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: encoder or network: {error}") from error
     optional = {key: manifest[key] for key in sorted(OPTIONAL & manifest.keys())}
-    if "executed" in optional:
-        optional["executed"] = _executed(optional["executed"], horizon, path)
-    trained = Trained(shape, lower, upper, kind=manifest["statistics"]["kind"], **optional)
+    executed = _executed(optional.pop("executed"), horizon, path) if "executed" in optional else None
+    trained = Trained(shape, lower, upper, manifest["statistics"]["kind"], executed, optional)
     networks.eval().requires_grad_(False)
     return Checkpoint(
         manifest["name"], family, spec, contract, manifest["plans"], digest, networks, trained, language=language,
@@ -195,7 +181,10 @@ def _bounds(statistics: Any, names: Sequence[str], path: Path) -> tuple[Tensor, 
     keys = STATISTICS[kind]
     if not isinstance(statistics, dict) or statistics.keys() != {"kind", *keys}:
         raise CheckpointError(f"{path}: statistics: expected kind, {keys[0]} and {keys[1]}, got {statistics!r}")
-    first, second = (_numbers(statistics[key], key, len(names), path) for key in keys)
+    with refusing(path, SpecError):
+        read = [numbers("statistics", key, statistics[key], len(names)) for key in keys]
+    # On the CPU also where networks are built on meta.
+    first, second = (torch.tensor(values, dtype=torch.float64, device="cpu") for values in read)
     for name, one, other in zip(names, first.tolist(), second.tolist(), strict=True):
         if kind == "min_max" and one >= other:
             raise CheckpointError(f"{path}: statistics of '{name}': lower {one} is not below upper {other}")
@@ -204,22 +193,12 @@ def _bounds(statistics: Any, names: Sequence[str], path: Path) -> tuple[Tensor, 
     return (first, second) if kind == "min_max" else (first - second, first + second)
 
 
-def _numbers(values: Any, key: str, count: int, path: Path) -> Tensor:
-    if not isinstance(values, list) or len(values) != count or not all(_is_finite(value) for value in values):
-        raise CheckpointError(f"{path}: statistics: {key}: expected {count} finite numbers, got {values!r}")
-    return torch.tensor(values, dtype=torch.float64, device="cpu")  # also where networks are built on meta
-
-
 def _executed(values: Any, horizon: Any, path: Path) -> tuple[int, int]:
     if isinstance(values, list) and len(values) == 2 and all(type(value) is int for value in values):
         first, count = values
         if type(horizon) is int and first >= 0 and count >= 1 and first + count <= horizon:
             return first, count
     raise CheckpointError(f"{path}: executed: {values!r} is not [first, count] within the horizon, {horizon!r}")
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def check_limits(manifest: Mapping[str, Any]) -> None:

@@ -7,44 +7,27 @@ be captured and replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
-from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.denoising import DenoisingState, Sampler
-from auras_ros.policies.guidance import FlowTime, undone
+from auras_ros.policies.family import Trained
+from auras_ros.policies.guidance import FlowTime
+from auras_ros.policies.module import NormalisedPolicy
 from auras_ros.policies.perception import PerceptionBlock, cut, seen
 from auras_ros.policies.precision import like_weights, mark
 
 
-class DiffusionPolicy(nn.Module):
+class DiffusionPolicy(NormalisedPolicy):
     """encoder: [N, 3, h, w] -> [N, F]. network: (actions, timestep, condition) -> its prediction of the same shape.
 
     What the network predicts, clean actions or noise, is the sampler's `prediction`; actions are in [-1, 1] here.
-    action_lower, action_upper: float64 [channels]; -1 and 1 of the network mean these (min-max normalisation).
-    chunk: which of the horizon's actions `finish` gives; all unless told.
     """
 
-    def __init__(
-        self,
-        encoder: nn.Module,
-        network: nn.Module,
-        sampler: Sampler,
-        horizon: int,
-        action_lower: Tensor,
-        action_upper: Tensor,
-        architecture: Architecture | None = None,
-        chunk: slice | None = None,
-    ) -> None:
-        super().__init__()
-        self._chunk = slice(0, horizon) if chunk is None else chunk
-        self.encoder, self.network, self.sampler, self.horizon = encoder, network, sampler, horizon
-        self.architecture = architecture
+    def __init__(self, encoder: nn.Module, network: nn.Module, sampler: Sampler, trained: Trained) -> None:
+        super().__init__(trained)
+        self.encoder, self.network, self.sampler = encoder, network, sampler
         mark(self, network)
-        self._channels = len(action_lower)
-        self._lower, self._upper = action_lower.double(), action_upper.double()
 
     @property
     def steps(self) -> int:
@@ -52,13 +35,7 @@ class DiffusionPolicy(nn.Module):
 
     @property
     def noise_shape(self) -> tuple[int, int, int]:
-        return (self.sampler.tape_length, self.horizon, self._channels)
-
-    def example(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Random images and state of this policy's shapes (`Architecture.example`). Raises ValueError without one."""
-        if self.architecture is None:
-            raise ValueError("this policy was made without an architecture: the shapes of its inputs are not known")
-        return self.architecture.example(batch, generator)
+        return (self.sampler.tape_length, self.architecture.horizon, self.architecture.actions)
 
     @torch.no_grad()
     def perceive(self, images: Tensor, state: Tensor) -> Tensor:
@@ -97,21 +74,10 @@ class DiffusionPolicy(nn.Module):
         return DenoisingState(self.sampler.step(state.sample, predicted, noise, index, shift), state.tape)
 
     def finish(self, state: DenoisingState) -> Tensor:
+        lower, upper, *_ = self._bounds
         share = (state.sample[:, self._chunk].double() + 1) / 2
-        return self._lower + share * (self._upper - self._lower)
+        return lower + share * (upper - lower)
 
     def place(self, values: Tensor, normalise: bool = True) -> Tensor:
-        """`finish` undone: [B, horizon, channels] -> [B, H, A], zero where the chunk has nothing."""
-        values = values.to(self._lower.device)
-        if normalise:
-            values = undone(values, (self._lower + self._upper) / 2, (self._upper - self._lower) / 2)
-        placed = torch.zeros((len(values), *self.noise_shape[1:]), device=values.device)
-        placed[:, self._chunk] = values.float()
-        return placed
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DiffusionPolicy:
-        """The bounds follow the networks to their device, and stay float64."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        device = fn(torch.empty(0, device=self._lower.device)).device
-        self._lower, self._upper = self._lower.to(device), self._upper.to(device)
-        return self
+        """`finish` undone: [B, horizon, channels] -> [B, H, A]."""
+        return self.placed(values, normalise, self.noise_shape[1:])

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from auras_ros.policies.architecture import Architecture
-from auras_ros.policies.denoising import make_sampler
+from auras_ros.policies.denoising import TRAINING_STEPS, Sampler, make_sampler
 from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.family import Trained, known
 from auras_ros.policies.networks import build_encoder, build_network
@@ -26,16 +26,18 @@ class Diffusion:
         return nn.ModuleDict({"encoder": seen, "network": made})
 
     def policy(self, networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any]) -> DiffusionPolicy:
-        known(settings, SAMPLER_KEYS)
-        table = make_sampler(
-            settings["sampler"],
-            settings["steps"],
-            trained.prediction,
-            trained.training_steps,
-            settings.get("spacing", "linspace"),
-            settings.get("clip", 1.0),
-            settings.get("corrected", True),
-        )
-        bounds, shape = (trained.lower, trained.upper), trained.architecture
-        parts = networks["encoder"], networks["network"], table, shape.horizon
-        return DiffusionPolicy(*parts, *bounds, shape, trained.chunk)
+        return DiffusionPolicy(networks["encoder"], networks["network"], sampler_of(trained, settings), trained)
+
+
+def sampler_of(trained: Trained, settings: Mapping[str, Any]) -> Sampler:
+    """The sampler of a plan. Raises KeyError or ValueError by name."""
+    known(settings, SAMPLER_KEYS)
+    return make_sampler(
+        settings["sampler"],
+        settings["steps"],
+        trained.optional.get("prediction", "sample"),
+        trained.optional.get("training_steps", TRAINING_STEPS),
+        settings.get("spacing", "linspace"),
+        settings.get("clip", 1.0),
+        settings.get("corrected", True),
+    )

@@ -5,15 +5,14 @@ A family is two functions of plain data; wrong descriptions are refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from auras_ros.policies.architecture import Architecture
-from auras_ros.policies.denoising import TRAINING_STEPS, Prediction
 from auras_ros.policies.policy import Policy
 
 
@@ -23,16 +22,16 @@ class Trained:
 
     lower, upper: float64 [channels], what -1 and 1 of the networks mean in physical units; both kinds of statistics
     are this linear map (with mean and std, mean - std and mean + std). executed: the first of the horizon's actions
-    that make a chunk, which is that of the newest observation's instant, and how many they are; None: all.
+    that make a chunk, which is that of the newest observation's instant, and how many they are; None: all. optional:
+    keys of the manifest that one family alone reads.
     """
 
     architecture: Architecture
     lower: torch.Tensor
     upper: torch.Tensor
-    prediction: Prediction = "sample"
-    training_steps: int = TRAINING_STEPS
     kind: str = "min_max"
     executed: tuple[int, int] | None = None
+    optional: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def chunk(self) -> slice:
@@ -51,6 +50,12 @@ class Trained:
     def scale(self) -> torch.Tensor:
         """What 1 of the networks is worth, float64 [channels]."""
         return (self.upper - self.lower) / 2
+
+
+def unit(architecture: Architecture) -> Trained:
+    """Of networks whose numbers are the actions themselves, -1 to 1 in every channel."""
+    ones = torch.ones(architecture.actions, dtype=torch.float64)
+    return Trained(architecture, -ones, ones)
 
 
 class LoadedPolicy(Policy, Protocol):
@@ -79,7 +84,23 @@ class Family(Protocol):
         ...
 
 
-def known(settings: Mapping[str, Any], keys: set[str]) -> None:
+def known(settings: Mapping[str, Any], keys: Set[str] = frozenset(), owner: str = "key ") -> None:
     """Raises ValueError for a setting that is none of these."""
     for key in sorted(settings.keys() - keys):
-        raise ValueError(f"key '{key}' is unknown")
+        raise ValueError(f"{owner}'{key}' is unknown")
+
+
+def check_keys(network: Any, keys: Set[str], optional: Set[str] = frozenset()) -> None:
+    """That a manifest's `network` has these keys, and no others but the optional ones. Raises TypeError or
+    ValueError."""
+    if not isinstance(network, Mapping):
+        raise TypeError(f"network: {network!r} is not an object")
+    for key in sorted(keys - network.keys()):
+        raise ValueError(f"network: '{key}' is missing")
+    known(network, keys | optional, "network: ")
+
+
+def counted(name: str, size: object) -> None:
+    """Raises ValueError for what is no whole number above zero."""
+    if type(size) is not int or size < 1:
+        raise ValueError(f"{name}: {size!r} is not a whole number above zero")

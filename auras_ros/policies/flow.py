@@ -9,16 +9,16 @@ tensors on one device: every method can be captured and replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from auras_ros.policies.architecture import Architecture
+from auras_ros.policies.family import Trained
 from auras_ros.policies.flow_prefix import FlowPrefix
-from auras_ros.policies.guidance import FlowTime, undone
-from auras_ros.policies.perception import Body, PerceptionBlock
+from auras_ros.policies.guidance import FlowTime
+from auras_ros.policies.module import NormalisedPolicy
+from auras_ros.policies.perception import PerceptionBlock, without_grad
 
 STEPS = 10  # as pi0 is run
 
@@ -29,43 +29,23 @@ class FlowState(NamedTuple):
     sample: Tensor
 
 
-class FlowMatchingPolicy(nn.Module):
-    """center, scale: float64 [channels]; physical actions are center + scale * the network's (mean and standard
-    deviation, or middle and half of a range). The network's further channels are of no robot's and are left out.
-    chunk: which of the horizon's actions are given out.
+class FlowMatchingPolicy(NormalisedPolicy):
+    """The network's further channels are of no robot's and are left out. Raises ValueError for more channels than the
+    network has, or less than one step."""
 
-    Raises ValueError for more channels than the network has, or less than one step.
-    """
-
-    def __init__(
-        self,
-        prefix: FlowPrefix,
-        center: Tensor,
-        scale: Tensor,
-        steps: int = STEPS,
-        architecture: Architecture | None = None,
-        chunk: slice = slice(None),
-    ) -> None:
-        super().__init__()
+    def __init__(self, prefix: FlowPrefix, trained: Trained, steps: int = STEPS) -> None:
+        super().__init__(trained)
         if steps < 1:
             raise ValueError(f"steps: {steps} is less than 1")
         width = prefix.model.config.actions
-        if center.shape != scale.shape or center.dim() != 1 or not 0 < len(center) <= width:
-            shapes = f"{list(center.shape)} and {list(scale.shape)}"
-            raise ValueError(f"center and scale: {shapes}, expected [channels] of both, 1 to {width}")
-        self.prefix, self.steps, self.architecture, self._chunk = prefix, steps, architecture, chunk
-        self._center, self._scale = center.double(), scale.double()
+        if not 0 < len(trained.lower) <= width:
+            raise ValueError(f"actions: {len(trained.lower)} channels, expected 1 to {width}")
+        self.prefix, self.steps = prefix, steps
 
     @property
     def noise_shape(self) -> tuple[int, int]:
         config = self.prefix.model.config
         return (config.horizon, config.actions)
-
-    def example(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Random images and state of this policy's shapes (`Architecture.example`). Raises ValueError without one."""
-        if self.architecture is None:
-            raise ValueError("this policy was made without an architecture: the shapes of its inputs are not known")
-        return self.architecture.example(batch, generator)
 
     def set_prompt(self, prompt: Tensor) -> None:
         """Another prompt, int64 [ids], of any length up to the prefix's limit, from the next perception on. Raises
@@ -80,7 +60,7 @@ class FlowMatchingPolicy(nn.Module):
 
     def perception_blocks(self) -> list[PerceptionBlock]:
         """`perceive` in parts, bit for bit."""
-        return [PerceptionBlock(name, _without_grad(body)) for name, body in self.prefix.blocks()]
+        return without_grad(self.prefix.blocks())
 
     def begin(self, noise: Tensor) -> FlowState:
         return FlowState(noise)
@@ -112,29 +92,8 @@ class FlowMatchingPolicy(nn.Module):
         return 1 - index.double() / self.steps
 
     def finish(self, state: FlowState) -> Tensor:
-        return self._center + self._scale * state.sample[:, self._chunk, : len(self._center)].double()
+        return self.physical(state.sample)
 
     def place(self, values: Tensor, normalise: bool = True) -> Tensor:
-        """`finish` undone: [B, horizon, channels] -> [B, H, actions], zero where the chunk has nothing: the network's
-        further channels are nobody's."""
-        values = values.to(self._center.device)
-        if normalise:
-            values = undone(values, self._center, self._scale)
-        placed = torch.zeros((len(values), *self.noise_shape), device=values.device)
-        placed[:, self._chunk, : len(self._center)] = values.float()
-        return placed
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FlowMatchingPolicy:
-        """The normalisation follows the networks to their device, and stays float64."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        device = fn(torch.empty(0, device=self._center.device)).device
-        self._center, self._scale = self._center.to(device), self._scale.to(device)
-        return self
-
-
-def _without_grad(body: Body) -> Body:
-    @torch.no_grad()
-    def run(*carried: Tensor) -> tuple[Tensor, ...]:
-        return body(*carried)
-
-    return run
+        """`finish` undone: [B, horizon, channels] -> [B, H, actions]."""
+        return self.placed(values, normalise, self.noise_shape)

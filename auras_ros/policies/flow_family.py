@@ -7,7 +7,7 @@ networks' numbers mean on the robot are the manifest's statistics. Nothing here 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,11 +17,11 @@ from auras_ros.models.pi0 import Pi0, Pi0Config
 from auras_ros.models.smolvla import SmolVla, SmolVlaConfig
 from auras_ros.models.vit import VitConfig
 from auras_ros.policies.architecture import Architecture
-from auras_ros.policies.family import Trained
+from auras_ros.policies.family import Trained, known
 from auras_ros.policies.flow import FlowMatchingPolicy
 from auras_ros.policies.flow_prefix import FlowPrefix, Pi0Prefix, Pi05Prefix, SmolVlaPrefix
 from auras_ros.policies.prompt import PromptTemplate
-from auras_ros.policies.vision_language_family import check_keys, check_pictures, checked_prompt, read_config, whole
+from auras_ros.policies.vision_language_family import check_parts, check_pictures, checked_prompt, read_config, whole
 
 COMMON = frozenset({"model", "vision", "language", "expert", "state", "actions", "prompt"})
 OWN: Mapping[str, frozenset[str]] = {
@@ -43,7 +43,7 @@ class Flow:
         model = network.get("model") if isinstance(network, Mapping) else None
         if isinstance(network, Mapping) and (not isinstance(model, str) or model not in OWN):
             raise ValueError(f"network: model {model!r} is not known; known: {', '.join(OWN)}")
-        check_keys(encoder, network, COMMON | OWN[str(model)] if model in OWN else COMMON)
+        check_parts(encoder, network, COMMON | OWN[str(model)] if model in OWN else COMMON)
         vision = read_config(VitConfig, network["vision"], "network: vision")
         check_pictures(architecture, 3, vision.image_px)
         for name, count in (("state", architecture.state), ("actions", architecture.actions)):
@@ -52,33 +52,25 @@ class Flow:
         if type(architecture.horizon) is not int:
             raise TypeError(f"horizon: {architecture.horizon!r} is not a whole number")
         language = read_config(LlamaConfig, network["language"], "network: language")
-        sizes = _Sizes(
-            vision, language, read_config(LlamaConfig, network["expert"], "network: expert"), architecture.horizon
-        )
+        parts = vision, language, read_config(LlamaConfig, network["expert"], "network: expert")
         prompt = checked_prompt(network, language.vocabulary)
         make = _smolvla if model == "smolvla" else _pi0
-        return nn.ModuleDict({"prefix": make(sizes, network, prompt)})
+        return nn.ModuleDict({"prefix": make(parts, architecture.horizon, network, prompt)})
 
     def policy(self, networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any]) -> FlowMatchingPolicy:
-        for key in sorted(settings.keys() - {"steps"}):
-            raise ValueError(f"key '{key}' is unknown")
+        known(settings, {"steps"})
         steps, prefix = settings["steps"], networks["prefix"]
         if type(steps) is not int:
             raise TypeError(f"steps: {steps!r} is not a whole number")
         assert isinstance(prefix, FlowPrefix)
-        parts = trained.center, trained.scale, steps, trained.architecture
-        return FlowMatchingPolicy(prefix, *parts, trained.chunk)
+        return FlowMatchingPolicy(prefix, trained, steps)
 
 
-class _Sizes(NamedTuple):
-    vision: VitConfig
-    language: LlamaConfig
-    expert: LlamaConfig
-    horizon: int
+Parts = tuple[VitConfig, LlamaConfig, LlamaConfig]  # vision, language, expert
 
 
-def _pi0(sizes: _Sizes, network: Mapping[str, Any], prompt: PromptTemplate) -> FlowPrefix:
-    config = Pi0Config(*sizes, network["state"], network["actions"], network["model"] == "pi05")
+def _pi0(parts: Parts, horizon: int, network: Mapping[str, Any], prompt: PromptTemplate) -> FlowPrefix:
+    config = Pi0Config(*parts, horizon, network["state"], network["actions"], network["model"] == "pi05")
     model, ids = Pi0(config), torch.tensor(prompt.ids, dtype=torch.int64)
     if not config.adaptive:
         return Pi0Prefix(model, ids, prompt.limit)
@@ -90,23 +82,14 @@ def _pi0(sizes: _Sizes, network: Mapping[str, Any], prompt: PromptTemplate) -> F
     return Pi05Prefix(model, ids, numbers, _ids(network["after"], "after", vocabulary), prompt.limit)
 
 
-def _smolvla(sizes: _Sizes, network: Mapping[str, Any], prompt: PromptTemplate) -> SmolVlaPrefix:
-    around = network["around"]
+def _smolvla(parts: Parts, horizon: int, network: Mapping[str, Any], prompt: PromptTemplate) -> SmolVlaPrefix:
+    around, vocabulary = network["around"], parts[1].vocabulary
     if not isinstance(around, list) or len(around) != 2:
         raise ValueError(f"network: around: {around!r} is not [ids before a picture, ids after it]")
-    start, end = (tuple(_ids(each, f"around[{i}]", sizes.language.vocabulary)) for i, each in enumerate(around))
-    config = SmolVlaConfig(
-        sizes.vision,
-        sizes.language,
-        sizes.expert,
-        whole(network, "fold"),
-        whole(network, "self_attention_every", 0),
-        sizes.horizon,
-        network["state"],
-        network["actions"],
-        (start, end),
-        whole(network, "empty", 0),
-    )
+    start, end = (tuple(_ids(each, f"around[{i}]", vocabulary)) for i, each in enumerate(around))
+    folding = whole(network, "fold"), whole(network, "self_attention_every", 0)
+    numbers = horizon, network["state"], network["actions"]
+    config = SmolVlaConfig(*parts, *folding, *numbers, (start, end), whole(network, "empty", 0))
     return SmolVlaPrefix(SmolVla(config), torch.tensor(prompt.ids, dtype=torch.int64), prompt.limit)
 
 

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from auras_ros.models.blocks import Blocks, carrying, chain
+from auras_ros.models.flow_context import padded
 from auras_ros.models.pi0 import Pi0
 from auras_ros.models.smolvla import SmolVla
-from auras_ros.policies.perception import Body
 
 BINS = 256  # of a number of the state between -1 and 1; one below -1 is bin -1
 NOTHING = -1  # in a table of ids: no token
@@ -54,17 +55,14 @@ class FlowPrefix(nn.Module):
         self.prompt.copy_(F.pad(prompt, (0, self.limit - count))[None])
         self.there.copy_((torch.arange(self.limit, device=prompt.device) < count)[None])
 
-    def blocks(self) -> list[tuple[str, Body]]:
+    def blocks(self) -> Blocks:
         """Parts that follow one another; the state goes along as the last of what is carried."""
         model = self.model
-        seeing = [(name, _beside(block)) for name, block in model.blocks()]
+        seeing = [(name, carrying(block)) for name, block in model.blocks()]
         return [("newest", self._newest), *seeing, ("prompt", self._join), *model.prefix_blocks()]
 
     def forward(self, images: Tensor, state: Tensor) -> Tensor:
-        carried: tuple[Tensor, ...] = (images, state)
-        for _, block in self.blocks():
-            carried = block(*carried)
-        return carried[0]
+        return chain(self.blocks(), images, state)
 
     def _newest(self, images: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         return images[:, -1].flatten(0, 1).to(self.model.dtype), state[:, -1]
@@ -135,14 +133,6 @@ class Pi05Prefix(FlowPrefix):
 
         Numbers that the robot does not have are 0 before they are put into bins. Raises ValueError by D.
         """
-        missing = self.model.config.state - state.shape[-1]
-        if missing < 0:
-            raise ValueError(
-                f"pi0.5: state: {state.shape[-1]} numbers, but the network takes {self.model.config.state}"
-            )
-        bins = torch.bucketize(F.pad(state, (0, missing)).double(), self.edges.double(), right=True) - 1
+        own = padded(state, self.model.config.state, "pi0.5")
+        bins = torch.bucketize(own.double(), self.edges.double(), right=True) - 1
         return self.table[bins + 1].flatten(1)
-
-
-def _beside(block: Body) -> Body:
-    return lambda x, state: (*block(x), state)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,22 +17,13 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.tensors import naming, read_tensors
-from auras_ros.observation import ObservationError, ObservationSpec, Preprocessor
-from auras_ros.policies.policy import Policy, generate
+from auras_ros.observation import ObservationSpec, Preprocessor
+from auras_ros.policies.policy import Policy, TokenPolicy, generate
 
 NOISE_SEED = 20_250_101
 LEAST_LIKELY = 0.25  # standard deviations by which a token of the sample may lose; a wrong picture costs some 1.2
-
-
-@runtime_checkable
-class Writing(Policy, Protocol):
-    """A policy that writes the likeliest token."""
-
-    def losses(self, context: Tensor, actions: Tensor) -> Tensor:
-        """See `policies.autoregressive`: float64 [B, tokens]."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -48,6 +39,12 @@ class GoldenSample:
         """The same with the actions [horizon, channels] of one plan more."""
         columns = {f"{plan}/{channel}": actions[:, i] for i, channel in enumerate(channels)}
         return GoldenSample(self.images, self.state, self.actions | columns)
+
+    def of(self, plan: str, channel: str) -> NDArray[np.float64]:
+        """The actions [horizon] of one channel under a plan. Raises CheckpointError where there are none."""
+        if f"{plan}/{channel}" not in self.actions:
+            raise CheckpointError(f"golden sample: no actions for plan '{plan}', channel '{channel}'")
+        return self.actions[f"{plan}/{channel}"]
 
     def save(self, path: Path) -> None:
         groups: dict[str, Mapping[str, NDArray[Any]]]
@@ -74,15 +71,13 @@ def observed(spec: ObservationSpec, sample: GoldenSample) -> tuple[Tensor, Tenso
     spec."""
     preprocess = Preprocessor(spec)
     joints = () if spec.state is None else spec.state.names
-    try:
+    with refusing("golden sample: does not fit the observation", LookupError, ValueError):
         named = [sample.state[joint] for joint in joints]
         positions = np.array(named).reshape(len(joints), -1).T if joints else np.zeros((spec.history, 0))
         history = [
             preprocess({camera.name: sample.images[camera.name][i] for camera in spec.cameras}, positions[i])
             for i in range(spec.history)
         ]
-    except (KeyError, IndexError, ValueError, ObservationError) as error:
-        raise CheckpointError(f"golden sample: does not fit the observation: {error}") from error
     images = torch.from_numpy(np.stack([instant.image for instant in history]))[None]
     return images, torch.from_numpy(np.stack([instant.state for instant in history]))[None]
 
@@ -109,14 +104,12 @@ def check(
     """Raise CheckpointError unless the replay is within `tolerance` [channels] (physical units) of the sample. exact:
     the weights are as fine as those that the sample was made with. Otherwise rounding may choose other tokens, so that
     of a policy that writes some it is asked whether the sample's tokens are likely."""
-    if not exact and isinstance(policy, Writing):
+    if not exact and isinstance(policy, TokenPolicy):
         _check_tokens(policy, plan, spec, channels, sample)
         return
     got = replay(policy, spec, sample)
     for i, channel in enumerate(channels):
-        expected = sample.actions.get(f"{plan}/{channel}")
-        if expected is None:
-            raise CheckpointError(f"golden sample: no actions for plan '{plan}', channel '{channel}'")
+        expected = sample.of(plan, channel)
         if expected.shape != got[:, i].shape:
             wanted, given = len(got), list(expected.shape)
             raise CheckpointError(f"golden sample: plan '{plan}': horizon {wanted}, the sample has {given}")
@@ -130,13 +123,9 @@ def check(
 
 
 def _check_tokens(
-    policy: Writing, plan: str, spec: ObservationSpec, channels: Sequence[str], sample: GoldenSample
+    policy: TokenPolicy, plan: str, spec: ObservationSpec, channels: Sequence[str], sample: GoldenSample
 ) -> None:
-    named = [sample.actions.get(f"{plan}/{channel}") for channel in channels]
-    for channel, column in zip(channels, named, strict=True):
-        if column is None:
-            raise CheckpointError(f"golden sample: no actions for plan '{plan}', channel '{channel}'")
-    actions = torch.from_numpy(np.stack([column for column in named if column is not None], 1))
+    actions = torch.from_numpy(np.stack([sample.of(plan, channel) for channel in channels], 1))
     lost = policy.losses(policy.perceive(*observed(spec, sample)), actions[None])[0]
     if not bool((lost <= LEAST_LIKELY).all()):  # False for NaN
         at = int((lost > LEAST_LIKELY).nonzero()[0]) if bool(torch.isfinite(lost).all()) else 0

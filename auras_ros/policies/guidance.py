@@ -11,7 +11,7 @@ Which actions these are, and where the freezing ends, is `pipeline.continuity`'s
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -19,7 +19,6 @@ from torch import Tensor
 from auras_ros.policies.policy import Policy, State
 
 Method = Literal["inpaint", "rtc"]
-METHODS: tuple[Method, ...] = get_args(Method)
 MOST_GAIN = 5.0  # beta of Black et al. 2025: at high noise the plain gain has no bound
 
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.observation import ObservationSpec
 from auras_ros.policies.golden import GoldenSample, observed
-from auras_ros.policies.policy import Policy
+from auras_ros.policies.policy import Policy, TokenPolicy
 
 MARGIN = 1e-3  # standard deviations of a place's scores; float32 moves them by some 1e-6 (12 layers)
 TRIES = 64
@@ -26,21 +24,12 @@ GREY_LEVELS = 32  # the most that a pixel is changed by
 SHARE = 0.05  # the most that a joint's position is changed by, of its own size and one unit
 
 
-@runtime_checkable
-class Choosing(Policy, Protocol):
-    """A policy that writes the likeliest token."""
-
-    def margins(self, context: Tensor) -> Tensor:
-        """See `policies.autoregressive`: float64 [B, tokens]."""
-        ...
-
-
 def clear_sample(
     policies: Iterable[Policy], spec: ObservationSpec, sample: GoldenSample
 ) -> tuple[GoldenSample, float | None]:
     """The sample, or one like it (seeded noise on pictures and state) that every token of every policy is clear on; and
     the smallest margin, None where nothing is chosen. Raises CheckpointError where none of `TRIES` is."""
-    choosing = [policy for policy in policies if isinstance(policy, Choosing)]
+    choosing = [policy for policy in policies if isinstance(policy, TokenPolicy)]
     if not choosing:
         return sample, None
     best = -1.0
@@ -56,7 +45,7 @@ def clear_sample(
     )
 
 
-def smallest_margin(policy: Choosing, spec: ObservationSpec, sample: GoldenSample) -> float:
+def smallest_margin(policy: TokenPolicy, spec: ObservationSpec, sample: GoldenSample) -> float:
     """Of all tokens that this policy makes of the sample's observation; not a number counts as none."""
     found = float(policy.margins(policy.perceive(*observed(spec, sample))).min())
     return found if np.isfinite(found) else -1.0

@@ -12,12 +12,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from auras_ros.models.conditional_unet1d import DiffusionUnet1d
+from auras_ros.models.blocks import Block, Blocks, chain
+from auras_ros.models.conditional_unet1d import DiffusionUnet1d, UnetSizes
 from auras_ros.models.diffusion_transformer import DiffusionTransformer
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.resnet import ResNetEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
-from auras_ros.policies.perception import Body
 
 Encoder = KeypointEncoder | ResNetEncoder
 Network = ConditionalUnet1d | DiffusionUnet1d | DiffusionTransformer
@@ -42,22 +42,21 @@ class PerCamera(nn.Module):
         self.features = each[0].features
         self.sizes = {**each[0].sizes, "separate": len(each)}
 
-    def blocks(self) -> list[tuple[str, Body]]:
+    def blocks(self) -> Blocks:
         """The encoders' own parts, side by side."""
         lists = [cast(Encoder, encoder).blocks() for encoder in self.each]
-        split: tuple[str, Body] = ("cameras", lambda x: tuple(x.unflatten(0, (-1, len(lists))).unbind(1)))
         parts = [(side[0][0], _beside([body for _, body in side])) for side in zip(*lists, strict=True)]
-        join: tuple[str, Body] = ("join", lambda *each: (torch.stack(each, 1).flatten(0, 1),))
-        return [split, *parts, join]
+        return [
+            ("cameras", lambda x: tuple(x.unflatten(0, (-1, len(lists))).unbind(1))),
+            *parts,
+            ("join", lambda *each: (torch.stack(each, 1).flatten(0, 1),)),
+        ]
 
     def forward(self, images: Tensor) -> Tensor:
-        carried: tuple[Tensor, ...] = (images,)
-        for _, block in self.blocks():
-            carried = block(*carried)
-        return carried[0]
+        return chain(self.blocks(), images)
 
 
-def _beside(bodies: Sequence[Body]) -> Body:
+def _beside(bodies: Sequence[Block]) -> Block:
     """Bodies that each take the same number of tensors, on their own share of what is carried."""
 
     def run(*carried: Tensor) -> tuple[Tensor, ...]:
@@ -91,7 +90,7 @@ def build_network(
     if network is DiffusionTransformer:
         return network(actions, condition, _horizon(horizon, 1), observations, **sizes)
     if network is DiffusionUnet1d:
-        unet = network(actions, condition, **sizes)
+        unet = network(actions, condition, UnetSizes(**sizes))
         _horizon(horizon, unet.horizon_multiple)
         return unet
     _horizon(horizon, 4)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from auras_ros.models.blocks import Blocks, alone
 from auras_ros.policies.networks import Encoder, PerCamera
-from auras_ros.policies.perception import Body, cut, seen
+from auras_ros.policies.perception import cut, seen
 from auras_ros.policies.precision import mark
 
 
@@ -31,15 +32,11 @@ class ObservationTokens(nn.Module):
         """One: the state goes into all of them."""
         return (self.history * self._shape[0],)
 
-    def blocks(self) -> list[tuple[str, Body]]:
-        parts: list[tuple[str, Body]] = [(block.name, block) for block in cut(self.encoder, self)]
-        return [*parts, ("embed", self._embedded)]
+    def blocks(self) -> Blocks:
+        return [*((block.name, block) for block in cut(self.encoder, self)), ("embed", alone(self.tokens))]
 
     def tokens(self, condition: Tensor) -> Tensor:
         """Features and state of all instants, [B, history * inputs] -> [B, history * tokens, width]."""
         embedded: Tensor = self.embed(condition.unflatten(1, (self.history, -1)))
         tokens: Tensor = embedded.unflatten(2, self._shape).flatten(1, 2)
         return tokens
-
-    def _embedded(self, condition: Tensor) -> tuple[Tensor]:
-        return (self.tokens(condition),)

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from auras_ros.models.blocks import Block, Blocks, alone
 from auras_ros.policies.precision import like_weights
-
-Body = Callable[..., tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -23,17 +22,22 @@ class PerceptionBlock:
     """One block: `carried = block(*carried)`. The state is the last of the tensors that are carried on."""
 
     name: str
-    body: Body
+    body: Block
 
     def __call__(self, *carried: Tensor) -> tuple[Tensor, ...]:
         return self.body(*carried)
 
 
+def without_grad(blocks: Blocks) -> list[PerceptionBlock]:
+    """A model's blocks as those of a policy."""
+    return [PerceptionBlock(name, torch.no_grad()(block)) for name, block in blocks]
+
+
 def cut(encoder: nn.Module, marked: nn.Module) -> list[PerceptionBlock]:
     """Perception with this encoder in parts: its `blocks()`, or the whole of it where it has none. marked: the module
     whose weights say in which type pictures and context are (`precision.mark`)."""
-    own: Callable[[], list[tuple[str, Body]]] | None = getattr(encoder, "blocks", None)
-    parts = [("encoder", _alone(encoder))] if own is None else own()
+    own: Callable[[], Blocks] | None = getattr(encoder, "blocks", None)
+    parts = [("encoder", alone(encoder))] if own is None else own()
     last = len(parts) - 1
     return [PerceptionBlock(name, _block(part, marked, i == 0, i == last)) for i, (name, part) in enumerate(parts)]
 
@@ -49,14 +53,7 @@ def context_of(features: Tensor, state: Tensor, marked: nn.Module) -> Tensor:
     return like_weights(marked, torch.cat([features.view(batch, history, -1), state], -1).flatten(1))
 
 
-def _alone(module: nn.Module) -> Body:
-    def run(x: Tensor) -> tuple[Tensor, ...]:
-        return (module(x),)
-
-    return run
-
-
-def _block(part: Body, marked: nn.Module, first: bool, last: bool) -> Body:
+def _block(part: Block, marked: nn.Module, first: bool, last: bool) -> Block:
     """A part of the encoder as a block of perception: the state goes along, to be joined to the features at the end."""
 
     @torch.no_grad()

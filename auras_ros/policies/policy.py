@@ -93,6 +93,19 @@ class CausalPolicy(Policy, Protocol):
         ...
 
 
+@runtime_checkable
+class TokenPolicy(Policy, Protocol):
+    """A policy that writes the likeliest token; see `policies.autoregressive`."""
+
+    def margins(self, context: Tensor) -> Tensor:
+        """By how much each token wins, float64 [B, tokens]."""
+        ...
+
+    def losses(self, context: Tensor, actions: Tensor) -> Tensor:
+        """By how much the tokens of these actions lose, float64 [B, tokens]."""
+        ...
+
+
 def generate(policy: Policy, noise: Tensor, context: Tensor) -> Tensor:
     """All steps of one batch of requests, one after the other: actions [B, horizon, channels]."""
     state = policy.begin(noise)

@@ -8,7 +8,7 @@ module never sets a prompt, and never guesses one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,9 +17,6 @@ from typing import Any
 from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, read_tokenizer
 
 INSTRUCTION = "{instruction}"
-KEYS = frozenset(
-    {"prompt", "prompt_text", "prompt_template", "prompt_lower", "prompt_plain", "prompt_end", "prompt_limit"}
-)
 SHOWN_CHARS = 80
 
 
@@ -30,8 +27,8 @@ class PromptTemplate:
     ids: with all that tokenizer and form add. text: the instruction alone. template: what the tokenizer is given, with
     the instruction in its place, in lower case where `lower`, and where `plain` (pi0.5) without spaces at its ends and
     with spaces for underscores and line breaks. end: the id that comes last, added where the tokenizer
-    does not. limit: how many ids there may be; None: exactly as many as these. Raises ValueError by the key of the
-    manifest.
+    does not. limit: how many ids there may be; None: exactly as many as these. In a manifest the ids are `prompt` and
+    each other field is `prompt_` and its name. Raises ValueError by that key.
     """
 
     ids: tuple[int, ...]
@@ -45,16 +42,10 @@ class PromptTemplate:
     def __post_init__(self) -> None:
         if not self.ids or not all(type(each) is int and each >= 0 for each in self.ids):
             raise ValueError(f"prompt: {list(self.ids)!r} is not a list of token ids")
-        for key, value, kinds in (
-            ("prompt_text", self.text, (str,)),
-            ("prompt_template", self.template, (str,)),
-            ("prompt_lower", self.lower, (bool,)),
-            ("prompt_plain", self.plain, (bool,)),
-            ("prompt_end", self.end, (int, type(None))),
-            ("prompt_limit", self.limit, (int, type(None))),
-        ):
-            if type(value) not in kinds:
-                raise ValueError(f"{key}: {value!r} is not {' or '.join(kind.__name__ for kind in kinds)}")
+        for each in fields(self)[1:]:
+            value, kinds = getattr(self, each.name), str(each.type).replace("None", "NoneType").split(" | ")
+            if type(value).__name__ not in kinds:
+                raise ValueError(f"prompt_{each.name}: {value!r} is not {' or '.join(kinds)}")
         if self.template.count(INSTRUCTION) != 1:
             raise ValueError(f"prompt_template: {self.template!r} does not hold {INSTRUCTION} once")
         if self.end is not None and self.ids[-1] != self.end:
@@ -67,29 +58,14 @@ class PromptTemplate:
         """From the manifest's `network`, whose other keys are not looked at. Raises ValueError."""
         if not isinstance(network.get("prompt"), list):
             raise ValueError(f"prompt: {network.get('prompt')!r} is not a list of token ids")
-        ids = tuple(network["prompt"])
-        return cls(
-            ids,
-            network.get("prompt_text", ""),
-            network.get("prompt_template", INSTRUCTION),
-            network.get("prompt_lower", False),
-            network.get("prompt_end"),
-            network.get("prompt_limit"),
-            network.get("prompt_plain", False),
-        )
+        named = {each.name: f"prompt_{each.name}" for each in fields(cls)[1:]}
+        return cls(tuple(network["prompt"]), **{name: network[key] for name, key in named.items() if key in network})
 
     def to_network(self) -> dict[str, Any]:
         """The keys that `of` reads; those that say nothing are left out."""
-        values = {
-            "prompt": list(self.ids),
-            "prompt_text": self.text,
-            "prompt_template": self.template,
-            "prompt_lower": self.lower,
-            "prompt_end": self.end,
-            "prompt_limit": self.limit,
-            "prompt_plain": self.plain,
-        }
-        return {key: value for key, value in values.items() if value is not None and value is not False}
+        values = {f"prompt_{each.name}": getattr(self, each.name) for each in fields(self)[1:]}
+        said = {key: value for key, value in values.items() if value is not None and value is not False}
+        return {"prompt": list(self.ids), **said}
 
     def told(self, text: str) -> str:
         """What the tokenizer is given for this instruction."""
@@ -105,6 +81,9 @@ class PromptTemplate:
         if self.limit is None and len(done) != len(self.ids):
             raise PromptError(f"prompt: {len(done)} tokens, but this policy takes exactly {len(self.ids)}")
         return done
+
+
+KEYS = frozenset({"prompt", *(f"prompt_{each.name}" for each in fields(PromptTemplate)[1:])})  # of a manifest's network
 
 
 class Language:

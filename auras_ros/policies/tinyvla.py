@@ -9,14 +9,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from auras_ros.models.blocks import Blocks, carrying
 from auras_ros.models.presets import TINYVLAS
-from auras_ros.models.tinyvla import LlavaPythia, PooledCondition, TinyVlaConfig, build_head, build_llava_pythia
+from auras_ros.models.tinyvla import LlavaPythia, PooledCondition, build_head, build_llava_pythia
 from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.denoising import SamplerName, make_sampler
 from auras_ros.policies.diffusion import DiffusionPolicy
-from auras_ros.policies.perception import Body, PerceptionBlock
+from auras_ros.policies.family import unit
+from auras_ros.policies.perception import PerceptionBlock, without_grad
 from auras_ros.policies.precision import like_weights, mark
-from auras_ros.policies.vision_language import VisionLanguagePrefix, beside, random_ids
+from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids
 
 INFERENCE_STEPS = 10  # of 100, DDIM, as published
 
@@ -44,12 +46,12 @@ class TinyVlaEncoder(nn.Module):
     def forward(self, images: Tensor, state: Tensor) -> Tensor:
         return self._condition(self.model(self.prefix(images, state)), state)[0]
 
-    def blocks(self) -> list[tuple[str, Body]]:
+    def blocks(self) -> Blocks:
         """As `forward`, in parts that follow one another, by name; the state goes along last."""
         *seeing, (name, join) = self.prefix.blocks()  # its last part looks at the state and leaves it behind
-        encoding = [(layer, beside(block)) for layer, block in self.model.language_blocks()]
-        joining: tuple[str, Body] = (name, lambda seen, state: (*join(seen, state), state))
-        return [*seeing, joining, *encoding, ("condition", self._condition)]
+        encoding = [(layer, carrying(block)) for layer, block in self.model.language_blocks()]
+        seeing.append((name, lambda seen, state: (*join(seen, state), state)))
+        return [*seeing, *encoding, ("condition", self._condition)]
 
     def _condition(self, hidden: Tensor, state: Tensor) -> tuple[Tensor]:
         return (self.condition(hidden, like_weights(self, state[:, -1])),)
@@ -72,7 +74,7 @@ class TinyVlaPolicy(DiffusionPolicy):
 
     def perception_blocks(self) -> list[PerceptionBlock]:
         """`perceive` in parts: chained on (images, state) they give its context, bit for bit."""
-        return [PerceptionBlock(name, torch.no_grad()(body)) for name, body in self.encoder.blocks()]
+        return without_grad(self.encoder.blocks())
 
 
 def make_tinyvla(
@@ -102,13 +104,6 @@ def make_tinyvla(
         model, (condition, network) = build_llava_pythia(config), build_head(config)
     encoder = TinyVlaEncoder(model, condition, before, after, cameras)
     table = make_sampler(sampler, steps, "epsilon", spacing="leading")
-    ones = torch.ones(config.actions, dtype=torch.float64)
-    shape = architecture(name, config, cameras)
-    policy = TinyVlaPolicy(encoder, network, table, config.horizon, -ones, ones, shape)
-    return policy.eval().requires_grad_(False)
-
-
-def architecture(name: str, config: TinyVlaConfig, cameras: int) -> Architecture:
-    """What a TinyVLA takes and gives: the newest instant alone."""
     px = (config.vision.image_px, config.vision.image_px)
-    return Architecture(name, cameras, px, 1, config.state, config.horizon, config.actions)
+    shape = Architecture(name, cameras, px, 1, config.state, config.horizon, config.actions)
+    return TinyVlaPolicy(encoder, network, table, unit(shape)).eval().requires_grad_(False)

@@ -15,11 +15,11 @@ from auras_ros.models.gpt_neox import GptNeoxConfig
 from auras_ros.models.tinyvla import TinyVlaConfig, build_head, build_llava_pythia
 from auras_ros.models.vit import VitConfig
 from auras_ros.policies.architecture import Architecture
-from auras_ros.policies.diffusion_family import Diffusion
+from auras_ros.policies.diffusion_family import sampler_of
 from auras_ros.policies.family import Trained
 from auras_ros.policies.tinyvla import TinyVlaEncoder, TinyVlaPolicy
 from auras_ros.policies.vision_language_family import (
-    check_keys,
+    check_parts,
     check_pictures,
     checked_prompt,
     read_config,
@@ -37,7 +37,7 @@ class TinyVla:
     KEYS = frozenset({"vision", "language", "down_dims", *HEAD, "image_at", "prompt"})
 
     def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
-        check_keys(encoder, network, self.KEYS)
+        check_parts(encoder, network, self.KEYS)
         dims = network["down_dims"]
         if not isinstance(dims, list) or not dims or any(type(each) is not int or each < 1 for each in dims):
             raise ValueError(f"network: down_dims: {dims!r} is not a list of whole numbers above zero")
@@ -62,7 +62,4 @@ class TinyVla:
         return nn.ModuleDict({"encoder": seen, "network": head})
 
     def policy(self, networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any]) -> TinyVlaPolicy:
-        plain, seen = Diffusion().policy(networks, trained, settings), networks["encoder"]
-        assert isinstance(seen, TinyVlaEncoder)
-        parts = seen, networks["network"], plain.sampler, plain.horizon
-        return TinyVlaPolicy(*parts, trained.lower, trained.upper, trained.architecture, trained.chunk)
+        return TinyVlaPolicy(networks["encoder"], networks["network"], sampler_of(trained, settings), trained)

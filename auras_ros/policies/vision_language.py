@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from auras_ros.models.blocks import Blocks, carrying
 from auras_ros.models.vision_language import SeeingLanguage
-from auras_ros.policies.perception import Body
 
 
 class VisionLanguagePrefix(nn.Module):
@@ -55,9 +55,9 @@ class VisionLanguagePrefix(nn.Module):
     def forward(self, images: Tensor, state: Tensor) -> Tensor:
         return self._joined(self.model.see(self._newest(images)), state)[0]
 
-    def blocks(self) -> list[tuple[str, Body]]:
+    def blocks(self) -> Blocks:
         """As `forward`; the state goes along for its batch size alone."""
-        inner = [(name, beside(block)) for name, block in self.model.blocks()]
+        inner = [(name, carrying(block)) for name, block in self.model.blocks()]
         return [("newest", lambda images, state: (self._newest(images), state)), *inner, ("prompt", self._joined)]
 
     def _newest(self, images: Tensor) -> Tensor:
@@ -102,11 +102,6 @@ class PaddedPrefix(VisionLanguagePrefix):
         seen = (every < self.first) | (every >= end)
         mask = seen[None] | (every[None] == slots[:, None])
         return torch.where(slots >= end, slots - self.gap, slots), mask[None]
-
-
-def beside(block: Body) -> Body:
-    """The block with what it does not look at handed on behind what it returns: the last tensor, the state."""
-    return lambda *carried: (*block(*carried[:-1]), carried[-1])
 
 
 def random_ids(count: int, vocabulary: int, seed: int) -> Tensor:

@@ -23,7 +23,8 @@ from auras_ros.models.vision_language import SeeingLanguage, VisionLanguage
 from auras_ros.models.vit import VitConfig
 from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.autoregressive import AutoregressivePolicy
-from auras_ros.policies.family import Trained
+from auras_ros.policies.autoregressive_family import token_policy
+from auras_ros.policies.family import Trained, check_keys
 from auras_ros.policies.prompt import KEYS as PROMPT_KEYS
 from auras_ros.policies.prompt import PromptTemplate
 from auras_ros.policies.vision_language import PaddedPrefix, VisionLanguagePrefix
@@ -48,7 +49,7 @@ class OpenVla:
     KEYS = frozenset({"dinov2", "siglip", "language", "vocabulary", "prompt"})
 
     def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
-        check_keys(encoder, network, self.KEYS)
+        check_parts(encoder, network, self.KEYS)
         config = OpenVlaConfig(
             read_config(VitConfig, network["dinov2"], "network: dinov2"),
             read_config(VitConfig, network["siglip"], "network: siglip"),
@@ -76,7 +77,7 @@ class Rt2:
     KEYS = frozenset({"vision", "language", "first", "bins", "image_at", "prompt"})
 
     def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
-        check_keys(encoder, network, self.KEYS)
+        check_parts(encoder, network, self.KEYS)
         config = Rt2Config(
             read_config(VitConfig, network["vision"], "network: vision"),
             read_config(LlamaConfig, network["language"], "network: language"),
@@ -110,17 +111,12 @@ def split_prompt(prompt: PromptTemplate, image_at: int) -> tuple[Tensor, Tensor]
     return ids[:image_at], ids[image_at:]
 
 
-def check_keys(encoder: Any, network: Any, keys: frozenset[str], optional: frozenset[str] = frozenset()) -> None:
+def check_parts(encoder: Any, network: Any, keys: frozenset[str]) -> None:
     """That a manifest's `encoder` is empty and its `network` has these keys, and maybe the prompt's others. Raises
     TypeError or ValueError."""
     if encoder != {}:
         raise ValueError(f"encoder: {encoder!r}, expected {{}}: the network sees for itself")
-    if not isinstance(network, Mapping):
-        raise TypeError(f"network: {network!r} is not an object")
-    for key in sorted(keys - network.keys()):
-        raise ValueError(f"network: '{key}' is missing")
-    for key in sorted(network.keys() - keys - optional - PROMPT_KEYS):
-        raise ValueError(f"network: '{key}' is unknown")
+    check_keys(network, keys, PROMPT_KEYS)
 
 
 def check_pictures(architecture: Architecture, channels: int, px: int) -> None:
@@ -178,11 +174,7 @@ def _fits(value: Any, wanted: str) -> bool:
 def _policy(
     networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any], codec: ActionTokens
 ) -> AutoregressivePolicy:
-    for key in sorted(settings):
-        raise ValueError(f"key '{key}' is unknown")
-    if trained.kind != "min_max" or trained.executed is not None:
-        raise ValueError("tokens are bins of a range: statistics must be min_max, and all actions are executed")
-    prefix, shape = networks["prefix"], trained.architecture
+    prefix = networks["prefix"]
     assert isinstance(prefix, VisionLanguagePrefix)
     assert isinstance(prefix.model, VisionLanguage)
-    return AutoregressivePolicy(prefix, prefix.model.language, codec, shape.horizon, shape.actions, shape)
+    return token_policy(prefix, prefix.model.language, codec, trained, settings)

@@ -48,11 +48,7 @@ class Description:
         """policy.json without `weights`."""
         return {
             "format": FORMAT,
-            "name": self.name,
-            "type": self.type,
-            "encoder": self.encoder,
-            "network": self.network,
-            "horizon": self.horizon,
+            **{key: getattr(self, key) for key in ("name", "type", "encoder", "network", "horizon")},
             "observation": self.spec.to_dict(),
             "action": self.contract.to_dict(),
             "statistics": {"kind": "min_max", "lower": list(self.lower), "upper": list(self.upper)},

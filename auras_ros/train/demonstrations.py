@@ -6,14 +6,15 @@ so that the policy also sees how to come back from where the expert would not ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.sim.pusht import IMAGE_PX, SIZE_PX, PushTWorld
+from auras_ros.sim.pusht import SIZE_PX, PushTWorld
+from auras_ros.train.loops import Progress
 from auras_ros.train.push_table import PushTable
 from auras_ros.train.pusht_expert import PushExpert
 
@@ -24,7 +25,6 @@ WALL_PX = 15.0
 
 Act = Callable[[NDArray[np.uint8], NDArray[np.float64]], NDArray[np.float64]]  # (image, agent) -> target, stateful
 Moment = tuple[NDArray[np.uint8], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,14 @@ class Demonstrations:
             return cls(**{f.name: data[f.name] for f in fields(cls)})
 
     @classmethod
+    def of(cls, kept: Sequence[Sequence[Moment]]) -> Demonstrations:
+        """The frames of these episodes."""
+        columns = list(zip(*(frame for episode in kept for frame in episode), strict=True)) or [()] * 4
+        images, agent, tee, actions = (np.array(column) for column in columns)
+        episode = np.array([number for number, frames in enumerate(kept) for _ in frames], np.int64)
+        return cls(images, agent.astype(np.float32), tee.astype(np.float32), actions.astype(np.float32), episode)
+
+    @classmethod
     def join(cls, parts: list[Demonstrations]) -> Demonstrations:
         """One after the other; episode numbers stay distinct."""
         parts = [part for part in parts if len(part.episode)]
@@ -71,32 +79,6 @@ class DemonstrationSettings:
     seed: int
     disturbance_px: float = 20.0
     drift_max_px: float = 0.0
-
-
-class _Recorder:
-    def __init__(self) -> None:
-        self.frames: list[Moment] = []
-        self.episodes: list[int] = []
-        self.kept = 0
-
-    def keep(self, frames: list[Moment]) -> None:
-        self.frames += frames
-        self.episodes += [self.kept] * len(frames)
-        self.kept += 1
-
-    def done(self) -> Demonstrations:
-        if not self.frames:
-            pair, pose = np.zeros((0, 2), np.float32), np.zeros((0, 3), np.float32)
-            images = np.zeros((0, IMAGE_PX, IMAGE_PX, 3), np.uint8)
-            return Demonstrations(images, pair, pose, pair, np.zeros(0, np.int64))
-        images, agent, tee, actions = (np.array(column) for column in zip(*self.frames, strict=True))
-        return Demonstrations(
-            images,
-            agent.astype(np.float32),
-            tee.astype(np.float32),
-            actions.astype(np.float32),
-            np.array(self.episodes),
-        )
 
 
 class _Disturbance:
@@ -129,23 +111,23 @@ def _demonstrate(world: PushTWorld, expert: PushExpert, disturbance: _Disturbanc
 
 def expert_episodes(recipe: DemonstrationSettings, table: PushTable, progress: Progress) -> Demonstrations:
     """The expert from random starts; a drifting tee where the recipe says so."""
-    random, expert, recorder = np.random.default_rng(recipe.seed), PushExpert(table), _Recorder()
+    random, expert, kept = np.random.default_rng(recipe.seed), PushExpert(table), list[list[Moment]]()
     for episode in range(recipe.episodes):
         drift = float(random.uniform(0.1, recipe.drift_max_px)) if recipe.drift_max_px else 0.0
         world = PushTWorld(drift_px=drift, success_coverage=0.92 if drift else None)
         world.reset(recipe.seed + episode)
         frames = _demonstrate(world, expert, _Disturbance(recipe.disturbance_px, random), EXPERT_STEPS)
         if frames:
-            recorder.keep(frames)
-        progress(f"episode {episode + 1}/{recipe.episodes}, {recorder.kept} kept")
-    return recorder.done()
+            kept.append(frames)
+        progress(f"episode {episode + 1}/{recipe.episodes}, {len(kept)} kept")
+    return Demonstrations.of(kept)
 
 
 def takeover_episodes(
     recipe: DemonstrationSettings, table: PushTable, policy: Callable[[], Act], progress: Progress
 ) -> Demonstrations:
     """A policy drives for 10 to 160 steps; where it has not finished, the expert takes over and is recorded."""
-    random, expert, recorder = np.random.default_rng(recipe.seed), PushExpert(table), _Recorder()
+    random, expert, kept = np.random.default_rng(recipe.seed), PushExpert(table), list[list[Moment]]()
     finished = 0
     for episode in range(recipe.episodes):
         world, act = PushTWorld(), policy()
@@ -153,6 +135,6 @@ def takeover_episodes(
         if any(world.step(act(world.image(), world.agent)).success for _ in range(int(random.integers(10, 160)))):
             finished += 1
         elif frames := _demonstrate(world, expert, _Disturbance(0.0, random), TAKEOVER_STEPS):
-            recorder.keep(frames)
-        progress(f"episode {episode + 1}/{recipe.episodes}, policy finished {finished}, {recorder.kept} taken over")
-    return recorder.done()
+            kept.append(frames)
+        progress(f"episode {episode + 1}/{recipe.episodes}, policy finished {finished}, {len(kept)} taken over")
+    return Demonstrations.of(kept)

@@ -5,8 +5,6 @@ Loops count steps, not seconds, so that a seed gives the same run on any machine
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +16,7 @@ from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.policies.denoising import TRAINING_STEPS, add_noise, squared_cosine_alphas
 from auras_ros.train.demonstrations import Demonstrations
-from auras_ros.train.loops import Curve, average_into, cosine_rate
+from auras_ros.train.loops import REPORT_STEPS, Curve, Progress, cosine_rate, fit
 from auras_ros.train.push_table import corners
 
 HALF_PX = 256.0  # positions are scaled to [-1, 1] over the 512 px table
@@ -27,8 +25,6 @@ WHITENING_FRAMES = 4096
 BATCH = 128  # windows a step of the denoiser
 FEATURE_NOISE = 0.02  # the denoiser must bear the encoder's error on unseen images
 PIXEL_MEAN, PIXEL_STD = 0.8, 1 / 3
-
-Progress = Callable[[str], None]
 
 
 def pixels(images: Tensor) -> Tensor:
@@ -57,7 +53,7 @@ def train_encoder(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if (step + 1) % 250 == 0:
+        if (step + 1) % REPORT_STEPS == 0:
             with torch.no_grad():
                 error_px = float((encoder.keypoints(pixels(images[check])) - targets[check]).abs().mean() * HALF_PX)
             curve.add(step + 1, float(loss.detach()), error_px=error_px)
@@ -121,26 +117,16 @@ def train_denoiser(
     curve: Curve,
     progress: Progress,
     noise_levels: int = TRAINING_STEPS,
-) -> ConditionalUnet1d:
+) -> nn.Module:
     """Predict clean actions from noisy ones; returns the exponential moving average of the weights. noise_levels: from
     so many; it is what a checkpoint calls `training_steps`."""
-    average = copy.deepcopy(network)
     alphas = squared_cosine_alphas(noise_levels)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=peak, weight_decay=1e-5)
-    smooth = 0.0
-    for step in range(steps):
-        cosine_rate(optimizer, peak, step, steps, warmup=100)
+
+    def loss() -> Tensor:
         condition, clean = windows.batch(BATCH)
         timestep = torch.randint(0, noise_levels, (len(clean),))
         noisy = add_noise(clean, torch.randn_like(clean), timestep, alphas)
-        loss = F.mse_loss(network(noisy, timestep, condition), clean)
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        average_into(average, network, step)
-        smooth = float(loss.detach()) if step == 0 else 0.98 * smooth + 0.02 * float(loss.detach())
-        if (step + 1) % 250 == 0:
-            curve.add(step + 1, smooth)
-            progress(f"denoiser step {step + 1}/{steps}, loss {smooth:.5f}")
-    return average
+        return F.mse_loss(network(noisy, timestep, condition), clean)
+
+    optimizer = torch.optim.AdamW(network.parameters(), lr=peak, weight_decay=1e-5)
+    return fit(network, optimizer, loss, steps, 100, curve, lambda text: progress(f"denoiser {text}"))

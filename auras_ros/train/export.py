@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,11 @@ import numpy as np
 from torch import nn
 
 from auras_ros.action import Channel, ChannelKind, Contract, HoldPolicy
-from auras_ros.models.keypoint_encoder import KeypointEncoder
-from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
 from auras_ros.policies import writing
 from auras_ros.policies.writing import Description
 from auras_ros.sim.pusht import CONTROL_DT_MS, IMAGE_PX, SIZE_PX, PushTWorld
-from auras_ros.train.diffusion import HORIZON, PIXEL_MEAN, PIXEL_STD
+from auras_ros.train.diffusion import PIXEL_MEAN, PIXEL_STD
 from auras_ros.train.loops import Curve
 
 AXES = ("agent_x", "agent_y")
@@ -43,39 +40,22 @@ def contract() -> Contract:
     return Contract(channels, CONTROL_DT_MS)
 
 
-@dataclass(frozen=True)
-class Export:
-    """What a family's Push-T checkpoint says of itself: `type`, descriptions of its parts, horizon and plans."""
-
-    type: str
-    encoder: Mapping[str, Any]
-    network: Mapping[str, Any]
-    horizon: int
-    plans: Mapping[str, Mapping[str, Any]]
-    more: Mapping[str, Any] = field(default_factory=dict)  # the manifest's optional keys
-
-
-def write_checkpoint(folder: Path, name: str, encoder: KeypointEncoder, network: ConditionalUnet1d) -> None:
-    """A diffusion policy's checkpoint. Raises CheckpointError."""
-    export = Export("diffusion", encoder.sizes, network.sizes, HORIZON, PLANS)
-    write(folder, name, export, {"encoder": encoder, "network": network})
-
-
-def write(folder: Path, name: str, export: Export, parts: Mapping[str, nn.Module]) -> None:
-    """Any family's (`policies.writing.write`), with a golden sample from the simulator. Raises CheckpointError."""
+def describe(
+    name: str,
+    kind: str,
+    horizon: int,
+    plans: Mapping[str, Mapping[str, Any]],
+    encoder: Mapping[str, Any],
+    network: Mapping[str, Any],
+    more: Mapping[str, Any],
+) -> Description:
+    """What a Push-T checkpoint of this family says of itself; see `policies.writing`."""
     bounds = [0.0, 0.0], [SIZE_PX, SIZE_PX]
-    description = Description(
-        name,
-        export.type,
-        export.horizon,
-        observation_spec(),
-        contract(),
-        *bounds,
-        export.plans,
-        export.encoder,
-        export.network,
-        export.more,
-    )
+    return Description(name, kind, horizon, observation_spec(), contract(), *bounds, plans, encoder, network, more)
+
+
+def write(folder: Path, description: Description, parts: Mapping[str, nn.Module]) -> None:
+    """Any family's (`policies.writing.write`), with a golden sample from the simulator. Raises CheckpointError."""
     world = PushTWorld()
     world.reset(GOLDEN_SEED)
     frames, states = [], []

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+Progress = Callable[[str], None]
+REPORT_STEPS = 250
 
 
 @dataclass
@@ -30,6 +35,34 @@ def cosine_rate(optimizer: torch.optim.Optimizer, peak: float, step: int, steps:
     rate = peak * min(1.0, (step + 1) / warmup) * (0.5 * (1 + math.cos(math.pi * step / steps)) + 0.01)
     for group in optimizer.param_groups:
         group["lr"] = rate
+
+
+def fit(
+    learner: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss_of: Callable[[], Tensor],
+    steps: int,
+    warmup: int,
+    curve: Curve,
+    progress: Progress,
+) -> nn.Module:
+    """Step down the loss of random batches, from the optimizer's rate along a cosine; returns the moving average of the
+    learner's weights. progress is told the smoothed loss."""
+    mean, smooth, peak = copy.deepcopy(learner), 0.0, optimizer.param_groups[0]["lr"]
+    trained = optimizer.param_groups[0]["params"]
+    for step in range(steps):
+        cosine_rate(optimizer, peak, step, steps, warmup)
+        loss = loss_of()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        average_into(mean, learner, step)
+        smooth = float(loss.detach()) if step == 0 else 0.98 * smooth + 0.02 * float(loss.detach())
+        if (step + 1) % REPORT_STEPS == 0:
+            curve.add(step + 1, smooth)
+            progress(f"step {step + 1}/{steps}, loss {smooth:.5f}")
+    return mean
 
 
 @torch.no_grad()

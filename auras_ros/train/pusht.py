@@ -15,59 +15,48 @@ import torch
 
 from auras_ros.evaluate.lockstep import run_episodes
 from auras_ros.evaluate.outcome import EpisodeRecord
-from auras_ros.models.keypoint_encoder import KeypointEncoder
-from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.policies.checkpoint import load
 from auras_ros.policies.denoising import TRAINING_STEPS
+from auras_ros.policies.writing import Description
 from auras_ros.report.result import versions
 from auras_ros.report.statistics import wilson
 from auras_ros.sim.pusht import SUCCESS_COVERAGE
 from auras_ros.train import tokens
 from auras_ros.train.diffusion import HORIZON
-from auras_ros.train.export import PLANS, Export, write, write_record
-from auras_ros.train.loops import Curve
-from auras_ros.train.pusht_stages import Progress, Schedule, Stages
+from auras_ros.train.export import PLANS, describe, write, write_record
+from auras_ros.train.loops import Curve, Progress
+from auras_ros.train.pusht_stages import Schedule, Stages
 
 EXECUTE_STEPS = 6  # actions executed of each chunk in the evaluation
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What a training run leaves: the checkpoint's name, what it says of itself, its parts, and the curve."""
+    """What a training run leaves: what the checkpoint says of itself, its parts, and the curve."""
 
-    name: str
-    export: Export
+    description: Description
     parts: Mapping[str, torch.nn.Module]
     curve: Curve
-
-
-def train(
-    work: Path, seed: int, schedule: Schedule, progress: Progress, noise_levels: int = TRAINING_STEPS
-) -> tuple[KeypointEncoder, ConditionalUnet1d, Curve]:
-    """Run (or resume) every stage; returns encoder, denoiser (averaged weights) and the training curve.
-
-    For another number of noise levels than the policy that ships has, its denoiser is trained further with those."""
-    run = Stages(work, seed, schedule, progress)
-    data, encoder = run.seen()
-    start, steps = work / "denoiser.safetensors", schedule.denoiser_more_steps
-    network = run.denoiser(data, encoder, "denoiser-more", steps, start)
-    if noise_levels != TRAINING_STEPS:
-        start, steps = work / "denoiser-more.safetensors", schedule.denoiser_other_steps
-        network = run.denoiser(data, encoder, f"denoiser-{noise_levels}", steps, start, noise_levels)
-    return encoder, network, run.curve
 
 
 def train_diffusion(
     work: Path, seed: int, schedule: Schedule, progress: Progress, noise_levels: int = TRAINING_STEPS
 ) -> Finished:
-    """The diffusion policy that ships; or one whose DDPM plan has another number of steps (Auras figure 10)."""
-    encoder, network, curve = train(work, seed, schedule, progress, noise_levels)
+    """The diffusion policy that ships; or one whose DDPM plan has another number of steps (Auras figure 10): its
+    denoiser is that of the one that ships, trained further with so many noise levels. Every stage that is done already
+    is read."""
+    run = Stages(work, seed, schedule, progress)
+    data, encoder = run.seen()
+    start, steps = work / "denoiser.safetensors", schedule.denoiser_more_steps
+    network = run.denoiser(data, encoder, "denoiser-more", steps, start)
     name, plans, more = "pusht", PLANS, {}
     if noise_levels != TRAINING_STEPS:
+        start, steps = work / "denoiser-more.safetensors", schedule.denoiser_other_steps
+        network = run.denoiser(data, encoder, f"denoiser-{noise_levels}", steps, start, noise_levels)
         name, more = f"pusht-{noise_levels}", {"training_steps": noise_levels}
         plans = {"quick": PLANS["quick"], f"ddpm{noise_levels}": {"sampler": "ddpm", "steps": noise_levels}}
-    export = Export("diffusion", encoder.sizes, network.sizes, HORIZON, plans, more)
-    return Finished(name, export, {"encoder": encoder, "network": network}, curve)
+    description = describe(name, "diffusion", HORIZON, plans, encoder.sizes, network.sizes, more)
+    return Finished(description, {"encoder": encoder, "network": network}, run.curve)
 
 
 def train_tokens(work: Path, seed: int, schedule: Schedule, progress: Progress) -> Finished:
@@ -75,8 +64,10 @@ def train_tokens(work: Path, seed: int, schedule: Schedule, progress: Progress) 
     run = Stages(work, seed, schedule, progress)
     data, encoder = run.seen()
     policy = run.decoder(data, encoder, "decoder", schedule.decoder_steps)
-    export = Export("autoregressive", encoder.sizes, tokens.NETWORK, tokens.HORIZON, {"greedy": {}})
-    return Finished("pusht-tokens", export, dict(policy.named_children()), run.curve)
+    plans: dict[str, dict[str, Any]] = {"greedy": {}}
+    sizes = encoder.sizes, tokens.NETWORK
+    description = describe("pusht-tokens", "autoregressive", tokens.HORIZON, plans, *sizes, {})
+    return Finished(description, dict(policy.named_children()), run.curve)
 
 
 POLICIES: Mapping[str, Callable[..., Finished]] = {
@@ -103,7 +94,7 @@ def make_policy(
     """
     trained = POLICIES[name](work, seed, schedule, progress, **more)
     fresh = out.with_name(out.name + ".partial")
-    write(fresh, trained.name, trained.export, trained.parts)
+    write(fresh, trained.description, trained.parts)
     if out.exists():
         shutil.rmtree(out)
     fresh.rename(out)
@@ -116,7 +107,7 @@ def make_policy(
         "coverage": SUCCESS_COVERAGE,
         "success": {},
     }
-    for plan in trained.export.plans:
+    for plan in trained.description.plans:
         record["success"][plan] = evaluate(out, plan, episodes, progress)
         write_record(out, record, trained.curve)
     return record

@@ -6,6 +6,7 @@ It sees the true pose of the tee, which no policy does; its demonstrations and t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 import shapely.affinity as affinity
@@ -132,21 +133,16 @@ def _path(pusher: Array, tee: Array, start: Array) -> list[Array]:
 
 def _shortest(edge: Array) -> list[int]:
     """Dijkstra from node 0 to the last; the nodes after 0 in order, empty when there is no way."""
-    count = len(edge)
-    distance, previous, done = np.full(count, np.inf), np.full(count, -1), np.zeros(count, dtype=bool)
-    distance[0] = 0.0
-    while True:
-        node = int(np.argmin(np.where(done, np.inf, distance)))
-        if done[node] or not np.isfinite(distance[node]):
-            return []
-        if node == count - 1:
-            break
-        done[node] = True
-        shorter = distance[node] + edge[node] < distance
-        distance[shorter] = (distance[node] + edge[node])[shorter]
-        previous[shorter] = node
-    path = []
-    while node != 0:
+    previous: dict[int, int] = {}
+    waiting = [(0.0, 0, 0)]  # length of the way, node, the node before it
+    while waiting:
+        length, node, before = heappop(waiting)
+        if node not in previous:
+            previous[node] = before
+            for other in np.flatnonzero(np.isfinite(edge[node])).tolist():
+                heappush(waiting, (length + float(edge[node, other]), other, node))
+    path, node = [], len(edge) - 1
+    while node in previous and node != 0:
         path.append(node)
-        node = int(previous[node])
+        node = previous[node]
     return path[::-1]

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
@@ -37,12 +39,12 @@ from auras_ros.train.demonstrations import (
 )
 from auras_ros.train.diffusion import HALF_PX, HORIZON, Windows, pixels, train_denoiser, train_encoder
 from auras_ros.train.export import AXES, observation_spec
-from auras_ros.train.loops import Curve
+from auras_ros.train.loops import Curve, Progress
 from auras_ros.train.push_table import build_push_table
 
 CONDITION = 2 * (64 + 2)
 DRIVER_STEPS = 8  # actions executed of each chunk while the policy drives for the take-overs
-Progress = Callable[[str], None]
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -107,16 +109,12 @@ class Stages:
         return Demonstrations.load(path)
 
     def encoder(self, data: Demonstrations, name: str, steps: int, peak: float, start: Path | None) -> KeypointEncoder:
-        torch.manual_seed(self.seed)
-        encoder, path = KeypointEncoder(), self.work / f"{name}.safetensors"
-        if start:
-            encoder.load_state_dict(load_file(start))
-        if not path.exists():
-            self.curve.stage(name)
+        def train(encoder: KeypointEncoder) -> KeypointEncoder:
             train_encoder(encoder, data, steps, peak, self.curve, self.progress)
-            self._finish(encoder, path)
-        encoder.load_state_dict(load_file(path))
-        return encoder.eval()
+            return encoder
+
+        torch.manual_seed(self.seed)
+        return self._weights(name, KeypointEncoder(), train, start)
 
     def denoiser(
         self,
@@ -127,43 +125,50 @@ class Stages:
         start: Path | None,
         noise_levels: int = TRAINING_STEPS,
     ) -> ConditionalUnet1d:
-        torch.manual_seed(self.seed + 1)
-        network, path = ConditionalUnet1d(2, CONDITION), self.work / f"{name}.safetensors"
-        if start:
-            network.load_state_dict(load_file(start))
-        if not path.exists():
-            self.curve.stage(name)
+        def train(network: ConditionalUnet1d) -> nn.Module:
             windows = Windows.of(encoder, data)
-            trained = train_denoiser(network, windows, steps, 1e-3, self.curve, self.progress, noise_levels)
-            self._finish(trained, path)
-        network.load_state_dict(load_file(path))
-        return network.eval()
+            return train_denoiser(network, windows, steps, 1e-3, self.curve, self.progress, noise_levels)
+
+        torch.manual_seed(self.seed + 1)
+        return self._weights(name, ConditionalUnet1d(2, CONDITION), train, start)
 
     def decoder(self, data: Demonstrations, encoder: KeypointEncoder, name: str, steps: int) -> AutoregressivePolicy:
+        def train(policy: AutoregressivePolicy) -> nn.Module:
+            return tokens.train_decoder(policy, Windows.of(encoder, data), steps, 1e-3, self.curve, self.progress)
+
         torch.manual_seed(self.seed + 2)
-        policy, path = untrained_tokens(encoder), self.work / f"{name}.safetensors"
+        return self._weights(name, untrained_tokens(encoder), train)
+
+    def _weights(
+        self, name: str, module: ModuleT, train: Callable[[ModuleT], nn.Module], start: Path | None = None
+    ) -> ModuleT:
+        """The module as stage `name` leaves it: trained, from `start` on, or read where that is done already. Its
+        weights appear in the work folder whole or not at all, and the curve so far with them."""
+        path = self.work / f"{name}.safetensors"
+        if start:
+            module.load_state_dict(load_file(start))
         if not path.exists():
             self.curve.stage(name)
-            trained = tokens.train_decoder(policy, Windows.of(encoder, data), steps, 1e-3, self.curve, self.progress)
-            self._finish(trained, path)
-        policy.load_state_dict(load_file(path))
-        return policy.eval()
+            weights = train(module).state_dict()
+            self._curve_file.write_text(json.dumps(self.curve.rows))
+            temporary = path.with_suffix(".partial")
+            save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)
+            temporary.replace(path)
+        module.load_state_dict(load_file(path))
+        return module.eval()
 
-    def _finish(self, module: torch.nn.Module, path: Path) -> None:
-        """Leave the stage's weights and the curve so far; the weights appear whole or not at all."""
-        self._curve_file.write_text(json.dumps(self.curve.rows))
-        temporary = path.with_suffix(".partial")
-        save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, temporary)
-        temporary.replace(path)
+
+def trained(name: str, horizon: int) -> Trained:
+    """What the networks of a Push-T policy are trained for: positions on the whole table."""
+    spec, none = observation_spec(), torch.zeros(len(AXES), dtype=torch.float64)
+    shape = Architecture(name, 1, spec.image_size, spec.history, len(AXES), horizon, len(AXES))
+    return Trained(shape, none, none + 2 * HALF_PX)
 
 
 def untrained_tokens(encoder: KeypointEncoder) -> AutoregressivePolicy:
     """The autoregressive policy with random weights behind this encoder."""
-    spec = observation_spec()
-    shape = Architecture("pusht-tokens", 1, spec.image_size, spec.history, len(AXES), tokens.HORIZON, len(AXES))
-    family, none = FAMILIES["autoregressive"], torch.zeros(len(AXES), dtype=torch.float64)
-    networks = family.networks(encoder.sizes, tokens.NETWORK, shape)
-    policy = family.policy(networks, Trained(shape, none, none + 2 * HALF_PX), {})
+    family, meant = FAMILIES["autoregressive"], trained("pusht-tokens", tokens.HORIZON)
+    policy = family.policy(family.networks(encoder.sizes, tokens.NETWORK, meant.architecture), meant, {})
     assert isinstance(policy, AutoregressivePolicy)
     assert isinstance(policy.prefix, ObservationTokens)
     policy.prefix.encoder.load_state_dict(encoder.state_dict())
@@ -172,8 +177,7 @@ def untrained_tokens(encoder: KeypointEncoder) -> AutoregressivePolicy:
 
 def _driver(encoder: KeypointEncoder, network: ConditionalUnet1d, seed: int) -> Act:
     """A quick policy for one episode: 8-step DDIM, `DRIVER_STEPS` actions of each chunk."""
-    bounds = torch.zeros(2), torch.full((2,), 2 * HALF_PX)
-    policy = DiffusionPolicy(encoder, network, make_sampler("ddim", 8), HORIZON, *bounds)
+    policy = DiffusionPolicy(encoder, network, make_sampler("ddim", 8), trained("pusht", HORIZON))
     random = torch.Generator().manual_seed(seed)
     images: deque[NDArray[np.uint8]] = deque(maxlen=2)
     agents: deque[NDArray[np.float64]] = deque(maxlen=2)

@@ -7,7 +7,6 @@ knows of merging: the policy learns plain next-token prediction, and merged gene
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -16,43 +15,32 @@ from torch.nn import functional as F
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.observation_tokens import ObservationTokens
 from auras_ros.train.diffusion import HALF_PX, Windows
-from auras_ros.train.loops import Curve, average_into, cosine_rate
+from auras_ros.train.loops import Curve, Progress, fit
 
 HORIZON = 8  # actions of a chunk, two tokens each
 BATCH = 64  # small enough for the caches of one core: larger ones cost more a window
 SPREAD_BINS = 1.0  # of the target over neighbouring bins: 2 px beside is nearly right
 NETWORK = {"layers": 4, "heads": 4, "width": 128, "hidden": 352, "tokens": 4, "bins": 256}
 
-Progress = Callable[[str], None]
-
 
 def train_decoder(
     policy: AutoregressivePolicy, windows: Windows, steps: int, peak: float, curve: Curve, progress: Progress
-) -> AutoregressivePolicy:
+) -> nn.Module:
     """Train prefix map and decoder (not the encoder); returns the moving average of the weights."""
-    learner, mean = copy.deepcopy(policy).train(), copy.deepcopy(policy)
+    learner = copy.deepcopy(policy).train()
     prefix = learner.prefix
     assert isinstance(prefix, ObservationTokens)
     assert isinstance(learner.decoder, nn.Module)
     trained = [*prefix.embed.parameters(), *learner.decoder.parameters()]
     for parameter in trained:
         parameter.requires_grad_(True)
-    optimizer = torch.optim.AdamW(trained, lr=peak, weight_decay=1e-2, betas=(0.9, 0.95))
-    smooth = 0.0
-    for step in range(steps):
-        cosine_rate(optimizer, peak, step, steps, warmup=200)
+
+    def loss() -> Tensor:
         condition, actions = windows.batch(BATCH)
-        loss = token_loss(learner, prefix.tokens(condition), (actions[:, :HORIZON] + 1) * HALF_PX)
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(trained, 1.0)
-        optimizer.step()
-        average_into(mean, learner, step)
-        smooth = float(loss.detach()) if step == 0 else 0.98 * smooth + 0.02 * float(loss.detach())
-        if (step + 1) % 250 == 0:
-            curve.add(step + 1, smooth)
-            progress(f"decoder step {step + 1}/{steps}, loss {smooth:.4f}")
-    return mean
+        return token_loss(learner, prefix.tokens(condition), (actions[:, :HORIZON] + 1) * HALF_PX)
+
+    optimizer = torch.optim.AdamW(trained, lr=peak, weight_decay=1e-2, betas=(0.9, 0.95))
+    return fit(learner, optimizer, loss, steps, 200, curve, lambda text: progress(f"decoder {text}"))
 
 
 def token_loss(policy: AutoregressivePolicy, prefix: Tensor, actions: Tensor) -> Tensor:

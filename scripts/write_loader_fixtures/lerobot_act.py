@@ -18,12 +18,11 @@ from lerobot.policies.act.modeling_act import ACTPolicy
 from lerobot.policies.act.processor_act import make_act_pre_post_processors
 
 MIN_MAX, QUANTILES = NormalizationMode.MIN_MAX, NormalizationMode.QUANTILES
-JOINTS = ["shoulder", "elbow", "wrist", "gripper"]
 
 
 def write(name: str, cameras: dict[str, tuple[int, int]], actions: int, **settings: Any) -> None:
     torch.manual_seed(0)
-    names = fixture.features(cameras, len(JOINTS), actions)
+    names = fixture.features(cameras, len(fixture.JOINTS), actions)
     stats = fixture.statistics(names)
     for each in stats.values():
         each["q01"], each["q99"] = each["min"] + 0.1 * each["std"], each["max"] - 0.2 * each["std"]
@@ -38,14 +37,10 @@ def write(name: str, cameras: dict[str, tuple[int, int]], actions: int, **settin
             if ".layers." in part and weight.dim() > 1:
                 weight.mul_(2)
     before, after = make_act_pre_post_processors(config, stats)
-    folder = fixture.DATA / name
-    policy.save_pretrained(folder)
-    before.save_pretrained(folder)
-    after.save_pretrained(folder)
     raw = fixture.observations(names, stats, 1)
-    batch = {name: each for name, each in before(fixture.frame(raw, 0)).items() if name.startswith("observation")}
+    batch = {key: each for key, each in before(fixture.frame(raw, 0)).items() if key.startswith("observation")}
     chunk = policy.predict_action_chunk(batch)[:, : config.n_action_steps]
-    fixture.write(folder, raw, after(chunk)[0], torch.zeros(0), JOINTS)
+    fixture.write(name, (policy, before, after), raw, after(chunk)[0], torch.zeros(0))
 
 
 def main() -> None:

@@ -23,12 +23,11 @@ from lerobot.policies.utils import populate_queues
 from torch import Tensor
 
 MEAN_STD, MIN_MAX = NormalizationMode.MEAN_STD, NormalizationMode.MIN_MAX
-JOINTS = ["shoulder", "elbow", "wrist", "gripper"]
 
 
 def write(name: str, cameras: dict[str, tuple[int, int]], actions: int, **settings: Any) -> None:
     torch.manual_seed(0)
-    names = fixture.features(cameras, len(JOINTS), actions)
+    names = fixture.features(cameras, len(fixture.JOINTS), actions)
     stats = fixture.statistics(names)
     config = DiffusionConfig(**names, device="cpu", push_to_hub=False, **settings)
     policy = DiffusionPolicy(config).eval()
@@ -38,18 +37,13 @@ def write(name: str, cameras: dict[str, tuple[int, int]], actions: int, **settin
             if module_name.endswith("pool.nets"):
                 module.weight *= 10
     if config.prediction_type == "epsilon":
-        train(policy, config.n_obs_steps * (len(JOINTS) + 8 * len(cameras)))
+        train(policy, config.n_obs_steps * (len(fixture.JOINTS) + 8 * len(cameras)))
     before, after = make_diffusion_pre_post_processors(config, stats)
-    folder = fixture.DATA / name
-    policy.save_pretrained(folder)
-    before.save_pretrained(folder)
-    after.save_pretrained(folder)
-
     raw = fixture.observations(names, stats, config.n_obs_steps)
     draws = torch.randn((policy.diffusion.num_inference_steps, 1, config.horizon, actions))
     chunk = predicted(policy, [before(fixture.frame(raw, at)) for at in range(config.n_obs_steps)], draws)
     tape = draws[:1] if config.noise_scheduler_type == "DDIM" else draws
-    fixture.write(folder, raw, after(chunk)[0], tape[:, 0], JOINTS)
+    fixture.write(name, (policy, before, after), raw, after(chunk)[0], tape[:, 0])
 
 
 def train(policy: DiffusionPolicy, width: int, steps: int = 300, batch: int = 32) -> None:

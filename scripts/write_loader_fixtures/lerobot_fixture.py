@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 DATA = Path(__file__).parents[2] / "tests" / "policies" / "loaders" / "data"
+JOINTS = ["shoulder", "elbow", "wrist", "gripper"]
 
 
 def features(cameras: dict[str, tuple[int, int]], states: int, actions: int) -> dict[str, dict[str, PolicyFeature]]:
@@ -61,15 +62,22 @@ def frame(raw: dict[str, Tensor], at: int) -> dict[str, Tensor]:
     }
 
 
-def write(folder: Path, raw: dict[str, Tensor], actions: Tensor, noise: Tensor, joints: list[str]) -> None:
-    """reference.safetensors and robot.json beside what the library has saved."""
+def write(
+    name: str, parts: tuple[Any, ...], raw: dict[str, Tensor], actions: Tensor, noise: Tensor, **more: Any
+) -> None:
+    """The folder: the policy and its processors as the library saves them, reference.safetensors, and robot.json with
+    `more` of its keys."""
+    folder = DATA / name
+    for part in parts:
+        part.save_pretrained(folder)
     tensors = {**{f"raw/{name}": values for name, values in raw.items()}, "actions": actions, "noise": noise}
     save_file({name: values.contiguous() for name, values in tensors.items()}, folder / "reference.safetensors")
     channel = {"unit": "rad", "kind": "absolute", "lower": -10.0, "upper": 10.0, "max_rate": 20.0, "hold": "last"}
     robot = {
         "dt_ms": 50,
-        "action": {"channels": [{"name": joint, **channel} for joint in joints[: actions.shape[-1]]]},
-        "state": joints,
+        "action": {"channels": [{"name": joint, **channel} for joint in JOINTS[: actions.shape[-1]]]},
+        "state": JOINTS,
+        **more,
     }
     (folder / "robot.json").write_text(json.dumps(robot, indent=1) + "\n", encoding="utf-8")
     for path in (*folder.glob("*.safetensors"), *folder.glob("*.json")):

@@ -9,7 +9,6 @@ changed one, `patched_gemma` changes it. Weights are random, norms around one.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import lerobot_fixture as fixture
@@ -28,7 +27,6 @@ from lerobot.processor import tokenizer_processor  # noqa: E402
 
 SIDE, STATES, ACTIONS = 28, 3, 4
 CAMERAS = {"top": (20, 36), "wrist": (SIDE, SIDE)}  # height, width
-JOINTS = ["shoulder", "elbow", "wrist", "gripper"]
 PROMPT = "pick up the_cube"
 FEATURES = fixture.features(CAMERAS, STATES, ACTIONS)
 STATISTICS = fixture.statistics(FEATURES)
@@ -66,10 +64,7 @@ def randomise(policy: torch.nn.Module) -> None:
 
 def write(name: str, policy: Any, processors: Any, begin: bool = True, state: Tensor | None = None) -> None:
     """The folder as save_pretrained writes it, the tokenizer, robot.json and the reference's own actions."""
-    folder, config = fixture.DATA / name, policy.config
-    for part in (policy, *processors):
-        part.save_pretrained(folder)
-    tiny_tokenizer.tokenizer(begin).save(str(folder / "tokenizer.json"))
+    config = policy.config
     names = {"input_features": {key: each for key, each in config.input_features.items() if "empty" not in key}}
     raw = fixture.observations(names, STATISTICS, 1)
     if state is not None:
@@ -78,11 +73,9 @@ def write(name: str, policy: Any, processors: Any, begin: bool = True, state: Te
     shape = (1, config.chunk_size, config.max_action_dim)
     noise = torch.randn(shape, generator=torch.Generator().manual_seed(2))
     actions = processors[1](policy.predict_action_chunk(batch, noise=noise))[0, : config.n_action_steps]
-    fixture.write(folder, raw, actions, noise[0], JOINTS)
-    robot = json.loads((folder / "robot.json").read_text())
-    (folder / "robot.json").write_text(
-        json.dumps({**robot, "state": JOINTS[:STATES], "prompt": PROMPT}, indent=1) + "\n"
-    )
+    more = {"state": fixture.JOINTS[:STATES], "prompt": PROMPT}
+    fixture.write(name, (policy, *processors), raw, actions, noise[0], **more)
+    tiny_tokenizer.tokenizer(begin).save(str(fixture.DATA / name / "tokenizer.json"))
     tokens = batch["observation.language.tokens"][batch["observation.language.attention_mask"]]
     print("tokens", tokens.tolist())
 

@@ -5,22 +5,13 @@ Guards: a default that differs from the published one; a setting that changes th
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from auras_ros.checkpoints.hf_config import (
-    ModelConfigError,
-    clip_config,
-    llama_config,
-    llava_config,
-    llava_origin_config,
-    openvla_config,
-)
-from auras_ros.models.presets import CLIP_L_336, LLAMAS, OPENVLAS, RT2S
+from auras_ros.checkpoints.hf_config import ModelConfigError, llama_config, openvla_config
+from auras_ros.models.presets import LLAMAS, OPENVLAS
 from auras_ros.models.rotary import RopeScaling
-from auras_ros.models.vit import VitConfig
 from tests.models import published
 
 OPENVLA: dict[str, Any] = {
@@ -33,52 +24,16 @@ OPENVLA: dict[str, Any] = {
     "n_action_bins": 256,
     "text_config": {"model_type": "llama", "pad_token_id": 32000, "torch_dtype": "bfloat16", "vocab_size": 32064},
 }
-CLIP = {
-    "model_type": "clip_vision_model",
-    "hidden_size": 1024,
-    "image_size": 336,
-    "intermediate_size": 4096,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 24,
-    "patch_size": 14,
-    "projection_dim": 768,
-}
-LLAVA: dict[str, Any] = {
-    "model_type": "llava",
-    "image_token_index": 32000,
-    "projector_hidden_act": "gelu",
-    "vision_feature_layer": -2,
-    "vision_feature_select_strategy": "default",
-    "text_config": {"model_type": "llama", "rms_norm_eps": 1e-5, "vocab_size": 32064, "max_position_embeddings": 4096},
-    "vision_config": CLIP,
-}
-ORIGIN = {
-    "model_type": "llava_llama",
-    "hidden_size": 4096,
-    "mm_projector_type": "mlp2x_gelu",
-    "mm_vision_select_feature": "patch",
-    "mm_vision_select_layer": -2,
-    "mm_vision_tower": "openai/clip-vit-large-patch14-336",
-    "rms_norm_eps": 1e-5,
-    "rope_scaling": None,
-    "vocab_size": 32000,
-}
 
 
-def test_published_folders_are_the_presets() -> None:
+def test_the_published_folder_is_the_preset() -> None:
     assert openvla_config(OPENVLA) == OPENVLAS["openvla-7b"]
-    assert llava_config(LLAVA) == RT2S["llava-1.5-7b"]
-    assert llava_origin_config(ORIGIN, replace(CLIP_L_336, feature_layer=-1)) == replace(
-        RT2S["llava-1.5-7b"], language=LLAMAS["llama2-7b"]
-    )
 
 
 def test_what_is_left_out_is_what_transformers_takes() -> None:
     transformers = pytest.importorskip("transformers")
     full = transformers.LlamaConfig().to_dict()
     assert llama_config({}) == llama_config(full)
-    full = transformers.CLIPVisionConfig().to_dict()
-    assert clip_config({}, -2) == clip_config(full, -2)
 
 
 @pytest.mark.parametrize("name", LLAMAS)
@@ -152,31 +107,3 @@ def test_a_llama_that_is_not_built_is_refused_by_key(values: dict[str, Any], sai
 def test_an_openvla_that_is_not_built_is_refused_by_key(values: dict[str, Any], said: str) -> None:
     with pytest.raises(ModelConfigError, match=said):
         openvla_config(OPENVLA | values)
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"vision_feature_select_strategy": "full"}, "config.vision_feature_select_strategy: 'full'"),
-        ({"projector_hidden_act": "relu"}, "config.projector_hidden_act: 'relu'"),
-        ({"multimodal_projector_bias": False}, "config.multimodal_projector_bias: False"),
-        ({"vision_feature_layer": [-2, -5]}, r"config.vision_feature_layer: \[-2, -5\] is not a whole number"),
-        ({"vision_config": {"model_type": "siglip_vision_model"}}, "config.vision_config.model_type: 'siglip_vision"),
-    ],
-)
-def test_a_llava_that_is_not_built_is_refused_by_key(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ModelConfigError, match=said):
-        llava_config(LLAVA | values)
-
-
-@pytest.mark.parametrize("key", ["mm_projector_type", "mm_vision_select_feature", "model_type"])
-def test_a_llava_of_the_first_kind_that_is_not_built_is_refused_by_key(key: str) -> None:
-    with pytest.raises(ModelConfigError, match=f"config.{key}: 'other' is not supported"):
-        llava_origin_config(ORIGIN | {key: "other"}, CLIP_L_336)
-
-
-def test_clip_has_what_makes_it_clip() -> None:
-    assert clip_config(CLIP, -2) == CLIP_L_336
-    small = clip_config({}, -2)
-    assert isinstance(small, VitConfig)
-    assert (small.class_token, small.class_position, small.pre_norm, small.patch_bias) == (True, True, True, False)

@@ -1,6 +1,6 @@
 """Every name of a published folder has its place or is known to be of no use; every other one is refused by name.
 
-Guards: a tensor passed over in silence; a fused tensor that lacks a part; one checkpoint's tensor in another's place.
+Guards: a tensor passed over in silence; one checkpoint's tensor in another's place.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.checkpoints.hf_names import TensorNameError, clip_rule, llama_rule, llava_rule, openvla_rule, rename
+from auras_ros.checkpoints.hf_names import TensorNameError, llama_rule, openvla_rule
 from auras_ros.models.llama import Llama
 from auras_ros.models.openvla import build_openvla
-from auras_ros.models.presets import LLAMAS, OPENVLAS, RT2S
-from auras_ros.models.rt2 import build_rt2
-from auras_ros.models.vit import Vit
+from auras_ros.models.presets import LLAMAS, OPENVLAS
 from tests.models import published
+from tests.models.hf_names import rename
 
-OPENVLA, RT2, LLAMA = OPENVLAS["openvla-tiny"], RT2S["rt2-tiny"], LLAMAS["llama-tiny"]
+OPENVLA, LLAMA = OPENVLAS["openvla-tiny"], LLAMAS["llama-tiny"]
 
 
 def openvla_folder() -> dict[str, Tensor]:
@@ -108,17 +107,6 @@ def test_a_wrong_shape_is_named(folder: dict[str, Tensor]) -> None:
         rename({**folder, "projector.fc2.bias": torch.zeros(31)}, openvla_rule(OPENVLA), wanted())
 
 
-def test_a_fused_tensor_needs_each_of_its_parts_in_their_order() -> None:
-    pytest.importorskip("transformers")
-    given, config = published.clip(RT2.vision).state_dict(), RT2.vision
-    names = [f"encoder.layers.1.self_attn.{letter}_proj.bias" for letter in "qkv"]
-    made = rename(given, clip_rule(config), Vit(config).state_dict())
-    assert torch.equal(made["layers.1.attn.qkv.bias"], torch.cat([given[name] for name in names]))
-    del given[names[1]]
-    with pytest.raises(TensorNameError, match=r"'layers.1.attn.qkv.bias': of its 3 parts there is .*q_proj.*v_proj"):
-        rename(given, clip_rule(config), Vit(config).state_dict())
-
-
 def test_a_tied_head_is_known_and_not_needed() -> None:
     tied = replace(LLAMA, tied=True)
     with torch.device("meta"):
@@ -128,58 +116,3 @@ def test_a_tied_head_is_known_and_not_needed() -> None:
     assert rename({**given, **head}, llama_rule(tied), model.state_dict()).keys() == given.keys()
     with pytest.raises(TensorNameError, match=r"no tensor for 'lm_head.weight'"):
         rename(given, llama_rule(LLAMA), Llama(LLAMA).state_dict())
-
-
-def _origin(name: str) -> str:
-    """A name of transformers' model as LLaVA's own code calls it."""
-    for there, here in (
-        ("model.language_model.", "model."),
-        ("model.vision_tower.", "model.vision_tower.vision_tower.vision_model."),
-        ("model.multi_modal_projector.linear_1", "model.mm_projector.0"),
-        ("model.multi_modal_projector.linear_2", "model.mm_projector.2"),
-    ):
-        if name.startswith(there):
-            return here + name.removeprefix(there)
-    return name
-
-
-def _older(name: str) -> str:
-    """A name of transformers' model as its folders call it."""
-    name = name.replace("model.vision_tower.", "vision_tower.vision_model.")
-    name = name.replace("model.multi_modal_projector.", "multi_modal_projector.")
-    return name.replace("model.language_model.", "language_model.model.").replace("lm_head", "language_model.lm_head")
-
-
-def test_all_ways_to_name_a_llava_lead_to_the_same_places() -> None:
-    pytest.importorskip("transformers")
-    from tests.models.test_vision_language import published_llava
-
-    given, target = published_llava().state_dict(), build_rt2(RT2).state_dict()
-    plain = rename(given, llava_rule(RT2), target)
-    for way in (_origin, _older, lambda name: _older(name).replace("vision_tower.vision_model.", "vision_tower.")):
-        named = {way(name): tensor for name, tensor in given.items()}
-        assert len(named.keys() - given.keys()) > 40
-        again = rename(named, llava_rule(RT2), target)
-        assert all(torch.equal(plain[name], again[name]) for name in target)
-
-
-def test_what_transformers_saves_is_what_the_rule_reads(tmp_path: object) -> None:
-    pytest.importorskip("transformers")
-    from safetensors.torch import load_file
-
-    from tests.models.test_vision_language import published_llava
-
-    model = published_llava()
-    model.save_pretrained(tmp_path)
-    target = build_rt2(RT2).state_dict()
-    saved = rename(load_file(f"{tmp_path}/model.safetensors"), llava_rule(RT2), target)
-    held = rename(model.state_dict(), llava_rule(RT2), target)
-    assert all(torch.equal(saved[name], held[name]) for name in target)
-
-
-@pytest.mark.parametrize(
-    "name", ["model.vision_tower.mask", "model.mm_projector.1.weight", "lm_head.bias", "logit_scale"]
-)
-def test_a_llava_name_without_a_place_is_refused(name: str) -> None:
-    with pytest.raises(TensorNameError, match=f"tensor '{name}'"):
-        llava_rule(RT2)(name)

@@ -253,7 +253,7 @@ def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
         from auras_ros.models.keypoint_encoder import KeypointEncoder
         from auras_ros.models.unet1d import ConditionalUnet1d
-        from auras_ros.train.export import write_checkpoint
+        from tests.train.checkpoints import write_checkpoint
 
         torch.manual_seed(0)
         folder = prefix / "share" / "auras_ros"

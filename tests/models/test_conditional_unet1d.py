@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from auras_ros.models.conditional_unet1d import DiffusionUnet1d, FilmResidualBlock
+from auras_ros.models.conditional_unet1d import DiffusionUnet1d, FilmResidualBlock, UnetSizes
 
 CONDITION, GROUPS, STEP = 6, 4, 8
 
 
 def tiny() -> DiffusionUnet1d:
     torch.manual_seed(0)
-    return DiffusionUnet1d(2, CONDITION, (8, 12, 16), kernel=5, groups=GROUPS, step_width=STEP).eval()
+    return DiffusionUnet1d(2, CONDITION, UnetSizes((8, 12, 16), kernel=5, groups=GROUPS, step_width=STEP)).eval()
 
 
 def inputs(rows: int, horizon: int = 8) -> tuple[Tensor, Tensor, Tensor]:
@@ -147,10 +147,10 @@ def test_a_shift_alone_is_the_same_with_a_scale_of_one() -> None:
 
 
 def test_the_last_block_may_have_other_groups() -> None:
-    network = DiffusionUnet1d(2, CONDITION, down_dims=(16, 16), groups=4, final_groups=8)
+    network = DiffusionUnet1d(2, CONDITION, UnetSizes((16, 16), groups=4, final_groups=8))
     groups = [module.num_groups for module in network.modules() if isinstance(module, torch.nn.GroupNorm)]
     assert (set(groups[:-1]), groups[-1]) == ({4}, 8)
-    assert DiffusionUnet1d(2, CONDITION, down_dims=(16, 16), groups=4).sizes["final_groups"] == 4
+    assert DiffusionUnet1d(2, CONDITION, UnetSizes((16, 16), groups=4)).sizes["final_groups"] == 4
 
 
 @torch.no_grad()
@@ -183,4 +183,4 @@ def test_every_input_matters(changed: int) -> None:
 )
 def test_sizes_that_do_not_fit_are_refused_by_name(sizes: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=f"conditional_unet1d: .*{said}"):
-        DiffusionUnet1d(2, CONDITION, **{"down_dims": (8, 16), **sizes})  # type: ignore[arg-type]
+        UnetSizes(**{"down_dims": (8, 16), **sizes})  # type: ignore[arg-type]

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from auras_ros.models.gemma import gemma_config
-from auras_ros.models.llama import Llama, greedy
+from auras_ros.models.llama import Llama
 from tests.models import published, published_gemma
+from tests.models.decoding import greedy, hidden_states
 
 TINY = gemma_config(128, 64, 3, 4, 1, 96, 24)
 CONFIGS = {"one-key-head": TINY, "grouped": replace(TINY, kv_heads=2, rope_theta=500.0, norm_eps=1e-3)}
@@ -42,7 +43,7 @@ def test_every_layer_and_the_logits_are_those_of_transformers(
     ours, model = ours_and_theirs(name, dtype, attention)
     ids = torch.randint(0, 128, (2, 17), generator=torch.Generator().manual_seed(0))
     theirs = model(input_ids=ids, output_hidden_states=True)  # type: ignore[operator]
-    states = ours.hidden_states(ours.embed(ids), range(ours.config.layers + 1))
+    states = hidden_states(ours, ours.embed(ids))
     for layer, (mine, other) in enumerate(zip(states, theirs.hidden_states, strict=True)):
         torch.testing.assert_close(
             mine, other, rtol=tolerance, atol=10 * tolerance, msg=lambda m, at=layer: f"{at}: {m}"

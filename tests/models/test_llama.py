@@ -13,10 +13,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.models.llama import Llama, LlamaConfig, greedy
+from auras_ros.models.llama import Llama, LlamaConfig
 from auras_ros.models.presets import LLAMAS
 from auras_ros.models.rotary import RopeScaling
 from tests.models import published
+from tests.models.decoding import greedy, hidden_states
 
 TINY = LLAMAS["llama-tiny"]
 SCALED = RopeScaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_positions=16)
@@ -78,7 +79,7 @@ def test_every_layer_and_the_logits_are_those_of_transformers(
     model = published.exact_norms(reference(config, attention)).to(dtype)
     ours, given = same_weights(config, model), tokens().to(dtype)
     theirs = model(inputs_embeds=given, output_hidden_states=True)
-    states = ours.hidden_states(given, range(config.layers + 1))
+    states = hidden_states(ours, given)
     for layer, (mine, other) in enumerate(zip(states, theirs.hidden_states, strict=True)):
         torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance, msg=lambda m, at=layer: f"{at}: {m}")
     torch.testing.assert_close(ours.logits(states[-1]), theirs.logits, rtol=tolerance, atol=10 * tolerance)
@@ -98,10 +99,9 @@ def test_norms_of_half_precision_are_taken_in_float32_as_published() -> None:
 def test_a_shorter_prefix_has_the_hidden_states_that_it_has_inside_a_longer_one(name: str) -> None:
     """Auras 4.2.3, in every layer: what lets requests at different tokens share one forward."""
     model, given = decoder(CONFIGS[name]), tokens()
-    every = range(TINY.layers + 1)
-    whole = model.hidden_states(given, every)
+    whole = hidden_states(model, given)
     for length in (1, 2, 8, TOKENS - 1):
-        for short, long in zip(model.hidden_states(given[:, :length], every), whole, strict=True):
+        for short, long in zip(hidden_states(model, given[:, :length]), whole, strict=True):
             torch.testing.assert_close(short, long[:, :length], rtol=1e-12, atol=1e-12)
 
 
@@ -110,11 +110,11 @@ def test_a_shorter_prefix_has_the_hidden_states_that_it_has_inside_a_longer_one(
 @pytest.mark.parametrize("name", CONFIGS)
 def test_prefill_and_decoding_in_parts_are_the_whole_forward(name: str, parts: tuple[int, ...]) -> None:
     model, given = decoder(CONFIGS[name]), tokens()
-    cache, whole, every = model.make_cache(2, 32), model.hidden_states(given, range(4)), range(4)
+    cache, whole = model.make_cache(2, 32), hidden_states(model, given)
     start = 0
     for count in parts:
         at = torch.arange(start, start + count)
-        for part, long in zip(model.hidden_states(given[:, at], every, at, cache), whole, strict=True):
+        for part, long in zip(hidden_states(model, given[:, at], at, cache), whole, strict=True):
             torch.testing.assert_close(part, long[:, at], rtol=1e-12, atol=1e-12)
         start += count
 
@@ -183,13 +183,6 @@ def test_greedy_decoding_is_that_of_transformers() -> None:
     assert len(set(ids.flatten().tolist())) > 4
 
 
-def test_greedy_refuses_more_tokens_than_the_cache_has_room_for() -> None:
-    model, prefix = decoder(), tokens()
-    assert greedy(model, prefix, 4, model.make_cache(2, TOKENS + 3)).shape == (2, 4)
-    with pytest.raises(ValueError, match=f"greedy: {TOKENS} tokens and 5 steps, but the cache has room for 24"):
-        greedy(model, prefix, 5, model.make_cache(2, TOKENS + 3))
-
-
 @torch.no_grad()
 def test_rows_of_a_batch_do_not_see_each_other() -> None:
     model, given = decoder(), tokens(rows=3)
@@ -220,11 +213,6 @@ def test_weights_may_come_after_a_start_without_memory() -> None:
 def test_sizes_that_do_not_fit_are_refused_by_name(sizes: dict[str, int], said: str) -> None:
     with pytest.raises(ValueError, match=f"llama: {said}"):
         replace(TINY, **sizes)
-
-
-def test_a_layer_that_does_not_exist_is_refused_by_number() -> None:
-    with pytest.raises(ValueError, match="llama: layer 4 does not exist; there are 0 to 3"):
-        decoder().hidden_states(tokens(), (1, 4))
 
 
 @pytest.mark.parametrize(

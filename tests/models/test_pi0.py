@@ -21,7 +21,7 @@ from auras_ros.models.flow_expert import (
     visible_to_suffix,
 )
 from auras_ros.models.pi0 import Pi0
-from auras_ros.models.presets import PI0S, PI05S
+from auras_ros.models.presets import PI0S
 from tests.models import published, published_gemma
 from tests.models.joint_pi0 import joint_velocity
 
@@ -224,7 +224,7 @@ def test_a_gate_that_is_shut_leaves_the_actions_as_they_are() -> None:
 def test_the_published_size_of_pi05() -> None:
     """pi0 without the state's projection, with narrower layers of the time and wider norms."""
     with torch.device("meta"):
-        one, other = Pi0(PI0S["pi0"]), Pi0(PI05S["pi05"])
+        one, other = Pi0(PI0S["pi0"]), Pi0(replace(PI0S["pi0"], adaptive=True))
     width, layers = 1024, 18
     norms = (2 * layers + 1) * (3 * width * width + 3 * width - width)
     gone = (32 * width + width) + width * width

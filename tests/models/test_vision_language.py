@@ -13,8 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from auras_ros.checkpoints.hf_names import llava_rule, openvla_rule, rename
-from auras_ros.models.llama import greedy
+from auras_ros.checkpoints.hf_names import openvla_rule
 from auras_ros.models.openvla import FusedVision, build_openvla
 from auras_ros.models.presets import LLAMAS, OPENVLAS, RT2S
 from auras_ros.models.rt2 import build_rt2
@@ -23,6 +22,8 @@ from auras_ros.models.vit import Vit
 from auras_ros.policies.perception import cut
 from auras_ros.policies.precision import mark
 from tests.models import published
+from tests.models.decoding import greedy, scores
+from tests.models.hf_names import llava_rule, rename
 from tests.models.published_openvla import PublishedOpenVla
 
 TINY, RT2 = OPENVLAS["openvla-tiny"], RT2S["rt2-tiny"]
@@ -46,7 +47,7 @@ def test_openvla_is_the_published_parts_put_together(dtype: torch.dtype, attenti
     model = build_openvla(TINY).to(dtype).eval()
     model.load_state_dict(rename(theirs.folder(), openvla_rule(TINY), model.state_dict()))
     images, ids = pictures(6, 28, dtype), prompt(7)
-    got = model(images, ids[:, :1], ids[:, 1:])
+    got = scores(model, images, ids[:, :1], ids[:, 1:])
     assert got.shape == (2, 4 + 7, TINY.language.vocabulary)
     torch.testing.assert_close(got, theirs(images, ids), rtol=tolerance, atol=tolerance)
 
@@ -77,7 +78,7 @@ def test_rt2_is_the_published_llava(dtype: torch.dtype, attention: str, toleranc
     images, before, after = pictures(3, 28, dtype), prompt(3), prompt(5, seed=1)
     picture = torch.full((2, RT2.vision.patches), RT2.language.vocabulary - 1)
     expected = theirs(input_ids=torch.cat([before, picture, after], 1), pixel_values=images).logits
-    torch.testing.assert_close(model(images, before, after), expected, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(scores(model, images, before, after), expected, rtol=tolerance, atol=tolerance)
 
 
 def built() -> dict[str, tuple[VisionLanguage, Tensor]]:
@@ -139,8 +140,8 @@ def test_actions_are_generated_from_the_joined_prefix() -> None:
     prefix = model.prefix(model.see(images), ids[:, :1], ids[:, 1:])
     got = greedy(model.language, prefix, 7, model.language.make_cache(2, prefix.shape[1] + 6))
     for i in range(7):  # each token is the likeliest after all before it, with nothing kept
-        scores = model(images, ids[:, :1], torch.cat([ids[:, 1:], got[:, :i]], 1))[:, -1]
-        assert torch.equal(scores.argmax(-1), got[:, i])
+        likeliest = scores(model, images, ids[:, :1], torch.cat([ids[:, 1:], got[:, :i]], 1))[:, -1]
+        assert torch.equal(likeliest.argmax(-1), got[:, i])
 
 
 def test_encoders_whose_patches_do_not_match_are_refused() -> None:

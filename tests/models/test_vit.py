@@ -15,10 +15,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.checkpoints.hf_names import clip_rule, rename, timm_rule
+from auras_ros.checkpoints.hf_names import timm_rule
 from auras_ros.models.presets import CLIP_L_336, DINOV2_L, OPENVLAS, RT2S, SIGLIP_SO400M
 from auras_ros.models.vit import Vit, VitConfig, activate
 from tests.models import published
+from tests.models.hf_names import clip_rule, rename
 
 DINOV2, SIGLIP, CLIP = OPENVLAS["openvla-tiny"].dinov2, OPENVLAS["openvla-tiny"].siglip, RT2S["rt2-tiny"].vision
 KINDS: dict[str, tuple[VitConfig, Callable[..., Any]]] = {

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from auras_ros.models.action_tokens import ActionStatistics, ActionTokens, OpenVlaTokens, Rt2Tokens
-from auras_ros.models.llama import Llama, greedy
+from auras_ros.models.llama import Llama
 from auras_ros.models.openvla import OpenVlaConfig, build_openvla
 from auras_ros.models.presets import LLAMAS, OPENVLAS, RT2S
 from auras_ros.models.rt2 import Rt2Config, build_rt2
+from tests.models.decoding import greedy
 from tests.policies.test_capturable import OneDevice
 
 # Of the published widths, with few layers: one more runs as the one before it.
@@ -54,7 +55,6 @@ def test_action_tokens_stay_on_their_device(tokens: Any) -> None:
     with OneDevice("meta"):
         ids = moved.encode(torch.empty(2, 3, device="meta"))
         assert moved.decode(ids).dtype == torch.float64
-        moved.is_action(ids)
 
 
 def refresh(model: Llama, given: list[Tensor], cache: Any) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from auras_ros.checkpoints.manifest import FORMAT
-from auras_ros.models.presets import PI0S, PI05S, SMOLVLAS
+from auras_ros.models.presets import PI0S, SMOLVLAS
 from auras_ros.policies.checkpoint import build
 from auras_ros.policies.writing import write_manifest
 from tests.models import published
 
 KINDS = ("pi0", "pi05", "smolvla")
-CONFIGS: dict[str, Any] = {"pi0": PI0S["pi0-tiny"], "pi05": PI05S["pi05-tiny"], "smolvla": SMOLVLAS["smolvla-tiny"]}
+PI0 = PI0S["pi0-tiny"]
+CONFIGS: dict[str, Any] = {"pi0": PI0, "pi05": replace(PI0, adaptive=True), "smolvla": SMOLVLAS["smolvla-tiny"]}
 IDS, LIMIT = [2, 77, 140, 9], 6
 JOINTS = ("shoulder", "elbow", "wrist")
 NUMBERS = [[300, *(310 + int(digit) for digit in str(max(bin_, 0)))] for bin_ in range(-1, 256)]

@@ -11,7 +11,6 @@ import torch
 from auras_ros.pipeline.noise import noise_tape
 from auras_ros.policies.architectures import RECIPES, make_policy
 from auras_ros.policies.diffusion import DiffusionPolicy
-from auras_ros.policies.networks import build_encoder
 from auras_ros.policies.policy import generate
 
 # Name: (encoder, network, the published size in millions, whether that counts the encoder). Auras section 5.1 gives
@@ -115,10 +114,3 @@ def test_ddim_counts_as_trained_with_a_hundred() -> None:
 def test_a_name_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="policy 'dp-huge' is not known; known: dp, dp-cnn"):
         make_policy("dp-huge", seed=0)
-
-
-def test_a_policy_without_an_architecture_has_no_example() -> None:
-    policy, encoder = on_meta("dp-small"), build_encoder({"type": "resnet18", "width": 16})
-    bare = DiffusionPolicy(encoder, policy.network, policy.sampler, 10, torch.zeros(2), torch.ones(2))
-    with pytest.raises(ValueError, match="without an architecture"):
-        bare.example(1)

@@ -89,8 +89,8 @@ def test_the_watch_itself_finds_a_host_tensor_and_a_value_read_back() -> None:
 
 @pytest.mark.parametrize("precision", ["half", "bfloat16"])
 def test_bounds_keep_their_precision(precision: str) -> None:
-    parts, bounds = keypoint("ddim", 4), torch.tensor([[0.1, -3.3], [512.7, 1e4 + 0.1]], dtype=torch.float64)
-    policy = DiffusionPolicy(parts.encoder, parts.network, parts.sampler, 3, *bounds)
+    parts, bounds = keypoint("ddim", 4), tiny.trained(3, (0.1, -3.3), (512.7, 1e4 + 0.1))
+    policy = DiffusionPolicy(parts.encoder, parts.network, parts.sampler, bounds)
     sample = torch.tensor([-1.0, 0.25, 1.0])[None, :, None].expand(1, 3, 2)
     before = policy.finish(DenoisingState(sample, sample))
     getattr(policy, precision)()

@@ -43,7 +43,7 @@ def test_round_trip(kind: str, tmp_path: Path) -> None:
         policy = checkpoint.policy(plan)
         assert policy.sampler.prediction == manifest.get("prediction", "sample")
         assert policy.steps == manifest["plans"][plan]["steps"]
-        assert policy.horizon == manifest["horizon"]
+        assert policy.architecture.horizon == manifest["horizon"]
         images, state = policy.example(2)
         assert images.shape == (2, 2, 1, 3, tiny.SIDE, tiny.SIDE)
         assert policy.perceive(images, state).shape == (2, 2 * (6 + 2))

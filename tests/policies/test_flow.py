@@ -6,6 +6,7 @@ context; a context that a mode reads otherwise than the policy wrote it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from auras_ros.policies.policy import generate
 from tests.models.joint_pi0 import joint_velocity
 from tests.pipeline import real
 from tests.policies.test_capturable import OneDevice
-from tests.policies.tiny_flow import CENTER, CONFIG, PROMPT, SCALE, noise_of, observed, tiny_flow
+from tests.policies.tiny_flow import CENTER, CONFIG, PROMPT, SCALE, TRAINED, noise_of, observed, tiny_flow
 
 POLICY = tiny_flow()
 DEPTH = 5  # generation stages, two steps each
@@ -93,7 +94,7 @@ def test_a_prompt_of_another_length_is_a_copy() -> None:
     before, at = policy.perceive(*given), (policy.prefix.prompt.data_ptr(), policy.prefix.there.data_ptr())
     for ids in (PROMPT.flip(0), PROMPT[:2], torch.tensor([5, 1, 3, 4, 2, 9, 8])):
         policy.set_prompt(ids)
-        alone = FlowMatchingPolicy(Pi0Prefix(policy.prefix.model, ids), CENTER, SCALE)
+        alone = FlowMatchingPolicy(Pi0Prefix(policy.prefix.model, ids), TRAINED)
         context, noise = policy.perceive(*given), noise_of(1)
         assert context.shape == before.shape
         assert not torch.equal(context, before)
@@ -118,19 +119,19 @@ def test_a_prompt_that_it_cannot_take_is_refused_and_the_old_one_stays(ids: list
     assert torch.equal(policy.perceive(*observed(1)), before)
 
 
-@pytest.mark.parametrize(("center", "scale"), [(5, 5), (2, 3), (0, 0)])
-def test_normalisation_that_does_not_fit_is_refused(center: int, scale: int) -> None:
-    with pytest.raises(ValueError, match=rf"center and scale: \[{center}\] and \[{scale}\], expected \[channels\]"):
-        FlowMatchingPolicy(POLICY.prefix, torch.zeros(center), torch.ones(scale))
+@pytest.mark.parametrize("channels", [5, 0])
+def test_channels_that_do_not_fit_and_no_steps_are_refused(channels: int) -> None:
+    with pytest.raises(ValueError, match=f"actions: {channels} channels, expected 1 to 4"):
+        FlowMatchingPolicy(POLICY.prefix, replace(TRAINED, lower=torch.zeros(channels), upper=torch.ones(channels)))
     with pytest.raises(ValueError, match="steps: 0 is less than 1"):
-        FlowMatchingPolicy(POLICY.prefix, CENTER, SCALE, steps=0)
+        FlowMatchingPolicy(POLICY.prefix, TRAINED, steps=0)
 
 
 def test_it_stays_on_its_device_and_reads_nothing_back() -> None:
     """Of the published size, on a device without values: what a CUDA graph would refuse fails here."""
     with torch.device("meta"):
         prefix = Pi0Prefix(Pi0(PI0S["pi0"]), torch.zeros(8, dtype=torch.int64))
-    policy = FlowMatchingPolicy(prefix, CENTER, SCALE).to("meta").bfloat16()
+    policy = FlowMatchingPolicy(prefix, TRAINED).to("meta").bfloat16()
     given = [(1, 1, 2, 3, 224, 224), (1, 1, 14), (1, *policy.noise_shape)]
     images, state, noise = (torch.empty(shape, device="meta") for shape in given)
     with OneDevice("meta") as watch:

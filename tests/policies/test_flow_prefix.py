@@ -6,6 +6,7 @@ whose room is seen; a table that is moved by one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,18 @@ import pytest
 import torch
 
 from auras_ros.models.pi0 import Pi0
-from auras_ros.models.presets import PI05S, SMOLVLAS
+from auras_ros.models.presets import PI0S, SMOLVLAS
 from auras_ros.models.smolvla import SmolVla
+from auras_ros.policies.family import unit
 from auras_ros.policies.flow import FlowMatchingPolicy
 from auras_ros.policies.flow_prefix import NOTHING, FlowPrefix, Pi05Prefix, SmolVlaPrefix
 from auras_ros.policies.policy import generate
 from tests.models import published
+from tests.policies import tiny_flow
 from tests.policies.flow_checkpoints import IDS, LIMIT, NUMBERS
 from tests.policies.test_capturable import OneDevice
 
-CONFIG = PI05S["pi05-tiny"]
+CONFIG = replace(PI0S["pi0-tiny"], adaptive=True)
 AFTER = [330, 331]
 VALUES = [-3.0, -1.0, -0.9999, 127 / 128, 0.0, -1e-7, 1.0, 2.5, -127 / 128, 0.5]
 
@@ -63,8 +66,7 @@ def test_the_sentence_is_as_if_it_were_one_prompt() -> None:
     images = torch.randn(2, 1, 2, 3, side, side, generator=random, dtype=torch.float64)
     state = torch.tensor([[[-2.0, 0.99, -0.4]], [[0.1, -0.95, 1.0]]], dtype=torch.float64)
     noise = torch.randn(2, CONFIG.horizon, CONFIG.actions, generator=random, dtype=torch.float64)
-    ones = torch.ones(3)
-    policy = FlowMatchingPolicy(prefix, 0 * ones, ones, 3)
+    policy = FlowMatchingPolicy(prefix, unit(tiny_flow.SHAPE), 3)
     made = generate(policy, noise, policy.perceive(images, state))
     for row in range(2):
         spelt = [id_ for id_ in prefix.spell(state[row]).flatten().tolist() if id_ != NOTHING]
@@ -94,12 +96,12 @@ def test_they_stay_on_their_device_and_read_nothing_back(kind: str) -> None:
         ids = torch.zeros(5, dtype=torch.int64)
         prefix: FlowPrefix
         if kind == "pi05":
-            prefix, px, tokens = Pi05Prefix(Pi0(PI05S["pi05"]), ids, NUMBERS, AFTER, 60), 224, 256
+            prefix, px, tokens = Pi05Prefix(Pi0(replace(PI0S["pi0"], adaptive=True)), ids, NUMBERS, AFTER, 60), 224, 256
             size = 18 * 2 * 256 * (2 * tokens + 60 + 32 * 4 + 2) + (2 * tokens + 60 + 32 * 4 + 2)
         else:
             prefix, px, tokens = SmolVlaPrefix(SmolVla(SMOLVLAS["smolvla"]), ids, 48), 512, 64
             size = 16 * 2 * 5 * 64 * (2 * tokens + 48 + 1) + (2 * tokens + 48 + 1)
-    policy = FlowMatchingPolicy(prefix, torch.zeros(6), torch.ones(6)).to("meta").bfloat16()
+    policy = FlowMatchingPolicy(prefix, unit(replace(tiny_flow.SHAPE, actions=6))).to("meta").bfloat16()
     given = [(1, 1, 2, 3, px, px), (1, 1, 6), (1, *policy.noise_shape)]
     images, state, noise = (torch.empty(shape, device="meta") for shape in given)
     with OneDevice("meta") as watch:

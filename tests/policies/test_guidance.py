@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, cast, get_args
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.denoising import make_sampler
 from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.flow import FlowMatchingPolicy
-from auras_ros.policies.guidance import METHODS, MOST_GAIN, GuidablePolicy, Guide, Method, guided_step
+from auras_ros.policies.guidance import MOST_GAIN, GuidablePolicy, Guide, Method, guided_step
 from tests.policies import tiny, tiny_flow
 
 SAMPLERS = {
@@ -74,7 +75,7 @@ def random_target(policy: Any) -> Tensor:
     return torch.rand(shape_of(policy), generator=torch.Generator().manual_seed(5)) - 0.5
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 def test_weights_of_zero_are_the_plain_step_to_the_bit(policy: GuidablePolicy, method: Method) -> None:
     target = random_target(policy)
     free = generated(policy, method, Guide(target, torch.zeros_like(target)))
@@ -82,7 +83,7 @@ def test_weights_of_zero_are_the_plain_step_to_the_bit(policy: GuidablePolicy, m
     assert torch.equal(free[0], plain[0])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 def test_frozen_actions_come_out_as_they_are_and_free_ones_do_not(policy: GuidablePolicy, method: Method) -> None:
     target = random_target(policy)
     weight = torch.zeros_like(target)
@@ -92,7 +93,7 @@ def test_frozen_actions_come_out_as_they_are_and_free_ones_do_not(policy: Guidab
     assert not torch.allclose(sample[:, 3:], target[:, 3:], atol=1e-2)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 def test_rows_are_guided_each_by_its_own(policy: GuidablePolicy, method: Method) -> None:
     target = random_target(policy)
     weight = torch.zeros_like(target)
@@ -153,7 +154,7 @@ def test_a_denoising_step_pulls_as_flow_does_on_the_same_path(number: int, monke
     """The noisy sample divided by signal + noise lies on the straight path; written out in float64."""
     policy = diffusion("ddim of clean actions")
     policy.sampler.clip = math.inf
-    horizon = policy.horizon
+    horizon = policy.architecture.horizon
     matrix = torch.randn((horizon, horizon), generator=torch.Generator().manual_seed(7)) / horizon
     monkeypatch.setattr(policy, "network", Linear(matrix))
     sample = torch.randn((2, horizon, 2), generator=torch.Generator().manual_seed(8))
@@ -204,14 +205,14 @@ def test_placed_is_finish_undone(policy: GuidablePolicy) -> None:
 
 def test_what_is_no_channel_and_no_action_of_the_chunk_is_padding() -> None:
     """A network of more actions than the robot, of a horizon longer than the chunk: neither is guided."""
-    flow = FlowMatchingPolicy(tiny_flow.tiny_flow().prefix, tiny_flow.CENTER, tiny_flow.SCALE, chunk=slice(1, 3))
+    flow = FlowMatchingPolicy(tiny_flow.tiny_flow().prefix, replace(tiny_flow.TRAINED, executed=(1, 2)))
     width = flow.noise_shape[1]
     channels = len(tiny_flow.CENTER)
     assert channels < width
     used = flow.place(torch.ones((1, 2, channels), dtype=torch.float64), normalise=False)
     assert used[0, 1:3, :channels].all()
     assert used.sum() == 2 * channels
-    denoised = DiffusionPolicy(*_parts(), chunk=slice(1, 5))
+    denoised = DiffusionPolicy(*_parts(), tiny.trained(8, executed=(1, 4)))
     used = denoised.place(torch.ones((1, 4, 2), dtype=torch.float64), normalise=False)
     assert used[0, 1:5].all()
     assert used.sum() == 8
@@ -219,13 +220,12 @@ def test_what_is_no_channel_and_no_action_of_the_chunk_is_padding() -> None:
 
 def _parts() -> tuple[Any, ...]:
     policy = tiny.policy()
-    return policy.encoder, policy.network, policy.sampler, policy.horizon, policy._lower, policy._upper
+    return policy.encoder, policy.network, policy.sampler
 
 
 def test_a_channel_that_never_moves_has_no_target_of_its_own() -> None:
-    parts = _parts()
-    policy = DiffusionPolicy(*parts[:4], torch.tensor([0.0, 5.0]), torch.tensor([2.0, 5.0]))
-    placed = policy.place(torch.full((1, policy.horizon, 2), 5.0, dtype=torch.float64))
+    policy = DiffusionPolicy(*_parts(), tiny.trained(8, (0.0, 5.0), (2.0, 5.0)))
+    placed = policy.place(torch.full((1, 8, 2), 5.0, dtype=torch.float64))
     assert torch.equal(placed[..., 1], torch.zeros_like(placed[..., 1]))
     assert torch.equal(placed[..., 0], torch.full_like(placed[..., 0], 4.0))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor
 
 from auras_ros.policies.architectures import make_policy
-from auras_ros.policies.guidance import METHODS, Guide, Method, guided_step
+from auras_ros.policies.guidance import Guide, Method, guided_step
 from tests.policies import tiny, tiny_flow
 from tests.policies.test_capturable import OneDevice
 
@@ -19,7 +19,7 @@ POLICIES: dict[str, tuple[Callable[[], Any], Callable[[Any], tuple[Tensor, Tenso
     "ddim of noise": (lambda: make_policy("dp-cnn-small", seed=0, sampler="ddim", steps=8), lambda p: p.example(2)),
     "flow": (tiny_flow.tiny_flow, lambda _: tiny_flow.observed(2)),
 }
-CASES = [(kind, method) for kind in POLICIES for method in METHODS]
+CASES = [(kind, method) for kind in POLICIES for method in get_args(Method)]
 
 
 class Step:

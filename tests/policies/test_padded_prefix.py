@@ -19,8 +19,10 @@ from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.pipeline.run_context import RunContext
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.vision_language import PaddedPrefix, VisionLanguagePrefix, random_ids
+from tests.models.decoding import hidden_states
 from tests.policies.test_capturable import OneDevice
 
 CONFIG = RT2S["rt2-tiny"]
@@ -51,8 +53,9 @@ FIRST = ids(BEFORE, 90)
 
 def policy_of(prefix: VisionLanguagePrefix) -> AutoregressivePolicy:
     codec = Rt2Tokens([0.0] * CHANNELS, [1.0] * CHANNELS, first=200)
-    language = prefix.model.language
-    return AutoregressivePolicy(prefix, language, codec, HORIZON, CHANNELS)  # type: ignore[arg-type]
+    language, px = prefix.model.language, CONFIG.vision.image_px
+    shape = Architecture("tiny", 1, (px, px), 1, 0, HORIZON, CHANNELS)
+    return AutoregressivePolicy(prefix, language, codec, shape)  # type: ignore[arg-type]
 
 
 def padded(model: VisionLanguage, length: int) -> AutoregressivePolicy:
@@ -95,12 +98,11 @@ def test_hidden_states_of_a_shorter_sequence_are_those_inside_the_longer_one(
     assert isinstance(prefix, PaddedPrefix)
     context = room.perceive(*seen())
     whole = torch.cat([context, language.embed(ids(2 * STEPS)[None].expand(2, -1))], 1)
-    layers = range(CONFIG.language.layers + 1)
 
     def states(count: int) -> list[Tensor]:
         slots = torch.arange(count)
         places, mask = prefix.layout(slots, count)
-        return language.hidden_states(whole[:, :count], layers, slots, None, mask, places)
+        return hidden_states(language, whole[:, :count], slots, None, mask, places)
 
     longest = states(whole.shape[1])
     for count in (context.shape[1], context.shape[1] + 3):

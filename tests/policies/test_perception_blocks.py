@@ -20,7 +20,7 @@ from tests.policies import tiny
 
 def keypoint_policy() -> tuple[DiffusionPolicy, tuple[Tensor, Tensor]]:
     encoder, network = tiny.lively_networks()
-    policy = DiffusionPolicy(encoder, network, make_sampler("ddim", 2), 16, torch.zeros(2), torch.ones(2)).eval()
+    policy = DiffusionPolicy(encoder, network, make_sampler("ddim", 2), tiny.trained(16, side=96)).eval()
     random = torch.Generator().manual_seed(0)
     return policy, (torch.randn(3, 2, 1, 3, 96, 96, generator=random), torch.randn(3, 2, 2, generator=random))
 
@@ -39,7 +39,7 @@ def whole_policy() -> tuple[DiffusionPolicy, tuple[Tensor, Tensor]]:
     """An encoder that cannot be cut."""
     policy, given = resnet_policy()
     whole = torch.nn.Sequential(policy.encoder)
-    return DiffusionPolicy(whole, policy.network, policy.sampler, 10, torch.zeros(2), torch.ones(2)), given
+    return DiffusionPolicy(whole, policy.network, policy.sampler, tiny.trained(10)), given
 
 
 MAKERS: dict[str, tuple[Callable[[], tuple[DiffusionPolicy, tuple[Tensor, Tensor]]], int]] = {

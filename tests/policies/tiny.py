@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from auras_ros.checkpoints.manifest import MANIFEST as MANIFEST_FILE
 from auras_ros.checkpoints.tensors import sha256
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, Checkpoint, build
 from auras_ros.policies.denoising import make_sampler
 from auras_ros.policies.diffusion import DiffusionPolicy
+from auras_ros.policies.family import Trained
 from auras_ros.policies.golden import GoldenSample, replay
 
 AXES = ("agent_x", "agent_y")
@@ -93,10 +96,22 @@ def policy(sampler: str = "ddim", steps: int = 4, horizon: int = 8) -> Diffusion
     torch.manual_seed(0)
     encoder = KeypointEncoder(6, (8, 8, 8), 4, 2)
     network = ConditionalUnet1d(2, 2 * (6 + 2), (8, 8, 16))
-    bounds = torch.tensor(LOWER, dtype=torch.float64), torch.tensor(UPPER, dtype=torch.float64)
-    trained = {"training_steps": steps} if sampler == "ddpm" else {}
-    made = make_sampler(sampler, steps, **trained)  # type: ignore[arg-type]
-    return DiffusionPolicy(encoder, network, made, horizon, *bounds).eval()
+    taking = {"training_steps": steps} if sampler == "ddpm" else {}
+    made = make_sampler(sampler, steps, **taking)  # type: ignore[arg-type]
+    return DiffusionPolicy(encoder, network, made, trained(horizon)).eval()
+
+
+def trained(
+    horizon: int,
+    lower: Sequence[float] = LOWER,
+    upper: Sequence[float] = UPPER,
+    executed: tuple[int, int] | None = None,
+    side: int = SIDE,
+) -> Trained:
+    """What networks for `observed` were trained for: these bounds, of each channel."""
+    shape = Architecture("tiny", 1, (side, side), 2, 2, horizon, len(lower))
+    low, high = (torch.tensor(bound, dtype=torch.float64) for bound in (lower, upper))
+    return Trained(shape, low, high, executed=executed)
 
 
 class _InDouble(torch.nn.Module):

@@ -7,11 +7,13 @@ from torch import Tensor, nn
 
 from auras_ros.models.action_tokens import Rt2Tokens
 from auras_ros.models.llama import Llama, LlamaConfig
+from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 
 WIDTH, PREFIX, HORIZON, CHANNELS = 16, 5, 3, 2
 TOKENS = HORIZON * CHANNELS
 VOCABULARY = 300
+SHAPE = Architecture("tiny-tokens", 1, (1, 1), 1, 2, HORIZON, CHANNELS)
 
 
 class TinyPrefix(nn.Module):
@@ -52,7 +54,7 @@ def tiny_autoregressive(seed: int = 0) -> AutoregressivePolicy:
             if weight.dim() > 1:
                 nn.init.normal_(weight, std=0.5)
     codec = Rt2Tokens([0.0, 10.0], [1.0, 20.0], first=VOCABULARY - 256)
-    return AutoregressivePolicy(prefix, decoder, codec, HORIZON, CHANNELS).eval().requires_grad_(False)
+    return AutoregressivePolicy(prefix, decoder, codec, SHAPE).eval().requires_grad_(False)
 
 
 def naive_token(policy: AutoregressivePolicy, context: Tensor, before: list[int]) -> int:

@@ -8,6 +8,7 @@ from torch import Tensor
 from auras_ros.models.pi0 import Pi0
 from auras_ros.models.presets import PI0S
 from auras_ros.policies.architecture import Architecture
+from auras_ros.policies.family import Trained
 from auras_ros.policies.flow import FlowMatchingPolicy
 from auras_ros.policies.flow_prefix import Pi0Prefix
 from tests.models import published
@@ -17,6 +18,7 @@ PROMPT = torch.tensor([2, 77, 140, 9])
 CENTER, SCALE = torch.tensor([1.0, -2.0, 0.25]), torch.tensor([0.5, 3.0, 10.0])
 SIDE = CONFIG.vision.image_px
 SHAPE = Architecture("tiny-flow", 2, (SIDE, SIDE), 2, CONFIG.state, CONFIG.horizon, len(CENTER))
+TRAINED = Trained(SHAPE, (CENTER - SCALE).double(), (CENTER + SCALE).double())
 
 
 def tiny_flow(dtype: torch.dtype = torch.float32, steps: int = 10, limit: int | None = None) -> FlowMatchingPolicy:
@@ -24,7 +26,7 @@ def tiny_flow(dtype: torch.dtype = torch.float32, steps: int = 10, limit: int | 
         torch.manual_seed(0)
         model = published.randomise(Pi0(CONFIG))
     assert isinstance(model, Pi0)
-    return FlowMatchingPolicy(Pi0Prefix(model, PROMPT, limit), CENTER, SCALE, steps, SHAPE).eval().to(dtype)
+    return FlowMatchingPolicy(Pi0Prefix(model, PROMPT, limit), TRAINED, steps).eval().to(dtype)
 
 
 def observed(rows: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:

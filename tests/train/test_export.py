@@ -23,13 +23,14 @@ from auras_ros.train import export
 from auras_ros.train.diffusion import HALF_PX, HORIZON, pixels
 from auras_ros.train.loops import Curve
 from tests.policies.tiny import lively_networks
+from tests.train.checkpoints import write_checkpoint
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of untrained networks with the shipped plans."""
     folder = tmp_path_factory.mktemp("checkpoint") / "pusht"
-    export.write_checkpoint(folder, "untrained", *lively_networks())
+    write_checkpoint(folder, "untrained", *lively_networks())
     return folder
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from auras_ros.models.llama import Llama, LlamaConfig
-from auras_ros.models.openvla import FusedVision, OpenVlaProjector
+from auras_ros.models.openvla import FusedVision
 from auras_ros.models.vision_language import VisionLanguage
 from auras_ros.models.vit import VitConfig
 from auras_ros.policies.vision_language import VisionLanguagePrefix
@@ -32,13 +32,11 @@ class PublishedOpenVla:
         ours = prefix.model
         assert isinstance(ours, VisionLanguage)
         assert isinstance(ours.vision, FusedVision)
-        assert isinstance(ours.projector, OpenVlaProjector)
         transformers = importlib.import_module("transformers")
         first, second = ours.vision.featurizer, ours.vision.fused_featurizer
         self._dinov2 = dinov2(transformers, first.config, first.state_dict())
         self._siglip = siglip(transformers, second.config, second.state_dict())
-        projector = ours.projector
-        self._project = nn.Sequential(projector.fc1, nn.GELU(), projector.fc2, nn.GELU(), projector.fc3)
+        self._project = ours.projector  # linear layers and GELU in a row, as published
         self._llama = llama(transformers, ours.language)
         self._embed = self._llama.get_input_embeddings()
         self._before, self._after, self._tokens = prefix.before, prefix.after, tokens

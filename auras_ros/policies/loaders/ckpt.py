@@ -15,15 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.limits import HISTORY, HORIZON, STEPS
 from auras_ros.checkpoints.manifest import FORMAT
 from auras_ros.checkpoints.torch_file import LazyTensors, TorchFile
-from auras_ros.observation import CameraSpec, Crop, ObservationSpec, Resize, SpecError, StateSpec
+from auras_ros.observation import CameraSpec, ObservationSpec, Resize, SpecError, StateSpec
 from auras_ros.policies.loaders.ckpt_config import CkptConfig, plain
 from auras_ros.policies.loaders.ckpt_encoder import MULTI_IMAGE, ROBOMIMIC, ShapeMeta, crops, is_ignored, read_inputs
 from auras_ros.policies.loaders.ckpt_network import described as describe_network
-from auras_ros.policies.loaders.ckpt_network import plans, reorder
+from auras_ros.policies.loaders.ckpt_network import plans
+from auras_ros.policies.loaders.diffusion import center, reorder
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
 
@@ -75,10 +76,8 @@ def translate(path: Path, robot: Robot) -> Translated:
 
 def _source(file: TorchFile) -> Source:
     """Raises CheckpointError where it is no checkpoint of a policy that is supported."""
-    try:
+    with refusing(file.path, ValueError):
         payload = plain(file.value)
-    except ValueError as error:
-        raise CheckpointError(f"{file.path}: {error}") from error
     if not isinstance(payload, dict) or not {"cfg", "state_dicts"} <= payload.keys():
         raise CheckpointError(f"{file.path}: is not a checkpoint of diffusion_policy: no 'cfg' and 'state_dicts'")
     top = CkptConfig(file.path, "payload", payload)
@@ -147,7 +146,7 @@ def _encoder(source: Source) -> dict[str, Any]:
 
 def _observation(source: Source, robot: Robot, history: int) -> dict[str, Any]:
     inputs, windows = source.inputs, crops(source.policy, source.inputs)
-    try:
+    with refusing(source.path, SpecError):
         cameras = tuple(
             _camera(source, robot, feature.name, feature.shape[1:], windows[feature.name]) for feature in inputs.cameras
         )
@@ -156,8 +155,6 @@ def _observation(source: Source, robot: Robot, history: int) -> dict[str, Any]:
         first, second = (-offset / scale).tolist(), (1 / scale).tolist()
         state = StateSpec(robot.state or (), "mean_std", tuple(first), tuple(second))
         return ObservationSpec(cameras, state, history, robot.dt_ms).to_dict()
-    except SpecError as error:
-        raise CheckpointError(f"{source.path}: {error}") from error
 
 
 def _camera(source: Source, robot: Robot, name: str, size: tuple[int, ...], crop: tuple[int, int] | None) -> CameraSpec:
@@ -170,11 +167,10 @@ def _camera(source: Source, robot: Robot, name: str, size: tuple[int, ...], crop
     if encoder is not None and encoder.get("imagenet_norm", False, (True, False)):
         mean = [m + s * own for m, s, own in zip(mean, std, IMAGENET[0], strict=True)]
         std = [s * own for s, own in zip(std, IMAGENET[1], strict=True)]
-    corner = None if crop is None else [round((side - part) / 2) for side, part in zip(size, crop, strict=True)]
     return CameraSpec(
         real.name, real.height, real.width,
         resize=None if (real.height, real.width) == (height, width) else Resize(height, width),
-        crop=None if crop is None or corner is None else Crop(*crop, *corner),
+        crop=center(crop, height, width),
         order="resize_then_crop", mean=(mean[0], mean[1], mean[2]), std=(std[0], std[1], std[2]),
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders.ckpt_config import CkptConfig
+from auras_ros.policies.loaders.diffusion import resnet_name
 
 ROBOMIMIC, MULTI_IMAGE = "robomimic", "multi_image"
 SHARED = "rgb"  # the one network of all cameras
@@ -70,9 +71,8 @@ class ShapeMeta:
         key = SHARED if self.shared else self.cameras[int(camera[1]) if camera else 0].name
         if self.kind == MULTI_IMAGE:
             return f"{ENCODER}key_model_map.{key}.{rest.removeprefix('backbone.')}"
-        rest = rest.replace("backbone.conv1.", "backbone.nets.0.").replace("backbone.bn1.", "backbone.nets.1.")
-        rest = re.sub(r"^backbone\.layer(\d)\.", lambda at: f"backbone.nets.{int(at[1]) + 3}.", rest)
-        return f"{ENCODER}obs_nets.{key}.{re.sub('^project[.]', 'nets.3.', rest)}"
+        rest = re.sub(r"^project\.", "nets.3.", resnet_name(rest, "backbone.nets."))
+        return f"{ENCODER}obs_nets.{key}.{rest}"
 
 
 def is_ignored(source: str) -> bool:

@@ -7,15 +7,12 @@ the features of an instant stand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from auras_ros.checkpoints.limits import LAYERS, STEPS
 from auras_ros.checkpoints.torch_file import LazyTensors
 from auras_ros.policies.loaders.ckpt_config import CkptConfig
+from auras_ros.policies.loaders.diffusion import FINAL_GROUPS, published_plan
 
 COMMON = {
     "_target_", "shape_meta", "noise_scheduler", "horizon", "n_action_steps", "n_obs_steps", "num_inference_steps",
@@ -36,7 +33,6 @@ OBS_ENCODER = {
 MULTI_IMAGE_ENCODER = "diffusion_policy.model.vision.multi_image_obs_encoder.MultiImageObsEncoder"
 STEP_ENCODER = "model.diffusion_step_encoder.1.weight"
 MOST_CLIP = 1_000_000  # actions are about 1
-FINAL_GROUPS = 8  # of the U-Net's last block, whatever n_groups says
 SCHEDULERS = {
     "diffusers.schedulers.scheduling_ddpm.DDPMScheduler": "ddpm",
     "diffusers.schedulers.scheduling_ddim.DDIMScheduler": "ddim",
@@ -110,26 +106,4 @@ def plans(policy: CkptConfig) -> dict[str, dict[str, Any]]:
     if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip <= MOST_CLIP:
         raise scheduler.refused("clip_sample_range", clip, f"a number above zero, {MOST_CLIP} at most")
     clip = clip if scheduler.get("clip_sample", True, (True, False)) else None
-    return {
-        f"{sampler}{steps}": {
-            "sampler": sampler,
-            "steps": steps,
-            "spacing": "leading",
-            "clip": clip,
-            "corrected": False,
-        }
-    }
-
-
-def reorder(tensors: dict[str, Tensor], network: dict[str, Any], history: int, columns: Sequence[int]) -> None:
-    """Columns of every layer that takes the condition, from their order of an instant's features to ours, in place."""
-    instant = torch.tensor(columns)
-    if network["type"] == "transformer":
-        ending, whole = "network.cond_obs_emb.weight", instant
-    else:
-        ending, step = "cond_encoder.1.weight", network["step_width"]
-        parts = [step + at * len(instant) + instant for at in range(history)]
-        whole = torch.cat([torch.arange(step), *parts])
-    for name, tensor in tensors.items():
-        if name.endswith(ending) and tensor.shape[1:] == whole.shape:
-            tensors[name] = tensor[:, whole]
+    return published_plan(sampler, steps, clip)

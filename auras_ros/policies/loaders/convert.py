@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.files import digest
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.tokenizer import TOKENIZER
-from auras_ros.observation import CameraSpec, ObservationError, ObservationSpec, StateSpec, decode_compressed
+from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec, decode_compressed
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders.open import translate
 from auras_ros.policies.loaders.robot import Robot
@@ -126,10 +126,8 @@ def _frames(folder: Path, camera: CameraSpec, history: int) -> NDArray[np.uint8]
         raise CheckpointError(
             f"{folder}: no picture of camera '{camera.name}': looked for {found[0]} and {found[1].name}"
         )
-    try:
+    with refusing(f"{path}: not a picture", ValueError, EOFError):
         read = np.load(path, allow_pickle=False) if path.suffix == ".npy" else decode_compressed(path.read_bytes())
-    except (ValueError, ObservationError, EOFError) as error:
-        raise CheckpointError(f"{path}: not a picture: {error}") from error
     frames = np.broadcast_to(read, (history, *read.shape)) if read.ndim == 3 else read
     wanted = (history, camera.height, camera.width, 3)
     if frames.dtype != np.uint8 or frames.shape != wanted:

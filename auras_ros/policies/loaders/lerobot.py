@@ -26,12 +26,10 @@ from auras_ros.policies.loaders.normalization import FeatureNormalization, Stati
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
 
-__all__ = ["BURIED", "PolicyFeature", "LeRobotFolder", "ProcessorStep", "translate"]
-
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PREPROCESSOR, POSTPROCESSOR = "policy_preprocessor.json", "policy_postprocessor.json"
 NORMALIZER, UNNORMALIZER = "normalizer_processor", "unnormalizer_processor"
-STATE, ENVIRONMENT, ACTION = "observation.state", "observation.environment_state", "action"
+STATE, ACTION = "observation.state", "action"
 BURIED = ("normalize_inputs.", "normalize_targets.", "unnormalize_outputs.")  # statistics among the weights
 # Keys that say how it was trained, stored or compiled, or are said again elsewhere; they change no action.
 TRAINING = {

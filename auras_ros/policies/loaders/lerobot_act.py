@@ -14,6 +14,7 @@ from auras_ros.checkpoints.limits import shown
 from auras_ros.policies.loaders import lerobot_manifest
 from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
 from auras_ros.policies.loaders.lerobot_diffusion import BACKBONES
+from auras_ros.policies.loaders.lerobot_vla import executed
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
 
@@ -76,15 +77,13 @@ def _backbone(folder: LeRobotFolder) -> dict[str, Any]:
 
 def _executed(folder: LeRobotFolder) -> int:
     """How many of a chunk's actions are executed: all of them where chunks are averaged."""
-    horizon, count = folder.count("chunk_size"), folder.count("n_action_steps")
-    if count > horizon:
-        raise CheckpointError(f"{folder.file}: n_action_steps: {count} is more than chunk_size, {horizon}")
+    _, count = executed(folder)
     coefficient = folder.get("temporal_ensemble_coeff")
     if coefficient is not None and type(coefficient) not in (int, float):
         raise CheckpointError(
             f"{folder.file}: temporal_ensemble_coeff: {shown(coefficient)} is neither a number nor null"
         )
-    return count if coefficient is None else horizon
+    return count if coefficient is None else folder.count("chunk_size")
 
 
 def _source_of(name: str) -> str:

@@ -18,6 +18,7 @@ from torch import Tensor
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.limits import STEPS
 from auras_ros.policies.loaders import lerobot_manifest
+from auras_ros.policies.loaders.diffusion import FINAL_GROUPS, published_plan, reorder, resnet_name
 from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
@@ -26,7 +27,6 @@ BACKBONES: dict[str, dict[str, Any]] = {
     "resnet18": {"width": 64, "depth": [2, 2, 2, 2]},
     "resnet34": {"width": 64, "depth": [3, 4, 6, 3]},
 }
-FINAL_GROUPS = 8  # of the U-Net's last block, whatever n_groups says
 STRIDE = 32  # of the ResNet
 GRID = "pool.pos_grid"
 KEYS = {
@@ -52,12 +52,9 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     tensors = {name.replace("_orig_mod.", ""): tensor for name, tensor in folder.tensors.items()}  # of torch.compile
     _check_grids(folder, tensors, crop or folder.cameras[0].shape[1:])
     named, origin = renamed(wanted_names(manifest, folder.file), tensors, folder.weights, _source_of, _is_ignored)
-    cameras, states = len(folder.cameras), folder.state.shape[0]
-    features = manifest["encoder"]["features"] * cameras
-    columns = _columns(manifest["network"]["step_width"], manifest["observation"]["history"], features, states)
-    for name, tensor in named.items():
-        if name.endswith("cond_encoder.1.weight") and tensor.shape[1:] == columns.shape:
-            named[name] = tensor[:, columns]
+    states, features = folder.state.shape[0], manifest["encoder"]["features"] * len(folder.cameras)
+    columns = [*range(states, states + features), *range(states)]  # theirs is the state, then the pictures
+    reorder(named, manifest["network"], manifest["observation"]["history"], columns)
     return Translated(manifest, named, origin)
 
 
@@ -127,8 +124,7 @@ def _plans(folder: LeRobotFolder) -> dict[str, dict[str, Any]]:
         clip = folder.get("clip_sample_range")
         if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip <= sys.float_info.max:
             raise CheckpointError(f"{folder.file}: clip_sample_range: {clip!r} is not a number above zero")
-    plan = {"sampler": sampler, "steps": steps, "spacing": "leading", "clip": clip}
-    return {f"{sampler}{steps}": {**plan, "corrected": False}}
+    return published_plan(sampler, steps, clip)
 
 
 def _crop(folder: LeRobotFolder) -> tuple[int, int] | None:
@@ -177,19 +173,10 @@ def _source_of(name: str) -> str:
     camera = re.match(r"each\.(\d+)\.", rest)
     if camera:
         rest = rest[camera.end() :]
-    rest = rest.replace("backbone.conv1.", "backbone.0.").replace("backbone.bn1.", "backbone.1.")
-    rest = re.sub(r"^backbone\.layer(\d)\.", lambda at: f"backbone.{int(at[1]) + 3}.", rest)
-    rest = re.sub(r"^project\.", "out.", rest)
+    rest = re.sub(r"^project\.", "out.", resnet_name(rest, "backbone."))
     return f"diffusion.rgb_encoder.{camera[1] + '.' if camera else ''}{rest}"
 
 
 def _is_ignored(source: str) -> bool:
     """What is computed here, or counts batches of the training."""
     return source.endswith((GRID, "num_batches_tracked")) or source.startswith(BURIED)
-
-
-def _columns(step_width: int, history: int, features: int, states: int) -> Tensor:
-    """Where each column of our condition stands in theirs: [timestep | state, pictures | state, pictures | ...]."""
-    instant = torch.cat([torch.arange(states, states + features), torch.arange(states)])
-    rest = torch.cat([step_width + at * (states + features) + instant for at in range(history)])
-    return torch.cat([torch.arange(step_width), rest])

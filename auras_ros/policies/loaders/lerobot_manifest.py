@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import refusing
 from auras_ros.checkpoints.manifest import FORMAT
-from auras_ros.observation import CameraSpec, Crop, ObservationSpec, Resize, SpecError, StateSpec
-from auras_ros.policies.loaders.lerobot import LeRobotFolder, PolicyFeature
+from auras_ros.observation import CameraSpec, ObservationSpec, Resize, SpecError, StateSpec
+from auras_ros.policies.loaders.diffusion import center
+from auras_ros.policies.loaders.lerobot import LeRobotFolder
+from auras_ros.policies.loaders.lerobot_files import PolicyFeature
 from auras_ros.policies.loaders.robot import Robot
 
 COLORS = 3
@@ -31,10 +33,8 @@ def manifest(folder: LeRobotFolder, robot: Robot, kind: str, **more: Any) -> dic
 
 def observation(folder: LeRobotFolder, robot: Robot, history: int, cameras: tuple[CameraSpec, ...]) -> dict[str, Any]:
     """Raises CheckpointError."""
-    try:
+    with refusing(folder.path, SpecError):
         return ObservationSpec(cameras, state(folder, robot), history, robot.dt_ms).to_dict()
-    except SpecError as error:
-        raise CheckpointError(f"{folder.path}: {error}") from error
 
 
 def state(folder: LeRobotFolder, robot: Robot) -> StateSpec | None:
@@ -58,13 +58,11 @@ def camera(
     found, real = folder.normalization(feature, COLORS), robot.camera(feature.name, height, width)
     mean, std = found.center_and_scale() if found.kind != "none" else ((0.0,) * COLORS, (1.0,) * COLORS)
     resize = None if (real.height, real.width) == (height, width) else Resize(height, width)
-    try:
+    with refusing(f"{folder.file}: input '{feature.name}'", SpecError):
         return CameraSpec(
-            real.name, real.height, real.width, resize=resize, crop=_center(crop, height, width),
+            real.name, real.height, real.width, resize=resize, crop=center(crop, height, width),
             order="resize_then_crop", mean=_three(mean), std=_three(std),
         )  # fmt: skip
-    except SpecError as error:
-        raise CheckpointError(f"{folder.file}: input '{feature.name}': {error}") from error
 
 
 def statistics(folder: LeRobotFolder) -> Mapping[str, Any]:
@@ -75,13 +73,6 @@ def statistics(folder: LeRobotFolder) -> Mapping[str, Any]:
         return {"kind": "mean_std", "mean": list(found.first), "std": list(found.second)}
     lower, upper = (found.first, found.second) if found.kind == "min_max" else ((-1.0,) * size, (1.0,) * size)
     return {"kind": "min_max", "lower": list(lower), "upper": list(upper)}
-
-
-def _center(crop: tuple[int, int] | None, height: int, width: int) -> Crop | None:
-    if crop is None:
-        return None
-    top, left = (round((side - part) / 2) for side, part in zip((height, width), crop, strict=True))
-    return Crop(*crop, top, left)
 
 
 def _three(values: tuple[float, ...]) -> tuple[float, float, float]:

@@ -18,11 +18,11 @@ from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.presets import PI0S
 from auras_ros.models.vit import VitConfig
 from auras_ros.observation import Pad
-from auras_ros.policies.loaders import lerobot_manifest, prompts
+from auras_ros.policies.loaders import prompts
 from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
-from auras_ros.policies.loaders.lerobot_vla import camera_of, cameras_of, executed, joined_attention, siglip_name
+from auras_ros.policies.loaders.lerobot_vla import flow_manifest, pictures, siglip_name, translated
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.loaders.translated import Translated
 from auras_ros.policies.prompt import INSTRUCTION, PromptTemplate
 
 
@@ -68,12 +68,7 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     tensors = {MODEL + name.removeprefix(MODEL): tensor for name, tensor in networks.items()}
     tensors = shared_words(tensors, WORDS, HEAD, folder)
     tensors = {_present_name(name, kind): tensor for name, tensor in tensors.items()}
-    tensors = joined_attention(tensors, f"{TOWER}encoder.layers.")
-    names = wanted_names(manifest, folder.file)
-    named, origin = renamed(names, tensors, folder.weights, _source_of, _is_ignored)
-    positions = "prefix.model.vision.pos_embed"
-    named[positions] = named[positions][None] if named[positions].dim() == 2 else named[positions]
-    return Translated(manifest, named, origin)
+    return translated(folder, manifest, tensors, TOWER, _source_of, _is_ignored)
 
 
 def _manifest(folder: LeRobotFolder, robot: Robot, kind: str) -> dict[str, Any]:
@@ -87,9 +82,7 @@ def _manifest(folder: LeRobotFolder, robot: Robot, kind: str) -> dict[str, Any]:
     large = SIZES.gemmas[folder.get("paligemma_variant", gemmas)]
     small = SIZES.gemmas[folder.get("action_expert_variant", gemmas)]
     state, actions = folder.count("max_state_dim"), folder.count("max_action_dim")
-    if folder.state is None:
-        raise CheckpointError(f"{folder.file}: input_features: a policy without a state is not supported")
-    seen = [camera_of(folder, robot, each, side, Pad(PADDED)) for each in cameras_of(folder)]
+    seen = pictures(folder, robot, side, Pad(PADDED))
     network = {
         "model": kind,
         "vision": asdict(replace(SIZES.vision, image_px=side)),
@@ -99,17 +92,7 @@ def _manifest(folder: LeRobotFolder, robot: Robot, kind: str) -> dict[str, Any]:
         "actions": actions,
         **_language(folder, robot, kind, state),
     }
-    return lerobot_manifest.manifest(
-        folder,
-        robot,
-        "flow",
-        encoder={},
-        network=network,
-        horizon=folder.count("chunk_size"),
-        observation=lerobot_manifest.observation(folder, robot, 1, tuple(seen)),
-        plans={"euler": {"steps": folder.count("num_inference_steps")}},
-        executed=executed(folder),
-    )
+    return flow_manifest(folder, robot, network, seen, folder.count("num_inference_steps"))
 
 
 def _side(folder: LeRobotFolder) -> int:

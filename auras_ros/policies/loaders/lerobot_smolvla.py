@@ -17,18 +17,11 @@ from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.presets import SMOLVLAS
 from auras_ros.models.vit import VitConfig
 from auras_ros.observation import Pad
-from auras_ros.policies.loaders import lerobot_manifest, prompts
+from auras_ros.policies.loaders import prompts
 from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
-from auras_ros.policies.loaders.lerobot_vla import (
-    EMPTY,
-    camera_of,
-    cameras_of,
-    executed,
-    joined_attention,
-    siglip_name,
-)
+from auras_ros.policies.loaders.lerobot_vla import EMPTY, flow_manifest, pictures, siglip_name, translated
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.loaders.translated import Translated
 from auras_ros.policies.prompt import INSTRUCTION
 
 
@@ -75,12 +68,7 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     tensors = {name: tensor for name, tensor in folder.tensors.items() if not name.startswith(BURIED)}
     if WORDS not in tensors and HEAD in tensors:  # where they are one, they are stored under the head's name
         tensors[WORDS] = tensors[HEAD]
-    tensors = joined_attention(tensors, f"{TOWER}encoder.layers.")
-    names = wanted_names(manifest, folder.file)
-    named, origin = renamed(names, tensors, folder.weights, _source_of, lambda name: name == HEAD)
-    positions = "prefix.model.vision.pos_embed"
-    named[positions] = named[positions][None] if named[positions].dim() == 2 else named[positions]
-    return Translated(manifest, named, origin)
+    return translated(folder, manifest, tensors, TOWER, _source_of, lambda name: name == HEAD)
 
 
 def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
@@ -100,9 +88,7 @@ def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
         raise CheckpointError(
             f"{folder.file}: resize_imgs_with_padding: {given!r} is not supported; expected [{side}, {side}]"
         )
-    if folder.state is None:
-        raise CheckpointError(f"{folder.file}: input_features: a policy without a state is not supported")
-    seen = [camera_of(folder, robot, each, side, Pad(PADDED, "end")) for each in cameras_of(folder)]
+    seen = pictures(folder, robot, side, Pad(PADDED, "end"))
     limit = folder.count("tokenizer_max_length")
     network = {
         "model": "smolvla",
@@ -112,18 +98,9 @@ def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
         "actions": folder.count("max_action_dim"),
         **_pictures(folder),
         **prompts.prompt_keys(folder, robot, prompts.encoder(folder), f"{INSTRUCTION}\n", limit),
+        "fold": vlm.fold,
     }
-    return lerobot_manifest.manifest(
-        folder,
-        robot,
-        "flow",
-        encoder={},
-        network={**network, "fold": vlm.fold},
-        horizon=folder.count("chunk_size"),
-        observation=lerobot_manifest.observation(folder, robot, 1, tuple(seen)),
-        plans={"euler": {"steps": folder.count("num_steps")}},
-        executed=executed(folder),
-    )
+    return flow_manifest(folder, robot, network, seen, folder.count("num_steps"))
 
 
 def _decoders(folder: LeRobotFolder, vlm: Vlm) -> dict[str, Any]:

@@ -7,39 +7,77 @@ model.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.observation import CameraSpec, Pad, Resize, SpecError
-from auras_ros.policies.loaders.lerobot import LeRobotFolder, PolicyFeature
+from auras_ros.policies.loaders import lerobot_manifest
+from auras_ros.policies.loaders.lerobot import LeRobotFolder
+from auras_ros.policies.loaders.lerobot_files import PolicyFeature
 from auras_ros.policies.loaders.robot import Robot
+from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
 
 EMPTY = re.compile(r"observation\.images\.empty_camera_\d+")
 HALF = (0.5, 0.5, 0.5)
 
 
-def cameras_of(folder: LeRobotFolder) -> list[PolicyFeature]:
-    """The pictures that there are. Raises CheckpointError where there are none, or where the statistics change them."""
+def pictures(folder: LeRobotFolder, robot: Robot, side: int, pad: Pad) -> tuple[CameraSpec, ...]:
+    """The cameras that there are, whose pictures are brought to a square, with their aspect ratio, and to -1..1. Raises
+    CheckpointError where there are none, where the statistics change them, or where there is no state beside them."""
+    if folder.state is None:
+        raise CheckpointError(f"{folder.file}: input_features: a policy without a state is not supported")
     for feature in folder.cameras:
         if folder.normalization(feature, 3).kind != "none":
             raise CheckpointError(f"{folder.file}: '{feature.name}' is normalised by statistics; expected IDENTITY")
     found = [feature for feature in folder.cameras if not EMPTY.fullmatch(feature.name)]
     if not found:
         raise CheckpointError(f"{folder.file}: input_features: a policy without pictures is not supported")
-    return found
+    return tuple(_camera(folder, robot, feature, side, pad) for feature in found)
 
 
-def camera_of(folder: LeRobotFolder, robot: Robot, feature: PolicyFeature, side: int, pad: Pad) -> CameraSpec:
-    """A camera whose pictures are brought to a square, with their aspect ratio, and to -1..1."""
+def _camera(folder: LeRobotFolder, robot: Robot, feature: PolicyFeature, side: int, pad: Pad) -> CameraSpec:
     _, height, width = feature.shape
     real = robot.camera(feature.name, height, width)
     resize = None if (real.height, real.width) == (side, side) else Resize(side, side, "linear_float", pad)
-    try:
+    with refusing(f"{folder.file}: input '{feature.name}'", SpecError):
         return CameraSpec(real.name, real.height, real.width, resize=resize, mean=HALF, std=HALF)
-    except SpecError as error:
-        raise CheckpointError(f"{folder.file}: input '{feature.name}': {error}") from error
+
+
+def flow_manifest(
+    folder: LeRobotFolder, robot: Robot, network: dict[str, Any], seen: tuple[CameraSpec, ...], steps: int
+) -> dict[str, Any]:
+    """A manifest of our family `flow`. Raises CheckpointError."""
+    return lerobot_manifest.manifest(
+        folder,
+        robot,
+        "flow",
+        encoder={},
+        network=network,
+        horizon=folder.count("chunk_size"),
+        observation=lerobot_manifest.observation(folder, robot, 1, seen),
+        plans={"euler": {"steps": steps}},
+        executed=executed(folder),
+    )
+
+
+def translated(
+    folder: LeRobotFolder,
+    manifest: dict[str, Any],
+    tensors: dict[str, Tensor],
+    tower: str,
+    source_of: Callable[[str], str],
+    is_ignored: Callable[[str], bool],
+) -> Translated:
+    """As `renamed`. tower: what stands before the names of SigLIP's tensors."""
+    tensors = joined_attention(tensors, f"{tower}encoder.layers.")
+    named, origin = renamed(wanted_names(manifest, folder.file), tensors, folder.weights, source_of, is_ignored)
+    positions = "prefix.model.vision.pos_embed"
+    named[positions] = named[positions][None] if named[positions].dim() == 2 else named[positions]
+    return Translated(manifest, named, origin)
 
 
 def executed(folder: LeRobotFolder) -> list[int]:

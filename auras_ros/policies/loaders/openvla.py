@@ -7,16 +7,13 @@ something else is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from auras_ros.action import ChannelKind
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.hf_config import openvla_config
 from auras_ros.checkpoints.hf_names import TensorNameError, openvla_rule
 from auras_ros.checkpoints.json_file import read_json
@@ -44,10 +41,8 @@ def translate(source: Path, robot: Robot) -> Translated:
     file = source / CONFIG
     values = read_json(file)
     _check(source, values, robot)
-    try:
+    with refusing(file, ValueError):
         config = openvla_config(values)
-    except ValueError as error:
-        raise CheckpointError(f"{file}: {error}") from error
     found = _statistics(source, values, robot)
     lower, upper = _range(found)
     robot.check(
@@ -79,39 +74,12 @@ def translate(source: Path, robot: Robot) -> Translated:
         "plans": {"greedy": {}},
     }
     shards = Shards(source)
-    named = _Named(shards, _places(shards, config))
-    wanted = wanted_names(manifest, file)
-    origin = {name: shards.origin(_published(name)) for name in wanted} | named.origins()
-    return Translated(manifest, named, origin)
+    named = shards.renamed(_names(shards, config))
+    origin = {name: shards.origin(_published(name)) for name in wanted_names(manifest, file)}
+    return Translated(manifest, named, origin | {name: named.origin(name) for name in named})
 
 
-class _Named(Mapping[str, Tensor]):
-    """The shards' tensors by our names, in the shards' order; read when asked for."""
-
-    def __init__(self, shards: Shards, places: Mapping[str, str]) -> None:
-        self._shards, self._places = shards, places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._shards[self._places[name]]
-
-    def kinds(self) -> list[tuple[torch.dtype, int]]:
-        """(type, numbers) of each, from the files' headers."""
-        return self._shards.kinds(self._places.values())
-
-    def origins(self) -> dict[str, str]:
-        return {ours: self._shards.origin(theirs) for ours, theirs in self._places.items()}
-
-
-def _places(shards: Shards, config: OpenVlaConfig) -> dict[str, str]:
+def _names(shards: Shards, config: OpenVlaConfig) -> dict[str, str]:
     """Our name -> the folder's, without tensors that are of no use here. Raises CheckpointError."""
     rule, found = openvla_rule(config), dict[str, str]()
     for name in shards:
@@ -121,7 +89,7 @@ def _places(shards: Shards, config: OpenVlaConfig) -> dict[str, str]:
             raise CheckpointError(f"{shards.origin(name)} belongs to no part of this policy: {error}") from error
         if place is None:
             continue
-        ours = MODULE + place.name
+        ours = MODULE + place
         if ours in found:
             raise CheckpointError(f"{shards.origin(name)} is '{found[ours]}' once more, under another name")
         found[ours] = name

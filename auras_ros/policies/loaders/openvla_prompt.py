@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError
 from auras_ros.models.openvla import PROMPT_END
 from auras_ros.policies.loaders.robot import Robot
@@ -24,7 +24,7 @@ def prompt(source: Path, robot: Robot, bos: int) -> PromptTemplate:
     if robot.prompt is None:
         raise CheckpointError(f"{robot.path}: prompt: missing: OpenVLA must be told what to do")
     given, file = robot.openvla.get("prompt_ids"), source / TOKENIZER
-    try:
+    with refusing(robot.path, ValueError):
         if given is None:
             return _begins(_encoded(file, robot), bos, str(file))
         if not isinstance(given, list) or not given:
@@ -33,10 +33,6 @@ def prompt(source: Path, robot: Robot, bos: int) -> PromptTemplate:
         ids = ids if ids[-1:] == (PROMPT_END,) else (*ids, PROMPT_END)
         made = PromptTemplate(ids, robot.prompt, TEMPLATE, True, PROMPT_END, _limit(robot, file))
         Language(made, file if file.is_file() else None).check()
-    except CheckpointError:  # which is a ValueError, and says where already
-        raise
-    except ValueError as error:
-        raise CheckpointError(f"{robot.path}: {error}") from error
     return _begins(made, bos, f"{robot.path}: openvla: prompt_ids")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.action import Contract, ContractError
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.manifest import PAGE, read_robot
 
 TEXT_BYTES = 16384  # the most that the agent lets `prompt_limit_bytes` allow
@@ -111,10 +111,8 @@ def _contract(raw: Mapping[str, Any], path: Path) -> Contract:
     action = _object(raw["action"], "action", path)
     if "dt_ms" in action and action["dt_ms"] != raw["dt_ms"]:
         raise CheckpointError(f"{path}: action: dt_ms: {action['dt_ms']!r} is not the policy step, {raw['dt_ms']!r}")
-    try:
+    with refusing(f"{path}: action", ContractError):
         return Contract.from_dict({**action, "dt_ms": raw["dt_ms"]})
-    except ContractError as error:
-        raise CheckpointError(f"{path}: action: {error}") from error
 
 
 def _names(raw: Any, path: Path) -> tuple[str, ...] | None:
@@ -152,10 +150,8 @@ def _text(raw: Mapping[str, Any], key: str, path: Path) -> str | None:
         return None
     if not isinstance(value, str) or not value:
         raise CheckpointError(f"{path}: {key}: expected text, got {value!r}")
-    try:
+    with refusing(f"{path}: {key}: no text", UnicodeEncodeError):  # half a character, which JSON can write
         size = len(value.encode())
-    except UnicodeEncodeError as error:  # half a character, which JSON can write and UTF-8 cannot
-        raise CheckpointError(f"{path}: {key}: no text: {error}") from error
     if size > TEXT_BYTES:
         raise CheckpointError(f"{path}: {key}: {size} bytes, expected {TEXT_BYTES} at most")
     return value

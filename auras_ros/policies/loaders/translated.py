@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from auras_ros.checkpoints.dtype import runtime_dtype, stored_dtype
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.checkpoints.tensors import converted
+from auras_ros.checkpoints.tensors import check_shapes, fill
 from auras_ros.policies.checkpoint import Checkpoint, build
 from auras_ros.policies.loaders.ranges import check_ranges
 
@@ -32,40 +32,12 @@ class Translated:
     def checkpoint(self, digest: str, source: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
         """The policy with these weights; it has no golden sample. dtype, device: see `precision.runtime_dtype`. Raises
         CheckpointError, naming the source."""
-        self._check_shapes(_wanted(self.manifest, source), source)  # before memory is spent on a small file's claims
+        check_shapes(_wanted(self.manifest, source), self.tensors, source, self.origin)  # before memory is spent
         stored = stored_dtype(self.tensors)
         made = build(self.manifest, digest, source, runtime_dtype(dtype, device, stored), stored)
         check_ranges(made, source)
-        self.fill(made.networks, source)
+        fill(made.networks, self.tensors, source, self.origin)
         return replace(made, asked=dtype)
-
-    def fill(self, module: nn.Module, source: Path) -> None:
-        """Copy the tensors into the module, one at a time. Raises CheckpointError by the source's name."""
-        wanted = module.state_dict(keep_vars=True)
-        self._check_shapes(wanted, source)
-        with torch.no_grad():
-            for name in self.tensors:
-                tensor, room = self.tensors[name], wanted[name]
-                self._check_shape(name, tensor, room, source)
-                room.copy_(converted(room, tensor, self._origin(name, source)))
-
-    def _check_shapes(self, wanted: Mapping[str, Tensor], source: Path) -> None:
-        """That there is a tensor for each that is wanted, and of its shape as far as that is known without reading."""
-        if missing := sorted(wanted.keys() - self.tensors.keys()):
-            raise CheckpointError(f"{self._origin(missing[0], source)} is missing")
-        if unknown := sorted(self.tensors.keys() - wanted.keys()):
-            raise CheckpointError(f"{self._origin(unknown[0], source)} belongs to no part of this policy")
-        if isinstance(self.tensors, dict):
-            for name, tensor in self.tensors.items():
-                self._check_shape(name, tensor, wanted[name], source)
-
-    def _check_shape(self, name: str, tensor: Tensor, wanted: Tensor, source: Path) -> None:
-        if tensor.shape != wanted.shape:
-            got, expected = list(tensor.shape), list(wanted.shape)
-            raise CheckpointError(f"{self._origin(name, source)} has shape {got}, expected {expected}")
-
-    def _origin(self, name: str, source: Path) -> str:
-        return self.origin.get(name, f"{source}: tensor '{name}'")
 
 
 def wanted_names(manifest: Mapping[str, Any], source: Path) -> list[str]:

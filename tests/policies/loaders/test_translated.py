@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.tensors import fill
 from auras_ros.policies import checkpoint
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders import translated
@@ -40,7 +41,7 @@ class Counting(Mapping[str, Tensor]):
 def test_each_tensor_is_asked_for_once_in_the_sources_order() -> None:
     module = nn.Linear(2, 3)
     tensors = Counting({"weight": torch.ones(3, 2), "bias": torch.zeros(3, dtype=torch.float64)})
-    Translated({}, tensors).fill(module, SOURCE)
+    fill(module, tensors, SOURCE)
     assert tensors.asked == ["weight", "bias"]
     assert torch.equal(module.weight, torch.ones(3, 2))
     assert torch.equal(module.bias, torch.zeros(3))
@@ -60,7 +61,7 @@ def test_each_tensor_is_asked_for_once_in_the_sources_order() -> None:
 def test_what_does_not_fit_is_refused_by_the_sources_name(tensors: dict[str, Tensor], said: str) -> None:
     origin = {"weight": "a.bin: tensor 'w'", "bias": "a.bin: tensor 'b'"}
     with pytest.raises(CheckpointError, match=said):
-        Translated({}, tensors, origin).fill(nn.Linear(2, 3), SOURCE)
+        fill(nn.Linear(2, 3), tensors, SOURCE, origin)
 
 
 def test_names_of_a_manifests_networks_cost_no_memory() -> None:
