@@ -16,8 +16,7 @@ class Variant:
     plan: Plan
     threads: int = 1
 
-    @property
-    def label(self) -> str:
+    def __str__(self) -> str:
         plan = self.plan
         parts = [plan.mode]
         if plan.mode == "par":

@@ -25,13 +25,13 @@ import torch
 
 from auras_ros.device import Device, Lane, Reasons, Stage
 from auras_ros.measure.minutes import OverError
-from auras_ros.pipeline.live import Live
+from auras_ros.measure.running import Running
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.request import Emission, Latched
 
 SAMPLES = 30
 STATM = Path("/proc/self/statm")
-POLL_S, LIMIT_S = 0.5, 300.0
+LIMIT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -105,19 +105,15 @@ def growth_per_chunk(
     OverError where end_s of the monotonic clock comes first."""
     on_gpu = device is not None and device.type == "cuda"
     sampler = _Sampler(chunks, (lambda: torch.cuda.memory_allocated(device)) if on_gpu else (lambda: 0))
-    live = Live(executor, latch, sampler.emit)
     tracing = tracemalloc.is_tracing()
     gc.collect()
     gc.freeze()  # existing objects are not scanned again, so that a sample is fast
     if not tracing:
         tracemalloc.start()
     try:
-        live.start()
-        for _ in range(math.ceil(min(LIMIT_S, end_s - time.monotonic()) / POLL_S)):
-            if sampler.over.wait(POLL_S) or not live.working():
-                break
+        with Running(executor, latch, sampler.emit) as live:
+            live.wait(sampler.over, min(LIMIT_S, end_s - time.monotonic()))
     finally:
-        live.halt(LIMIT_S)
         gc.unfreeze()
         if not tracing:
             tracemalloc.stop()

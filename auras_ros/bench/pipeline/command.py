@@ -24,8 +24,8 @@ from functools import partial
 from auras_ros.bench.options import add_job_options, add_steps, bench_parser, check_job_options, listed, refusing
 from auras_ros.bench.pipeline.show import draw, table
 from auras_ros.bench.pipeline.sizes import Comparison
-from auras_ros.bench.pipeline.summary import rate_row, summary
-from auras_ros.measure.compare import disturbed
+from auras_ros.bench.pipeline.summary import rate_rows, summary
+from auras_ros.measure.compare import Rates, disturbed
 from auras_ros.measure.cores import suffix, threads_tried
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import random_feed
@@ -33,7 +33,7 @@ from auras_ros.measure.forms import Variant, default_concurrency
 from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.memory import growth_per_chunk
 from auras_ros.measure.minutes import Ends, MeasureStep, OverError
-from auras_ros.measure.rounds import Rates, Rounds
+from auras_ros.measure.rounds import Rounds
 from auras_ros.measure.same import batched_difference, check_equal, equal_fields
 from auras_ros.pipeline.plan import Plan, stage_steps
 from auras_ros.policies.architectures import RECIPES, make_policy
@@ -78,9 +78,10 @@ def _compare(name: str, job: Job) -> None:
     policy = make_policy(name, seed=0, steps=options.steps)
     bench = Bench(policy, options.device, options.seed, most=max(sizes.concurrencies), cores=sizes.cores)
     base = {"policy": name, "device": bench.device.type, "cores": bench.cores, "steps": options.steps}
-    rounds = Rounds(bench, what, options, job.ends, job.say)
-    began_s, rates = time.monotonic(), Rates()
+    rounds = Rounds(what, bench.rate, options, job.ends, job.say)
+    began_s = time.monotonic()
     trials: Rates = {}
+    rates: Rates = {}
     best: dict[str, Variant] = {}
     try:
         equal = equal_fields(check_equal(bench, sizes.generation))
@@ -89,17 +90,14 @@ def _compare(name: str, job: Job) -> None:
         size = sum(part.numel() for part in policy.parameters()) / 1e6
         report.rows.append({**base, "measure": "check", **equal, "million": size, **differ})
         trials, best = rounds.trial(sizes.candidates())
-        for so_far in rounds.contest(sizes.contest(best, options.steps)):
+        for so_far in rounds.contest(sizes.contest(best, options.steps), lambda form: bench.prepare(form.plan)):
             rates = so_far
     finally:
         bench.close()
         rounds.tell(report)
         for measure, found in (("trial", trials), ("rounds", rates)):
             said = disturbed(found, best.get("seq"))
-            seq = found.get(best["seq"], []) if "seq" in best else []
-            report.rows += [
-                rate_row(base, measure, v, values, bench.staleness_ms, v in said, seq) for v, values in found.items()
-            ]
+            report.rows += rate_rows({**base, "measure": measure}, found, best.get("seq"), bench.staleness_ms, said)
             report.disturb(f"{what}, {measure}", said.values())
         if rates:
             endings = [_ending(name, sizes.cores, options)]
