@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -116,19 +117,12 @@ def _summary(model: str, ending: str, measured: Measured, seq: Plan, plans: Sequ
         if ratios:
             found[f"best_over_seq_{word}_{name}"] = max(ratios)
             found[f"twice_seq_{word}_{name}"] = sum(value >= WANTED for value in ratios)
-    pairs = _pairs(plans)
-    if pairs:
-        beside = [measured.figures(before, now)["speedup"] for before, now in pairs]
+    steps = [(plan, replace(plan, fetch_offset=0)) for plan in plans if plan.fetch_offset == -1]
+    beside = [measured.figures(before, now)["speedup"] for before, now in steps if now in plans]
+    if beside:
         names = (f"before_over_0_{name}{end}" for end in ("", "_least", "_most"))
         found |= dict(zip(names, (median(beside), min(beside), max(beside)), strict=True))
     return found
-
-
-def _pairs(plans: Sequence[Plan]) -> list[tuple[Plan, Plan]]:
-    """Plans of the same stages: (offset -1, offset 0)."""
-    by_place = {(plan.pp_perception, plan.pp_generation, plan.fetch_offset): plan for plan in plans}
-    places = [(p, g) for p, g, offset in by_place if offset == 0]
-    return [(by_place[p, g, -1], by_place[p, g, 0]) for p, g in places if (p, g, -1) in by_place]
 
 
 def table(report: Report) -> str:

@@ -91,7 +91,6 @@ class FigureCampaign:
         self._seeds = range(options.seed, options.seed + options.episodes)
         self.clocks = tuple(options.clock.split(","))
         self._trials = self._opened()
-        self._timer = next(iter(self._trials.values()))
 
     def run(self, report: Report) -> None:
         """Time all plans, then play them, a batch of seeds at a time. The report names what failed or was not finished;
@@ -137,17 +136,18 @@ class FigureCampaign:
         options = self._options
         found: dict[Kind, Trials] = {}
         records: list[EpisodeStore] = []
-        plains = sorted({point.plain for point in self.points})
-        for clock, plain in product(dict.fromkeys((*self.clocks, "charged")), plains):
-            steps = options.frame_steps if clock == "paused" else 0
-            record = EpisodeStore.open(self._key(clock, plain), self._path(clock, plain))
-            record.timed = records[0].timed if records else record.timed
-            records.append(record)
-            task = Task(SIMS[options.sim], options.max_steps)
-            found[clock, plain] = Trials(
-                self.checkpoint, self.base, task, Requirements(), record, steps, options.batch, self._say, plain,
-                cores=CORES,
-            )  # fmt: skip
+        for clock in dict.fromkeys((*self.clocks, "charged")):
+            for plain in sorted({point.plain for point in self.points}):
+                steps = options.frame_steps if clock == "paused" else 0
+                record = EpisodeStore.open(self._key(clock, plain), self._path(clock, plain))
+                record.timed = records[0].timed if records else record.timed
+                records.append(record)
+                task = Task(SIMS[options.sim], options.max_steps)
+                found[clock, plain] = Trials(
+                    self.checkpoint, self.base, task, Requirements(), record, steps, options.batch, self._say, plain,
+                    cores=CORES,
+                )  # fmt: skip
+        self._timer = next(iter(found.values()))
         return found
 
     def _key(self, clock: str, plain: bool) -> dict[str, Any]:
