@@ -76,13 +76,11 @@ def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
     if any(len(each) > 1 for each in kinds.values()):
         _, found = rounds.trial(kinds)
         best = {plan: found[str(plan)] for plan in plans if str(plan) in found}
-    rates: Rates = {}
     try:
-        for so_far in rounds.contest(list(best.values()), lambda form: bench.prepare(form.plan)):
-            rates = so_far
+        rounds.contest(list(best.values()), lambda form: bench.prepare(form.plan))
     finally:
         rounds.tell(job.report)
-    seq = best.get(plans[0])
+    rates, seq = rounds.rates, best.get(plans[0])
     if {OVER, CUT} & {rounds.failed.get(form) for form in kinds[str(plans[0])]}:
         raise OverError
     if seq not in rates:

@@ -53,14 +53,11 @@ class Bench:
     def prepare(self, plan: Plan) -> Executor:
         """The plan's executor. par shares one for all its numbers of workers: n workers are the first n of it; a batch
         has an executor of its own."""
-        if plan.mode != "par" or plan.together:
-            return self._kept(plan)
-        return self._kept(replace(plan, concurrency=self._most)).first(plan.concurrency)
-
-    def _kept(self, plan: Plan) -> Executor:
-        if plan not in self._made:
-            self._made[plan] = self.make(plan)
-        return self._made[plan]
+        shared = plan.mode == "par" and not plan.together
+        kept = replace(plan, concurrency=self._most) if shared else plan
+        if kept not in self._made:
+            self._made[kept] = self.make(kept)
+        return self._made[kept].first(plan.concurrency) if shared else self._made[kept]
 
     def rate(self, variant: Variant, length: Length) -> float:
         """Chunks per second in one window. Raises RuntimeError if a worker fails."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 import torch
@@ -27,14 +27,9 @@ class Job:
     say: Say
     ends: Ends
 
-    @contextmanager
-    def bench(self, policy: LoadedPolicy, most: int = 1) -> Iterator[Bench]:
-        """A policy's executors on these cores, par with at most `most` workers; closed at the end of the block."""
-        made = Bench(policy, self.options.device, self.options.seed, most=most, cores=self.cores)
-        try:
-            yield made
-        finally:
-            made.close()
+    def bench(self, policy: LoadedPolicy, most: int = 1) -> closing[Bench]:
+        """A policy's executors on these cores, par with at most `most` workers; closed at the end of a `with` block."""
+        return closing(Bench(policy, self.options.device, self.options.seed, most=most, cores=self.cores))
 
 
 Subjects = Mapping[str, Callable[[Job], None]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Generic, TypeVar
@@ -27,8 +27,9 @@ Key = TypeVar("Key", bound=Hashable)
 class Rounds(Generic[Key]):
     """what: for notes. rate: measures one window of a competitor. options: rounds, length (of a window), seed.
 
-    failed: why a competitor has no rates; aside: the same for one that was tried, if another one of its kind has rates.
-    No window lasts beyond the hard end.
+    rates: of all whole rounds of the contest so far, of those that have not failed. failed: why a competitor has no
+    rates; aside: the same for one that was tried, if another one of its kind has rates. No window lasts beyond the hard
+    end.
     """
 
     what: str
@@ -36,6 +37,7 @@ class Rounds(Generic[Key]):
     options: argparse.Namespace
     ends: Ends
     say: Say
+    rates: dict[Key, list[float]] = field(default_factory=dict)
     failed: dict[Key, str] = field(default_factory=dict)
     aside: dict[Key, str] = field(default_factory=dict)
 
@@ -66,11 +68,8 @@ class Rounds(Generic[Key]):
             where |= {key: out[key] for key in keys if key in out}
         return {key: values for key, values in rates.items() if values}, best
 
-    def contest(
-        self, keys: Sequence[Key], prepare: Callable[[Key], object] = lambda key: None
-    ) -> Iterator[dict[Key, list[float]]]:
-        """Rounds of all competitors, until there are enough or the time is over. After each round it yields the rates
-        of all rounds so far, of those that have not failed. prepare: warms one up."""
+    def contest(self, keys: Sequence[Key], prepare: Callable[[Key], object] = lambda key: None) -> None:
+        """Rounds of all competitors, until there are enough or the time is over. prepare: warms one up."""
         order, going = random.Random(self.options.seed), list[Key]()
         for key in keys:
             if time.monotonic() > self.ends.hard_s:
@@ -82,7 +81,6 @@ class Rounds(Generic[Key]):
                 going.append(key)
             except FAILURES as error:
                 self.failed[key] = str(error)
-        rates: dict[Key, list[float]] = {key: [] for key in going}
         for number in range(self.options.rounds):
             if not going or (number and time.monotonic() > self.ends.soft_s):
                 return
@@ -91,8 +89,7 @@ class Rounds(Generic[Key]):
             if new is None:
                 return
             going = [key for key in going if key in new]
-            rates = {key: [*rates[key], new[key]] for key in going}
-            yield rates
+            self.rates = {key: [*self.rates.get(key, ()), new[key]] for key in going}
 
     def tell(self, report: Report) -> None:
         """Report what was not measured, and why. Lack of time is not a failure."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from types import TracebackType
 
 from auras_ros.pipeline.live import Live
 
@@ -19,9 +18,7 @@ class Running(Live):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.halt(END_S)
 
     def wait(self, done: threading.Event, seconds: float) -> bool:

@@ -35,11 +35,11 @@ OPTIONS = argparse.Namespace(seed=0, rounds=6, length=Length(1, 0.0, 600.0))
 NEVER = Ends(math.inf, math.inf)
 
 
-def rounds_of(sources: Sequence[RateSource], ends: Ends = NEVER) -> tuple[Rounds[str], list[dict[str, list[float]]]]:
-    """The rates after each round."""
+def rounds_of(sources: Sequence[RateSource], ends: Ends = NEVER) -> Rounds[str]:
     running = {each.name: each.rate for each in sources if each.rate is not None}
     made = Rounds[str]("part", lambda name, length: running[name](length), OPTIONS, ends, lambda text: None)
-    return made, list(made.contest(list(running)))
+    made.contest(list(running))
+    return made
 
 
 def contenders(ran: list[str]) -> list[RateSource]:
@@ -60,7 +60,7 @@ def contenders(ran: list[str]) -> list[RateSource]:
 def test_ratios_are_of_one_round() -> None:
     ran: list[str] = []
     made = contenders(ran)
-    _, (*_, rates) = rounds_of(made)
+    rates = rounds_of(made).rates
     first, third, second = rows(made, rates, {}, {"part": "part"})
     assert (second["ratio_p10"], second["ratio"], second["ratio_p90"]) == (3.0, 3.0, 3.0)
     assert first["chunks_per_s"] == 1.5
@@ -80,12 +80,13 @@ def test_ratios_are_of_one_round() -> None:
 
 
 def test_rounds_end_with_the_minutes() -> None:
-    assert len(rounds_of(contenders([]), Ends(0.0, math.inf))[1]) == 1
+    assert rounds_of(contenders([]), Ends(0.0, math.inf)).rates == {"first": [1.0], "second": [3.0]}
 
 
 def test_a_window_without_a_rate_is_named_and_the_others_go_on() -> None:
     slow, quick = RateSource("slow", lambda length: 0.0), RateSource("quick", lambda length: 2.0)
-    made, (*_, rates) = rounds_of([slow, quick])
+    made = rounds_of([slow, quick])
+    rates = made.rates
     assert made.failed == {"slow": "no two chunks in 600 s"}
     assert rates == {"quick": [2.0] * 6}
     first, second = rows([slow, quick], rates, made.failed, {"part": "part"})
@@ -110,8 +111,8 @@ def test_a_window_of_the_first_round_ends_with_the_minutes(monkeypatch: pytest.M
     order = random.Random(0).sample(["ours", "theirs", "late"], 3)
     rates = dict(zip(order, (rate, cut, rate), strict=True))
     given = [RateSource(name, rates[name]) for name in ("ours", "theirs", "late")]
-    made, found = rounds_of(given, Ends(30.0, 60.0))
-    assert found == [{order[0]: [2.0]}]
+    made = rounds_of(given, Ends(30.0, 60.0))
+    assert made.rates == {order[0]: [2.0]}
     assert limits == [60.0]
     assert made.failed == {order[1]: CUT, order[2]: OVER}
     report = Report("peers")
@@ -336,7 +337,7 @@ def test_the_published_shape_is_lerobots_own() -> None:
 
 def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    _, (*_, rates) = rounds_of(contenders([]))
+    rates = rounds_of(contenders([])).rates
     common = {"part": "part", "shape": "tiny", "sampler": "ddim10", "device": "cpu", "cores": 1, "threads": 1}
     report = Report("peers", rows(contenders([]), rates, {}, common))
     command.draw(report, tmp_path / "peers.png")

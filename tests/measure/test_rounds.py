@@ -47,7 +47,8 @@ def test_a_hopeless_form_is_tried_once_and_is_no_failure() -> None:
 
 def test_rounds_are_interleaved_in_changing_order() -> None:
     fake, variants = FakeBench({}), [Variant(SIZES.auras(stages)) for stages in (1, 2, 8)]
-    *_, rates = rounds_of(fake, rounds=12).contest(variants)
+    (made := rounds_of(fake, rounds=12)).contest(variants)
+    rates = made.rates
     rounds = [tuple(fake.asked[i : i + 3]) for i in range(0, len(fake.asked), 3)]
     assert len(rounds) == 12
     assert all(set(one) == set(variants) for one in rounds)
@@ -57,14 +58,16 @@ def test_rounds_are_interleaved_in_changing_order() -> None:
 
 def test_no_further_round_begins_after_the_soft_end() -> None:
     fake, variants = FakeBench({}), [Variant(SIZES.auras(1)), Variant(SIZES.auras(2))]
-    *_, rates = rounds_of(fake, ends=Ends(0.0, math.inf)).contest(variants)
+    (made := rounds_of(fake, ends=Ends(0.0, math.inf))).contest(variants)
+    rates = made.rates
     assert [len(values) for values in rates.values()] == [1, 1]
 
 
 def test_when_the_minutes_are_over_what_was_not_measured_is_named() -> None:
     variants = [Variant(SIZES.auras(1)), Variant(SIZES.auras(2))]
     rounds = rounds_of(FakeBench({}), ends=Ends(0.0, 0.0))
-    assert list(rounds.contest(variants)) == []
+    rounds.contest(variants)
+    assert rounds.rates == {}
     report = Report("pipeline")
     rounds.tell(report)
     assert {name: sorted(said) for name, said in report.more.items()} == {
@@ -85,7 +88,8 @@ def test_nothing_is_warmed_up_after_the_minutes(monkeypatch: pytest.MonkeyPatch)
     variants = [Variant(SIZES.auras(stages)) for stages in (1, 2, 8)]
     slow = Slow({})
     rounds = rounds_of(slow, ends=Ends(30.0, 60.0))
-    assert list(rounds.contest(variants, lambda form: slow.prepare(form.plan))) == [{}]
+    rounds.contest(variants, lambda form: slow.prepare(form.plan))
+    assert rounds.rates == {}
     assert prepared == [variant.plan for variant in variants[:2]]
     assert rounds.failed == dict.fromkeys(variants, OVER)
 
@@ -95,7 +99,8 @@ def test_what_fails_in_a_round_is_named_and_the_others_go_on() -> None:
     two, three = (Variant(Plan("ddpm16", "par", concurrency=count)) for count in (2, 3))
     seq, auras = Variant(Plan("ddpm16")), Variant(SIZES.auras(2))
     rounds = rounds_of(FakeBench({str(two): 0.0}, {str(three): "a worker failed\nand more"}))
-    *_, rates = rounds.contest([seq, two, three, auras])
+    rounds.contest([seq, two, three, auras])
+    rates = rounds.rates
     assert {variant: len(values) for variant, values in rates.items()} == {seq: 4, auras: 4}
     report = Report("pipeline")
     rounds.tell(report)

@@ -148,22 +148,18 @@ def _measure(bench: Bench, job: Job, plans: tuple[Plan, Plan], named: dict[str, 
     if other not in measured:
         return
     found, first = measured.figures(other, base), measured.figures(base, base)
-    dtype = str(next(bench.policy.parameters()).dtype).removeprefix("torch.")
+    sides = {"base": first, "other": found}
     job.report.rows.append(
         {
             **named,
             "device": bench.device.type,
             "cores": bench.cores,
-            "dtype": dtype,
-            "base": str(base),
-            "other": str(other),
-            "base_threads": first["threads"],
-            "other_threads": found["threads"],
-            "base_per_s": first["rate_hz"],
-            "other_per_s": found["rate_hz"],
+            "dtype": str(next(bench.policy.parameters()).dtype).removeprefix("torch."),
+            **{side: each["plan"] for side, each in sides.items()},
+            **{f"{side}_threads": each["threads"] for side, each in sides.items()},
+            **{f"{side}_per_s": each["rate_hz"] for side, each in sides.items()},
             **{name: found[kept] for name, kept in RATIO.items()},
-            "staleness_ms_base": first["staleness_ms"],
-            "staleness_ms_other": found["staleness_ms"],
+            **{f"staleness_ms_{side}": each["staleness_ms"] for side, each in sides.items()},
             "rounds": found["rounds"],
             "disturbed": found["disturbed"] or first["disturbed"],
         }

@@ -97,11 +97,7 @@ def _row(base: Row, plan: Plan, found: Row) -> dict[str, Any]:
     """chunks_per_s: median; over_seq: median and quartiles of the ratios within each round."""
     named = {"mode": plan.mode, "pp_perception": plan.pp_perception, "pp_generation": plan.pp_generation}
     figures = {"chunks_per_s": found["rate_hz"], "n": found["rounds"], "threads": found["threads"]}
-    ratios = {
-        "over_seq": found["speedup"],
-        "over_seq_low": found["speedup_low"],
-        "over_seq_high": found["speedup_high"],
-    }
+    ratios = {f"over_seq{end}": found[f"speedup{end}"] for end in ("", "_low", "_high")}
     more = {"staleness_ms": found["staleness_ms"], "disturbed": found["disturbed"]}
     return {**base, "measure": "rounds", **named, "fetch_offset": plan.fetch_offset, **figures, **ratios, **more}
 

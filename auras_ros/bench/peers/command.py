@@ -17,7 +17,16 @@ from pathlib import Path
 
 import torch
 
-from auras_ros.bench.options import add_device, add_seed, add_windows, amount, bench_parser, check_least, refusing
+from auras_ros.bench.options import (
+    add_device,
+    add_minutes,
+    add_seed,
+    add_windows,
+    amount,
+    bench_parser,
+    check_least,
+    refusing,
+)
 from auras_ros.bench.peers import environment, generate, lerobot
 from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES
 from auras_ros.bench.peers.process import PeerError
@@ -103,7 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sampler", default="ddpm100", choices=list(SAMPLERS), help="LeRobot's (ddpm100)")
     parser.add_argument("--pp-generation", type=int, default=10, help="auras' stages of denoising (10)")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="only LeRobot's eager policy")
-    add_windows(parser, rounds=10, minutes=20.0, seconds=1.0)
+    add_windows(parser, rounds=10, seconds=1.0)
+    add_minutes(parser, 20.0)
     parser.add_argument("--limit", type=amount, default=LIMIT_S, help=f"timeout of LeRobot's answers, s ({LIMIT_S:g})")
     add_seed(parser)
     return parser

@@ -65,14 +65,12 @@ def compare(
     of whole rounds. common: the fields of all rows."""
     running = {each.name: each.rate for each in sources if each.rate is not None}
     rounds = Rounds[str](job.what, lambda name, length: running[name](length), job.options, job.ends, job.say)
-    rates: Rates = {}
     try:
-        for so_far in rounds.contest(list(running)):
-            rates = so_far
+        rounds.contest(list(running))
     finally:
         rounds.tell(job.report)
-        job.report.rows += rows(sources, rates, rounds.failed, common)
-        job.report.summary |= summary(job.what, rates, pairs)
+        job.report.rows += rows(sources, rounds.rates, rounds.failed, common)
+        job.report.summary |= summary(job.what, rounds.rates, pairs)
 
 
 def rows(
