@@ -6,7 +6,7 @@ a clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -31,20 +31,16 @@ def check_equal(bench: Bench, generation: str) -> float:
     """Check that seq equals auras in one stage, offset 0, unbatched: bit for bit on a CPU; within GPU_TOLERANCE on a
     GPU, whose libraries may choose another algorithm for the same sizes. Returns the largest difference, as a share of
     the action range. Raises RuntimeError, naming the request."""
-    feed = random_feed(bench.policy, 1, REQUESTS)
+    feed, tolerance = random_feed(bench.policy, 1, REQUESTS), GPU_TOLERANCE if bench.device.type == "cuda" else 0.0
     seen = [feed(at) for at in range(1, REQUESTS + 1)]
-    expected = _chunks(bench, Plan(generation, "seq"), seen)
-    got = _chunks(bench, Plan(generation, "auras", batched=False), seen)
-    tolerance, worst = GPU_TOLERANCE if bench.device.type == "cuda" else 0.0, 0.0
-    for request in range(REQUESTS):
-        differs = float((expected[request] - got[request]).abs().max()) / 2
+    differences = _differences(bench, Plan(generation, "auras", batched=False), seen)
+    for request, differs in enumerate(differences):
         if not differs <= tolerance:
             raise RuntimeError(
                 f"request {request}: auras in one stage differs from seq by up to {differs:g} of the action range, "
                 f"more than {tolerance:g}"
             )
-        worst = max(worst, differs)
-    return worst
+    return max(differences)
 
 
 def equal_fields(difference: float) -> dict[str, Any]:
@@ -67,9 +63,13 @@ def batched_difference(bench: Bench, generation: str, stages: int) -> float:
     """
     feed = random_feed(bench.policy, 1, 1)
     seen = [feed(at) for at in range(1, REQUESTS + stages + 1)]
-    expected = _chunks(bench, Plan(generation, "seq"), seen[:REQUESTS])
-    got = _chunks(bench, Plan(generation, "auras", pp_generation=stages), seen)
-    return max(float((expected[request] - got[request]).abs().max()) / 2 for request in range(REQUESTS))
+    return max(_differences(bench, Plan(generation, "auras", pp_generation=stages), seen))
+
+
+def _differences(bench: Bench, auras: Plan, seen: Sequence[Latched]) -> list[float]:
+    """The largest difference of each request's chunk from seq's, as a share of the action range."""
+    expected, got = _chunks(bench, auras.as_mode("seq"), seen[:REQUESTS]), _chunks(bench, auras, seen)
+    return [float((expected[request] - got[request]).abs().max()) / 2 for request in range(REQUESTS)]
 
 
 def _chunks(bench: Bench, plan: Plan, seen: Iterable[Latched]) -> dict[int, Tensor]:

@@ -83,13 +83,8 @@ def _measured(name: str, job: Job) -> None:
                 executor, row = ready(policy, plan, device, options.seed)
                 kept.append(executor)
                 row |= first_chunks(executor, policy, options.repeats, options.seed, job.ends.hard_s)
-                named = {
-                    "plan": str(plan),
-                    "mode": plan.mode,
-                    "concurrency": plan.concurrency,
-                    "stages": plan.pp_generation,
-                }
-                job.report.rows.append({**where, **named, **row})
+                named = {"plan": str(plan), "mode": plan.mode, "concurrency": plan.concurrency}
+                job.report.rows.append({**where, **named, "stages": plan.pp_generation, **row})
     finally:
         for executor in kept:
             executor.close()
