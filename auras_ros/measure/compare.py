@@ -1,32 +1,72 @@
-"""Rates of several plans of one policy in interleaved rounds, after checking that they compute the same.
+"""One job for each subject and number of cores of a bench that compares plans, and how their rates are compared.
 
-`executors` measures a window and `rounds` interleaves windows. This module adds plans of any family, each in its best
-form on the same cores, its ratio to seq within every round, and which rates were disturbed.
+`executors` measures a window and `rounds` interleaves windows. This module checks that plans of one policy, of any
+family, compute the same, and measures each in its best form on the same cores: its ratio to seq within every round, and
+which rates were disturbed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import numpy as np
+import torch
 
-from auras_ros.measure.cores import threads_tried
+from auras_ros.measure.cores import threads_tried, words
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.forms import Variant, control_of, forms
-from auras_ros.measure.job import Job
-from auras_ros.measure.minutes import CUT, OVER, OverError
+from auras_ros.measure.minutes import CUT, OVER, Ends, MeasureStep, OverError, run_parts
 from auras_ros.measure.rounds import Key, Rounds
 from auras_ros.measure.same import check_same
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.family import LoadedPolicy
+from auras_ros.report.result import Report, Say
 from auras_ros.report.statistics import spread
 from auras_ros.report.table import Row
 
 LEAST_WINDOWS = 3  # needed for a spread
 Rates = dict[Variant, list[float]]
 APART, SAME = 0.2, 0.05  # tolerated shares of the median: quartiles of one plan's windows; two plans of the same work
+
+
+@dataclass(frozen=True)
+class Job:
+    """One subject on one number of cores. what: its name in the report's notes. ends: its deadlines."""
+
+    what: str
+    cores: int
+    options: argparse.Namespace
+    report: Report
+    say: Say
+    ends: Ends
+
+    def bench(self, policy: LoadedPolicy, most: int = 1) -> closing[Bench]:
+        """A policy's executors on these cores, par with at most `most` workers; closed at the end of a `with` block."""
+        return closing(Bench(policy, self.options.device, self.options.seed, most=most, cores=self.cores))
+
+
+Subjects = Mapping[str, Callable[[Job], None]]
+
+
+def run_jobs(subjects: Subjects, options: argparse.Namespace, report: Report, say: Say, **others: MeasureStep) -> None:
+    """Run every subject on the first number of cores (the fair one, in case time is short), then on the next one, then
+    `others`."""
+    torch.set_num_threads(1)
+
+    def part(measure: Callable[[Job], None], what: str, cores: int) -> MeasureStep:
+        return lambda ends: measure(Job(what, cores, options, report, say, ends))
+
+    parts: dict[str, MeasureStep] = {}
+    for cores in options.cores:
+        for name, measure in subjects.items():
+            what = f"{name} on {words(cores)}"
+            parts[what] = part(measure, what, cores)
+    run_parts(report, options.minutes, parts | others)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from auras_ros.bench.peers.lerobot_shapes import SHAPES, robot_of
 from auras_ros.cli import main as cli
 from auras_ros.device.precision import full_float32
 from auras_ros.measure import rounds
-from auras_ros.measure.job import Job
+from auras_ros.measure.compare import Job
 from auras_ros.measure.minutes import CUT, OVER, Ends, OverError
 from auras_ros.measure.rounds import Rounds
 from auras_ros.measure.window import Length

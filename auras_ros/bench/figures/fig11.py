@@ -20,9 +20,8 @@ from auras_ros.bench.figures.paper import finish, with_paper
 from auras_ros.bench.options import amount, check_policies, listed, policy_parser
 from auras_ros.bench.pipeline.command import SWITCH_S
 from auras_ros.bench.policies import auras_plan, build, is_causal, room_as_run
-from auras_ros.measure.compare import RATE_COLUMNS, Measured, marked, measure
+from auras_ros.measure.compare import RATE_COLUMNS, Job, Measured, marked, measure, run_jobs
 from auras_ros.measure.cores import on_cores, suffix, words
-from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.minutes import OVER, OverError, attempt
 from auras_ros.measure.stream import complete, saturate, spread_percent
 from auras_ros.pipeline.plan import Plan

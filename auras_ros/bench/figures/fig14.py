@@ -21,9 +21,8 @@ from auras_ros.bench.figures.paper import finish, with_paper
 from auras_ros.bench.options import check_policies, listed, policy_parser
 from auras_ros.bench.policies import auras_plan, build, room_as_run
 from auras_ros.device import DeviceError
-from auras_ros.measure.compare import SPEEDUP_COLUMNS, marked, measure
+from auras_ros.measure.compare import SPEEDUP_COLUMNS, Job, marked, measure, run_jobs
 from auras_ros.measure.cores import suffix, words
-from auras_ros.measure.job import Job, run_jobs
 from auras_ros.pipeline.plan import Plan
 from auras_ros.report.picture import BLUE, ORANGE, legend_below, picture, whiskers
 from auras_ros.report.result import Report, Say, key

@@ -27,11 +27,10 @@ import torch
 
 from auras_ros.bench.options import add_job_options, bench_parser, check_job_options, listed
 from auras_ros.bench.policies import build, room, room_as_run
-from auras_ros.measure.compare import marked, measure
+from auras_ros.measure.compare import Job, Subjects, marked, measure, run_jobs
 from auras_ros.measure.cores import suffix, words
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import Feed
-from auras_ros.measure.job import Job, Subjects, run_jobs
 from auras_ros.models.presets import OPENVLAS, RT2S
 from auras_ros.pipeline.plan import MAX_STAGES, Plan
 from auras_ros.policies.architectures import RECIPES

@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from auras_ros.bench.options import add_job_options, bench_parser, check_job_options, check_stages, listed, refusing
-from auras_ros.measure.compare import Measured, measure
+from auras_ros.measure.compare import Job, Measured, measure, run_jobs
 from auras_ros.measure.cores import suffix, words
-from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.same import batched_difference, equal_fields, equal_words
 from auras_ros.models.presets import QUARTER, TINYVLAS
 from auras_ros.pipeline.plan import Plan

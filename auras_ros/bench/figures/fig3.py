@@ -23,10 +23,10 @@ from auras_ros.bench.options import add_device, add_minutes, add_policies, add_s
 from auras_ros.bench.policies import build, generation_of, room_as_run
 from auras_ros.device.make import kind_of
 from auras_ros.device.precision import full_float32
+from auras_ros.measure.compare import Job
 from auras_ros.measure.cores import available
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import random_feed
-from auras_ros.measure.job import Job
 from auras_ros.measure.minutes import MeasureStep, run_parts
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.slicing import counting

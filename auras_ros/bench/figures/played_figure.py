@@ -17,8 +17,7 @@ from auras_ros.bench.policies import build, generation_of, names, room_as_run
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.evaluate.show import REFUSED, success_columns
-from auras_ros.measure.compare import RATE_COLUMNS, marked, measure
-from auras_ros.measure.job import Job, run_jobs
+from auras_ros.measure.compare import RATE_COLUMNS, Job, marked, measure, run_jobs
 from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.policies.family import LoadedPolicy

@@ -26,9 +26,9 @@ from auras_ros.bench.policies import auras_plan, build, room, room_as_run
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import MB, Offload, in_words, make_device
 from auras_ros.loading.placement import place_policy
+from auras_ros.measure.compare import Job, run_jobs
 from auras_ros.measure.cores import on_cores, suffix, words
 from auras_ros.measure.feed import random_feed
-from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.memory import Capturing, held_by
 from auras_ros.measure.minutes import OVER, OverError, attempt
 from auras_ros.measure.stream import saturate

@@ -32,8 +32,8 @@ from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES
 from auras_ros.bench.peers.process import PeerError
 from auras_ros.bench.peers.show import draw, table
 from auras_ros.device.make import kind_of
+from auras_ros.measure.compare import Job
 from auras_ros.measure.cores import available, on_cores
-from auras_ros.measure.job import Job
 from auras_ros.measure.minutes import MeasureStep, run_parts
 from auras_ros.measure.window import Length
 from auras_ros.pipeline.plan import MAX_STAGES, PlanError

@@ -13,11 +13,10 @@ from typing import Any
 
 from torch import Tensor
 
-from auras_ros.measure.compare import ratio
+from auras_ros.measure.compare import Job, ratio
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import Feed
 from auras_ros.measure.forms import Variant
-from auras_ros.measure.job import Job
 from auras_ros.measure.rounds import Rounds
 from auras_ros.measure.same import constant_chunks
 from auras_ros.measure.window import Length

@@ -23,8 +23,8 @@ from auras_ros.bench.peers.published import PublishedOpenVla
 from auras_ros.bench.policies import Built, build, room
 from auras_ros.device.make import kind_of
 from auras_ros.device.precision import full_float32
+from auras_ros.measure.compare import Job
 from auras_ros.measure.executors import Bench
-from auras_ros.measure.job import Job
 from auras_ros.measure.same import CLEAR
 from auras_ros.measure.window import Length
 from auras_ros.models.action_tokens import Rt2Tokens

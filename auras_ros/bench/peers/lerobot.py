@@ -27,8 +27,8 @@ from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES, robot_of
 from auras_ros.bench.peers.process import PeerError, PeerProcess, PeerRefusedError
 from auras_ros.device.make import kind_of
 from auras_ros.device.precision import full_float32
+from auras_ros.measure.compare import Job
 from auras_ros.measure.executors import Bench
-from auras_ros.measure.job import Job
 from auras_ros.measure.window import Length
 from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan

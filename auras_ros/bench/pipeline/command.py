@@ -26,12 +26,11 @@ from auras_ros.bench.options import add_job_options, add_steps, bench_parser, ch
 from auras_ros.bench.pipeline.show import draw, table
 from auras_ros.bench.pipeline.sizes import Comparison
 from auras_ros.bench.pipeline.summary import rate_rows, summary
-from auras_ros.measure.compare import Rates, disturbed
+from auras_ros.measure.compare import Job, Rates, disturbed, run_jobs
 from auras_ros.measure.cores import suffix, threads_tried
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import random_feed
 from auras_ros.measure.forms import Variant, default_concurrency
-from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.memory import growth_per_chunk
 from auras_ros.measure.minutes import Ends, MeasureStep, OverError
 from auras_ros.measure.rounds import Rounds
