@@ -136,13 +136,10 @@ def _sum(report: Report, name: str, cores: int, options: argparse.Namespace, mea
     found: dict[str, float | None] = {
         f"spread_percent_{row['mode']}": row["spread_percent"] for row in rates if row["mode"] != "par"
     }
-    if auras is not None:
-        found["auras_over_seq"] = auras["speedup"]
-    if batched is not None:
-        found["batched_over_seq"] = batched["speedup"]
+    for kind, row in (("auras", auras), ("batched", batched), ("best_par", best)):
+        found[f"{kind}_over_seq"] = None if row is None else row["speedup"]
     if best is not None:
-        found |= {"best_par_over_seq": best["speedup"], "best_par_concurrency": best["concurrency"]}
-        found["spread_percent_par"] = best["spread_percent"]
+        found |= {"best_par_concurrency": best["concurrency"], "spread_percent_par": best["spread_percent"]}
         if auras is not None and measured is not None:
             plans = (Plan.parse(row["plan"]) for row in (auras, best))
             found["auras_over_best_par"] = measured.figures(*plans)["speedup"]
