@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from auras_ros.cli.outputs import check_outputs, term_interrupts, written
+from auras_ros.cli.command import INTERRUPTED, command_parser, term_interrupts
+from auras_ros.cli.outputs import check_outputs, written
 from auras_ros.cli.progress import Progress
 from auras_ros.measure.cores import unnamed
 from auras_ros.report.result import Report
 
-INTERRUPTED = 130
 BENCHES = {
     "ros": "image latency between two processes; the actuator's interval error beside inference, with and without FIFO",
     "phase": "staleness over topics without and with frames in phase with the camera, on the same seeds",
@@ -44,12 +44,7 @@ example
 
 def run(argv: list[str]) -> int:
     listed = "\n".join(f"  {name:8} {text}" for name, text in BENCHES.items())
-    parser = argparse.ArgumentParser(
-        prog="auras bench",
-        description=f"{__doc__}\n\nbenches\n{listed}",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("bench", f"{__doc__}\n\nbenches\n{listed}", EXAMPLE)
     parser.add_argument("name", choices=list(BENCHES), help="which bench")
     parser.add_argument("--json", type=Path, help="write the report here")
     parser.add_argument("--picture", type=Path, help="write a PNG here, if the bench draws one")
@@ -58,10 +53,8 @@ def run(argv: list[str]) -> int:
     options, rest = parser.parse_known_args(argv)
     bench = _module(options.name)
     _check_outputs(parser, options, bench)
-    progress = Progress()
-    with term_interrupts():
+    with term_interrupts(), Progress() as progress:
         report = bench.run(rest, progress.say)
-    progress.done()
     if "interrupted" in report.more and not report.rows:
         print("interrupted before anything was measured: nothing was written", file=sys.stderr)
         return INTERRUPTED

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from auras_ros import resources
-from auras_ros.cli.check import say_errors
-from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, written
+from auras_ros.cli.command import INTERRUPTED, command_parser, print_errors, refused_settings, term_interrupts
+from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
-from auras_ros.cli.run import config_path
+from auras_ros.cli.simulation import add_simulation_options
 from auras_ros.nodes.common.config import ConfigError, NodeConfig, read_parameters_file
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from auras_ros.pipeline.plan import Plan
     from auras_ros.policies.checkpoint import Checkpoint
 
-INTERRUPTED = 130
 NOT_FOUND = 3
 EXAMPLE = """
 examples
@@ -51,36 +50,26 @@ def run(argv: list[str]) -> int:
     template: _Template | None = None
     if options.config is not None:
         try:
-            template = _follow(config_path(options.config), options, parser)
+            template = _follow(resources.config(options.config), options, parser)
         except (ConfigError, FileNotFoundError) as error:
-            say_errors(error)
+            print_errors(error)
             return 2
     options.checkpoint, options.device = options.checkpoint or "pusht", options.device or "cpu"
     options.dtype = options.dtype or "auto"
     if options.device == "cuda" and not _has_cuda():
         parser.error("no CUDA device for timing frames; --device cpu times them on the CPU")
     importlib.import_module("matplotlib")  # checked before hours of work
-    from auras_ros.checkpoints.errors import CheckpointError
-    from auras_ros.evaluate.settings import SettingsError
-    from auras_ros.evaluate.tuner.requirements import RequirementError
-    from auras_ros.evaluate.tuner.space import SpaceError
-    from auras_ros.pipeline.plan import PlanError
     from auras_ros.policies.loaders.open import load
     from auras_ros.sim import pusht
 
     pusht.check()
     progress = Progress()
     checkpoint = load(resources.checkpoint(options.checkpoint), options.dtype)
-    try:
+    with refused_settings(parser):
         search, explore = _prepared(checkpoint, options, progress)
         search.space.grid(checkpoint.policy(search.space.base.generation))
-    except (CheckpointError, PlanError, RequirementError, SettingsError, SpaceError) as error:
-        parser.error(str(error))
-    try:
-        with term_interrupts():
-            result = search.run(explore)
-    finally:
-        progress.done()
+    with progress, term_interrupts():
+        result = search.run(explore)
     _show(result, search, checkpoint, options, template)
     if result.partial:
         return INTERRUPTED
@@ -88,24 +77,12 @@ def run(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="auras tune", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("tune", __doc__, EXAMPLE)
     parser.add_argument(
         "--checkpoint", help="folder, or the name of a shipped one (that of the agent in --config, or pusht)"
     )
-    parser.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
     parser.add_argument("--plan", default="", help="common part of all plans, e.g. ddpm100 or ddpm100,batched=false")
-    parser.add_argument(
-        "--device",
-        choices=("cpu", "cuda"),
-        help="where frames are timed (that of the agent in --config, or cpu); episodes are played on the CPU, with "
-        "--dtype auto in float32, even if cuda then times half precision",
-    )
-    parser.add_argument("--dtype", metavar="TYPE", help="of the weights (that of the agent in --config, or auto)")
-    parser.add_argument(
-        "--cores", type=int, metavar="N", help="cores of every plan, seq too, while it is timed (1; with a GPU all)"
-    )
+    add_simulation_options(parser, "(that of the agent in --config, or {})", device=None, dtype=None)
     wanted = parser.add_argument_group("requirements")
     wanted.add_argument("--rate", metavar="HZ|Nx", help="least chunks per second, or 2x for twice seq's rate")
     wanted.add_argument(
@@ -130,7 +107,6 @@ def _parser() -> argparse.ArgumentParser:
     effort.add_argument("--episodes", type=int, default=96, metavar="N", help="episodes of the last round (96)")
     effort.add_argument("--confirm", type=int, default=0, metavar="N", help="new episodes for the chosen plan (0)")
     effort.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the first episode and of Optuna (0)")
-    effort.add_argument("--max-steps", type=int, default=300, metavar="N", help="control steps of an episode (300)")
     effort.add_argument("--batch", type=int, default=32, metavar="N", help="episodes that are stepped together (32)")
     effort.add_argument(
         "--frame-steps", type=int, default=0, metavar="N", help="paused clock, N control steps a frame (0: charged)"
@@ -148,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
-    """Raises SettingsError, SpaceError or RequirementError naming the setting."""
+    """Raises PlanError, or SettingsError naming the setting."""
     from auras_ros.evaluate.episode_runner import Task
     from auras_ros.evaluate.settings import SIMS, SettingsError, check_max_steps, check_seeds, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
@@ -156,7 +132,7 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     from auras_ros.evaluate.tuner.requirements import Requirements
     from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving
     from auras_ros.evaluate.tuner.space import Space
-    from auras_ros.evaluate.tuner.trials import Trials
+    from auras_ros.evaluate.tuner.trials import Trials, TrialSettings
     from auras_ros.measure.cores import available
 
     if options.sim not in SIMS:
@@ -167,38 +143,26 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     if options.batch < 1 or options.frame_steps < 0 or (options.trials is not None and options.trials < 1):
         raise SettingsError("batch and trials must be at least 1, frame_steps must not be negative")
     base = parse_plan(options.plan).named(checkpoint.first_plan)
-    space = Space(
-        base, _whole("pp_perception", options.pp_perception), _whole("pp_generation", options.pp_generation),
-        _whole("fetch_offset", options.fetch_offset), _listed("alpha", options.alpha, float), options.longest,
+    kinds: dict[str, type[Any]] = {"pp_perception": int, "pp_generation": int, "fetch_offset": int, "alpha": float}
+    values = {name: _listed(name, getattr(options, name), kind) for name, kind in kinds.items()}
+    space = Space(base, **values, longest=options.longest)
+    settings = TrialSettings(
+        base, Task(SIMS[options.sim], options.max_steps),
+        Requirements.parse(options.rate, options.success, options.max_age_ms), options.frame_steps, options.batch,
+        device=options.device, cores=cores_for(options.cores, options.device),
     )  # fmt: skip
-    task = Task(SIMS[options.sim], options.max_steps)
-    wanted = Requirements.parse(options.rate, options.success, options.max_age_ms)
-    clock = f"paused, {options.frame_steps} steps" if options.frame_steps else "charged"
-    key = {
-        "checkpoint": f"{checkpoint.name}@{checkpoint.digest[:12]}", "sim": options.sim, "clock": clock,
-        "max_steps": options.max_steps, "seq": str(base.as_mode("seq")),
-        **({} if options.device == "cpu" else {"device": options.device}),
-        **({} if options.dtype == "auto" else {"dtype": options.dtype}),
-        "cores": cores_for(options.cores, options.device),
-    }  # fmt: skip
+    key = settings.key(checkpoint, options.sim)
+    key |= {} if options.device == "cpu" else {"device": options.device}
+    key |= {} if options.dtype == "auto" else {"dtype": options.dtype}
     before = {"cores": available()}  # older files did not record it: every plan had all cores
-    record = EpisodeStore.open(key, options.work, before)
     again = options.work.with_suffix(".fresh.json") if options.work else None
-    fresh = EpisodeStore.open({**key, "fresh": True}, again, before)
-
-    def trials(kept: EpisodeStore) -> Trials:
-        return Trials(
-            checkpoint, base, task, wanted, kept, options.frame_steps, options.batch, progress.say,
-            device=options.device, cores=key["cores"],
-        )  # fmt: skip
-
+    record, fresh = (
+        Trials(checkpoint, settings, EpisodeStore.open(each, path, before), progress.say)
+        for each, path in ((key, options.work), ({**key, "fresh": True}, again))
+    )
     effort = Effort(options.first, options.episodes, confirm=options.confirm)
-    search = Search(trials(record), trials(fresh), space, effort, options.seed)
+    search = Search(record, fresh, space, effort, options.seed)
     return search, halving if options.trials is None else bayes(options.trials, options.seed)
-
-
-def _whole(name: str, text: str) -> tuple[int, ...]:
-    return _listed(name, text, int)
 
 
 def _listed(name: str, text: str, kind: type[Any]) -> tuple[Any, ...]:
@@ -220,8 +184,8 @@ def _show(
     from auras_ros.evaluate.tuner.show import draw, rows, table
     from auras_ros.report.result import Report
 
-    wanted = search.requirements.words()
-    cores = search.trials.cores
+    settings = search.trials.settings
+    wanted, cores = settings.requirements.words(), settings.cores
     print(f"{options.sim}, {wanted}, timed on {cores} core{'s' * (cores > 1)}{', PARTIAL' if result.partial else ''}")
     print(table(result))
     if result.chosen is None:
@@ -232,7 +196,7 @@ def _show(
         print(f"plan: {result.chosen.plan}")
     if options.json:
         more = {
-            "space": search.space.to_dict(), "wanted": vars(search.requirements), "partial": result.partial,
+            "space": search.space.to_dict(), "wanted": vars(settings.requirements), "partial": result.partial,
             "device": options.device, "unconfirmed": result.unconfirmed,
         }  # fmt: skip
         report = Report("tune", [{**row, "cores": cores} for row in rows(result)], result.summary(), more)

@@ -29,8 +29,8 @@ _IDENTITY = Identity()
 
 
 class EpisodeRunners:
-    """One runner for each seed. frames: the executor's frames so far, without those that only perceive. seams: optional
-    counter of all runners' seams."""
+    """One runner for each seed. frames: the executor's frames so far, without those that only perceive. finished:
+    episodes that are over, in the order in which they ended. seams: optional counter of all runners' seams."""
 
     def __init__(
         self,
@@ -47,35 +47,25 @@ class EpisodeRunners:
         self.dt_ns = checkpoint.contract.dt_ns
         self._reach_ns = checkpoint.spec.history * max(self.dt_ns, checkpoint.spec.dt_ns)
         self._runners = [EpisodeRunner(checkpoint, task, seed, plain, task.world(), start_ns, seams) for seed in seeds]
-        self._finished: list[EpisodeRecord] = []
+        self.finished: list[EpisodeRecord] = []
         self._outcome = ModeResult()
         self._rows: dict[int, Latched] = {}  # the newest observation of each episode
         self._latched: Latched | None = None
         self.frames = 0
 
-    def _living(self) -> dict[int, EpisodeRunner]:
+    def living(self) -> dict[int, EpisodeRunner]:
         """The runners whose episodes are not over, by their row in the batch."""
         return {row: runner for row, runner in enumerate(self._runners) if not runner.done}
 
     @property
-    def living(self) -> int:
-        """Number of episodes that are not over."""
-        return len(self._living())
-
-    @property
-    def finished(self) -> list[EpisodeRecord]:
-        """Episodes that are over, in the order in which they ended."""
-        return self._finished
-
-    @property
     def progress(self) -> float:
         """The share that is done, 0 to 1; an episode that ends early counts as complete."""
-        played = sum(runner.episode.steps for runner in self._living().values()) / self.task.max_steps
-        return (len(self._finished) + played) / len(self._runners)
+        played = sum(runner.episode.steps for runner in self.living().values()) / self.task.max_steps
+        return (len(self.finished) + played) / len(self._runners)
 
     def outcome(self) -> ModeResult:
         """The result of all episodes, once none is left."""
-        return ModeResult.join([ModeResult(list(self._finished), self._outcome.staleness, self._outcome.age_ns)])
+        return ModeResult.join([ModeResult(list(self.finished), self._outcome.staleness, self._outcome.age_ns)])
 
     def noise(self, shape: tuple[int, ...], request: int) -> Tensor:
         """The noise of every episode for its request of this number, [E, *shape] (rule 7 of docs/pipeline.md)."""
@@ -87,7 +77,7 @@ class EpisodeRunners:
     def observe(self, now_ns: int, soonest_ns: int) -> None:
         """Take new sensor values. soonest_ns: no frame begins before; images that no frame can see are not rendered."""
         image = soonest_ns < now_ns + self._reach_ns
-        for runner in self._living().values():
+        for runner in self.living().values():
             runner.observe(now_ns, image)
         self._latched = None
 
@@ -95,7 +85,7 @@ class EpisodeRunners:
         """The newest observation of all episodes, as of now; of a finished one the last that it had. The same object
         until the next one comes."""
         if self._latched is None:
-            new = {row: to_latched(runner.latch(now_ns), self._checkpoint) for row, runner in self._living().items()}
+            new = {row: to_latched(runner.latch(now_ns), self._checkpoint) for row, runner in self.living().items()}
             origin, *others = (one.origin for one in new.values())
             if any(other.mono_ns != origin.mono_ns for other in others):
                 raise LockstepError("episodes of one batch saw different instants")
@@ -109,23 +99,27 @@ class EpisodeRunners:
             )
         return self._latched
 
-    def offer(self, emission: Emission, now_ns: int) -> None:
-        """Give each living episode its row of the chunks."""
+    def take(self, emission: Emission | None, now_ns: int) -> None:
+        """Give each living episode its row of what a frame has finished."""
+        for each in () if emission is None else emission.every:
+            self._offer(each, now_ns)
+
+    def _offer(self, emission: Emission, now_ns: int) -> None:
         if len(emission.actions) != len(self._runners):
             raise LockstepError(f"{len(emission.actions)} rows of actions for {len(self._runners)} episodes")
-        for row, runner in self._living().items():
+        for row, runner in self.living().items():
             chunk = to_chunk(emission, _IDENTITY, row)
             runner.offer(chunk, now_ns)
             self._outcome.aged(chunk.provenance.context_age_ns)
 
     def tick(self, now_ns: int) -> None:
         """One control step of all living episodes."""
-        for runner in self._living().values():
+        for runner in self.living().values():
             age_steps = runner.tick(now_ns, self.frames)
             if age_steps is not None:
                 self._outcome.acted(age_steps)
             if runner.done:
-                self._finished.append(runner.episode)
+                self.finished.append(runner.episode)
 
 
 Watch = Callable[[EpisodeRunners], None]  # called after each control step

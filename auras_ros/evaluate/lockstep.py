@@ -35,7 +35,7 @@ def play(
     task: Task,
     timing: Timing,
     plain: bool = False,
-    watch: Watch = lambda episode_runners: None,
+    watch: Watch = lambda runners: None,
     seams: Seams | None = None,
 ) -> ModeResult:
     """Play all seeds as one batch, until the last episode ends. plain: chunks run from index 0 whenever they come.
@@ -47,23 +47,23 @@ def play(
     start_ns = checkpoint.contract.dt_ns
     policy = checkpoint.policy(plan.generation)
     group = list(seeds)
-    episode_runners = EpisodeRunners(checkpoint, task, group, plain, start_ns, seams)
+    runners = EpisodeRunners(checkpoint, task, group, plain, start_ns, seams)
     if isinstance(timing, Charged):
         plan = timing.paced(plan)
     context = RunContext(
         policy,
         plan,
-        lambda request: episode_runners.noise(policy.noise_shape, request),
+        lambda request: runners.noise(policy.noise_shape, request),
         example(checkpoint, len(group)),
         VirtualClock(start_ns),
         contract=checkpoint.contract,
     )
     executor = make_executor(context)
     try:
-        timing.play(executor, episode_runners, start_ns, watch)
+        timing.play(executor, runners, start_ns, watch)
     finally:
         executor.close()
-    return episode_runners.outcome()
+    return runners.outcome()
 
 
 def run_episodes(
@@ -84,8 +84,8 @@ def run_episodes(
         raise ValueError(f"execute_steps must be in [1, {checkpoint.horizon}], got {execute_steps}")
     done: list[EpisodeRecord] = []
 
-    def watch(episode_runners: EpisodeRunners) -> None:
-        report([*done, *episode_runners.finished])
+    def watch(runners: EpisodeRunners) -> None:
+        report([*done, *runners.finished])
 
     for group in grouped(seeds, batch):
         done += play(

@@ -12,8 +12,8 @@ import torch
 
 from auras_ros.device import occupy
 from auras_ros.pipeline.auras import PipelineWorker
-from auras_ros.pipeline.continuity import Continuity
-from auras_ros.pipeline.decoupled import GenerationWorker, PerceptionWorker, Shared
+from auras_ros.pipeline.continuity import Continuity, make_continuity
+from auras_ros.pipeline.decoupled import GenerationWorker, PerceptionWorker
 from auras_ros.pipeline.perception import check_stages
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
 from auras_ros.pipeline.request import Emission, Latched, Ledger, ObservationOrigin, Worker
@@ -36,11 +36,13 @@ def _random_observations(like: Latched) -> Iterator[Latched]:
 class Executor:
     """The workers of one plan. They are driven by threads (`live`) or in virtual time (lockstep)."""
 
-    def __init__(self, context: RunContext, workers: Sequence[Worker], ledger: Ledger, continuity: Continuity) -> None:
-        self.policy, self.plan, self.clock = context.policy, context.plan, context.clock
+    def __init__(
+        self, run_context: RunContext, workers: Sequence[Worker], ledger: Ledger, continuity: Continuity
+    ) -> None:
+        self.policy, self.plan, self.clock = run_context.policy, run_context.plan, run_context.clock
         self.workers, self.ledger, self.continuity = tuple(workers), ledger, continuity
         self.frame_ns = 0  # how long the longest worker's frame took at warm-up
-        self._context = context
+        self._run_context = run_context
 
     @property
     def frames(self) -> int:
@@ -68,7 +70,7 @@ class Executor:
         """
         self.ledger.rehearse()
         interval_ns, self.ledger.interval_ns = self.ledger.interval_ns, 0
-        observations, took = _random_observations(self._context.like), [[0] for _ in self.workers]
+        observations, took = _random_observations(self._run_context.like), [[0] for _ in self.workers]
         filling = self.plan.latency_frames if self.plan.mode == "auras" else 0
         for _ in range(runs + filling):
             took = [
@@ -85,7 +87,7 @@ class Executor:
         self.frame_ns = max(round(median(times[-runs:])) for times in took)
         if self.plan.mode == "par" and not self.plan.together and self.plan.frame_period_ms == 0:
             interval_ns = self.frame_ns // self.plan.concurrency  # evenly spaced
-        self.ledger.interval_ns = interval_ns if self._context.spaced else 0
+        self.ledger.interval_ns = interval_ns if self._run_context.spaced else 0
 
     def _rehearse(self, workers: Sequence[Worker], observations: Iterator[Latched]) -> list[int]:
         """Run one frame of each of these workers side by side. Returns how long each took, in ns."""
@@ -95,13 +97,8 @@ class Executor:
             took = [self._timed(workers[0])]
         else:
             threads = torch.get_num_threads()
-
-            def beside(worker: Worker) -> int:
-                occupy(worker.name, None, threads)
-                return self._timed(worker)
-
-            with ThreadPoolExecutor(len(workers)) as pool:
-                took = list(pool.map(beside, workers))
+            with ThreadPoolExecutor(len(workers), initializer=lambda: occupy("warm-up", None, threads)) as pool:
+                took = list(pool.map(self._timed, workers))
         for worker in workers:
             worker.end(self.clock.now_ns())
         return took
@@ -121,7 +118,7 @@ class Executor:
 
     def close(self) -> None:
         """Close the device's lanes."""
-        self._context.device.close()
+        self._run_context.device.close()
 
 
 def family_offset(policy: Policy) -> int:
@@ -135,9 +132,9 @@ def check_plan(policy: Policy, plan: Plan) -> None:
     stage_steps(policy.steps, plan.pp_generation, plan.alpha)
     check_stages(policy, plan.pp_perception)
     causal = isinstance(policy, CausalPolicy)
-    for name, default in (("merge", "step"), ("emit", "newest"), ("reuse", "none")):
-        if getattr(plan, name) != default and not causal:
-            given = getattr(plan, name)
+    for name in ("merge", "emit", "reuse"):
+        given = getattr(plan, name)
+        if given != getattr(Plan, name) and not causal:
             raise PlanError(f"plan: {name}: {given!r} has no meaning for a policy that is not autoregressive")
     if plan.guide != "none" and not isinstance(policy, GuidablePolicy):
         raise PlanError(f"plan: guide: {plan.guide!r} has no meaning for a policy that does not denoise its chunk")
@@ -145,25 +142,21 @@ def check_plan(policy: Policy, plan: Plan) -> None:
         raise PlanError("plan: batched: false has no meaning for an autoregressive policy: its requests are merged")
 
 
-def make_executor(context: RunContext) -> Executor:
-    """The executor of a plan. Raises PlanError."""
-    policy, plan, noise, clock = context.policy, context.plan, context.noise, context.clock
-    check_plan(policy, plan)
-    where = context.device
-    ledger = Ledger(plan.admission_ns if context.spaced else 0)
-    continuity = Continuity(plan.guide, context.contract)
+def make_executor(run_context: RunContext) -> Executor:
+    """The executor of a plan. Raises PlanError, and DeviceError if a stage cannot be made."""
+    plan = run_context.plan
+    check_plan(run_context.policy, plan)
+    ledger = Ledger(plan.admission_ns if run_context.spaced else 0)
+    continuity = make_continuity(plan, run_context.contract)
     workers: list[Worker]
     if plan.mode == "auras":
-        workers = [PipelineWorker(policy, plan, noise, ledger, clock, where, continuity, context.cores)]
+        workers = [PipelineWorker(run_context, ledger, continuity)]
     elif plan.mode == "dec":
-        shared = Shared()
-        workers = [
-            PerceptionWorker(policy, shared, ledger, where),
-            GenerationWorker(policy, shared, noise, ledger, clock, where, continuity),
-        ]
+        perception = PerceptionWorker(run_context, ledger)
+        workers = [perception, GenerationWorker(run_context, ledger, continuity, perception)]
+    elif plan.mode == "par" and not plan.together:
+        names = [f"worker{i}" for i in range(plan.concurrency)]
+        workers = [RequestWorker(run_context, ledger, continuity, name) for name in names]
     else:
-        apart = plan.mode == "par" and not plan.together
-        names = [f"worker{i}" for i in range(plan.concurrency)] if apart else ["frame"]
-        count = 1 if apart else plan.concurrency
-        workers = [RequestWorker(name, policy, noise, ledger, clock, where, continuity, count) for name in names]
-    return Executor(context, workers, ledger, continuity)
+        workers = [RequestWorker(run_context, ledger, continuity, count=plan.concurrency)]
+    return Executor(run_context, workers, ledger, continuity)

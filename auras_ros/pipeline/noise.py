@@ -1,14 +1,18 @@
 """The noise tape: what randomness a request gets, from its seed and number alone (rule 7 of docs/pipeline.md).
 
-Drawn on the CPU, so that every mode and every device sees the same numbers.
+Drawn on the CPU, so that every mode and every device sees the same numbers, and copied to a fixed address as
+observations are: by a stage on the lane for copies (`device.staging`), so that the host does not wait.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from auras_ros.device import Device, Lane, Mark, Upload
 from auras_ros.pipeline.request import NoiseTape
 from auras_ros.policies.policy import Policy
 
@@ -25,3 +29,17 @@ def noise_tape(shape: tuple[int, ...], seed: int, request: int) -> Tensor:
 def noise_of(policy: Policy, seed: int) -> NoiseTape:
     """The noise of one environment's requests, [1, *noise_shape]."""
     return lambda request: noise_tape(policy.noise_shape, seed, request)[None]
+
+
+class NoiseBuffer:
+    """Where a captured stage reads the noise of a request: `buffer` [batch, *noise_shape]. batch: environments of all
+    requests that begin together. For a policy without noise nothing is copied."""
+
+    def __init__(self, policy: Policy, device: Device, copies: Lane, batch: int) -> None:
+        self.buffer = torch.zeros((batch, *policy.noise_shape), device=device.tensors)
+        self._upload = Upload("copy noise", device, copies, (self.buffer,)) if self.buffer.numel() else None
+
+    def send(self, noise: Tensor) -> Sequence[Mark]:
+        """Launch the copy of a new request's noise; the caller may use `noise` again at once. Returns the marks to wait
+        for before the buffer is read."""
+        return () if self._upload is None else (self._upload.send((noise,)),)

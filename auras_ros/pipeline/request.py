@@ -6,7 +6,8 @@ Everything here has E environments that share one schedule: one on a robot, many
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import numpy as np
@@ -71,10 +72,8 @@ class Emission:
         return self.contexts[-1]
 
 
-class NoiseTape(Protocol):
-    """The noise tape of a request for all environments, [E, *noise_shape] (rule 7 of docs/pipeline.md)."""
-
-    def __call__(self, request: int) -> Tensor: ...
+# The noise of the request of this number for all environments, [E, *noise_shape] (rule 7 of docs/pipeline.md).
+NoiseTape = Callable[[int], Tensor]
 
 
 class Worker(Protocol):
@@ -188,14 +187,11 @@ def to_chunk(emission: Emission, identity: Identity, row: int = 0) -> Chunk:
     provenance = Provenance(
         origin_stamp_ns=origin.stamp_ns,
         origin_mono_ns=origin.mono_ns,
-        host=identity.host,
-        session=identity.session,
         frame=emission.frame,
         request=emission.request,
         epoch=emission.epoch,
         context_age_ns=tuple(ages),
-        plan=identity.plan,
-        checkpoint=identity.checkpoint,
+        **asdict(identity),
     )
     reference = None if origin.reference is None else origin.reference[row]
     return Chunk(emission.actions[row].numpy(), provenance, reference)

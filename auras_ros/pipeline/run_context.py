@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from auras_ros.action import Contract
 from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.device import Device, make_device
@@ -32,3 +34,8 @@ class RunContext:
     cores: Sequence[int] | None = None
     contract: Contract | None = None
     spaced: bool = True
+
+    def inputs(self) -> tuple[Tensor, Tensor]:
+        """New buffers on the device for images and state of an observation, filled with those of `like`."""
+        where = self.device.tensors
+        return self.like.images.to(where, copy=True), self.like.state.to(where, copy=True)

@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from auras_ros.clock import VirtualClock
-from auras_ros.device.null import NullDevice
 from auras_ros.pipeline.context import store
 from auras_ros.pipeline.frame_stages import FrameStages
 from auras_ros.pipeline.modes import Executor, make_executor
@@ -28,6 +27,7 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.denoising import DenoisingState
 from auras_ros.policies.policy import Policy
+from tests.device.null_device import NullDevice
 from tests.pipeline.real import moving
 from tests.policies import tiny
 

@@ -26,7 +26,7 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.device import Lane, Mark, Stage
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.loading.pipeline import Pipeline
-from auras_ros.pipeline.continuity import Aim, Continuity
+from auras_ros.pipeline.continuity import Aim, GuidedContinuity
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.elsewhere import Elsewhere, values_stay_behind
 from tests.pipeline.families import FORMS, checkpoint, looks
@@ -235,8 +235,8 @@ def test_nothing_runs_on_the_device_but_stages(kind: str, changes: str, monkeypa
     device, emitted = Apart(), 0
     plan = Plan.parse(FORMS[kind][0] + changes)
     aimed: list[Aim | None] = []
-    aim = Continuity.aim
-    monkeypatch.setattr(Continuity, "aim", lambda *given: aimed.append(aim(*given)) or aimed[-1])
+    aim = GuidedContinuity.aim
+    monkeypatch.setattr(GuidedContinuity, "aim", lambda *given: aimed.append(aim(*given)) or aimed[-1])
     executor = Pipeline(checkpoint(kind), plan, 5, MonotonicClock(), device=device).executor
     for number, seen in enumerate(looks(executor.policy, 7)):
         eager = Eager()

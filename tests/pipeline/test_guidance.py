@@ -11,8 +11,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.action import ActionStream, Channel, ChannelKind, Chunk, Contract, HoldPolicy, Interpolation, Provenance
-from auras_ros.pipeline.continuity import REMEMBERED_FRAMES, Aim, Continuity, weights
+from auras_ros.action import (
+    ActionStream,
+    ActionStreamOptions,
+    Channel,
+    ChannelKind,
+    Chunk,
+    Contract,
+    HoldPolicy,
+    Interpolation,
+    Provenance,
+)
+from auras_ros.pipeline.continuity import REMEMBERED_FRAMES, Aim, GuidedContinuity, weights
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
@@ -42,16 +52,16 @@ def emitted(origin_ns: int, actions: np.ndarray[Any, Any] | None = None, epoch: 
     )
 
 
-def after(emission: Emission, contract: Contract = PLAIN, took_ns: int = 0) -> Continuity:
+def after(emission: Emission, contract: Contract = PLAIN, took_ns: int = 0) -> GuidedContinuity:
     """One request that took so long has ended in this chunk."""
-    continuity = Continuity("rtc", contract)
+    continuity = GuidedContinuity(contract)
     continuity.began(emission.epoch, 0)
     continuity.ended(emission, took_ns)
     continuity.began(emission.epoch, took_ns)
     return continuity
 
 
-def aimed(continuity: Continuity, origin: ObservationOrigin, now_ns: int | None = None) -> Aim:
+def aimed(continuity: GuidedContinuity, origin: ObservationOrigin, now_ns: int | None = None) -> Aim:
     aim = continuity.aim(origin, origin.mono_ns if now_ns is None else now_ns)
     assert aim is not None
     return aim
@@ -66,7 +76,7 @@ def test_the_target_is_what_the_actuator_would_have_executed(moved_ms: int, star
     emission, tick_ns = emitted(start_ms * MS), MS
     origin = ObservationOrigin(0, (start_ms + moved_ms) * MS)
     aim = aimed(after(emission), origin)
-    stream = ActionStream(PLAIN, tick_ns, max_chunk_age_ms=2.0 * HORIZON * DT_MS)
+    stream = ActionStream(PLAIN, ActionStreamOptions(tick_ns, max_chunk_age_ms=2.0 * HORIZON * DT_MS))
     assert stream.arm(start_ms * MS).ok
     assert stream.offer(Chunk(emission.actions[0].numpy(), Provenance(start_ms * MS, start_ms * MS)), start_ms * MS).ok
     if moved_ms:
@@ -161,7 +171,7 @@ def test_frames_that_generate_nothing_say_nothing_of_how_long_one_takes() -> Non
 
 
 def test_nothing_goes_on_from_a_chunk_that_is_not_there() -> None:
-    continuity = Continuity("rtc", PLAIN)
+    continuity = GuidedContinuity(PLAIN)
     continuity.began(0, 0)
     assert continuity.aim(ObservationOrigin(0, 0), 0) is None
 
@@ -177,7 +187,7 @@ def test_nothing_goes_on_from_another_epoch_or_from_warm_up_nor_do_their_times()
 
 
 def test_a_chunk_of_an_epoch_that_is_over_is_not_gone_on_from() -> None:
-    continuity = Continuity("rtc", PLAIN)
+    continuity = GuidedContinuity(PLAIN)
     continuity.began(1, 0)
     continuity.ended(emitted(0, epoch=0), 0)
     assert continuity.aim(ObservationOrigin(0, DT_NS), DT_NS) is None
@@ -217,7 +227,7 @@ def test_an_observation_older_than_the_chunk_s_goes_on_from_nothing() -> None:
 
 
 def test_one_slow_frame_does_not_freeze_what_the_others_need_not() -> None:
-    continuity = Continuity("rtc", PLAIN)
+    continuity = GuidedContinuity(PLAIN)
     for took_ns in (50 * MS, 50 * MS, 50 * MS, 700 * MS):
         continuity.began(0, 0)
         continuity.ended(emitted(0), took_ns)

@@ -18,7 +18,7 @@ import torch
 
 from auras_ros.clock import VirtualClock
 from auras_ros.device import Device, make_device
-from auras_ros.pipeline.continuity import Continuity
+from auras_ros.pipeline.continuity import GuidedContinuity
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
@@ -178,7 +178,7 @@ def test_only_frames_that_generate_say_how_long_one_takes(
     monkeypatch: pytest.MonkeyPatch, mode: str, frames: list[bool]
 ) -> None:
     said = list[bool]()
-    monkeypatch.setattr(Continuity, "ended", lambda self, emission, now_ns, generated: said.append(generated))
+    monkeypatch.setattr(GuidedContinuity, "ended", lambda self, emission, now_ns, generated: said.append(generated))
     Guided(f"quick,{mode},guide=rtc").play(6)
     assert said == frames
 

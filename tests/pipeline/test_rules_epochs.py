@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from auras_ros.clock import VirtualClock
-from auras_ros.device.null import NullDevice
 from auras_ros.loading.pipeline import Pipeline
 from auras_ros.measure.window import Length, Meter
 from auras_ros.pipeline.decoupled import PerceptionWorker
 from auras_ros.pipeline.plan import Plan, PlanError
+from tests.device.null_device import NullDevice
 from tests.pipeline.driver import BEGUN, MS, Both, executor_of
 from tests.pipeline.real import moving, real, run
 from tests.pipeline.recording import COPIES_NS, IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of
@@ -100,14 +100,13 @@ def test_rule_09_a_context_perceived_across_a_reset_is_put_with_its_old_epoch_an
     both = Both(Plan(mode="dec"), 4, 1)
     perceive = both.executor.workers[0]
     assert isinstance(perceive, PerceptionWorker)
-    shared = perceive._shared
     both.advance(0)
     both.reset(None)
     both.finish(0)
-    put = shared.newest(0)
+    put = perceive.newest(0)
     assert put is not None
     assert stamp_of(put) == 1  # it is there
-    assert shared.newest(1) is None  # and not for the new epoch
+    assert perceive.newest(1) is None  # and not for the new epoch
     assert both.frame(1) is None
     assert both.noise.drawn == []
     both.stamp = 2

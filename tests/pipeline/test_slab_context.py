@@ -10,24 +10,26 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.pipeline.slab import Slab
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.slab import DenoisingSlab
 from tests.policies.tiny_flow import noise_of, observed, tiny_flow
 
 POLICY = tiny_flow(steps=6)
 ROWS = 3
 
 
-def slab(batch: int, alpha: float = 0.0, batched: bool = True) -> Slab:
-    return Slab(POLICY, ROWS, alpha, batched, POLICY.perceive(*observed(batch)))
+def slab(batch: int, alpha: float = 0.0, batched: bool = True) -> DenoisingSlab:
+    plan = Plan(mode="auras", pp_generation=ROWS, alpha=alpha, batched=batched)
+    return DenoisingSlab(POLICY, plan, POLICY.perceive(*observed(batch)), POLICY.step)
 
 
-def frames(made: Slab, batch: int, count: int = 5) -> list[Tensor]:
+def frames(made: DenoisingSlab, batch: int, count: int = 5) -> list[Tensor]:
     """What leaves after each frame, with a context and a request of its own for each."""
     out = []
     for frame in range(count):
         made.fetch(POLICY.perceive(*observed(batch, 10 + frame)))
         made.admit(noise_of(batch, 20 + frame))
-        for body in made.bodies():
+        for body in made.variants()[None]:
             body()
         out.append(made.finish())
         made.roll()

@@ -26,7 +26,7 @@ from auras_ros.evaluate.lockstep import grouped
 from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, check_max_steps, check_seeds, parse_plan
 from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
-from auras_ros.evaluate.tuner.trials import SEQ, Candidate, Trials
+from auras_ros.evaluate.tuner.trials import Candidate, Trials, TrialSettings
 from auras_ros.measure.minutes import attempt, interruptible, run_turns, until
 from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan
@@ -91,6 +91,7 @@ class FigureCampaign:
         self._seeds = range(options.seed, options.seed + options.episodes)
         self.clocks = tuple(options.clock.split(","))
         self._trials = self._opened()
+        self._timer = next(iter(self._trials.values()))
 
     def run(self, report: Report) -> None:
         """Time all plans, then play them, a batch of seeds at a time. The report names what failed or was not finished;
@@ -136,32 +137,17 @@ class FigureCampaign:
         options = self._options
         found: dict[Kind, Trials] = {}
         records: list[EpisodeStore] = []
-        for clock in dict.fromkeys((*self.clocks, "charged")):
-            for plain in sorted({point.plain for point in self.points}):
-                steps = options.frame_steps if clock == "paused" else 0
-                record = EpisodeStore.open(self._key(clock, plain), self._path(clock, plain))
-                record.timed = records[0].timed if records else record.timed
-                records.append(record)
-                task = Task(SIMS[options.sim], options.max_steps)
-                found[clock, plain] = Trials(
-                    self.checkpoint, self.base, task, Requirements(), record, steps, options.batch, self._say, plain,
-                    cores=CORES,
-                )  # fmt: skip
-        self._timer = next(iter(found.values()))
+        plains = sorted({point.plain for point in self.points})
+        for clock, plain in product(dict.fromkeys((*self.clocks, "charged")), plains):
+            steps = options.frame_steps if clock == "paused" else 0
+            task = Task(SIMS[options.sim], options.max_steps)
+            settings = TrialSettings(self.base, task, Requirements(), steps, options.batch, plain, cores=CORES)
+            key = settings.key(self.checkpoint, options.sim) | ({"plain": True} if plain else {})
+            record = EpisodeStore.open(key, self._path(clock, plain))
+            record.timed = records[0].timed if records else record.timed
+            records.append(record)
+            found[clock, plain] = Trials(self.checkpoint, settings, record, self._say)
         return found
-
-    def _key(self, clock: str, plain: bool) -> dict[str, Any]:
-        """The tuner's key, and the cores on which plans were timed."""
-        options = self._options
-        key = {
-            "checkpoint": f"{self.checkpoint.name}@{self.checkpoint.digest[:12]}",
-            "sim": options.sim,
-            "clock": f"paused, {options.frame_steps} steps" if clock == "paused" else "charged",
-            "max_steps": options.max_steps,
-            "seq": str(self.base.as_mode(SEQ)),
-            "cores": CORES,
-        }
-        return {**key, "plain": True} if plain else key
 
     def _path(self, clock: str, plain: bool) -> Path | None:
         work: Path | None = self._options.work

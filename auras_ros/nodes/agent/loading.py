@@ -17,7 +17,7 @@ from auras_ros.loading.pipeline import Pipeline, at_best, load_pipeline
 from auras_ros.nodes.agent.overload import check_age
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.common.messages import host_id
-from auras_ros.nodes.common.parameters import ParameterError
+from auras_ros.parameters import ParameterError
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.plan import PlanError, TooSlowError
 from auras_ros.ros.refusals import SETTINGS_ERRORS

@@ -40,6 +40,7 @@ class AgentPublishers:
         self._chunk.publish(chunk_message(chunk, contract))
         published_ns = self._monotonic.now_ns()
         times = {
+            "stage_ns": list(emission.stage_ns),
             "latched_ns": emission.latched_ns,
             "perceived_ns": emission.perceived_ns,
             "generated_ns": emission.generated_ns,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.device import Offload
-from auras_ros.nodes.common.parameters import ParameterError, parameter
+from auras_ros.parameters import ParameterError, parameter
 from auras_ros.pipeline.plan import MAX_STAGES, Plan, PlanError
 
 

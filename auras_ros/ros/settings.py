@@ -1,53 +1,41 @@
-"""Node parameters as a frozen dataclass: declared from its fields, checked where they enter, then never changed.
+"""A node's parameters, declared from the fields of a frozen dataclass (`auras_ros.parameters`) and read into it.
 
-A field's metadata has its description and range, which `ros2 param describe` shows. A node that reads its parameters
-once declares them read-only; one that reads them at each configure lets them be set in between.
-ROS is imported lazily, so checking a config needs none.
+They are read-only, but for those that a node reads again while it runs.
 """
 
 from __future__ import annotations
 
-from dataclasses import Field, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Collection
+from dataclasses import Field, fields
+from typing import Any, TypeVar
 
+from auras_ros.parameters import ParameterError, checked
+from auras_ros.ros import InvalidParameterTypeException, InvalidParameterValueException, Node, Parameter
+from auras_ros.ros.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from auras_ros.spelling import ALIKE, nearest
-
-if TYPE_CHECKING:
-    from auras_ros.ros import Node, Parameter
-    from auras_ros.ros.msg import ParameterDescriptor
 
 T = TypeVar("T")
 
 
-class ParameterError(ValueError):
-    """An invalid parameter; the message names node, parameter and the allowed values."""
-
-
-def parameter(default: Any, description: str, low: float | None = None, high: float | None = None) -> Any:
-    """A dataclass field that is a node parameter. low, high: inclusive bounds for numbers."""
-    return field(default=default, metadata={"description": description, "low": low, "high": high})
-
-
-def read_parameters(node: Node, settings: type[T]) -> T:
-    """Declare every field of the dataclass on `node`, read-only, and return the values given.
+def read_parameters(node: Node, settings: type[T], live: Collection[str] = ()) -> T:
+    """Declare every field of the dataclass on `node` and return the values given. live: names that may be set later.
 
     An integer is accepted where a float is expected; any other type, and a value out of bounds, raises
     ParameterError naming the parameter.
     """
-    declare_parameters(node, settings, read_only=True)
+    declare_parameters(node, settings, live)
     return current_parameters(node, settings)
 
 
-def declare_parameters(node: Node, settings: type[Any], *, read_only: bool) -> None:
+def declare_parameters(node: Node, settings: type[Any], live: Collection[str]) -> None:
     """Declare every field with its bounds; check given values and names. Raises ParameterError."""
-    from auras_ros.ros import InvalidParameterTypeException, InvalidParameterValueException
-
     given = _given(node)
     for each in fields(settings):
         if each.name in given:
             checked(node.get_name(), each, given[each.name])
+        descriptor = _descriptor(each, read_only=each.name not in live)
         try:
-            value = node.declare_parameter(each.name, each.default, _descriptor(each, read_only)).value
+            value = node.declare_parameter(each.name, each.default, descriptor).value
         except (InvalidParameterTypeException, InvalidParameterValueException) as error:
             raise ParameterError(f"{node.get_name()}: {each.name}: {error}") from error
         checked(node.get_name(), each, value)
@@ -77,21 +65,6 @@ def refusal(node: Node, settings: type[Any], given: Parameter) -> str:
     return ""
 
 
-def checked(owner: str, each: Field[Any], given: Any) -> Any:
-    """The value in the type of the field's default, within its bounds. Raises ParameterError, naming `owner`."""
-    default, low, high = each.default, each.metadata["low"], each.metadata["high"]
-    if isinstance(default, float) and type(given) is int:
-        given = float(given)
-    if isinstance(default, tuple) and isinstance(given, list):
-        given = tuple(given)
-    if type(given) is not type(default):
-        expected = "list" if isinstance(default, tuple) else type(default).__name__
-        raise ParameterError(f"{owner}: {each.name}: expected {expected}, got {given!r}")
-    if low is not None and not low <= given <= high:
-        raise ParameterError(f"{owner}: {each.name}: must be in [{low}, {high}], got {given!r}")
-    return given
-
-
 def _given(node: Node) -> dict[str, Any]:
     """The parameters that the node was started with, declared or not. rclpy has them only in a private attribute; if
     that is gone, types and bounds are still checked by the declaration, and names by the reader of the file."""
@@ -107,9 +80,7 @@ def _refuse_unknown(node: Node, name: str, known: list[str]) -> None:
     node.get_logger().warning(f"unknown parameter '{name}' ignored")
 
 
-def _descriptor(each: Field[Any], read_only: bool) -> ParameterDescriptor:
-    from auras_ros.ros.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
-
+def _descriptor(each: Field[Any], *, read_only: bool) -> ParameterDescriptor:
     meta = each.metadata
     descriptor = ParameterDescriptor(
         name=each.name, description=meta["description"], read_only=read_only, dynamic_typing=True
