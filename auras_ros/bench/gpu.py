@@ -21,7 +21,7 @@ from auras_ros.bench.gpu_parts import GROUPS, PARTS, SOURCES, digest
 from auras_ros.bench.gpu_process import PartError, PartSkippedError
 from auras_ros.device.cuda import require_cuda
 from auras_ros.device.lane import DeviceError
-from auras_ros.report.result import hardware, versions
+from auras_ros.report.result import hardware, versions, write_whole
 
 TESTS = "tests"
 INTERRUPTED = 130
@@ -103,9 +103,7 @@ def run_part(name: str, out: Path, force: bool) -> dict[str, str]:
     kept = _kept(out, name)
     if kept is None:
         return {name: f"FAILED: {NO_JSON}"}
-    whole = path.with_name(path.name + ".partial")
-    whole.write_text(json.dumps({**kept, SOURCES: digest()}, indent=1) + "\n", encoding="utf-8")
-    whole.replace(path)
+    write_whole(path, json.dumps({**kept, SOURCES: digest()}, indent=1) + "\n")
     return {}
 
 

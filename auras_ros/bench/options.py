@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from auras_ros.bench.policies import names
+from auras_ros.device import DeviceError
 from auras_ros.device.make import kind_of
 from auras_ros.measure.cores import available
 from auras_ros.measure.window import Length
+from auras_ros.pipeline.plan import Plan
 
 Value = TypeVar("Value", int, float, str)
 Options = argparse.ArgumentParser | argparse._ArgumentGroup
@@ -81,12 +83,9 @@ def add_steps(options: Options) -> None:
     options.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
 
 
-def add_windows(options: Options, *, rounds: int = 5, minutes: float | None = 10.0, seconds: float = 0.5) -> None:
-    """Options of competitors that are measured in interleaved rounds, with a window each. minutes: None if there is
-    such an option already."""
+def add_windows(options: Options, *, rounds: int = 5, seconds: float = 0.5) -> None:
+    """Options of competitors that are measured in interleaved rounds, with a window each."""
     options.add_argument("--rounds", type=int, default=rounds, help=f"interleaved rounds of all competitors ({rounds})")
-    if minutes is not None:
-        add_minutes(options, minutes)
     options.add_argument("--chunks", type=int, default=3, help="least chunks of a worker in a window (3)")
     options.add_argument("--seconds", type=amount, default=seconds, help=f"least seconds of a window ({seconds:g})")
 
@@ -127,24 +126,64 @@ def check_cores(parser: argparse.ArgumentParser, given: Sequence[str] | None, ki
     return list(dict.fromkeys(counts))
 
 
-def add_job_options(options: Options, *, rounds: int = 5, minutes: float | None = 10.0, seconds: float = 0.5) -> None:
-    """minutes: None where a figure's own --minutes and --seed count."""
+def add_job_options(
+    options: Options,
+    *,
+    rounds: int = 5,
+    minutes: float | None = 10.0,
+    seconds: float = 0.5,
+    windows: bool = True,
+) -> None:
+    """minutes: None where a figure's own --minutes and --seed count. windows: see `policy_parser`."""
     add_device(options)
-    add_windows(options, rounds=rounds, minutes=minutes, seconds=seconds)
+    if windows:
+        add_windows(options, rounds=rounds, seconds=seconds)
     add_cores(options)
     if minutes is not None:
+        add_minutes(options, minutes)
         add_seed(options)
 
 
 def check_job_options(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> str:
-    """Fill in cores and the length of a window; return `cpu` or `cuda`. Exits with status 2 if an option is invalid."""
-    check_least(parser, options, rounds=1, chunks=1, seed=0, **least)
+    """Fill in cores, and the length of a window if there are windows; return `cpu` or `cuda`. Exits with status 2 if an
+    option is invalid."""
+    if "rounds" in options:
+        options.length = Length(options.chunks, options.seconds)
+        least |= {"rounds": 1, "chunks": 1}
+    check_least(parser, options, seed=0, **least)
     kind = kind_of(options.device)
     options.cores = check_cores(parser, options.cores, kind)
-    options.length = Length(options.chunks, options.seconds)
     return kind
 
 
 def check_stages(parser: argparse.ArgumentParser, stages: int, steps: int) -> None:
     if stages > steps:
         parser.error(f"--pp-generation: {stages} stages for {steps} steps")
+
+
+def policy_parser(
+    name: str, doc: str | None, defaults: Mapping[str, Sequence[str]], stages: int, windows: bool = True
+) -> argparse.ArgumentParser:
+    """For a figure that measures policies in seq and auras. stages: of denoising by default. windows: whether it
+    measures rates in interleaved rounds."""
+    parser = bench_parser(name, doc)
+    add_policies(parser, defaults)
+    parser.add_argument("--pp-generation", type=int, default=stages, help=f"stages of denoising ({stages})")
+    add_job_options(parser, windows=windows)
+    return parser
+
+
+def check_policies(
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    defaults: Mapping[str, Sequence[str]],
+    complete: Callable[[str], None],
+) -> None:
+    """Fill in the defaults that depend on the device. complete: the figure's own, for `cpu` or `cuda`; raises
+    ValueError or DeviceError. Exits with status 2 if the options cannot be measured."""
+    kind = check_job_options(parser, options, steps=2)
+    options.policy = options.policy or defaults[kind]
+    with refusing(parser, ValueError, DeviceError):
+        Plan("quick", "auras", pp_generation=options.pp_generation)
+        complete(kind)
+    check_stages(parser, options.pp_generation, options.steps)

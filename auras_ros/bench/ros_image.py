@@ -6,13 +6,12 @@ share. This module measures only; `auras bench ros` writes the JSON.
 
 from __future__ import annotations
 
-import argparse
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
@@ -31,18 +30,15 @@ _SENSOR_DATA = ros.QoSProfile(depth=1, reliability=ros.ReliabilityPolicy.BEST_EF
 
 
 @contextmanager
-def _publisher_process(width: int, height: int, rate_hz: float, domain: int) -> Iterator[subprocess.Popen[bytes]]:
+def _publisher_process(width: int, height: int, rate_hz: float, domain: int) -> Iterator[BaseProcess]:
     """The child process, always reaped. It also ends by itself when its parent is gone."""
-    options = {"--width": width, "--height": height, "--rate-hz": rate_hz, "--domain": domain}
-    command = [sys.executable, "-m", __name__, *[str(word) for pair in options.items() for word in pair]]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE)
+    child = get_context("spawn").Process(target=_publish, args=(width, height, rate_hz, domain, os.getpid()))
+    child.start()
     try:
         yield child
     finally:
         child.kill()
-        child.wait(_CHILD_EXIT_TIMEOUT_S)
-        if child.stdin is not None:
-            child.stdin.close()
+        child.join(_CHILD_EXIT_TIMEOUT_S)
 
 
 def measure_image_latency(
@@ -96,8 +92,8 @@ def _receive(
         with _publisher_process(width, height, rate_hz, domain) as child:
             while len(numbers) < messages:
                 executor.spin_once(timeout_sec=0.5)
-                if child.poll() is not None:
-                    raise RuntimeError(f"the publisher process ended with code {child.returncode}")
+                if child.exitcode is not None:
+                    raise RuntimeError(f"the publisher process ended with code {child.exitcode}")
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{len(numbers)} of {messages} images arrived in time")
         node.destroy_node()
@@ -105,13 +101,13 @@ def _receive(
         ros.try_shutdown(context=context)
 
 
-def _publish(width: int, height: int, rate_hz: float, domain: int) -> None:
+def _publish(width: int, height: int, rate_hz: float, domain: int, parent: int) -> None:
     """The child: publish numbered images at a fixed rate until the parent is gone."""
     ros.init(args=[], domain_id=domain)
     node = ros.Node("auras_bench_image_source")
     publisher = node.create_publisher(Image, TOPIC, _SENSOR_DATA)
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    parent, number = os.getppid(), 0
+    number = 0
 
     def tick() -> None:
         nonlocal number
@@ -131,17 +127,3 @@ def _publish(width: int, height: int, rate_hz: float, domain: int) -> None:
         pass
     finally:
         ros.try_shutdown()
-
-
-def _main() -> None:
-    parser = argparse.ArgumentParser(description="The publisher process of measure_image_latency.")
-    parser.add_argument("--width", type=int, required=True)
-    parser.add_argument("--height", type=int, required=True)
-    parser.add_argument("--rate-hz", type=float, required=True)
-    parser.add_argument("--domain", type=int, required=True)
-    options = parser.parse_args()
-    _publish(options.width, options.height, options.rate_hz, options.domain)
-
-
-if __name__ == "__main__":
-    _main()

@@ -1,29 +1,72 @@
-"""Rates of several plans of one policy in interleaved rounds, after checking that they compute the same.
+"""One job for each subject and number of cores of a bench that compares plans, and how their rates are compared.
 
-`executors` measures a window and `rounds` interleaves windows. This module adds plans of any family, each in its best
-form on the same cores, its ratio to seq within every round, and which rates were disturbed.
+`executors` measures a window and `rounds` interleaves windows. This module checks that plans of one policy, of any
+family, compute the same, and measures each in its best form on the same cores: its ratio to seq within every round, and
+which rates were disturbed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import numpy as np
+import torch
 
-from auras_ros.measure.cores import threads_tried
+from auras_ros.measure.cores import threads_tried, words
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.forms import Variant, control_of, forms
-from auras_ros.measure.job import Job
-from auras_ros.measure.minutes import OVER, OverError
-from auras_ros.measure.rounds import Rates, Rounds
+from auras_ros.measure.minutes import CUT, OVER, Ends, MeasureStep, OverError, run_parts
+from auras_ros.measure.rounds import Key, Rounds
 from auras_ros.measure.same import check_same
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.family import LoadedPolicy
+from auras_ros.report.result import Report, Say
+from auras_ros.report.statistics import spread
+from auras_ros.report.table import Row
 
 LEAST_WINDOWS = 3  # needed for a spread
+Rates = dict[Variant, list[float]]
 APART, SAME = 0.2, 0.05  # tolerated shares of the median: quartiles of one plan's windows; two plans of the same work
+
+
+@dataclass(frozen=True)
+class Job:
+    """One subject on one number of cores. what: its name in the report's notes. ends: its deadlines."""
+
+    what: str
+    cores: int
+    options: argparse.Namespace
+    report: Report
+    say: Say
+    ends: Ends
+
+    def bench(self, policy: LoadedPolicy, most: int = 1) -> closing[Bench]:
+        """A policy's executors on these cores, par with at most `most` workers; closed at the end of a `with` block."""
+        return closing(Bench(policy, self.options.device, self.options.seed, most=most, cores=self.cores))
+
+
+Subjects = Mapping[str, Callable[[Job], None]]
+
+
+def run_jobs(subjects: Subjects, options: argparse.Namespace, report: Report, say: Say, **others: MeasureStep) -> None:
+    """Run every subject on the first number of cores (the fair one, in case time is short), then on the next one, then
+    `others`."""
+    torch.set_num_threads(1)
+
+    def part(measure: Callable[[Job], None], what: str, cores: int) -> MeasureStep:
+        return lambda ends: measure(Job(what, cores, options, report, say, ends))
+
+    parts: dict[str, MeasureStep] = {}
+    for cores in options.cores:
+        for name, measure in subjects.items():
+            what = f"{name} on {words(cores)}"
+            parts[what] = part(measure, what, cores)
+    run_parts(report, options.minutes, parts | others)
 
 
 @dataclass(frozen=True)
@@ -66,21 +109,19 @@ def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
     """Check the first plan, seq, against the second, then measure all; the report names those that fail. Raises
     RuntimeError if the two differ or seq gives no rate, OverError if seq had no time to give one."""
     difference = check_same(bench, plans[0], plans[1]) if len(plans) > 1 else 0.0
-    rounds = Rounds(bench, job.what, job.options, job.ends, job.say)
+    rounds = Rounds(job.what, bench.rate, job.options, job.ends, job.say)
     tried = threads_tried(bench.cores, bench.device.type)
     kinds = {str(plan): forms(plan, tried, bench.cores) for plan in plans}
     best = {plan: kinds[str(plan)][0] for plan in plans}
     if any(len(each) > 1 for each in kinds.values()):
         _, found = rounds.trial(kinds)
         best = {plan: found[str(plan)] for plan in plans if str(plan) in found}
-    rates: Rates = {}
     try:
-        for so_far in rounds.contest(list(best.values())):
-            rates = so_far
+        rounds.contest(list(best.values()), lambda form: bench.prepare(form.plan))
     finally:
         rounds.tell(job.report)
-    seq = best.get(plans[0])
-    if OVER in {rounds.failed.get(form) for form in kinds[str(plans[0])]}:
+    rates, seq = rounds.rates, best.get(plans[0])
+    if {OVER, CUT} & {rounds.failed.get(form) for form in kinds[str(plans[0])]}:
         raise OverError
     if seq not in rates:
         raise RuntimeError(f"{plans[0]} gave no rate: there is nothing to compare with")
@@ -93,15 +134,16 @@ SPEEDUP_COLUMNS = (("x seq", "{speedup:.2f}"), ("quartiles", "{speedup_low:.2f} 
 RATE_COLUMNS = (("cores", "{cores}"), ("chunks/s", "{rate_hz:.2f}"), *SPEEDUP_COLUMNS)  # of `Measured.figures`
 
 
-def marked(row: Mapping[str, Any]) -> str:
+def marked(row: Row) -> str:
     """Mark rows measured on a busy machine."""
     return "disturbed" if row["disturbed"] else ""
 
 
-def ratio(rates: Mapping[Variant, Sequence[float]], over: Variant, under: Variant) -> tuple[float, float, float]:
-    """Lower quartile, median and upper quartile of the ratio within each round: what slows a round slows both."""
-    low, middle, high = np.percentile(np.divide(rates[over], rates[under]), [25, 50, 75])
-    return float(low), float(middle), float(high)
+def ratio(
+    rates: Mapping[Key, Sequence[float]], over: Key, under: Key, low: float = 25, high: float = 75
+) -> tuple[float, float, float]:
+    """A lower percentile, the median and an upper one of the ratio within each round: what slows a round slows both."""
+    return spread(np.divide(rates[over], rates[under]).tolist(), low, high)
 
 
 def disturbed(rates: Mapping[Variant, Sequence[float]], seq: Variant | None) -> dict[Variant, str]:
@@ -109,18 +151,13 @@ def disturbed(rates: Mapping[Variant, Sequence[float]], seq: Variant | None) -> 
     differ too much, or par with one worker at another rate than seq, although it does the same work."""
     said: dict[Variant, str] = {}
     for variant, values in rates.items():
-        low, middle, high = np.percentile(values, [25, 50, 75])
+        low, middle, high = spread(values)
         if len(values) >= LEAST_WINDOWS and high - low > APART * middle:
-            said[variant] = (
-                f"{variant.label}: windows of the same plan differ by {(high - low) / middle:.0%} (quartiles)"
-            )
-    if seq in rates:
-        assert seq is not None
-        control = control_of(seq)
-        if control in rates:
-            over = ratio(rates, control, seq)[1]
-            if abs(over - 1) > SAME:
-                word = "faster" if over > 1 else "slower"
-                text = f"par with one worker (the same work) is {abs(over - 1):.0%} {word} than seq"
-                said[seq] = said[control] = text
+            said[variant] = f"{variant}: windows of the same plan differ by {(high - low) / middle:.0%} (quartiles)"
+    if seq is not None and {seq, control_of(seq)} <= rates.keys():
+        over = ratio(rates, control_of(seq), seq)[1]
+        if abs(over - 1) > SAME:
+            apart = f"{abs(over - 1):.0%} {'faster' if over > 1 else 'slower'}"
+            text = f"par with one worker (the same work) is {apart} than seq"
+            said |= dict.fromkeys((seq, control_of(seq)), text)
     return said

@@ -9,25 +9,26 @@ Nothing here is simulated.
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 
 from auras_ros.loading.pipeline import example, executor_on
 from auras_ros.measure.cores import available, on_cores
-from auras_ros.pipeline.live import Frame, Live
+from auras_ros.measure.running import Running
+from auras_ros.pipeline.live import Frame
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.report.result import Say
+from auras_ros.report.statistics import spread
 
 ROUNDS, FRAMES, LIMIT_S = 3, 8, 120.0
 NOISE_SEED = 0
-POLL_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -60,53 +61,21 @@ def measure_durations(
     torch.set_num_threads(1)
     if device != "cpu":  # plans share weights with the checkpoint, whose episodes are played on the CPU
         checkpoint = copy.deepcopy(checkpoint)
-    with on_cores(available() if cores is None else cores):
-        return _measured(checkpoint, plans, rounds, frames, observation_ms, say, device)
-
-
-def _measured(
-    checkpoint: Checkpoint,
-    plans: Mapping[str, Plan],
-    rounds: int,
-    frames: int,
-    observation_ms: float,
-    say: Say,
-    device: str,
-) -> dict[str, FrameDuration]:
-    runs = {label: _Run(checkpoint, plan, _every_ns(plan, observation_ms), device) for label, plan in plans.items()}
-    try:
+    with on_cores(available() if cores is None else cores), ExitStack() as stack:
+        runs = {label: _Run(checkpoint, plan, _every_ns(plan, observation_ms), device) for label, plan in plans.items()}
+        for run in runs.values():
+            stack.callback(run.executor.close)
         for number in range(rounds):
             for label, run in runs.items():
                 say(f"measuring durations: round {number + 1} of {rounds}, {label}")
                 run.round(label, frames)
         return {key: duration for label, run in runs.items() for key, duration in run.result(label).items()}
-    finally:
-        for run in runs.values():
-            run.executor.close()
 
 
 def _every_ns(plan: Plan, observation_ms: float) -> int:
     """Interval of observations. 0 for par: all its workers must be busy while one is timed, so none may wait for an
     observation of its own."""
     return 0 if plan.mode == "par" else round(observation_ms * 1e6)
-
-
-class _Timed:
-    """How long the frames of one worker take: all of them, or those that end with a chunk."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.newest_ns: list[int] = []  # of this round
-        self.kept_ns: list[int] = []
-
-    def ended(self, frame: Frame) -> None:
-        if frame.emission is not None or frame.number is None:
-            self.newest_ns.append(frame.ended_ns - frame.began_ns)
-
-    def settle(self) -> None:
-        """Keep the round's frames except the first: a new thread's first frame has one-time costs."""
-        self.kept_ns += self.newest_ns[1:]
-        self.newest_ns = []
 
 
 class _Run:
@@ -118,31 +87,30 @@ class _Run:
         self.executor: Executor = executor_on(device, checkpoint, policy, plan, NOISE_SEED, spaced=False)
         self._newest = example(checkpoint)
         self.executor.warm_up()
-        self._timed = [_Timed(worker.name) for worker in self.executor.workers]
+        self._kept_ns: dict[str, list[int]] = {worker.name: [] for worker in self.executor.workers}
 
     def round(self, label: str, frames: int) -> None:
-        timed_of = {timed.name: timed for timed in self._timed}
-        live = Live(
-            self.executor,
-            self._latch,
-            lambda emission: None,
-            observer=lambda frame: timed_of[frame.worker].ended(frame),
-        )
-        end_s = time.monotonic() + LIMIT_S
-        live.start()
-        try:
-            while slow := [timed.name for timed in self._timed if len(timed.newest_ns) <= frames]:
-                if not live.working():
-                    raise RuntimeError(f"durations: {label}: a worker failed; its error is above")
-                if time.monotonic() > end_s:
-                    what = f"{frames + 1} frames that ended with a chunk"
-                    raise RuntimeError(f"durations: {label}: {slow[0]} had no {what} in {LIMIT_S:g} s")
-                time.sleep(POLL_S)
-                live.arrived()
-        finally:
-            live.halt(LIMIT_S)
-        for timed in self._timed:
-            timed.settle()
+        """Time so many frames of each worker: all of them, or those that end with a chunk."""
+        newest_ns: dict[str, list[int]] = {name: [] for name in self._kept_ns}
+        enough = threading.Event()
+
+        def observe(frame: Frame) -> None:
+            if frame.emission is not None or frame.number is None:
+                newest_ns[frame.worker].append(frame.ended_ns - frame.began_ns)
+                if min(map(len, newest_ns.values())) > frames:
+                    enough.set()
+
+        with Running(self.executor, self._latch, lambda emission: None, observer=observe) as live:
+            if not live.wait(enough, LIMIT_S):
+                slowest = min(newest_ns, key=lambda name: len(newest_ns[name]))
+                what = f"{frames + 1} frames that ended with a chunk"
+                raise RuntimeError(f"durations: {label}: {slowest} had no {what} in {LIMIT_S:g} s")
+        self._keep(newest_ns)
+
+    def _keep(self, newest_ns: Mapping[str, Sequence[int]]) -> None:
+        """All but the first of a round: a new thread's first frame has one-time costs."""
+        for name, took_ns in newest_ns.items():
+            self._kept_ns[name] += took_ns[1:]
 
     def _latch(self, now_ns: int) -> Latched:
         every_ns = self._observation_ns
@@ -153,12 +121,11 @@ class _Run:
         return newest
 
     def result(self, label: str) -> dict[str, FrameDuration]:
-        named: dict[str, list[int]] = {}
-        for timed in self._timed:
-            name = timed.name if self.executor.plan.mode == "dec" else ""
-            named.setdefault(f"{label}/{name}" if name else label, []).extend(timed.kept_ns)
+        named = {f"{label}/{name}": kept_ns for name, kept_ns in self._kept_ns.items()}
+        if self.executor.plan.mode != "dec":
+            named = {label: [each for kept_ns in named.values() for each in kept_ns]}
         found = {}
         for key, kept_ns in named.items():
-            p10, median, p90 = (float(q) / 1e9 for q in np.percentile(kept_ns, [10, 50, 90]))
+            p10, median, p90 = (each / 1e9 for each in spread(kept_ns, 10, 90))
             found[key] = FrameDuration(median, len(kept_ns), p10, p90)
         return found

@@ -15,16 +15,13 @@ from auras_ros.device import make_device
 from auras_ros.measure.cores import available, on_cores
 from auras_ros.measure.feed import random_feed
 from auras_ros.measure.forms import Variant
+from auras_ros.measure.running import Running
 from auras_ros.measure.window import Length, Meter
-from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.modes import WARM_UP_RUNS, Executor, make_executor
 from auras_ros.pipeline.noise import noise_of
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.family import LoadedPolicy
-
-END_S = 600.0  # how long to wait for the frame that is running when its window ends
-POLL_S = 0.5
 
 
 class Bench:
@@ -40,36 +37,27 @@ class Bench:
         self.device = make_device(device).tensors
         self.noise, self._most = noise_of(policy, seed), most
         self.feed = random_feed(policy, seed)
+        self.policy = policy
         policy.to(self.device)
-        self._policy = policy
         self._clock = MonotonicClock()
         self._made: dict[Plan, Executor] = {}
-
-    @property
-    def policy(self) -> LoadedPolicy:
-        return self._policy
 
     def make(self, plan: Plan) -> Executor:
         """A new warmed-up executor, which the caller must close."""
         with on_cores(self.cores):
             device, like = make_device(self.device.type), self.feed(0)
-            executor = make_executor(
-                RunContext(self._policy, plan, self.noise, like, self._clock, device, spaced=False)
-            )
+            executor = make_executor(RunContext(self.policy, plan, self.noise, like, self._clock, device, spaced=False))
             executor.warm_up(1 if plan.mode == "par" else WARM_UP_RUNS)  # a worker has no pipeline
         return executor
 
     def prepare(self, plan: Plan) -> Executor:
         """The plan's executor. par shares one for all its numbers of workers: n workers are the first n of it; a batch
         has an executor of its own."""
-        if plan.mode != "par" or plan.together:
-            return self._kept(plan)
-        return self._kept(replace(plan, concurrency=self._most)).first(plan.concurrency)
-
-    def _kept(self, plan: Plan) -> Executor:
-        if plan not in self._made:
-            self._made[plan] = self.make(plan)
-        return self._made[plan]
+        shared = plan.mode == "par" and not plan.together
+        kept = replace(plan, concurrency=self._most) if shared else plan
+        if kept not in self._made:
+            self._made[kept] = self.make(kept)
+        return self._made[kept].first(plan.concurrency) if shared else self._made[kept]
 
     def rate(self, variant: Variant, length: Length) -> float:
         """Chunks per second in one window. Raises RuntimeError if a worker fails."""
@@ -77,17 +65,9 @@ class Bench:
         emitting = sum(worker.name != "perceive" for worker in executor.workers)
         meter = Meter(emitting, length, self._clock.now_ns)
         gc.collect()
-        with on_cores(self.cores):
-            live = Live(executor, self.feed, meter.emit, threads=variant.threads)
-            began_ns = self._clock.now_ns()
-            live.start()
-        try:
-            while not meter.over.wait(POLL_S) and self._clock.now_ns() - began_ns < length.limit_s * 1e9:
-                if not live.working():
-                    raise RuntimeError(f"{variant.label}: a worker failed")
-        finally:
-            meter.over.set()
-            live.halt(END_S)
+        with on_cores(self.cores), Running(executor, self.feed, meter.emit, threads=variant.threads) as live:
+            live.wait(meter.over, length.limit_s)
+            meter.over.set()  # what comes while the workers end does not count
         if (stale_ms := meter.staleness_ms()) is not None:
             self.staleness_ms.setdefault(variant, []).append(stale_ms)
         return meter.rate()

@@ -24,11 +24,11 @@ class Feed:
     """
 
     def __init__(self, examples: Iterable[tuple[Tensor, Tensor]]) -> None:
-        self._examples = tuple(examples)
+        self.examples = tuple(examples)
         self._served = self._newest_ns = 0
 
     def __call__(self, now_ns: int) -> Latched:
-        images, state = self._examples[self._served % len(self._examples)]
+        images, state = self.examples[self._served % len(self.examples)]
         self._served += 1
         self._newest_ns = max(self._newest_ns + 1, now_ns)
         return Latched(images, state, ObservationOrigin(self._newest_ns, self._newest_ns))

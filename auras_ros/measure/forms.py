@@ -16,8 +16,7 @@ class Variant:
     plan: Plan
     threads: int = 1
 
-    @property
-    def label(self) -> str:
+    def __str__(self) -> str:
         plan = self.plan
         parts = [plan.mode]
         if plan.mode == "par":
@@ -32,16 +31,8 @@ class Variant:
 
     def fields(self) -> dict[str, Any]:
         """The fields that identify a row of the report."""
-        plan = self.plan
-        return {
-            "mode": plan.mode,
-            "pp_generation": plan.pp_generation,
-            "alpha": plan.alpha,
-            "fetch_offset": plan.fetch_offset,
-            "concurrency": plan.concurrency,
-            "together": plan.together,
-            "threads": self.threads,
-        }
+        names = ("mode", "pp_generation", "alpha", "fetch_offset", "concurrency", "together")
+        return {**{name: getattr(self.plan, name) for name in names}, "threads": self.threads}
 
 
 def forms(plan: Plan, threads: Sequence[int], cores: int) -> list[Variant]:

@@ -13,25 +13,24 @@ import math
 import threading
 import time
 import tracemalloc
-from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 
-from auras_ros.device import Device, Lane, Reasons, Stage
+from auras_ros.device import Device, Lane, Stage
 from auras_ros.measure.minutes import OverError
-from auras_ros.pipeline.live import Live
+from auras_ros.measure.running import Running
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.request import Emission, Latched
 
 SAMPLES = 30
 STATM = Path("/proc/self/statm")
-POLL_S, LIMIT_S = 0.5, 300.0
+LIMIT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -55,9 +54,7 @@ class _Sampler:
         self._device_bytes = device_bytes
         self.over = threading.Event()
         self.peak_bytes = self.taken = 0
-        self.chunks, self.python_bytes, self.resident_bytes, self.device_bytes = (
-            array("q", bytes(8 * SAMPLES)) for _ in range(4)
-        )
+        self._samples = np.zeros((4, SAMPLES), np.int64)  # chunks; Python's bytes, resident ones, the device's
         self._every, self._count = max(1, chunks // SAMPLES), 0
         self._lock = threading.Lock()
 
@@ -69,29 +66,17 @@ class _Sampler:
             gc.collect()
             now, peak = tracemalloc.get_traced_memory()
             self.peak_bytes = max(self.peak_bytes, peak - now if self.taken else 0)
-            self.chunks[self.taken], self.python_bytes[self.taken] = self._count, now
-            self.resident_bytes[self.taken] = resident_bytes()
-            self.device_bytes[self.taken] = self._device_bytes()
+            self._samples[:, self.taken] = self._count, now, resident_bytes(), self._device_bytes()
             self.taken += 1
             tracemalloc.reset_peak()
             if self.taken == SAMPLES:
                 self.over.set()
 
     def growth(self) -> Growth:
-        chunks = _rise(self.chunks)
-        return Growth(
-            chunks=self.chunks[-1],
-            python_bytes_per_chunk=_rise(self.python_bytes) / chunks,
-            resident_bytes_per_chunk=_rise(self.resident_bytes) / chunks,
-            device_bytes_per_chunk=_rise(self.device_bytes) / chunks,
-            python_peak_kib=self.peak_bytes / 1024,
-        )
-
-
-def _rise(values: Sequence[int]) -> float:
-    """From the second third to the last one. In the first, what is made once is made."""
-    third = len(values) // 3
-    return median(values[-third:]) - median(values[third:-third])
+        third = SAMPLES // 3  # in the first, what is made once is made
+        rise = np.median(self._samples[:, -third:], 1) - np.median(self._samples[:, third:-third], 1)
+        python, resident, device = (float(each) for each in rise[1:] / rise[0])
+        return Growth(int(self._samples[0, -1]), python, resident, device, python_peak_kib=self.peak_bytes / 1024)
 
 
 def growth_per_chunk(
@@ -105,19 +90,15 @@ def growth_per_chunk(
     OverError where end_s of the monotonic clock comes first."""
     on_gpu = device is not None and device.type == "cuda"
     sampler = _Sampler(chunks, (lambda: torch.cuda.memory_allocated(device)) if on_gpu else (lambda: 0))
-    live = Live(executor, latch, sampler.emit)
     tracing = tracemalloc.is_tracing()
     gc.collect()
     gc.freeze()  # existing objects are not scanned again, so that a sample is fast
     if not tracing:
         tracemalloc.start()
     try:
-        live.start()
-        for _ in range(math.ceil(min(LIMIT_S, end_s - time.monotonic()) / POLL_S)):
-            if sampler.over.wait(POLL_S) or not live.working():
-                break
+        with Running(executor, latch, sampler.emit) as live:
+            live.wait(sampler.over, min(LIMIT_S, end_s - time.monotonic()))
     finally:
-        live.halt(LIMIT_S)
         gc.unfreeze()
         if not tracing:
             tracemalloc.stop()
@@ -136,22 +117,14 @@ def resident_bytes() -> int:
 
 
 class Capturing:
-    """A device that counts its captures and adds up their time."""
+    """A device that counts its captures and adds up their time; all else is the inner one's."""
 
     def __init__(self, inner: Device) -> None:
         self._inner = inner
         self.stages, self.capture_s = 0, 0.0
 
-    @property
-    def tensors(self) -> torch.device:
-        return self._inner.tensors
-
-    @property
-    def uncaptured(self) -> Mapping[str, Reasons]:
-        return self._inner.uncaptured
-
-    def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
-        return self._inner.lane(name, cores, threads)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
         began_s = time.monotonic()
@@ -159,9 +132,6 @@ class Capturing:
             return self._inner.capture(name, body, lane)
         finally:
             self.stages, self.capture_s = self.stages + 1, self.capture_s + time.monotonic() - began_s
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 @contextmanager

@@ -35,22 +35,6 @@ class Ends(NamedTuple):
     hard_s: float
 
 
-class Budget:
-    """The minutes of a whole bench, shared by its parts: each gets an equal share of the remaining time."""
-
-    def __init__(self, minutes: float, parts: int) -> None:
-        self._end_s, self._left = time.monotonic() + 60 * minutes, parts
-
-    def part(self, report: Report, name: str) -> Ends | None:
-        """The deadlines of the next part; None if no time is left for it, which is noted in the report."""
-        now_s = time.monotonic()
-        parts, self._left = max(1, self._left), self._left - 1
-        if now_s >= self._end_s:
-            report.leave_out(name, OVER)
-            return None
-        return Ends(now_s + (self._end_s - now_s) / parts, self._end_s)
-
-
 @contextmanager
 def attempt(report: Report, name: str) -> Iterator[None]:
     """Run a part that may fail without stopping the others: the first line of its error goes to the report."""
@@ -63,15 +47,15 @@ def attempt(report: Report, name: str) -> Iterator[None]:
 
 
 def run_parts(report: Report, minutes: float, parts: Mapping[str, MeasureStep]) -> None:
-    """Run each part with its share of the minutes. Ctrl-C ends with the results so far."""
-    budget = Budget(minutes, len(parts))
-    for name, measure in parts.items():
-        ends = budget.part(report, name)
-        if ends is None:
-            continue
+    """Run each part with an equal share of the minutes that are left. Ctrl-C ends with the results so far."""
+    end_s = time.monotonic() + 60 * minutes
+    for left, (name, measure) in zip(range(len(parts), 0, -1), parts.items(), strict=True):
+        now_s = time.monotonic()
         try:
             with attempt(report, name):
-                measure(ends)
+                if now_s >= end_s:
+                    raise OverError(OVER)
+                measure(Ends(now_s + (end_s - now_s) / left, end_s))
         except KeyboardInterrupt:
             report.more["interrupted"] = f"interrupted while measuring {name}; finished measurements count"
             return

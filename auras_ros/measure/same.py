@@ -6,14 +6,15 @@ a clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from auras_ros.measure.executors import Bench
-from auras_ros.measure.feed import Feed
+from auras_ros.measure.feed import random_feed
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched
@@ -30,20 +31,16 @@ def check_equal(bench: Bench, generation: str) -> float:
     """Check that seq equals auras in one stage, offset 0, unbatched: bit for bit on a CPU; within GPU_TOLERANCE on a
     GPU, whose libraries may choose another algorithm for the same sizes. Returns the largest difference, as a share of
     the action range. Raises RuntimeError, naming the request."""
-    feed = _examples(bench, REQUESTS)
+    feed, tolerance = random_feed(bench.policy, 1, REQUESTS), GPU_TOLERANCE if bench.device.type == "cuda" else 0.0
     seen = [feed(at) for at in range(1, REQUESTS + 1)]
-    expected = _chunks(bench, Plan(generation, "seq"), seen)
-    got = _chunks(bench, Plan(generation, "auras", batched=False), seen)
-    tolerance, worst = GPU_TOLERANCE if bench.device.type == "cuda" else 0.0, 0.0
-    for request in range(REQUESTS):
-        differs = float((expected[request] - got[request]).abs().max()) / 2
+    differences = _differences(bench, Plan(generation, "auras", batched=False), seen)
+    for request, differs in enumerate(differences):
         if not differs <= tolerance:
             raise RuntimeError(
                 f"request {request}: auras in one stage differs from seq by up to {differs:g} of the action range, "
                 f"more than {tolerance:g}"
             )
-        worst = max(worst, differs)
-    return worst
+    return max(differences)
 
 
 def equal_fields(difference: float) -> dict[str, Any]:
@@ -64,35 +61,37 @@ def batched_difference(bench: Bench, generation: str, stages: int) -> float:
     Every frame sees the same picture, so that the context does not change during a request; the only difference is the
     rounding of another batch size.
     """
-    feed = _examples(bench, 1)
+    feed = random_feed(bench.policy, 1, 1)
     seen = [feed(at) for at in range(1, REQUESTS + stages + 1)]
-    expected = _chunks(bench, Plan(generation, "seq"), seen[:REQUESTS])
-    got = _chunks(bench, Plan(generation, "auras", pp_generation=stages), seen)
-    return max(float((expected[request] - got[request]).abs().max()) / 2 for request in range(REQUESTS))
+    return max(_differences(bench, Plan(generation, "auras", pp_generation=stages), seen))
 
 
-def _examples(bench: Bench, count: int) -> Feed:
-    random = torch.Generator().manual_seed(1)
-    return Feed([bench.policy.example(1, random) for _ in range(count)])
+def _differences(bench: Bench, auras: Plan, seen: Sequence[Latched]) -> list[float]:
+    """The largest difference of each request's chunk from seq's, as a share of the action range."""
+    expected, got = _chunks(bench, auras.as_mode("seq"), seen[:REQUESTS]), _chunks(bench, auras, seen)
+    return [float((expected[request] - got[request]).abs().max()) / 2 for request in range(REQUESTS)]
 
 
 def _chunks(bench: Bench, plan: Plan, seen: Iterable[Latched]) -> dict[int, Tensor]:
     """Each request's actions [1, horizon, channels], with the next observation in every frame."""
-    executor = bench.make(plan)
-    try:
-        return dict(_drive(executor, seen))
-    finally:
-        executor.close()
+    with closing(bench.make(plan)) as executor:
+        emissions = [executor.frame(each, each.origin.mono_ns) for each in seen]
+    return {emission.request: emission.actions for emission in emissions if emission is not None}
 
 
-def _drive(executor: Executor, observations: Iterable[Latched]) -> Iterable[tuple[int, Tensor]]:
-    (worker,) = executor.workers
-    for seen in observations:
-        worker.begin(seen, seen.origin.mono_ns)
-        worker.run()
-        emission = worker.end(seen.origin.mono_ns)
-        if emission is not None:
-            yield emission.request, emission.actions
+def constant_chunks(bench: Bench, plan: Plan, examples: Iterable[Latched]) -> Tensor:
+    """A plan's chunk of each observation, which is constant until its request is done: [examples, horizon, channels],
+    all with the noise of request 0. Raises RuntimeError if there is none."""
+    with closing(bench.make(plan)) as executor:
+        return torch.cat([_chunk_of(executor, seen) for seen in examples])
+
+
+def _chunk_of(executor: Executor, seen: Latched) -> Tensor:
+    executor.reset(first_request=0)
+    for _ in range(executor.plan.latency_frames + 1):
+        if emission := executor.frame(seen, seen.origin.mono_ns):
+            return emission.actions.cpu()
+    raise RuntimeError(f"{executor.plan}: no chunk after {executor.plan.latency_frames + 1} frames")
 
 
 def check_same(bench: Bench, seq: Plan, auras: Plan) -> float:
@@ -104,19 +103,8 @@ def check_same(bench: Bench, seq: Plan, auras: Plan) -> float:
     """
     if not isinstance(bench.policy, CausalPolicy):
         return check_equal(bench, seq.generation)
-    seen, chunks = bench.feed(1), []
-    for plan in (seq, auras):
-        executor = bench.make(plan)
-        (worker,) = executor.workers
-        emission, frames = None, 0
-        while emission is None and frames < plan.latency_frames + 1:
-            worker.begin(seen, seen.origin.mono_ns)
-            worker.run()
-            emission, frames = worker.end(seen.origin.mono_ns), frames + 1
-        executor.close()
-        if emission is None:
-            raise RuntimeError(f"{plan}: no chunk after {frames} frames")
-        chunks.append(emission.actions)
+    seen = bench.feed(1)
+    chunks = [constant_chunks(bench, plan, [seen]) for plan in (seq, auras)]
     differs = (chunks[0] != chunks[1]).flatten()
     if differs.any() and _clear(bench, seen, int(differs.nonzero()[0])):
         raise RuntimeError(f"{auras}: {int(differs.sum())} of {differs.numel()} numbers of a chunk differ from {seq}")

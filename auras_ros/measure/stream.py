@@ -14,13 +14,10 @@ from statistics import fmean, median, pstdev
 from typing import Any
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.measure.executors import END_S
 from auras_ros.measure.feed import Feed
-from auras_ros.pipeline.live import Live
+from auras_ros.measure.running import Running
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
-
-POLL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -115,18 +112,12 @@ def complete(
     executor.reset()  # drops requests of an earlier run
     start_ns = clock.now_ns() + 1_000_000
     queue, outputs = Queue(feed, start_ns, interval_ns, jobs), _Outputs(jobs, clock.now_ns)
-    live = Live(executor, queue, outputs.emit, threads=threads)
     end_ns = start_ns + round(limit_s * 1e9)
-    live.start()
-    try:
+    with Running(executor, queue, outputs.emit, threads=threads) as live:
         for at_ns in [*queue.arrives_ns, end_ns]:
-            while not outputs.over.is_set() and (left_ns := min(at_ns, end_ns) - clock.now_ns()) > 0:
-                outputs.over.wait(min(left_ns / 1e9, POLL_S))
-                _require_working(live, executor)
+            live.wait(outputs.over, (min(at_ns, end_ns) - clock.now_ns()) / 1e9)
             live.arrived()
-    finally:
         outputs.over.set()
-        live.halt(END_S)
     arrived_ns = tuple(sorted(outputs.jct_ns))
     jct_ns = tuple(outputs.jct_ns[at] for at in arrived_ns)
     return Completed(jobs, interval_ns, arrived_ns, jct_ns, tuple(outputs.ended_ns))
@@ -134,21 +125,9 @@ def complete(
 
 def saturate(executor: Executor, feed: Feed, outputs: int, limit_s: float, threads: int = 1) -> tuple[int, ...]:
     """The times (ns, in order) of so many outputs, with an observation always available."""
-    clock = MonotonicClock()
     executor.reset()  # drops requests of an earlier run
-    came = _Outputs(outputs, clock.now_ns)
-    live = Live(executor, feed, came.emit, threads=threads)
-    end_ns = clock.now_ns() + round(limit_s * 1e9)
-    live.start()
-    try:
-        while not came.over.wait(POLL_S) and clock.now_ns() < end_ns:
-            _require_working(live, executor)
-    finally:
+    came = _Outputs(outputs, MonotonicClock().now_ns)
+    with Running(executor, feed, came.emit, threads=threads) as live:
+        live.wait(came.over, limit_s)
         came.over.set()
-        live.halt(END_S)
     return tuple(came.ended_ns)
-
-
-def _require_working(live: Live, executor: Executor) -> None:
-    if not live.working():
-        raise RuntimeError(f"{executor.plan}: a worker failed")

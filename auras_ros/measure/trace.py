@@ -5,27 +5,24 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 import torch
-from torch import Tensor
 
 from auras_ros.action import Contract
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import Spans, make_device
 from auras_ros.device.make import kind_of
-from auras_ros.measure.feed import DIFFERENT, Feed, random_feed
+from auras_ros.measure.feed import Feed, random_feed
 from auras_ros.measure.recording import Recording, chrome_trace
-from auras_ros.pipeline.live import Live
-from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.measure.running import Running
+from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.noise import noise_of
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.architectures import make_policy
-from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.denoising import SamplerName
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
@@ -34,7 +31,7 @@ from auras_ros.report.result import hardware, versions
 __all__ = ["Plan", "Setup", "Traced", "from_checkpoint", "from_registry", "record"]
 
 CAPACITY = 200_000  # spans: hours of frames, 6 MB
-POLL_S, FIRST_CHUNK_S, END_S = 0.1, 120.0, 600.0
+FIRST_CHUNK_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -62,16 +59,8 @@ def from_checkpoint(folder: Path, plan: Plan, seed: int, device: str, dtype: str
     """A checkpoint's policy, with its weights in the dtype that an agent would use on that device, and random
     observations of its shapes. Raises CheckpointError, DeviceError."""
     checkpoint = load(folder, dtype, kind_of(device))
-    random = torch.Generator().manual_seed(seed)
-    feed = Feed([_example(checkpoint, random) for _ in range(DIFFERENT)])
-    return Setup(checkpoint.name, checkpoint.policy(plan.generation), plan, feed, checkpoint.contract)
-
-
-def _example(checkpoint: Checkpoint, random: torch.Generator) -> tuple[Tensor, Tensor]:
-    spec = checkpoint.spec
-    states = 0 if spec.state is None else len(spec.state.names)
-    images = torch.randn((1, spec.history, len(spec.cameras), spec.channels, *spec.image_size), generator=random)
-    return images, torch.randn((1, spec.history, states), generator=random)
+    policy = checkpoint.policy(plan.generation)
+    return Setup(checkpoint.name, policy, plan, random_feed(policy, seed), checkpoint.contract)
 
 
 @dataclass(frozen=True)
@@ -120,29 +109,11 @@ def record(setup: Setup, device: str, seconds: float, seed: int, threads: int) -
         executor.warm_up()
         spans.clear()
         recording.clear()
-        _run(executor, setup.feed, recording, threads, seconds)
+        first, observer = threading.Event(), recording.ended
+        with Running(executor, setup.feed, lambda _: first.set(), threads=threads, observer=observer) as live:
+            if not live.wait(first, FIRST_CHUNK_S):
+                raise RuntimeError(f"no chunk in {FIRST_CHUNK_S:g} s")
+            live.wait(threading.Event(), seconds)
     finally:
         executor.close()
     return Traced(setup, where.tensors.type, spans, recording)
-
-
-def _run(executor: Executor, feed: Feed, recording: Recording, threads: int, seconds: float) -> None:
-    first, never = threading.Event(), threading.Event()
-    live = Live(executor, feed, lambda emission: first.set(), threads=threads, observer=recording.ended)
-    live.start()
-    try:
-        if not _wait(live, first, FIRST_CHUNK_S):
-            raise RuntimeError(f"no chunk in {FIRST_CHUNK_S:g} s")
-        _wait(live, never, seconds)
-    finally:
-        live.halt(END_S)
-
-
-def _wait(live: Live, event: threading.Event, seconds: float) -> bool:
-    """Whether the event was set in this time. Raises RuntimeError if a worker fails meanwhile."""
-    end_s = time.monotonic() + seconds
-    while not event.is_set() and (left_s := end_s - time.monotonic()) > 0:
-        event.wait(min(left_s, POLL_S))
-        if not live.working():
-            raise RuntimeError("a worker failed while it was traced")
-    return event.is_set()

@@ -10,12 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from auras_ros.device import Span
 from auras_ros.measure.recording import FrameMark, Recording, RequestMark
+from auras_ros.report.picture import canvas
 
 SHOWN = 10  # frames
 NS_PER_MS = 1e6
@@ -51,19 +51,17 @@ def draw(spans: Sequence[Span], recording: Recording, title: str, path: Path) ->
     inside = [frame for frame in frames if start <= frame.start_ns < end]
     alive = [r for r in recording.requests() if r.admitted_ns < end and (r.emitted_ns or end) > start]
     shares = max(len(alive), 1), 2 * len(lanes)
-    figure = Figure(figsize=(WIDTH_INCHES, FRAME_INCHES + ROW_INCHES * sum(shares)), dpi=DPI)
-    FigureCanvasAgg(figure)
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=shares)
-    _draw_requests(above, alive, start, end)
-    _draw_lanes(
-        below, [span for span in spans if span.start_ns < end and span.end_ns > start], lanes, start, _ms(end, start)
-    )
-    for axes in (above, below):
-        _dress(axes, inside, start, end)
-    _number_frames(above, inside, start)
-    below.set_xlabel("time, ms", fontsize=11)
-    _head(figure, title)
-    figure.savefig(path)
+    size = (WIDTH_INCHES, FRAME_INCHES + ROW_INCHES * sum(shares))
+    with canvas(path, size, DPI, layout=None) as figure:
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=shares)
+        _draw_requests(above, alive, start, end)
+        shown = [span for span in spans if span.start_ns < end and span.end_ns > start]
+        _draw_lanes(below, shown, lanes, start, _ms(end, start))
+        for axes in (above, below):
+            _dress(axes, inside, start, end)
+        _number_frames(above, inside, start)
+        below.set_xlabel("time, ms", fontsize=11)
+        _head(figure, title)
 
 
 def _head(figure: Figure, title: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 Z_95 = 1.959963984540054
 
 
@@ -80,6 +82,12 @@ def quantile(counts: Sequence[int], share: float) -> int | None:
         if count and seen >= needed:
             return value
     return None
+
+
+def spread(values: Sequence[float], low: float = 25, high: float = 75) -> tuple[float, float, float]:
+    """A lower percentile, the median and an upper percentile; the quartiles by default."""
+    found = np.percentile(values, (low, 50, high))
+    return float(found[0]), float(found[1]), float(found[2])
 
 
 def mean(counts: Sequence[int]) -> float | None:

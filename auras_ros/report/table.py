@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from string import Formatter
-from typing import Any
+from typing import Any, TypeVar
 
 Row = Mapping[str, Any]
+RowType = TypeVar("RowType", bound=Row)
 Column = tuple[str, str | Callable[[Row], str]]  # its title, and a format as "{rate_hz:.2f}" or a function
 
 
@@ -40,9 +41,9 @@ def aligned(lines: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> lis
     ]
 
 
-def grouped_by(rows: Iterable[Row], *fields: str) -> dict[tuple[Any, ...], list[Row]]:
+def grouped_by(rows: Iterable[RowType], *fields: str) -> dict[tuple[Any, ...], list[RowType]]:
     """The rows by the values of these fields, in the order in which the groups begin."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+    groups: dict[tuple[Any, ...], list[RowType]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in fields), []).append(row)
     return groups

@@ -14,6 +14,7 @@ from auras_ros.action import Channel, ChannelKind, Contract, HoldPolicy
 from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
 from auras_ros.policies import writing
 from auras_ros.policies.writing import Description
+from auras_ros.report.picture import canvas
 from auras_ros.sim.pusht import CONTROL_DT_MS, IMAGE_PX, SIZE_PX, PushTWorld
 from auras_ros.train.diffusion import PIXEL_MEAN, PIXEL_STD
 from auras_ros.train.loops import Curve
@@ -77,15 +78,10 @@ def write_record(folder: Path, record: dict[str, Any], curve: Curve) -> None:
 
 def plot_curve(curve: Curve, path: Path) -> None:
     """Loss against step, one panel a stage."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     stages = list(dict.fromkeys(str(row["stage"]) for row in curve.rows))
-    figure = Figure(figsize=(3.2 * max(1, len(stages)), 2.8), layout="constrained")
-    FigureCanvasAgg(figure)
-    for index, stage in enumerate(stages):
-        axes = figure.add_subplot(1, len(stages), index + 1)
-        rows = [row for row in curve.rows if row["stage"] == stage]
-        axes.plot([float(row["step"]) for row in rows], [float(row["loss"]) for row in rows])
-        axes.set(title=stage, xlabel="step", ylabel="loss", yscale="log")
-    figure.savefig(path, dpi=110)
+    with canvas(path, (3.2 * max(1, len(stages)), 2.8)) as figure:
+        for index, stage in enumerate(stages):
+            axes = figure.add_subplot(1, len(stages), index + 1)
+            rows = [row for row in curve.rows if row["stage"] == stage]
+            axes.plot([float(row["step"]) for row in rows], [float(row["loss"]) for row in rows])
+            axes.set(title=stage, xlabel="step", ylabel="loss", yscale="log")

@@ -20,10 +20,10 @@ import pytest
 import torch
 
 from auras_ros.bench import gpu_parts
-from auras_ros.bench.figures import fig3, fig11, fig12, fig13, fig14, fig15, fig16, startup
+from auras_ros.bench.figures import fig3, fig11, fig14, fig15, fig16, played_figure, startup
 from auras_ros.bench.gpu_parts import GROUPS, PARTS, GpuPart
 from auras_ros.bench.gpu_process import LIMIT_S, PartError, PartSkippedError
-from auras_ros.bench.pipeline import options as pipeline_options
+from auras_ros.bench.pipeline import command as pipeline
 from auras_ros.bench.seams import command as seams
 from auras_ros.cli import bench as cli_bench
 from auras_ros.device import make
@@ -35,8 +35,8 @@ BENCHES = {name: part for name, part in PARTS.items() if part.command}
 STOPS: dict[str, list[tuple[ModuleType, str]]] = {  # what would measure
     "fig3": [(fig3, "_measure")],
     "fig11": [(fig11, "_measure")],
-    "fig12": [(fig12, "play"), (fig12, "rates_of")],
-    "fig13": [(fig13, "play"), (fig13, "rates_of"), (fig13, "_sum")],
+    "fig12": [(played_figure, "FigureCampaign"), (played_figure, "_rates_of")],
+    "fig13": [(played_figure, "FigureCampaign"), (played_figure, "_rates_of")],
     "fig14": [(fig14, "_measure")],
     "fig15": [(fig15, "_compare_tokens"), (fig15, "_compare_reuse")],
     "fig15-dp": [(fig15, "_compare_steps")],
@@ -63,7 +63,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
             def stop(*args: Any, name: str = name, **rest: Any) -> Any:
                 names.append(name)
-                return SimpleNamespace(policy=SimpleNamespace(steps=100))
+                nothing = {"run": lambda report: None, "rows": list, "named": str}
+                return SimpleNamespace(policy=SimpleNamespace(steps=100), **nothing)
 
             monkeypatch.setattr(module, name, stop)
     return names
@@ -80,7 +81,7 @@ def test_its_bench_takes_the_options_on_a_gpu(name: str, seen: list[str]) -> Non
 
 @pytest.mark.parametrize("name", GROUPS["pipeline"])
 def test_the_modes_bench_takes_the_options_on_a_gpu(name: str, seen: list[str]) -> None:
-    parsed = pipeline_options.parse(list(BENCHES[name].command[1:]), "")
+    parsed = pipeline._options(list(BENCHES[name].command[1:]))
     assert len(parsed.policy) == 1
     assert parsed.minutes * 60 < BENCHES[name].seconds
 

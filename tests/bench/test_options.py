@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from auras_ros.bench.options import add_windows, check_cores, listed
+from auras_ros.bench.options import add_minutes, add_windows, check_cores, listed
 from auras_ros.cli import main as cli
 from auras_ros.cli.bench import BENCHES
 from auras_ros.measure.cores import available, suffix
@@ -16,6 +16,7 @@ from auras_ros.measure.cores import available, suffix
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="auras bench x")
     add_windows(made)
+    add_minutes(made, 10.0)
     made.add_argument("--concurrency", type=listed(int))
     made.add_argument("--alpha", type=listed(float))
     return made

@@ -10,7 +10,7 @@ import argparse
 import math
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,18 +18,28 @@ from typing import Any
 import pytest
 import torch
 
-from auras_ros.bench.peers import command, contest, environment
-from auras_ros.bench.peers.contest import RateSource, rounds, rows, summary
+from auras_ros.bench.peers import command, environment
+from auras_ros.bench.peers.contest import RateSource, rows, summary
 from auras_ros.bench.peers.environment import DONE, SetupError, commands, setup
 from auras_ros.bench.peers.lerobot_shapes import SHAPES, robot_of
 from auras_ros.cli import main as cli
 from auras_ros.device.precision import full_float32
+from auras_ros.measure import rounds
+from auras_ros.measure.compare import Job
 from auras_ros.measure.minutes import CUT, OVER, Ends, OverError
+from auras_ros.measure.rounds import Rounds
 from auras_ros.measure.window import Length
 from auras_ros.report.result import Report
 
-OPTIONS = argparse.Namespace(seed=0, chunks=1, seconds=0.0, rounds=6, minutes=1.0)
+OPTIONS = argparse.Namespace(seed=0, rounds=6, length=Length(1, 0.0, 600.0))
 NEVER = Ends(math.inf, math.inf)
+
+
+def rounds_of(sources: Sequence[RateSource], ends: Ends = NEVER) -> Rounds[str]:
+    running = {each.name: each.rate for each in sources if each.rate is not None}
+    made = Rounds[str]("part", lambda name, length: running[name](length), OPTIONS, ends, lambda text: None)
+    made.contest(list(running))
+    return made
 
 
 def contenders(ran: list[str]) -> list[RateSource]:
@@ -50,8 +60,8 @@ def contenders(ran: list[str]) -> list[RateSource]:
 def test_ratios_are_of_one_round() -> None:
     ran: list[str] = []
     made = contenders(ran)
-    (*_, rates) = rounds("part", made, OPTIONS, NEVER, {}, lambda text: None)
-    first, third, second = rows(made, rates, {}, "first", {"part": "part"})
+    rates = rounds_of(made).rates
+    first, third, second = rows(made, rates, {}, {"part": "part"})
     assert (second["ratio_p10"], second["ratio"], second["ratio_p90"]) == (3.0, 3.0, 3.0)
     assert first["chunks_per_s"] == 1.5
     assert first["n"] == 6
@@ -70,24 +80,23 @@ def test_ratios_are_of_one_round() -> None:
 
 
 def test_rounds_end_with_the_minutes() -> None:
-    ends = Ends(0.0, math.inf)
-    assert len(list(rounds("part", contenders([]), OPTIONS, ends, {}, lambda text: None))) == 1
+    assert rounds_of(contenders([]), Ends(0.0, math.inf)).rates == {"first": [1.0], "second": [3.0]}
 
 
 def test_a_window_without_a_rate_is_named_and_the_others_go_on() -> None:
     slow, quick = RateSource("slow", lambda length: 0.0), RateSource("quick", lambda length: 2.0)
-    failed: dict[str, str] = {}
-    (*_, rates) = rounds("part", [slow, quick], OPTIONS, NEVER, failed, lambda text: None)
-    assert failed == {"slow": "no two chunks in 600 s"}
+    made = rounds_of([slow, quick])
+    rates = made.rates
+    assert made.failed == {"slow": "no two chunks in 600 s"}
     assert rates == {"quick": [2.0] * 6}
-    first, second = rows([slow, quick], rates, failed, "slow", {"part": "part"})
+    first, second = rows([slow, quick], rates, made.failed, {"part": "part"})
     assert first["why"] == "no two chunks in 600 s"
     assert (second["chunks_per_s"], second["ratio"]) == (2.0, None)
 
 
 def test_a_window_of_the_first_round_ends_with_the_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     """It might take ten minutes, or LeRobot's answer half an hour, of a bench of twenty. What was measured is kept."""
-    now, limits, failed = [0.0], list[float](), dict[str, str]()
+    now, limits = [0.0], list[float]()
 
     def rate(length: Length) -> float:
         limits.append(length.limit_s)
@@ -98,16 +107,16 @@ def test_a_window_of_the_first_round_ends_with_the_minutes(monkeypatch: pytest.M
         now[0] += 40.0
         raise OverError
 
-    monkeypatch.setattr(contest, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(rounds, "time", SimpleNamespace(monotonic=lambda: now[0]))
     order = random.Random(0).sample(["ours", "theirs", "late"], 3)
     rates = dict(zip(order, (rate, cut, rate), strict=True))
     given = [RateSource(name, rates[name]) for name in ("ours", "theirs", "late")]
-    found = list(rounds("part", given, OPTIONS, Ends(30.0, 60.0), failed, lambda text: None))
-    assert found == [{order[0]: [2.0]}]
+    made = rounds_of(given, Ends(30.0, 60.0))
+    assert made.rates == {order[0]: [2.0]}
     assert limits == [60.0]
-    assert failed == {order[1]: CUT, order[2]: OVER}
+    assert made.failed == {order[1]: CUT, order[2]: OVER}
     report = Report("peers")
-    contest.tell("part", failed, report)
+    made.tell(report)
     assert sorted(report.more["left_out"]) == sorted([f"part, {order[1]}: {CUT}", f"part, {order[2]}: {OVER}"])
 
 
@@ -193,8 +202,8 @@ def test_one_that_dies_on_the_way_went_wrong(tmp_path: Path, capsys: pytest.Capt
 def test_a_part_that_dies_on_the_way_leaves_the_other_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """LeRobot's process was killed for memory: transformers was never begun, and nothing was written."""
 
-    def measure(options: argparse.Namespace, ends: Ends, report: Report, progress: object) -> None:
-        report.rows.append({"part": "transformers", "cores": 1})
+    def measure(job: Job) -> None:
+        job.report.rows.append({"part": "transformers", "cores": 1})
 
     monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: name)
     monkeypatch.setattr(command.generate, "measure", measure)
@@ -205,8 +214,8 @@ def test_a_part_that_dies_on_the_way_leaves_the_other_its_turn(tmp_path: Path, m
 
 
 def test_a_gpu_without_memory_leaves_what_the_first_part_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def first(python: Path, options: object, ends: Ends, report: Report, progress: object) -> None:
-        report.rows.append({"part": "lerobot", "cores": 1})
+    def first(python: Path, job: Job) -> None:
+        job.report.rows.append({"part": "lerobot", "cores": 1})
 
     def second(*given: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -328,9 +337,9 @@ def test_the_published_shape_is_lerobots_own() -> None:
 
 def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    (*_, rates) = rounds("part", contenders([]), OPTIONS, NEVER, {}, lambda text: None)
+    rates = rounds_of(contenders([])).rates
     common = {"part": "part", "shape": "tiny", "sampler": "ddim10", "device": "cpu", "cores": 1, "threads": 1}
-    report = Report("peers", rows(contenders([]), rates, {}, "first", common))
+    report = Report("peers", rows(contenders([]), rates, {}, common))
     command.draw(report, tmp_path / "peers.png")
     assert (tmp_path / "peers.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="nothing was measured"):

@@ -19,19 +19,19 @@ from auras_ros.bench.peers.generate import (
     TransformersPair,
     check_prefix,
     check_tokens,
-    our_chunks,
     their_rate,
     their_tokens,
 )
 from auras_ros.bench.policies import build
 from auras_ros.measure.executors import Bench
+from auras_ros.measure.feed import Feed
+from auras_ros.measure.same import constant_chunks
 from auras_ros.measure.window import Length
 from auras_ros.models.presets import OPENVLAS
 from auras_ros.pipeline.plan import Plan
 
 pytest.importorskip("transformers")
 VOCABULARY = OPENVLAS["openvla-tiny"].language.vocabulary
-OPTIONS = command._parser().parse_args(["--device=cpu"])
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +43,18 @@ def sides() -> Any:
     for parameter in built.policy.parameters():
         parameter.add_(0.1 * torch.randn(parameter.shape, generator=random))
     bench = Bench(built.policy, "cpu", 0, most=1)
-    yield generate._sides(built, bench, OPTIONS)
+    yield generate._sides(built, bench)
     bench.close()
 
 
 @pytest.fixture(scope="module")
 def tokens(sides: TransformersPair) -> torch.Tensor:
     return torch.cat([their_tokens(sides.theirs, images) for images, _ in sides.examples[: generate.CHECKED]])
+
+
+def chunks_of(sides: TransformersPair, plan: Plan) -> torch.Tensor:
+    feed = Feed(sides.examples[: generate.CHECKED])
+    return constant_chunks(sides.bench, plan, [feed(at) for at in range(1, generate.CHECKED + 1)])
 
 
 def test_rows_and_ratios() -> None:
@@ -75,7 +80,7 @@ def test_every_tensor_is_where_it_belongs(sides: TransformersPair, tokens: torch
 
 @pytest.mark.parametrize("plan", [Plan(), Plan(mode="auras", pp_generation=generate.TOKENS)], ids=["seq", "auras"])
 def test_each_mode_writes_generates_tokens(sides: TransformersPair, tokens: torch.Tensor, plan: Plan) -> None:
-    chunks = our_chunks(sides.bench, sides.examples[: generate.CHECKED], plan)
+    chunks = chunks_of(sides, plan)
     assert check_tokens(plan.mode, sides, chunks, tokens) == 0
     for at in range(generate.TOKENS):  # each of them is looked at
         other = tokens.clone()
@@ -88,7 +93,7 @@ def test_a_token_that_hardly_wins_may_be_another(
     sides: TransformersPair, tokens: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And so may those that follow it; one before it may not."""
-    chunks, other = our_chunks(sides.bench, sides.examples[: generate.CHECKED], Plan()), tokens.clone()
+    chunks, other = chunks_of(sides, Plan()), tokens.clone()
     other[2, 4:] = (other[2, 4:] + 1) % VOCABULARY
     margins = torch.ones(1, generate.TOKENS)
     monkeypatch.setattr(sides.policy, "margins", lambda context: margins)

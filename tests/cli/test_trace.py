@@ -18,6 +18,7 @@ from auras_ros.clock import VirtualClock
 from auras_ros.measure import trace as trace_bench
 from auras_ros.measure.recording import FrameMark, Recording
 from auras_ros.measure.trace_picture import GENERATION, PERCEPTION, draw, window
+from auras_ros.pipeline.live import Frame
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies import architectures
 from tests.bench.registered import NAME, RECIPE
@@ -177,7 +178,8 @@ def test_what_cannot_be_run_is_one_line(
 def recorded(frames: int) -> Recording:
     recording = Recording(VirtualClock())
     for number in range(frames):
-        recording.ended(recording.begun("frame", number, number * 10 * MS), number * 10 * MS + 9 * MS)
+        ended_ns = number * 10 * MS + 9 * MS
+        recording.ended(Frame("frame", number, number * 10 * MS, ended_ns, ended_ns, None))
     return recording
 
 

@@ -28,14 +28,14 @@ class FakeBench:
 
     def rate(self, variant: Variant, length: Length) -> float:
         self.asked.append(variant)
-        if variant.label in self.failures:
-            raise RuntimeError(self.failures[variant.label])
-        return self.rates.get(variant.label, 1.0)
+        if str(variant) in self.failures:
+            raise RuntimeError(self.failures[str(variant)])
+        return self.rates.get(str(variant), 1.0)
 
 
 NEVER = Ends(math.inf, math.inf)
 
 
-def rounds_of(fake: FakeBench, rounds: int = 4, ends: Ends = NEVER) -> Rounds:
+def rounds_of(fake: FakeBench, rounds: int = 4, ends: Ends = NEVER) -> Rounds[Variant]:
     options = argparse.Namespace(rounds=rounds, seed=0, length=Length(chunks=1, seconds=0.0, limit_s=60.0))
-    return Rounds(fake, NAME, options, ends, lambda text: None)  # type: ignore[arg-type]
+    return Rounds(NAME, fake.rate, options, ends, lambda text: None)

@@ -35,5 +35,5 @@ def test_a_worker_that_fails_ends_the_measurement(bench: Bench, monkeypatch: pyt
         raise ArithmeticError("broken on purpose")
 
     monkeypatch.setattr(executor.workers[0], "run", fail)
-    with pytest.raises(RuntimeError, match="seq: a worker failed"):
+    with pytest.raises(RuntimeError, match="ddpm4: a worker failed"):
         bench.rate(Variant(Plan("ddpm4")), SHORT)

@@ -11,7 +11,6 @@ from auras_ros.measure import minutes
 from auras_ros.measure.minutes import (
     CUT,
     OVER,
-    Budget,
     Ends,
     OverError,
     interruptible,
@@ -40,12 +39,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_each_part_gets_its_share_of_what_is_left(clock: Clock) -> None:
-    budget, report = Budget(10.0, 3), Report("x")
-    assert budget.part(report, "one") == Ends(1200.0, 1600.0)
-    clock.now_s = 1300.0  # it took longer than its share
-    assert budget.part(report, "two") == Ends(1450.0, 1600.0)
-    clock.now_s = 1350.0  # and this one less
-    assert budget.part(report, "three") == Ends(1600.0, 1600.0)
+    given, report = list[Ends](), Report("x")
+    over_s = iter((1300.0, 1350.0, 1400.0))  # the first takes longer than its share, the second less
+
+    def part(ends: Ends) -> None:
+        given.append(ends)
+        clock.now_s = next(over_s)
+
+    run_parts(report, 10.0, dict.fromkeys(("one", "two", "three"), part))
+    assert given == [Ends(1200.0, 1600.0), Ends(1450.0, 1600.0), Ends(1600.0, 1600.0)]
     assert report.more == {}
 
 

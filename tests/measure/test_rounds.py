@@ -19,7 +19,7 @@ from tests.measure.fakes import SIZES, FakeBench, rounds_of
 def test_the_best_form_of_every_mode_is_found() -> None:
     fake = FakeBench({"seq, threads 2": 2.0, "par, concurrency 2": 3.0, "par, concurrency 3": 2.5, "dec": 0.5})
     trials, best = rounds_of(fake).trial(SIZES.candidates())
-    assert {kind: variant.label for kind, variant in best.items()} == {
+    assert {kind: str(variant) for kind, variant in best.items()} == {
         "seq": "seq, threads 2",
         "dec": "dec",
         "par": "par, concurrency 2",
@@ -27,7 +27,7 @@ def test_the_best_form_of_every_mode_is_found() -> None:
         "auras": "auras, stages 8",
         "beside": "auras, stages 8, offset -1",
     }
-    again = {variant.label for variant, rates in trials.items() if len(rates) == TRIAL_ROUNDS}
+    again = {str(variant) for variant, rates in trials.items() if len(rates) == TRIAL_ROUNDS}
     assert {"seq", "seq, threads 2", "par, concurrency 3", "auras, stages 8, threads 2"} <= again
 
 
@@ -36,7 +36,7 @@ def test_a_hopeless_form_is_tried_once_and_is_no_failure() -> None:
     fake = FakeBench({"auras, stages 8, threads 2": 0.04, "seq, threads 2": 0.0})
     rounds = rounds_of(fake)
     trials, best = rounds.trial(SIZES.candidates())
-    tried = {variant.label: len(rates) for variant, rates in trials.items()}
+    tried = {str(variant): len(rates) for variant, rates in trials.items()}
     assert tried["auras, stages 8, threads 2"] == 1
     assert tried["auras, stages 8"] == tried["seq"] == TRIAL_ROUNDS
     assert best["auras"].threads == 1
@@ -47,7 +47,8 @@ def test_a_hopeless_form_is_tried_once_and_is_no_failure() -> None:
 
 def test_rounds_are_interleaved_in_changing_order() -> None:
     fake, variants = FakeBench({}), [Variant(SIZES.auras(stages)) for stages in (1, 2, 8)]
-    *_, rates = rounds_of(fake, rounds=12).contest(variants)
+    (made := rounds_of(fake, rounds=12)).contest(variants)
+    rates = made.rates
     rounds = [tuple(fake.asked[i : i + 3]) for i in range(0, len(fake.asked), 3)]
     assert len(rounds) == 12
     assert all(set(one) == set(variants) for one in rounds)
@@ -57,14 +58,16 @@ def test_rounds_are_interleaved_in_changing_order() -> None:
 
 def test_no_further_round_begins_after_the_soft_end() -> None:
     fake, variants = FakeBench({}), [Variant(SIZES.auras(1)), Variant(SIZES.auras(2))]
-    *_, rates = rounds_of(fake, ends=Ends(0.0, math.inf)).contest(variants)
+    (made := rounds_of(fake, ends=Ends(0.0, math.inf))).contest(variants)
+    rates = made.rates
     assert [len(values) for values in rates.values()] == [1, 1]
 
 
 def test_when_the_minutes_are_over_what_was_not_measured_is_named() -> None:
     variants = [Variant(SIZES.auras(1)), Variant(SIZES.auras(2))]
     rounds = rounds_of(FakeBench({}), ends=Ends(0.0, 0.0))
-    assert list(rounds.contest(variants)) == []
+    rounds.contest(variants)
+    assert rounds.rates == {}
     report = Report("pipeline")
     rounds.tell(report)
     assert {name: sorted(said) for name, said in report.more.items()} == {
@@ -83,8 +86,10 @@ def test_nothing_is_warmed_up_after_the_minutes(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(rounds_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     variants = [Variant(SIZES.auras(stages)) for stages in (1, 2, 8)]
-    rounds = rounds_of(Slow({}), ends=Ends(30.0, 60.0))
-    assert list(rounds.contest(variants)) == [{}]
+    slow = Slow({})
+    rounds = rounds_of(slow, ends=Ends(30.0, 60.0))
+    rounds.contest(variants, lambda form: slow.prepare(form.plan))
+    assert rounds.rates == {}
     assert prepared == [variant.plan for variant in variants[:2]]
     assert rounds.failed == dict.fromkeys(variants, OVER)
 
@@ -93,8 +98,9 @@ def test_what_fails_in_a_round_is_named_and_the_others_go_on() -> None:
     """One mode without two chunks in its window ended a bench of 13 minutes with nothing written."""
     two, three = (Variant(Plan("ddpm16", "par", concurrency=count)) for count in (2, 3))
     seq, auras = Variant(Plan("ddpm16")), Variant(SIZES.auras(2))
-    rounds = rounds_of(FakeBench({two.label: 0.0}, {three.label: "a worker failed\nand more"}))
-    *_, rates = rounds.contest([seq, two, three, auras])
+    rounds = rounds_of(FakeBench({str(two): 0.0}, {str(three): "a worker failed\nand more"}))
+    rounds.contest([seq, two, three, auras])
+    rates = rounds.rates
     assert {variant: len(values) for variant, values in rates.items()} == {seq: 4, auras: 4}
     report = Report("pipeline")
     rounds.tell(report)

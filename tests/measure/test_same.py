@@ -35,9 +35,9 @@ def test_on_a_gpu_rounding_ends_no_bench(
 ) -> None:
     """Chunks have come to the host by then: whether they are on a GPU says nothing."""
     made = {"seq": torch.zeros(1, 4, 2), "auras": torch.full((1, 4, 2), off)}
-    monkeypatch.setattr(same, "_examples", lambda bench, count: lambda at: None)
+    monkeypatch.setattr(same, "random_feed", lambda policy, seed, count: lambda at: None)
     monkeypatch.setattr(same, "_chunks", lambda bench, plan, seen: dict.fromkeys(range(3), made[plan.mode]))
-    there = SimpleNamespace(device=torch.device(device))
+    there = SimpleNamespace(device=torch.device(device), policy=None)
     if not passes:
         with pytest.raises(RuntimeError, match="request 0: auras in one stage differs from seq by up to"):
             check_equal(there, "ddpm4")  # type: ignore[arg-type]

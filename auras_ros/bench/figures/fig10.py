@@ -26,7 +26,7 @@ from auras_ros.evaluate.settings import SettingsError
 from auras_ros.measure.cores import unnamed, words
 from auras_ros.report.picture import COLOURS, legend_below, picture
 from auras_ros.report.result import Report, Say, key
-from auras_ros.report.table import Column, Row, in_columns
+from auras_ros.report.table import Column, Row, grouped_by, in_columns
 
 ACCURACY = "success is on Push-T only, with a policy that we trained: the paper's other models were not evaluated"
 SUCCESS: tuple[Column, ...] = (
@@ -64,8 +64,12 @@ def run(argv: list[str], progress: Say) -> Report:
 def _measured(parser: argparse.ArgumentParser, path: Path) -> Report:
     """The report of an earlier run of `auras bench pipeline`; its date and machine are kept in `rates_of`. Exits with
     status 2 if the file is not such a report."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+    with refusing(parser, OSError, what="--rates: "):
+        text = path.read_text(encoding="utf-8")
+    with refusing(
+        parser, ValueError, KeyError, TypeError, what=f"--rates: {path}: not a report of `auras bench pipeline`: "
+    ):
+        raw = json.loads(text)
         kept = Report("pipeline", list(raw["rows"]), dict(raw["summary"]))
         if raw["name"] != kept.name or not any(row["measure"] == "rounds" for row in kept.rows):
             raise ValueError("it has no rates of the modes")
@@ -73,10 +77,6 @@ def _measured(parser: argparse.ArgumentParser, path: Path) -> Report:
             raise ValueError(f"{why} (the report is from a version that did not count them: measure again)")
         kept.more["rates_of"] = {name: raw[name] for name in ("command", "date", "hardware", "versions")}
         kept.more |= {name: raw[name] for name in ("interrupted", "failed", "left_out", "disturbed") if name in raw}
-    except OSError as error:
-        parser.error(f"--rates: {error}")
-    except (ValueError, KeyError, TypeError) as error:
-        parser.error(f"--rates: {path}: not a report of `auras bench pipeline`: {error}")
     return kept
 
 
@@ -96,12 +96,8 @@ def success_rows(part: EvaluationPart, cores: int = 0) -> list[dict[str, Any]]:
 
 def _longest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """For each mode the row with the most episodes, if reports share a plan: modes may have been played separately."""
-    kept: dict[tuple[str, ...], dict[str, Any]] = {}
-    for row in rows:
-        which = tuple(row[name] for name in ("policy", "sim", "plan", "clock", "mode"))
-        if which not in kept or row["episodes"] > kept[which]["episodes"]:
-            kept[which] = row
-    return list(kept.values())
+    same = grouped_by(rows, "policy", "sim", "plan", "clock", "mode").values()
+    return [max(each, key=lambda row: row["episodes"]) for each in same]
 
 
 def _sum_rates(report: Report) -> None:
@@ -119,18 +115,15 @@ def _sum_success(report: Report) -> None:
     rows = [row for row in report.rows if row["measure"] == "success"]
     for clock in ("charged", HEADLINE_CLOCK):
         found: dict[str, list[float]] = {}
-        for plan in dict.fromkeys((row["policy"], row["sim"], row["plan"]) for row in rows):
-            own = [row for row in rows if (row["policy"], row["sim"], row["plan"]) == plan and row["clock"] == clock]
+        played = (row for row in rows if row["clock"] == clock)
+        for own in grouped_by(played, "policy", "sim", "plan").values():
             share = {row["mode"]: row["success"] for row in own}
             if share.get("seq"):
                 for mode in share.keys() & {"auras", "par"}:
                     found.setdefault(mode, []).append(100 * share[mode] / share["seq"])
-        if "auras" in found:
-            report.summary["auras_success_of_seq_percent"] = fmean(found["auras"])
-            report.summary[f"auras_success_of_seq_percent_{clock}"] = fmean(found["auras"])
-        if "par" in found:
-            report.summary["par_success_loss_percent"] = 100 - fmean(found["par"])
-            report.summary[f"par_success_loss_percent_{clock}"] = 100 - fmean(found["par"])
+        sums = {f"{mode}_success_of_seq_percent": fmean(each) for mode, each in found.items() if mode == "auras"}
+        sums |= {f"{mode}_success_loss_percent": 100 - fmean(each) for mode, each in found.items() if mode == "par"}
+        report.summary |= sums | {f"{name}_{clock}": value for name, value in sums.items()}
 
 
 def table(report: Report) -> str:

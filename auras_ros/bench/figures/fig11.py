@@ -17,27 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.bench.figures.paper import finish, with_paper
-from auras_ros.bench.options import (
-    add_job_options,
-    add_policies,
-    amount,
-    bench_parser,
-    check_job_options,
-    check_stages,
-    listed,
-    refusing,
-)
+from auras_ros.bench.options import amount, check_policies, listed, policy_parser
 from auras_ros.bench.pipeline.command import SWITCH_S
 from auras_ros.bench.policies import auras_plan, build, is_causal, room_as_run
-from auras_ros.measure.compare import RATE_COLUMNS, Measured, marked, measure
+from auras_ros.measure.compare import RATE_COLUMNS, Job, Measured, marked, measure, run_jobs
 from auras_ros.measure.cores import on_cores, suffix, words
-from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.minutes import OVER, OverError, attempt
 from auras_ros.measure.stream import complete, saturate, spread_percent
-from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.plan import Plan
 from auras_ros.report.picture import COLOURS, legend_below, picture
 from auras_ros.report.result import Report, Say, key
-from auras_ros.report.table import Column, Row, in_columns
+from auras_ros.report.table import Column, Row, grouped_by, in_columns
 
 DEFAULTS = {"cuda": ("dp", "dp-plus", "openvla-7b", "llava-1.5-7b"), "cpu": ("dp-small",)}
 WORKERS = {"cuda": (1, 2, 4, 8, 16), "cpu": (1, 2, 3, 4)}
@@ -69,9 +59,7 @@ COMPLETION: tuple[Column, ...] = (
 
 
 def run(argv: list[str], progress: Say) -> Report:
-    parser = _parser()
-    options = parser.parse_args(argv)
-    _check(parser, options)
+    options = _options(argv)
     sys.setswitchinterval(SWITCH_S)
     report = Report("fig11")
     run_jobs({name: partial(_measure, name) for name in options.policy}, options, report, progress)
@@ -139,7 +127,7 @@ def _named(plan: Plan) -> dict[str, Any]:
 
 def _sum(report: Report, name: str, cores: int, options: argparse.Namespace, measured: Measured | None) -> None:
     """The figures for comparison with the paper's. Those of the first policy are also stored without its name."""
-    rows = [row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)]
+    rows = grouped_by(report.rows, "policy", "cores").get((name, cores), [])
     rates = [row for row in rows if row["measure"] == "rate"]
     auras = next((row for row in rates if row["mode"] == "auras"), None)
     pars = [row for row in rates if row["mode"] == "par" and not row["together"]]
@@ -148,17 +136,13 @@ def _sum(report: Report, name: str, cores: int, options: argparse.Namespace, mea
     found: dict[str, float | None] = {
         f"spread_percent_{row['mode']}": row["spread_percent"] for row in rates if row["mode"] != "par"
     }
-    if auras is not None:
-        found["auras_over_seq"] = auras["speedup"]
-    if batched is not None:
-        found["batched_over_seq"] = batched["speedup"]
+    for kind, row in (("auras", auras), ("batched", batched), ("best_par", best)):
+        found[f"{kind}_over_seq"] = None if row is None else row["speedup"]
     if best is not None:
-        found |= {"best_par_over_seq": best["speedup"], "best_par_concurrency": best["concurrency"]}
-        found["spread_percent_par"] = best["spread_percent"]
+        found |= {"best_par_concurrency": best["concurrency"], "spread_percent_par": best["spread_percent"]}
         if auras is not None and measured is not None:
-            found["auras_over_best_par"] = measured.figures(*(Plan.parse(row["plan"]) for row in (auras, best)))[
-                "speedup"
-            ]
+            plans = (Plan.parse(row["plan"]) for row in (auras, best))
+            found["auras_over_best_par"] = measured.figures(*plans)["speedup"]
     for row in rows:
         if row["measure"] == "jct":
             input_ = f"_{row['input'].replace(' ', '_')}" if row["mode"] == "par" else ""
@@ -174,30 +158,23 @@ def _sum(report: Report, name: str, cores: int, options: argparse.Namespace, mea
         report.summary |= {f"{each}{ending}": value for each, value in known.items()}
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = bench_parser("fig11", __doc__)
-    add_policies(parser, DEFAULTS)
+def _options(argv: list[str]) -> argparse.Namespace:
+    parser = policy_parser("fig11", __doc__, DEFAULTS, STAGES)
     parser.add_argument("--concurrency", type=listed(int), help="par's concurrency (1,2,3,4; on a GPU 1,2,4,8,16)")
     parser.add_argument("--jct-concurrency", type=int, default=2, help="par's concurrency for completion times (2)")
-    parser.add_argument("--pp-generation", type=int, default=STAGES, help=f"stages of denoising ({STAGES})")
     parser.add_argument("--jobs", type=int, default=40, help="requests of each stream, outputs of each spread (40)")
     parser.add_argument("--limit", type=amount, default=60.0, help="maximum duration of one stream, s (60)")
-    add_job_options(parser)
-    return parser
+    options = parser.parse_args(argv)
 
-
-def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Fill in the defaults that depend on the device. Exits with status 2 if the options cannot be measured."""
-    kind = check_job_options(parser, options, steps=2)
-    options.policy = options.policy or DEFAULTS[kind]
-    options.concurrency = sorted(set(options.concurrency or WORKERS[kind]))
-    if options.jobs < 3 or not options.limit > 0:
-        parser.error("--jobs must be at least 3, and --limit above 0")
-    with refusing(parser, PlanError):
+    def complete_for(kind: str) -> None:
+        options.concurrency = sorted(set(options.concurrency or WORKERS[kind]))
+        if options.jobs < 3 or not options.limit > 0:
+            raise ValueError("--jobs must be at least 3, and --limit above 0")
         for count in (*options.concurrency, options.jct_concurrency):
             Plan("quick", "par", concurrency=count)
-        Plan("quick", "auras", pp_generation=options.pp_generation)
-    check_stages(parser, options.pp_generation, options.steps)
+
+    check_policies(parser, options, DEFAULTS, complete_for)
+    return options
 
 
 def table(report: Report) -> str:
@@ -209,8 +186,7 @@ def table(report: Report) -> str:
 
 def draw(report: Report, path: Path) -> None:
     """For the first policy and number of cores: rate over par's workers, completion times, spreads."""
-    named = [(row["policy"], row["cores"]) for row in report.rows]
-    rows = [row for row, which in zip(report.rows, named, strict=True) if which == named[0]]
+    rows = next(iter(grouped_by(report.rows, "policy", "cores").values()), [])
     rates, jct = ([row for row in rows if row["measure"] == measure] for measure in ("rate", "jct"))
     where = f"{rows[0]['policy']} on {rows[0]['device']}, {words(rows[0]['cores'])} for each" if rows else ""
     title = f"{where}, random weights" if rows else "nothing was measured"

@@ -18,21 +18,12 @@ from typing import Any
 import torch
 
 from auras_ros.bench.figures.paper import finish, with_paper
-from auras_ros.bench.options import (
-    add_job_options,
-    add_policies,
-    bench_parser,
-    check_job_options,
-    check_stages,
-    listed,
-    refusing,
-)
+from auras_ros.bench.options import check_policies, listed, policy_parser
 from auras_ros.bench.policies import auras_plan, build, room_as_run
 from auras_ros.device import DeviceError
-from auras_ros.measure.compare import SPEEDUP_COLUMNS, marked, measure
+from auras_ros.measure.compare import SPEEDUP_COLUMNS, Job, marked, measure, run_jobs
 from auras_ros.measure.cores import suffix, words
-from auras_ros.measure.job import Job, run_jobs
-from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.plan import Plan
 from auras_ros.report.picture import BLUE, ORANGE, legend_below, picture, whiskers
 from auras_ros.report.result import Report, Say, key
 from auras_ros.report.table import Column, Row, grouped_by, in_columns
@@ -47,9 +38,7 @@ NOTE = (
 
 
 def run(argv: list[str], progress: Say) -> Report:
-    parser = _parser()
-    options = parser.parse_args(argv)
-    _check(parser, options)
+    options = _options(argv)
     report = Report("fig14", more={"note": NOTE})
     subjects = {
         f"{name}, perception {perceived:+d}, generation {generated:+d}": partial(_measure, name, perceived, generated)
@@ -100,35 +89,27 @@ def _measure(name: str, perception: int, generation: int, job: Job) -> None:
         job.report.rows.append({**sizes, **built.fields(), "seq_hz": seq_hz, **measured.figures(auras, seq)})
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = bench_parser("fig14", __doc__)
-    add_policies(parser, DEFAULTS)
+def _options(argv: list[str]) -> argparse.Namespace:
+    parser = policy_parser("fig14", __doc__, DEFAULTS, STAGES)
     scales = "exponents of two, as in =-2,0,2 (-4,-2,0,2,4; on a CPU up to 2)"
     parser.add_argument("--perception", type=listed(int), metavar="K,...", help=scales)
     parser.add_argument("--generation", type=listed(int), metavar="K,...", help=scales)
     parser.add_argument("--grid", action="store_true", help="every pair, not each module alone")
-    parser.add_argument("--pp-generation", type=int, default=STAGES, help=f"stages of denoising ({STAGES})")
     parser.add_argument("--tokens", type=int, default=7, help="tokens of an action, each a stage (7)")
-    add_job_options(parser)
-    return parser
+    options = parser.parse_args(argv)
 
-
-def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Fill in the defaults that depend on the device. Exits with status 2 if the options cannot be measured."""
-    kind = check_job_options(parser, options, steps=2)
-    options.policy = options.policy or DEFAULTS[kind]
-    options.perception = options.perception or SCALES[kind]
-    options.generation = options.generation or SCALES[kind]
-    for name in options.policy:
-        if name.startswith("tinyvla"):
-            parser.error(f"--policy: '{name}' has only one size")
-    for exponent in (*options.perception, *options.generation):
-        if not -8 <= exponent <= 8:
-            parser.error(f"--perception and --generation: exponents from -8 to 8, got {exponent}")
-    with refusing(parser, PlanError):
-        Plan("quick", "auras", pp_generation=options.pp_generation)
+    def complete_for(kind: str) -> None:
+        options.perception = options.perception or SCALES[kind]
+        options.generation = options.generation or SCALES[kind]
+        if sized := [name for name in options.policy if name.startswith("tinyvla")]:
+            raise ValueError(f"--policy: '{sized[0]}' has only one size")
+        for exponent in (*options.perception, *options.generation):
+            if not -8 <= exponent <= 8:
+                raise ValueError(f"--perception and --generation: exponents from -8 to 8, got {exponent}")
         Plan("quick", "auras", pp_generation=options.tokens)
-    check_stages(parser, options.pp_generation, options.steps)
+
+    check_policies(parser, options, DEFAULTS, complete_for)
+    return options
 
 
 def table(report: Report) -> str:

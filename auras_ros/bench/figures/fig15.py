@@ -27,11 +27,10 @@ import torch
 
 from auras_ros.bench.options import add_job_options, bench_parser, check_job_options, listed
 from auras_ros.bench.policies import build, room, room_as_run
-from auras_ros.measure.compare import marked, measure
+from auras_ros.measure.compare import Job, Subjects, marked, measure, run_jobs
 from auras_ros.measure.cores import suffix, words
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import Feed
-from auras_ros.measure.job import Job, Subjects, run_jobs
 from auras_ros.models.presets import OPENVLAS, RT2S
 from auras_ros.pipeline.plan import MAX_STAGES, Plan
 from auras_ros.policies.architectures import RECIPES
@@ -148,22 +147,18 @@ def _measure(bench: Bench, job: Job, plans: tuple[Plan, Plan], named: dict[str, 
     if other not in measured:
         return
     found, first = measured.figures(other, base), measured.figures(base, base)
-    dtype = str(next(bench.policy.parameters()).dtype).removeprefix("torch.")
+    sides = {"base": first, "other": found}
     job.report.rows.append(
         {
             **named,
             "device": bench.device.type,
             "cores": bench.cores,
-            "dtype": dtype,
-            "base": str(base),
-            "other": str(other),
-            "base_threads": first["threads"],
-            "other_threads": found["threads"],
-            "base_per_s": first["rate_hz"],
-            "other_per_s": found["rate_hz"],
+            "dtype": str(next(bench.policy.parameters()).dtype).removeprefix("torch."),
+            **{side: each["plan"] for side, each in sides.items()},
+            **{f"{side}_threads": each["threads"] for side, each in sides.items()},
+            **{f"{side}_per_s": each["rate_hz"] for side, each in sides.items()},
             **{name: found[kept] for name, kept in RATIO.items()},
-            "staleness_ms_base": first["staleness_ms"],
-            "staleness_ms_other": found["staleness_ms"],
+            **{f"staleness_ms_{side}": each["staleness_ms"] for side, each in sides.items()},
             "rounds": found["rounds"],
             "disturbed": found["disturbed"] or first["disturbed"],
         }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -19,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from auras_ros.bench.options import add_job_options, bench_parser, check_job_options, check_stages, listed, refusing
-from auras_ros.measure.compare import Measured, measure
+from auras_ros.measure.compare import Job, Measured, measure, run_jobs
 from auras_ros.measure.cores import suffix, words
-from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.same import batched_difference, equal_fields, equal_words
 from auras_ros.models.presets import QUARTER, TINYVLAS
 from auras_ros.pipeline.plan import Plan
@@ -96,11 +96,7 @@ def _row(base: Row, plan: Plan, found: Row) -> dict[str, Any]:
     """chunks_per_s: median; over_seq: median and quartiles of the ratios within each round."""
     named = {"mode": plan.mode, "pp_perception": plan.pp_perception, "pp_generation": plan.pp_generation}
     figures = {"chunks_per_s": found["rate_hz"], "n": found["rounds"], "threads": found["threads"]}
-    ratios = {
-        "over_seq": found["speedup"],
-        "over_seq_low": found["speedup_low"],
-        "over_seq_high": found["speedup_high"],
-    }
+    ratios = {f"over_seq{end}": found[f"speedup{end}"] for end in ("", "_low", "_high")}
     more = {"staleness_ms": found["staleness_ms"], "disturbed": found["disturbed"]}
     return {**base, "measure": "rounds", **named, "fetch_offset": plan.fetch_offset, **figures, **ratios, **more}
 
@@ -116,19 +112,12 @@ def _summary(model: str, ending: str, measured: Measured, seq: Plan, plans: Sequ
         if ratios:
             found[f"best_over_seq_{word}_{name}"] = max(ratios)
             found[f"twice_seq_{word}_{name}"] = sum(value >= WANTED for value in ratios)
-    pairs = _pairs(plans)
-    if pairs:
-        beside = [measured.figures(before, now)["speedup"] for before, now in pairs]
+    steps = [(plan, replace(plan, fetch_offset=0)) for plan in plans if plan.fetch_offset == -1]
+    beside = [measured.figures(before, now)["speedup"] for before, now in steps if now in plans]
+    if beside:
         names = (f"before_over_0_{name}{end}" for end in ("", "_least", "_most"))
         found |= dict(zip(names, (median(beside), min(beside), max(beside)), strict=True))
     return found
-
-
-def _pairs(plans: Sequence[Plan]) -> list[tuple[Plan, Plan]]:
-    """Plans of the same stages: (offset -1, offset 0)."""
-    by_place = {(plan.pp_perception, plan.pp_generation, plan.fetch_offset): plan for plan in plans}
-    places = [(p, g) for p, g, offset in by_place if offset == 0]
-    return [(by_place[p, g, -1], by_place[p, g, 0]) for p, g in places if (p, g, -1) in by_place]
 
 
 def table(report: Report) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -24,9 +23,11 @@ from auras_ros.bench.options import add_device, add_minutes, add_policies, add_s
 from auras_ros.bench.policies import build, generation_of, room_as_run
 from auras_ros.device.make import kind_of
 from auras_ros.device.precision import full_float32
+from auras_ros.measure.compare import Job
+from auras_ros.measure.cores import available
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import random_feed
-from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
+from auras_ros.measure.minutes import MeasureStep, run_parts
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.slicing import counting
 from auras_ros.policies.family import LoadedPolicy
@@ -49,20 +50,17 @@ NOTE = "the paper's are warp occupancies; ours are shares of the operations that
 
 
 def run(argv: list[str], progress: Say) -> Report:
-    parser = _parser()
-    options = parser.parse_args(argv)
-    device = torch.device(kind_of(options.device))
-    options.policy = options.policy or DEFAULTS[device.type]
-    options.size = SIZES[device.type] if options.size is None else options.size
-    check_least(parser, options, requests=1, steps=2, seed=0, size=1)
+    options = _options(argv)
     torch.set_num_threads(1)
     report = Report("fig3", more={"note": NOTE})
     peaks: dict[torch.dtype, float] = {}
-    parts: dict[str, MeasureStep] = {
-        name: partial(_measure, name, peaks, options, report, progress) for name in options.policy
-    }
+    cores = 1 if kind_of(options.device) == "cpu" else available()  # phases run in one thread
+
+    def part(name: str) -> MeasureStep:
+        return lambda ends: _measure(peaks, Job(name, cores, options, report, progress, ends))
+
     with full_float32():  # else convolutions would run in TF32 and the matrix product in float32
-        run_parts(report, options.minutes, parts)
+        run_parts(report, options.minutes, {name: part(name) for name in options.policy})
     return finish(report)
 
 
@@ -86,35 +84,24 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _measure(
-    name: str,
-    peaks: dict[torch.dtype, float],
-    options: argparse.Namespace,
-    report: Report,
-    progress: Say,
-    ends: Ends,
-) -> None:
+def _measure(peaks: dict[torch.dtype, float], job: Job) -> None:
     """A row for each phase of a request. peaks: operations per second that the device reaches, by dtype."""
-    progress(f"{name}: building, counting")
+    name, options, report = job.what, job.options, job.report
+    job.say(f"{name}: building, counting")
     built = build(name, steps=options.steps, **room_as_run(options.device))
-    cores = 1 if kind_of(options.device) == "cpu" else None  # phases run in one thread
-    bench = Bench(built.policy, options.device, options.seed, most=1, cores=cores)
-    if built.dtype not in peaks:
-        progress("measuring the device's peak")
-        peaks[built.dtype] = peak_flops(bench.device, options.size, dtype=built.dtype)
-        in_its_type = "" if built.dtype == torch.float32 else f"_{str(built.dtype).removeprefix('torch.')}"
-        report.summary[f"peak_gflop_per_s{in_its_type}"] = peaks[built.dtype] / 1e9
-    peak = peaks[built.dtype]
-    try:
+    with job.bench(built.policy) as bench:
+        if built.dtype not in peaks:
+            job.say("measuring the device's peak")
+            peaks[built.dtype] = peak_flops(bench.device, options.size, dtype=built.dtype)
+            in_its_type = "" if built.dtype == torch.float32 else f"_{str(built.dtype).removeprefix('torch.')}"
+            report.summary[f"peak_gflop_per_s{in_its_type}"] = peaks[built.dtype] / 1e9
         counted = dict(zip(("perception", "generation"), operations(built.policy, bench), strict=True))
-        progress(f"{name}: timing {options.requests} requests")
-        took_s, requests = phases(bench, generation_of(name, options.steps), options.requests, ends.soft_s)
-    finally:
-        bench.close()
+        job.say(f"{name}: timing {options.requests} requests")
+        took_s, requests = phases(bench, generation_of(name, options.steps), options.requests, job.ends.soft_s)
     counted["request"], took_s["request"] = sum(counted.values()), took_s["perception"] + took_s["generation"]
     for phase, seconds in took_s.items():
-        used = 100 * counted[phase] / seconds / peak
-        sizes = {"policy": name, "device": bench.device.type, "cores": bench.cores, **built.fields()}
+        used = 100 * counted[phase] / seconds / peaks[built.dtype]
+        sizes = {"policy": name, "device": bench.device.type, "cores": job.cores, **built.fields()}
         figures = {"ms": 1e3 * seconds, "gflop": counted[phase] / 1e9, "utilisation_percent": used}
         report.rows.append({**sizes, "phase": phase, **figures, "requests": requests})
         report.summary[f"utilisation_{key(name)}_{phase}"] = used
@@ -160,7 +147,7 @@ def phases(bench: Bench, generation: str, requests: int, soft_s: float = math.in
     return medians, len(took)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _options(argv: list[str]) -> argparse.Namespace:
     parser = bench_parser("fig3", __doc__)
     add_policies(parser, DEFAULTS)
     add_device(parser)
@@ -168,7 +155,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--requests", type=int, default=10, help="number of timed requests (10)")
     parser.add_argument("--size", type=int, help="of the matrices that measure the device's peak (8192; CPU 1024)")
     add_seed(parser)
-    return parser
+    options = parser.parse_args(argv)
+    kind = kind_of(options.device)
+    options.policy = options.policy or DEFAULTS[kind]
+    options.size = SIZES[kind] if options.size is None else options.size
+    check_least(parser, options, requests=1, steps=2, seed=0, size=1)
+    return options
 
 
 def table(report: Report) -> str:

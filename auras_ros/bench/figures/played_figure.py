@@ -12,11 +12,13 @@ from typing import Any
 
 from auras_ros.bench.figures.paper import finish, with_paper
 from auras_ros.bench.figures.played import FigureCampaign, Point, add_options
-from auras_ros.bench.figures.rates import add_rate_options, rate_lines, rates_of
-from auras_ros.bench.options import bench_parser, refusing
+from auras_ros.bench.options import add_job_options, add_steps, bench_parser, check_job_options, refusing
+from auras_ros.bench.policies import build, generation_of, names, room_as_run
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.evaluate.show import REFUSED, success_columns
+from auras_ros.measure.compare import RATE_COLUMNS, Job, marked, measure, run_jobs
+from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.report.picture import BLUE, GREEN, GREY, ORANGE, legend_below, picture, whiskers
@@ -58,7 +60,7 @@ class PlayedFigure:
         for name, given in self.options.items():
             parser.add_argument(name, **given)
         if self.rates:
-            add_rate_options(parser)
+            _add_rate_options(parser)
         options = parser.parse_args(argv)
         points = partial(self.points, options)
         with refusing(parser, CheckpointError, PlanError, SettingsError):
@@ -69,14 +71,14 @@ class PlayedFigure:
         report.more["title"] = campaign.named()
         if self.rates:
             options.minutes = max(0.0, options.minutes - (time.monotonic() - began_s) / 60)
-            rates_of(parser, options, points, report, progress)
+            _rates_of(parser, options, points, report, progress)
         self.add_summary(report, options, campaign.policy)
         return finish(report)
 
     def table(self, report: Report) -> str:
         """A line for each played plan, then the rates of an architecture, if they were measured."""
         played = in_columns((row for row in report.rows if row["measure"] == "played"), COLUMNS)
-        rates = rate_lines([row for row in report.rows if row["measure"] == "rate"])
+        rates = _rate_lines([row for row in report.rows if row["measure"] == "rate"])
         return with_paper(report, [str(report.more["title"]), *dict.fromkeys(played), *rates])
 
     def draw(self, report: Report, path: Path) -> None:
@@ -117,3 +119,53 @@ def draw_panel(axes: Any, rows: Sequence[Row], panel: str, label: str) -> None:
     axes.set_ylabel("success, 95 % Wilson; dotted: seq", fontsize=8, color=GREY)
     axes.set_xticks([row["at"] for row in once])
     legend_below(axes)
+
+
+# -- with --policy: the rates of the same plans on random weights -------------------------------------
+
+
+def _add_rate_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("also measure the rates of an architecture with random weights")
+    group.add_argument("--policy", choices=names(), help="the architecture (none)")
+    add_job_options(group, minutes=None)
+    add_steps(group)
+
+
+def _rates_of(
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    points_of: Callable[[LoadedPolicy, Plan], Sequence[Point]],
+    report: Report,
+    progress: Say,
+) -> None:
+    """Measure the figure's plans on --policy, a row each. Does nothing without --policy or after an interruption."""
+    if options.policy is None or "interrupted" in report.more:
+        return
+    check_job_options(parser, options, steps=2)
+    built = build(options.policy, steps=options.steps, **room_as_run(options.device))
+    base = Plan(generation_of(options.policy, options.steps), "auras")
+    points, seq = points_of(built.policy, base), base.as_mode("seq")
+    with refusing(parser, PlanError, what=f"--policy {options.policy}: "):
+        for point in points:
+            check_plan(built.policy, point.plan)
+    plans = list(dict.fromkeys([seq, *(point.plan for point in points)]))
+
+    def compare(job: Job) -> None:
+        with job.bench(built.policy) as bench:
+            measured = measure(bench, job, plans)
+        where = {"measure": "rate", "policy": options.policy, "device": bench.device.type}
+        report.rows += [
+            {**where, "panel": point.panel, "at": point.at, **built.fields(), **measured.figures(point.plan, seq)}
+            for point in points
+            if point.plan in measured
+        ]
+
+    run_jobs({options.policy: compare}, options, report, progress)
+
+
+def _rate_lines(rows: Sequence[Row]) -> list[str]:
+    """A line for each plan; no lines if none was measured."""
+    if not rows:
+        return []
+    what = f"{rows[0]['policy']} on {rows[0]['device']}, random weights"
+    return ["", *in_columns(rows, ((what, "{plan}"), *RATE_COLUMNS, ("rounds", "{rounds}"), ("", marked)))]

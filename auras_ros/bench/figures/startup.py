@@ -21,32 +21,20 @@ from typing import Any
 import torch
 
 from auras_ros.bench.figures.paper import finish, with_paper
-from auras_ros.bench.options import (
-    add_cores,
-    add_device,
-    add_minutes,
-    add_policies,
-    add_seed,
-    bench_parser,
-    check_cores,
-    check_least,
-    check_stages,
-    refusing,
-)
+from auras_ros.bench.options import check_least, check_policies, policy_parser
 from auras_ros.bench.policies import auras_plan, build, room, room_as_run
 from auras_ros.clock import MonotonicClock
-from auras_ros.device import MB, DeviceError, Offload, in_words, make_device
-from auras_ros.device.make import kind_of
+from auras_ros.device import MB, Offload, in_words, make_device
 from auras_ros.loading.placement import place_policy
+from auras_ros.measure.compare import Job, run_jobs
 from auras_ros.measure.cores import on_cores, suffix, words
 from auras_ros.measure.feed import random_feed
-from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.memory import Capturing, held_by
 from auras_ros.measure.minutes import OVER, OverError, attempt
 from auras_ros.measure.stream import saturate
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.noise import noise_of
-from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.report.picture import COLOURS, legend_below, picture
@@ -59,9 +47,7 @@ KIB = 1024
 
 
 def run(argv: list[str], progress: Say) -> Report:
-    parser = _parser()
-    options = parser.parse_args(argv)
-    _check(parser, options)
+    options = _options(argv)
     report = Report("startup")
     run_jobs({name: partial(_measure, name) for name in options.policy}, options, report, progress)
     return finish(report)
@@ -97,13 +83,8 @@ def _measured(name: str, job: Job) -> None:
                 executor, row = ready(policy, plan, device, options.seed)
                 kept.append(executor)
                 row |= first_chunks(executor, policy, options.repeats, options.seed, job.ends.hard_s)
-                named = {
-                    "plan": str(plan),
-                    "mode": plan.mode,
-                    "concurrency": plan.concurrency,
-                    "stages": plan.pp_generation,
-                }
-                job.report.rows.append({**where, **named, **row})
+                named = {"plan": str(plan), "mode": plan.mode, "concurrency": plan.concurrency}
+                job.report.rows.append({**where, **named, "stages": plan.pp_generation, **row})
     finally:
         for executor in kept:
             executor.close()
@@ -117,7 +98,8 @@ def _plans(name: str, policy: LoadedPolicy, options: argparse.Namespace) -> list
 
 def ready(policy: LoadedPolicy, plan: Plan, device: torch.device, seed: int) -> tuple[Any, dict[str, Any]]:
     """A warm executor, and a row with the time to make it and its memory. The caller closes it."""
-    like, where = random_feed(policy, seed, different=1)(0), Capturing(make_device(device.type))
+    like = random_feed(policy, seed, different=1)(0)
+    where: Any = Capturing(make_device(device.type))
     with held_by(device) as grown:
         began_s = time.monotonic()
         executor = make_executor(RunContext(policy, plan, noise_of(policy, seed), like, device=where, spaced=False))
@@ -150,9 +132,8 @@ def first_chunks(
 
 def _sum(report: Report, name: str, cores: int, options: argparse.Namespace) -> None:
     """The summary of auras and seq, and the memory of one more worker of par."""
-    rows = {
-        (row["mode"], row["concurrency"]): row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)
-    }
+    own = grouped_by(report.rows, "policy", "cores").get((name, cores), [])
+    rows = {(row["mode"], row["concurrency"]): row for row in own}
     summary, ending = report.summary, suffix(cores, options.cores)
     for mode, last in (("auras", ""), ("seq", "_seq")):
         if row := rows.get((mode, 1)):
@@ -167,33 +148,22 @@ def _sum(report: Report, name: str, cores: int, options: argparse.Namespace) -> 
             summary[f"worker_{kind}_kib_{key(name)}{ending}"] = more / (options.concurrency - 1) / KIB
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = bench_parser("startup", __doc__)
-    add_policies(parser, DEFAULTS)
-    add_device(parser)
-    add_cores(parser)
-    add_minutes(parser, 10.0)
-    parser.add_argument("--pp-generation", type=int, default=8, help="stages of denoising (8)")
+def _options(argv: list[str]) -> argparse.Namespace:
+    parser = policy_parser("startup", __doc__, DEFAULTS, stages=8, windows=False)
     parser.add_argument("--concurrency", type=int, default=3, help="concurrency of the larger par (3)")
     parser.add_argument("--repeats", type=int, default=5, help="first chunks of each plan (5)")
-    add_seed(parser)
     parser.add_argument("--max-memory-mb", type=float, default=0.0, help="device memory for weights, MB (0: all)")
     parser.add_argument("--offload-folder", type=Path, help="folder for the other weights (host memory)")
-    return parser
+    options = parser.parse_args(argv)
+    check_least(parser, options, repeats=1)
 
-
-def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Exits with status 2 if the options cannot be measured."""
-    kind = kind_of(options.device)
-    options.policy = options.policy or DEFAULTS[kind]
-    options.cores = check_cores(parser, options.cores, kind)
-    check_least(parser, options, repeats=1, seed=0)
-    check_stages(parser, options.pp_generation, options.steps)
-    with refusing(parser, PlanError, DeviceError):
-        Plan("quick", "auras", pp_generation=options.pp_generation)
+    def complete_for(kind: str) -> None:
         Plan("quick", "par", concurrency=options.concurrency)
         given = options.max_memory_mb or options.offload_folder
         options.offload = Offload(options.max_memory_mb, options.offload_folder) if given else None
+
+    check_policies(parser, options, DEFAULTS, complete_for)
+    return options
 
 
 COLUMNS: tuple[Column, ...] = (

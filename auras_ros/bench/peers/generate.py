@@ -8,10 +8,9 @@ it. On a GPU both sides compute in full float32.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -19,23 +18,13 @@ import torch
 from torch import Tensor
 
 from auras_ros import __version__
-from auras_ros.bench.peers.contest import (
-    RateSource,
-    UnequalError,
-    our_chunks,
-    ours,
-    rounds,
-    rows,
-    summary,
-    tell,
-)
+from auras_ros.bench.peers.contest import CHECKED, RateSource, UnequalError, compare, our_sources
 from auras_ros.bench.peers.published import PublishedOpenVla
 from auras_ros.bench.policies import Built, build, room
 from auras_ros.device.make import kind_of
 from auras_ros.device.precision import full_float32
+from auras_ros.measure.compare import Job
 from auras_ros.measure.executors import Bench
-from auras_ros.measure.feed import DIFFERENT, Feed
-from auras_ros.measure.minutes import Ends
 from auras_ros.measure.same import CLEAR
 from auras_ros.measure.window import Length
 from auras_ros.models.action_tokens import Rt2Tokens
@@ -43,13 +32,12 @@ from auras_ros.models.llama import Llama
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.vision_language import VisionLanguagePrefix
-from auras_ros.report.result import Report, Say
+from auras_ros.report.result import Say
 
 PART = "transformers"
 GENERATE = "generate"
 SHAPES = {"tiny": "openvla-tiny", "small": "openvla-small", "published": "openvla-7b"}
 TOKENS = 7
-CHECKED = 3  # observations whose tokens are compared
 TOLERANCE = 1e-3  # of the prefix, in units of its standard deviation
 
 
@@ -63,66 +51,42 @@ class TransformersPair:
     examples: Sequence[tuple[Tensor, Tensor]]
 
 
-def measure(options: argparse.Namespace, ends: Ends, report: Report, progress: Say) -> None:
+def measure(job: Job) -> None:
     """Writes rows and ratios to the report; if interrupted, those of whole rounds. Raises UnequalError, and ValueError
     if this version of transformers has different networks."""
-    kind, shape = kind_of(options.device), options.shape[PART]
-    progress(f"{PART}: building {SHAPES[shape]}")
-    built = build(SHAPES[shape], tokens=TOKENS, **room(options.device))
-    common = {
-        "part": PART,
-        "shape": shape,
-        "device": kind,
-        "cores": options.cores,
-        "threads": 1,
-        "tokens": TOKENS,
-        **built.fields(),
-    }
-    bench = Bench(built.policy, options.device, options.seed, most=1, cores=options.cores)
-    rates: Mapping[str, Sequence[float]] = {}
-    failed: dict[str, str] = {}
-    try:
-        with full_float32():
-            contenders = _contenders(_sides(built, bench, options), progress)
-            try:
-                for so_far in rounds(PART, contenders, options, ends, failed, progress):
-                    rates = so_far
-            finally:
-                tell(PART, failed, report)
-                report.rows += rows(contenders, rates, failed, GENERATE, common)
-                report.summary |= summary(PART, rates, [("seq", GENERATE), ("auras", GENERATE), ("auras", "seq")])
-    finally:
-        bench.close()
+    options, name = job.options, SHAPES[job.options.shape]
+    job.say(f"{PART}: building {name}")
+    built = build(name, tokens=TOKENS, **room(options.device))
+    where = {"part": PART, "shape": options.shape, "device": kind_of(options.device), "cores": job.cores}
+    with full_float32(), job.bench(built.policy) as bench:
+        sources = _sources(_sides(built, bench), job.say)
+        pairs = [("seq", GENERATE), ("auras", GENERATE), ("auras", "seq")]
+        compare(job, sources, pairs, {**where, "threads": 1, "tokens": TOKENS, **built.fields()})
 
 
-def _sides(built: Built, bench: Bench, options: argparse.Namespace) -> TransformersPair:
+def _sides(built: Built, bench: Bench) -> TransformersPair:
     """The codec maps every id to a different action, so that equal chunks mean equal tokens."""
     policy = built.policy
     assert isinstance(policy, AutoregressivePolicy)
     assert isinstance(policy.prefix, VisionLanguagePrefix)
     assert isinstance(policy.decoder, Llama)
-    bound = [1.0] * TOKENS
-    codec = Rt2Tokens([-each for each in bound], bound, first=0, bins=policy.decoder.config.vocabulary)
+    codec = Rt2Tokens([-1.0] * TOKENS, [1.0] * TOKENS, first=0, bins=policy.decoder.config.vocabulary)
     policy.codec = codec.to(bench.device)
-    random = torch.Generator().manual_seed(options.seed)
-    examples = [policy.example(1, random) for _ in range(DIFFERENT)]
-    bench.feed = Feed(examples)
-    return TransformersPair(PublishedOpenVla(policy.prefix, TOKENS), bench, policy, examples)
+    return TransformersPair(PublishedOpenVla(policy.prefix, TOKENS), bench, policy, bench.feed.examples)
 
 
-def _contenders(sides: TransformersPair, progress: Say) -> list[RateSource]:
+def _sources(sides: TransformersPair, progress: Say) -> list[RateSource]:
     """All three contenders, after their tokens were compared."""
     progress(f"{PART}: checking that all compute the same")
     prefix = check_prefix(sides)
     expected = torch.cat([their_tokens(sides.theirs, images) for images, _ in sides.examples[:CHECKED]])
     theirs = {"torch": torch.__version__, "transformers": metadata.version(PART), "max_difference": 0.0}
     here = {"torch": torch.__version__, "auras_ros": __version__, "max_difference": prefix}
-    contenders = [RateSource(GENERATE, their_rate(sides), theirs)]
-    for plan in (Plan(), Plan(mode="auras", pp_generation=TOKENS)):
-        unlike = check_tokens(plan.mode, sides, our_chunks(sides.bench, sides.examples[:CHECKED], plan), expected)
-        contenders.append(ours(sides.bench, plan, {**here, "tokens_unlike": unlike}))
-        sides.bench.prepare(plan)
-    return contenders
+    plans = Plan(), Plan(mode="auras", pp_generation=TOKENS)
+    ours = our_sources(
+        sides.bench, plans, lambda name, chunks: {**here, "tokens_unlike": check_tokens(name, sides, chunks, expected)}
+    )
+    return [RateSource(GENERATE, their_rate(sides), theirs), *ours]
 
 
 def their_tokens(theirs: PublishedOpenVla, images: Tensor) -> Tensor:

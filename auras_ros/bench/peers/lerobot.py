@@ -8,7 +8,6 @@ convolutions in full float32.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,33 +22,23 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from auras_ros import __version__
-from auras_ros.bench.peers.contest import (
-    RateSource,
-    UnequalError,
-    our_chunks,
-    ours,
-    rounds,
-    rows,
-    summary,
-    tell,
-)
+from auras_ros.bench.peers.contest import CHECKED, RateSource, UnequalError, compare, our_sources
 from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES, robot_of
 from auras_ros.bench.peers.process import PeerError, PeerProcess, PeerRefusedError
 from auras_ros.device.make import kind_of
 from auras_ros.device.precision import full_float32
+from auras_ros.measure.compare import Job
 from auras_ros.measure.executors import Bench
-from auras_ros.measure.feed import DIFFERENT, Feed
-from auras_ros.measure.minutes import Ends
 from auras_ros.measure.window import Length
 from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders.open import load
-from auras_ros.report.result import Report, Say
+from auras_ros.report.result import Say
 
 PART = "lerobot"
 EAGER, COMPILED = "eager", "compiled"
-CHECKED = 3  # observations whose chunks are compared
+PAIRS = [(COMPILED, EAGER), ("seq", EAGER), ("auras", EAGER), ("auras", COMPILED), ("auras", "seq")]
 TOLERANCE = 1e-3  # of an action's range: a hundred steps magnify rounding; a different network exceeds this by far
 APART = 10 * TOLERANCE  # minimum difference of two observations' chunks
 
@@ -69,42 +58,36 @@ class LeRobotPair:
     where: Path
 
 
-def measure(python: Path, options: argparse.Namespace, ends: Ends, report: Report, progress: Say) -> None:
+def measure(python: Path, job: Job) -> None:
     """Writes rows and ratios to the report; if interrupted, those of whole rounds. Raises PeerUnusableError (a
     PeerError), PeerError, PlanError, UnequalError if there is nothing to compare, and OverError."""
-    kind, shape = kind_of(options.device), options.shape[PART]
+    options = job.options
     with (
         TemporaryDirectory() as folder,
-        PeerProcess(PART, python, options.limit, end_s=ends.hard_s) as peer,
+        PeerProcess(PART, python, options.limit, end_s=job.ends.hard_s) as peer,
         full_float32(),
     ):
-        progress(f"{PART}: {python}")
+        job.say(f"{PART}: {python}")
         try:
             versions = peer.ask("hello", "versions")["versions"]
         except PeerError as error:
             raise PeerUnusableError(f"{error} ({python}; --setup DIR makes an environment for it)") from error
-        made = _make(peer, Path(folder), shape, kind, options, progress)
-        sides = _sides(peer, Path(folder), options)
-        common = {
-            "part": PART,
-            "shape": shape,
-            "sampler": options.sampler,
-            "device": kind,
-            "cores": options.cores,
-            "threads": 1,
-        }
-        common |= {"million": made["million"], "steps": made["steps"]}
-        try:
-            contenders = _contenders(sides, versions, options, progress)
-            _compare(contenders, common, options, ends, report, progress)
-        finally:
-            sides.bench.close()
+        made = _make(peer, Path(folder), job)
+        where = {"part": PART, "shape": options.shape, "sampler": options.sampler, "device": kind_of(options.device)}
+        common = {**where, "cores": job.cores, "threads": 1, "million": made["million"], "steps": made["steps"]}
+        checkpoint = load(Path(folder))
+        (generation,) = checkpoint.plans
+        with job.bench(checkpoint.policy(generation)) as bench:
+            plans = Plan(generation), Plan(generation, "auras", pp_generation=options.pp_generation)
+            check_plan(bench.policy, plans[1])
+            sides = LeRobotPair(peer, bench, checkpoint, bench.feed.examples, Path(folder))
+            compare(job, _sources(sides, plans, versions, job), PAIRS, common)
 
 
-def _make(
-    peer: PeerProcess, folder: Path, shape: str, kind: str, options: argparse.Namespace, progress: Say
-) -> dict[str, Any]:
-    progress(f"{PART}: making the {shape} policy")
+def _make(peer: PeerProcess, folder: Path, job: Job) -> dict[str, Any]:
+    """The peer's policy, saved in the folder."""
+    shape, options, kind = job.options.shape, job.options, kind_of(job.options.device)
+    job.say(f"{PART}: making the {shape} policy")
     sizes = SHAPES[shape]
     described = {**sizes, "config": {**sizes["config"], **SAMPLERS[options.sampler]}}
     made = peer.ask("make", "million", "steps", folder=str(folder), shape=described, seed=options.seed, device=kind)
@@ -113,47 +96,28 @@ def _make(
     return made
 
 
-def _sides(peer: PeerProcess, folder: Path, options: argparse.Namespace) -> LeRobotPair:
-    """Our policy from the folder that the peer has written; both get the same random observations."""
-    checkpoint = load(folder)
-    (generation,) = checkpoint.plans
-    bench = Bench(checkpoint.policy(generation), options.device, options.seed, most=1, cores=options.cores)
-    check_plan(bench.policy, _plans(checkpoint, options)[1])
-    random = torch.Generator().manual_seed(options.seed)
-    examples = [bench.policy.example(1, random) for _ in range(DIFFERENT)]
-    bench.feed = Feed(examples)
-    save_file(_joined(examples), folder / "observations.safetensors")
-    peer.ask("observe", inputs=str(folder / "observations.safetensors"))
-    return LeRobotPair(peer, bench, checkpoint, examples, folder)
-
-
-def _plans(checkpoint: Checkpoint, options: argparse.Namespace) -> tuple[Plan, Plan]:
-    """seq and auras."""
-    (generation,) = checkpoint.plans
-    return Plan(generation), Plan(generation, "auras", pp_generation=options.pp_generation)
-
-
 def _joined(examples: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
     return {"images": torch.cat([one for one, _ in examples]), "state": torch.cat([one for _, one in examples])}
 
 
-def _contenders(
-    sides: LeRobotPair, versions: Mapping[str, str], options: argparse.Namespace, progress: Say
-) -> list[RateSource]:
-    """All four contenders (three with --no-compile), after their chunks were compared."""
-    progress(f"{PART}: checking that all compute the same")
+def _sources(sides: LeRobotPair, plans: Sequence[Plan], versions: Mapping[str, str], job: Job) -> list[RateSource]:
+    """All four contenders (three with --no-compile), after their chunks were compared. Both sides get the same random
+    observations."""
+    save_file(_joined(sides.examples), sides.where / "observations.safetensors")
+    sides.peer.ask("observe", inputs=str(sides.where / "observations.safetensors"))
+    job.say(f"{PART}: checking that all compute the same")
     here = {"torch": torch.__version__, "auras_ros": __version__}
     expected = their_chunks(sides, compiled=False)
     check_apart(expected, _span(sides))
     theirs = [RateSource(EAGER, their_rate(sides.peer, compiled=False), {**versions, "max_difference": 0.0})]
-    ones = []
-    for plan in _plans(sides.checkpoint, options):
-        differ = difference(plan.mode, our_chunks(sides.bench, sides.examples[:CHECKED], plan), expected, _span(sides))
-        ones.append(ours(sides.bench, plan, {**here, "max_difference": differ}))
-        sides.bench.prepare(plan)
-    if options.compile:
-        theirs.append(_compiled(sides, expected, versions, progress))
-    return [*theirs, *ones]
+    ours = our_sources(
+        sides.bench,
+        plans,
+        lambda name, chunks: {**here, "max_difference": difference(name, chunks, expected, _span(sides))},
+    )
+    if job.options.compile:
+        theirs.append(_compiled(sides, expected, versions, job.say))
+    return [*theirs, *ours]
 
 
 def _compiled(sides: LeRobotPair, expected: Tensor, versions: Mapping[str, str], progress: Say) -> RateSource:
@@ -166,26 +130,6 @@ def _compiled(sides: LeRobotPair, expected: Tensor, versions: Mapping[str, str],
     differ = difference(COMPILED, their_chunks(sides, compiled=True), expected, _span(sides))
     fields = {**versions, "max_difference": differ, "compile_s": told["seconds"], "compile_mode": told["mode"]}
     return RateSource(COMPILED, their_rate(sides.peer, compiled=True), fields)
-
-
-def _compare(
-    contenders: Sequence[RateSource],
-    common: Mapping[str, Any],
-    options: argparse.Namespace,
-    ends: Ends,
-    report: Report,
-    progress: Say,
-) -> None:
-    rates: Mapping[str, Sequence[float]] = {}
-    failed: dict[str, str] = {}
-    try:
-        for so_far in rounds(PART, contenders, options, ends, failed, progress):
-            rates = so_far
-    finally:
-        tell(PART, failed, report)
-        report.rows += rows(contenders, rates, failed, EAGER, common)
-        pairs = [(COMPILED, EAGER), ("seq", EAGER), ("auras", EAGER), ("auras", COMPILED), ("auras", "seq")]
-        report.summary |= summary(PART, rates, [(over, under) for over, under in pairs])
 
 
 # -- chunks -------------------------------------------------------------------------------------------

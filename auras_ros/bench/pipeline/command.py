@@ -19,21 +19,21 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import closing
 from functools import partial
 
 from auras_ros.bench.options import add_job_options, add_steps, bench_parser, check_job_options, listed, refusing
 from auras_ros.bench.pipeline.show import draw, table
 from auras_ros.bench.pipeline.sizes import Comparison
-from auras_ros.bench.pipeline.summary import rate_row, summary
-from auras_ros.measure.compare import disturbed
+from auras_ros.bench.pipeline.summary import rate_rows, summary
+from auras_ros.measure.compare import Job, Rates, disturbed, run_jobs
 from auras_ros.measure.cores import suffix, threads_tried
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import random_feed
 from auras_ros.measure.forms import Variant, default_concurrency
-from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.memory import growth_per_chunk
 from auras_ros.measure.minutes import Ends, MeasureStep, OverError
-from auras_ros.measure.rounds import Rates, Rounds
+from auras_ros.measure.rounds import Rounds
 from auras_ros.measure.same import batched_difference, check_equal, equal_fields
 from auras_ros.pipeline.plan import Plan, stage_steps
 from auras_ros.policies.architectures import RECIPES, make_policy
@@ -78,8 +78,8 @@ def _compare(name: str, job: Job) -> None:
     policy = make_policy(name, seed=0, steps=options.steps)
     bench = Bench(policy, options.device, options.seed, most=max(sizes.concurrencies), cores=sizes.cores)
     base = {"policy": name, "device": bench.device.type, "cores": bench.cores, "steps": options.steps}
-    rounds = Rounds(bench, what, options, job.ends, job.say)
-    began_s, rates = time.monotonic(), Rates()
+    rounds = Rounds(what, bench.rate, options, job.ends, job.say)
+    began_s = time.monotonic()
     trials: Rates = {}
     best: dict[str, Variant] = {}
     try:
@@ -89,22 +89,18 @@ def _compare(name: str, job: Job) -> None:
         size = sum(part.numel() for part in policy.parameters()) / 1e6
         report.rows.append({**base, "measure": "check", **equal, "million": size, **differ})
         trials, best = rounds.trial(sizes.candidates())
-        for so_far in rounds.contest(sizes.contest(best, options.steps)):
-            rates = so_far
+        rounds.contest(sizes.contest(best, options.steps), lambda form: bench.prepare(form.plan))
     finally:
         bench.close()
         rounds.tell(report)
-        for measure, found in (("trial", trials), ("rounds", rates)):
+        for measure, found in (("trial", trials), ("rounds", rounds.rates)):
             said = disturbed(found, best.get("seq"))
-            seq = found.get(best["seq"], []) if "seq" in best else []
-            report.rows += [
-                rate_row(base, measure, v, values, bench.staleness_ms, v in said, seq) for v, values in found.items()
-            ]
+            report.rows += rate_rows({**base, "measure": measure}, found, best.get("seq"), bench.staleness_ms, said)
             report.disturb(f"{what}, {measure}", said.values())
-        if rates:
+        if rounds.rates:
             endings = [_ending(name, sizes.cores, options)]
             endings += [suffix(sizes.cores, options.cores)] if name == options.policy[0] else []
-            report.summary |= summary(rates, best, sizes, endings)
+            report.summary |= summary(rounds.rates, best, sizes, endings)
             report.summary[f"seconds{endings[0]}"] = time.monotonic() - began_s
 
 
@@ -112,21 +108,18 @@ def _steady(options: argparse.Namespace, report: Report, progress: Say, ends: En
     """Memory growth of each mode's frame loop, with the first policy and a short plan."""
     name = options.policy[0]
     policy = make_policy(name, seed=0, sampler="ddim", steps=STEADY_STEPS)
-    bench = Bench(policy, options.device, options.seed, most=2)
-    feed, grown = random_feed(policy, options.seed), []
-    try:
+    feed = random_feed(policy, options.seed)
+    with closing(Bench(policy, options.device, options.seed, most=2)) as bench:
         for plan in map(Plan.parse, STEADY_PLANS):
             if time.monotonic() >= ends.hard_s:
                 raise OverError
             progress(f"{name}: memory of {options.steady} chunks, {plan.mode}")
-            grown.append(growth_per_chunk(bench.prepare(plan), feed, options.steady, bench.device, ends.hard_s))
+            growth = growth_per_chunk(bench.prepare(plan), feed, options.steady, bench.device, ends.hard_s)
             where = {"policy": name, "measure": "memory", "mode": plan.mode, "cores": bench.cores}
-            report.rows.append({**where, **grown[-1].fields()})
-    finally:
-        bench.close()
-        if grown:
-            report.summary["python_bytes_per_chunk_worst"] = max(each.python_bytes_per_chunk for each in grown)
-            report.summary["resident_bytes_per_chunk_worst"] = max(each.resident_bytes_per_chunk for each in grown)
+            report.rows.append({**where, **growth.fields()})
+            for kind in ("python", "resident"):
+                grown = [row[f"{kind}_bytes_per_chunk"] for row in report.rows if row["measure"] == "memory"]
+                report.summary[f"{kind}_bytes_per_chunk_worst"] = max(grown)
 
 
 def _options(argv: list[str]) -> argparse.Namespace:

@@ -21,7 +21,7 @@ import argparse
 
 from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ContractError
 from auras_ros.bench.figures.played import add_play_options
-from auras_ros.bench.options import listed
+from auras_ros.bench.options import bench_parser, listed, refusing
 from auras_ros.bench.seams.game import SeamCampaign
 from auras_ros.bench.seams.show import draw, table
 from auras_ros.checkpoints.errors import CheckpointError
@@ -43,10 +43,8 @@ examples
 def run(argv: list[str], progress: Say) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
-    try:
+    with refusing(parser, CheckpointError, ContractError, PlanError, SettingsError):
         game = SeamCampaign(options, progress)
-    except (CheckpointError, ContractError, PlanError, SettingsError) as error:
-        parser.error(str(error))
     report = Report("seams", more={"title": game.named()})
     game.run(report)
     report.rows = game.rows()
@@ -59,12 +57,7 @@ def run(argv: list[str], progress: Say) -> Report:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="auras bench seams",
-        description=__doc__,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = bench_parser("seams", __doc__, EXAMPLE)
     add_play_options(parser, "ddpm100,frame_period_ms=400")
     parser.add_argument("--mode", type=listed(str), default=["seq"], help="seq, auras (back to back), or both (seq)")
     parser.add_argument("--latency-ms", type=listed(float), default=LATENCIES_MS, help="of a request (0,100,200,400)")

@@ -23,6 +23,7 @@ from auras_ros.evaluate.tuner.search import SearchResult
 from auras_ros.evaluate.tuner.trials import Candidate
 from auras_ros.measure import trace_picture
 from auras_ros.measure.recording import Recording
+from auras_ros.pipeline.live import Frame
 from auras_ros.pipeline.plan import Plan
 from auras_ros.report.result import Report
 
@@ -159,7 +160,8 @@ def test_the_traces_legend_explains_every_colour_and_lies_on_nothing(figures: li
     """It lay on the numbers of the frames, and grey was not explained."""
     recording = Recording(VirtualClock())
     for number in range(12):
-        recording.ended(recording.begun("frame", number, number * 10 * MS), number * 10 * MS + 9 * MS)
+        ended_ns = number * 10 * MS + 9 * MS
+        recording.ended(Frame("frame", number, number * 10 * MS, ended_ns, ended_ns, None))
     spans = [
         Span(lane, stage, number * 10 * MS, number * 10 * MS + 5 * MS)
         for number in range(12)

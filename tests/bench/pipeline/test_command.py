@@ -13,7 +13,7 @@ import pytest
 
 from auras_ros.bench import pipeline
 from auras_ros.bench.pipeline import command
-from auras_ros.bench.pipeline.summary import rate_row, summary
+from auras_ros.bench.pipeline.summary import rate_rows, summary
 from auras_ros.cli import main as cli
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.forms import Variant
@@ -164,9 +164,10 @@ def test_the_tables_ratio_is_taken_within_each_round() -> None:
     """A ratio of medians would have said 4. A form that was tried once has the ratio of that round."""
     seq, auras = Variant(Plan("ddpm16")), Variant(SIZES.auras(8))
     base, rates = {"policy": NAME, "cores": 1}, [1.0, 1.0, 5.0]
-    rows = [rate_row(base, "rounds", auras, each, {}, False, rates) for each in ([2.0, 4.0, 10.0], [3.0])]
+    base["measure"] = "rounds"
+    rows = [rate_rows(base, {auras: each, seq: rates}, seq, {}, ())[0] for each in ([2.0, 4.0, 10.0], [3.0])]
     assert [row["over_seq"] for row in rows] == [2.0, 3.0]
-    assert rate_row(base, "rounds", seq, rates, {}, False, [])["over_seq"] is None
+    assert rate_rows(base, {seq: rates}, None, {}, ())[0]["over_seq"] is None
     line = next(line for line in pipeline.table(Report("pipeline", rows[:1])).splitlines() if "auras" in line)
     assert line.split()[3:8] == ["4.00", "3.00", "to", "7.00", "2.00"]
 
