@@ -84,7 +84,7 @@ def frame_hung(checkpoint: str, folder: Path, n: int) -> Times:
     actuator's command; ended: the process, with status 1. Each time another agent is started, and armed."""
     times: Times = defaultdict(list)
     with _driven(checkpoint, folder) as (watch, children):
-        settings = {"checkpoint": checkpoint, "frame_period_ms": 300.0, "camera_age_limit_ms": 2000.0}
+        settings = {"checkpoint": checkpoint, "plan": "frame_period_ms=300", "camera_age_limit_ms": 2000.0}
         for _ in range(n):
             agent = children.node("agent", settings, code=HANGS)
             watch.arm()
@@ -234,7 +234,7 @@ def prompt_huge(checkpoint: str, folder: Path, n: int) -> Times:
 def overrun(checkpoint: str, folder: Path, n: int) -> Times:
     """Every frame takes half a second on a grid of 100 ms, with an image each 50 ms. waited: how old the observation of
     each frame is when it begins; with a queue it would grow and grow."""
-    with _agent(checkpoint, folder, code=SLOW, frame_period_ms=100.0) as agent:
+    with _agent(checkpoint, folder, code=SLOW, plan="frame_period_ms=100") as agent:
         agent.chunk("chunks")
         agent.child.send(signal.SIGUSR1)
         agent.chunk("a chunk of a slow frame")

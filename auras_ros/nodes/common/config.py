@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros import parameter_file, resources
-from auras_ros.nodes.common.parameters import ParameterError, checked, parameter
+from auras_ros.nodes.common.parameters import ParameterError, checked, parameter, unknown
 from auras_ros.parameter_file import SECTION, KeyPath, ParameterFileError
-from auras_ros.spelling import ALIKE, nearest
+from auras_ros.spelling import nearest
 
 EXECUTABLES = {
     "agent": "auras_ros.nodes.agent.node",
@@ -225,8 +225,8 @@ class _Reading:
                 self._for_every.update({key: good} if everywhere else {})
             elif key in OF_EVERY_NODE:
                 self._flag((*place, SECTION, key), "/".join(place), key, value)
-            elif meant := nearest(key, known, ALIKE):
-                self._wrong((*place, SECTION, key), f"no parameter '{key}'; did you mean {meant}?")
+            elif text := next(filter(None, (unknown(settings_of(node), key) for node in SETTINGS)), ""):
+                self._wrong((*place, SECTION, key), text)
             else:
                 self._warn((*place, SECTION, key), f"'{key}' is not a parameter of one of our nodes")
 
@@ -241,9 +241,8 @@ class _Reading:
             elif key in OF_EVERY_NODE and node != SUPERVISOR:
                 self._flag(at, node, key, value)
             elif node == SUPERVISOR or not key.startswith("qos_overrides."):
-                meant = nearest(key, known)
-                hint = f"; did you mean {meant}?" if meant else f": `auras check --parameters` lists those of {node}"
-                self._wrong(at, f"{node}: no parameter '{key}'{hint}")
+                listed = f"no parameter '{key}': `auras check --parameters` lists those of {node}"
+                self._wrong(at, f"{node}: {unknown(settings, key, 0.6) or listed}")
         if len(self.problems) == before:
             self._good.setdefault(_full_name(place), (place, {}))[1].update(good)
 

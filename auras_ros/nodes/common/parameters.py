@@ -51,10 +51,9 @@ def declare_parameters(node: Node, settings: type[Any], *, read_only: bool) -> N
         except (InvalidParameterTypeException, InvalidParameterValueException) as error:
             raise ParameterError(f"{node.get_name()}: {each.name}: {error}") from error
         checked(node.get_name(), each, value)
-    known = [each.name for each in fields(settings)]
     for name in given:
         if not node.has_parameter(name):
-            _refuse_unknown(node, name, known)
+            _refuse_unknown(node, settings, name)
 
 
 def current_parameters(node: Node, settings: type[T]) -> T:
@@ -98,12 +97,19 @@ def _given(node: Node) -> dict[str, Any]:
     return {name: each.value for name, each in getattr(node, "_parameter_overrides", {}).items()}
 
 
-def _refuse_unknown(node: Node, name: str, known: list[str]) -> None:
+def unknown(settings: type[Any], name: str, likeness: float = ALIKE) -> str:
+    """What a name should be that is similar to one of these parameters, or was one once; empty for any other name."""
+    if instead := getattr(settings, "REMOVED", {}).get(name):
+        return f"no parameter '{name}'; {instead}"
+    meant = nearest(name, [each.name for each in fields(settings)], likeness)
+    return f"no parameter '{name}'; did you mean {meant}?" if meant else ""
+
+
+def _refuse_unknown(node: Node, settings: type[Any], name: str) -> None:
     """Handle an undeclared name. It may come from a section for many nodes (`/**`), so it is only refused if it is
     similar to one of ours."""
-    meant = nearest(name, known, ALIKE)
-    if meant:
-        raise ParameterError(f"{node.get_name()}: no parameter '{name}'; did you mean {meant}?")
+    if text := unknown(settings, name):
+        raise ParameterError(f"{node.get_name()}: {text}")
     node.get_logger().warning(f"unknown parameter '{name}' ignored")
 
 
