@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,40 +31,53 @@ from auras_ros.policies.policy import PromptedPolicy
 MEASURES = 3  # how often a frame's duration is measured before a plan is refused as too slow
 
 
+@dataclass(frozen=True)
+class PipelineSettings:
+    """How a robot's policy runs, whatever its plan.
+
+    seed: fixes every request's noise. host, session: who generated a chunk, for its provenance. device: cpu, cuda or
+    auto. dtype: of the weights, see `dtype.runtime_dtype`. offload: None keeps all weights on the device. threads:
+    intra-op threads of each worker. cores: see `make_executor`.
+    """
+
+    seed: int = 0
+    host: str = ""
+    session: str = ""
+    device: str = "cpu"
+    dtype: str = "auto"
+    offload: Offload | None = None
+    threads: int = 1
+    cores: Sequence[int] | None = None
+
+
 class Pipeline:
-    """One robot's executor: observations in, chunks with their provenance out. `seed` fixes every request's noise."""
+    """One robot's executor: observations in, chunks with their provenance out. device: the one of `settings`, made;
+    None leaves the weights where they are, and captures nothing."""
 
     def __init__(
         self,
         checkpoint: Checkpoint,
         plan: Plan,
-        seed: int,
+        settings: PipelineSettings,
         clock: SchedulerClock,
-        host: str = "",
-        session: str = "",
         device: Device | None = None,
-        cores: Sequence[int] | None = None,
-        offload: Offload | None = None,
     ) -> None:
         self.checkpoint, self.plan = checkpoint, (plan := plan.named(checkpoint.first_plan))
         self._policy = policy = checkpoint.policy(plan.generation)
-        self.placed = PlacedWeights(0) if device is None else place_policy(policy, device.tensors, offload)
+        self.placed = PlacedWeights(0) if device is None else place_policy(policy, device.tensors, settings.offload)
 
         def noise(request: int) -> Tensor:
-            return noise_tape(policy.noise_shape, seed, request)[None]
+            return noise_tape(policy.noise_shape, settings.seed, request)[None]
 
-        self.executor: Executor = make_executor(policy, plan, noise, clock, device, cores, checkpoint.contract)
-        self._identity = Identity(host, session, str(plan), f"{checkpoint.name}@{checkpoint.digest[:12]}")
-        self._seed, self._clock, self._device, self._cores = seed, clock, device, cores
-        self._offload = offload
+        self.executor: Executor = make_executor(policy, plan, noise, clock, device, settings.cores, checkpoint.contract)
+        policy_name = f"{checkpoint.name}@{checkpoint.digest[:12]}"
+        self._identity = Identity(settings.host, settings.session, str(plan), policy_name)
+        self._settings, self._clock, self._device = settings, clock, device
 
     def beside(self, plan: Plan) -> Pipeline:
         """The same policy, noise, identity and kind of device with another plan; not warmed up. Raises PlanError."""
         device = None if self._device is None else make_device(self._device.tensors.type)
-        host, session = self._identity.host, self._identity.session
-        return Pipeline(
-            self.checkpoint, plan, self._seed, self._clock, host, session, device, self._cores, self._offload
-        )
+        return Pipeline(self.checkpoint, plan, self._settings, self._clock, device)
 
     @property
     def uncaptured(self) -> Mapping[str, Reasons]:
@@ -109,7 +123,7 @@ class Pipeline:
 
     @property
     def session(self) -> str:
-        return self._identity.session
+        return self._settings.session
 
     def not_executed(self) -> None:
         """The robot does not execute what was published: do not continue the next chunk from it (guided plans)."""
@@ -138,28 +152,20 @@ def at_best(check: Callable[[], None], measure: Callable[[], None]) -> None:
 def load_pipeline(
     folder: Path,
     plan: Plan,
-    seed: int,
+    settings: PipelineSettings,
     clock: SchedulerClock,
-    host: str = "",
-    session: str = "",
-    threads: int = 1,
     progress: Callable[[str], None] = lambda step: None,
-    cores: Sequence[int] | None = None,
-    device: str = "cpu",
-    offload: Offload | None = None,
-    dtype: str = "auto",
 ) -> Pipeline:
     """Load, check (golden sample included) and warm up. Raises CheckpointError, PlanError or DeviceError by name.
 
-    progress: called with the name of each step as it begins. cores: see `make_executor`. device: cpu, cuda or auto.
-    offload: None keeps all weights on the device. dtype: of the weights, see `dtype.runtime_dtype`.
+    progress: called with the name of each step as it begins.
     """
-    torch.set_num_threads(threads)
+    torch.set_num_threads(settings.threads)
     progress("loading")
-    where = make_device(device)
-    checkpoint = load(folder, dtype, where.tensors.type)
+    device = make_device(settings.device)
+    checkpoint = load(folder, settings.dtype, device.tensors.type)
     progress("warm-up")
-    pipeline = Pipeline(checkpoint, plan, seed, clock, host, session, where, cores, offload)
+    pipeline = Pipeline(checkpoint, plan, settings, clock, device)
     pipeline.warm_up()
     return pipeline
 

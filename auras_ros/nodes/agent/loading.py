@@ -13,7 +13,7 @@ from auras_ros import resources
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import DeviceError
-from auras_ros.loading.pipeline import Pipeline, at_best, load_pipeline
+from auras_ros.loading.pipeline import Pipeline, PipelineSettings, at_best, load_pipeline
 from auras_ros.nodes.agent.overload import check_age
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.common.messages import host_id
@@ -57,13 +57,13 @@ class PolicyLoader:
         self._over.set()
 
     def _load(self) -> tuple[Pipeline, ...]:
-        settings, clock = self._settings, MonotonicClock()
-        plans, cores = settings.plans(), settings.core_numbers()
-        first = load_pipeline(
-            resources.checkpoint(settings.checkpoint), plans[0], settings.seed, clock, host_id(), self._session,
-            settings.threads, self._say, cores, settings.device, settings.offload(),
-            settings.dtype,
+        settings = self._settings
+        plans, cores, folder = settings.plans(), settings.core_numbers(), resources.checkpoint(settings.checkpoint)
+        how = PipelineSettings(
+            settings.seed, host_id(), self._session, settings.device, settings.dtype, settings.offload(),
+            settings.threads, cores,
         )  # fmt: skip
+        first = load_pipeline(folder, plans[0], how, MonotonicClock(), self._say)
         if first.checkpoint.language is not None:
             self._say("tokenizer")
             first.checkpoint.language.prepare()

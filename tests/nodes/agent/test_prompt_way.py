@@ -20,7 +20,7 @@ import torch
 
 from auras_ros.action import Chunk
 from auras_ros.clock import MonotonicClock
-from auras_ros.loading.pipeline import Pipeline
+from auras_ros.loading.pipeline import Pipeline, PipelineSettings
 from auras_ros.nodes.agent import configured
 from auras_ros.nodes.agent.configured import ConfiguredPolicy
 from auras_ros.nodes.agent.frame_runner import FrameRunner
@@ -120,7 +120,7 @@ class Robot:
 
     def __init__(self, folder: Path, plans: Sequence[str]) -> None:
         checkpoint = load(folder)
-        made = [Pipeline(checkpoint, Plan.parse(plan), 0, MonotonicClock()) for plan in plans]
+        made = [Pipeline(checkpoint, Plan.parse(plan), PipelineSettings(), MonotonicClock()) for plan in plans]
         for pipeline in made:
             pipeline.warm_up()
         self.node, self.chunks = Node(), list[Chunk]()
