@@ -62,7 +62,7 @@ TAKES = """
 import time
 from auras_ros.nodes.agent.prompt import PromptGate
 from auras_ros.ros.dds.pubsub import Subscription
-execute, offer = Subscription.execute, PromptGate.offer
+execute, want = Subscription.execute, PromptGate.want
 def timed(self):
     began_ns = time.monotonic_ns()
     execute(self)
@@ -70,10 +70,9 @@ def timed(self):
         print('taken', time.monotonic_ns() - began_ns, flush=True)
 def refusing(self, text):
     began_ns = time.monotonic_ns()
-    taken = offer(self, text)
+    want(self, text)
     print('refused', time.monotonic_ns() - began_ns, flush=True)
-    return taken
-Subscription.execute, PromptGate.offer = timed, refusing
+Subscription.execute, PromptGate.want = timed, refusing
 """
 AGE = {"max_age_ms": 800.0, "fallback_plan": "quick,mode=auras"}
 Times = dict[str, list[float]]

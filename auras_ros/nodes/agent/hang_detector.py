@@ -1,19 +1,11 @@
-"""The agent's heartbeat, from a thread of its own in every lifecycle state, and the detection of hung frames.
-
-The heartbeat is sent only while frames finish in time. While a frame is late there is none, and the actuator holds;
-when the frame ends, the same session goes on. A frame that had enough CPU time and still did not finish is hung: the
-process ends, to be started again.
-"""
+"""Which frame is late, and whether it is hung: it had enough CPU time and still did not finish. Nothing here acts."""
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.agent.watchdog_process import OwnTime
 
 BEAT_NS = 20_000_000
@@ -76,36 +68,3 @@ class HangDetector:
         self._own_ns += self._own.of(passed_ns)
         enough_ns = max(HUNG_NS, HUNG_LIMITS * limit_ns)
         return self._own_ns > enough_ns or seen_ns > AT_LAST * enough_ns
-
-
-class Heart:
-    """beat() publishes one heartbeat or none; check() returns why the thread must end, or an empty text; then
-    ended(reason) is called."""
-
-    def __init__(self, beat: Callable[[], None], check: Callable[[int], str], ended: Callable[[str], None]) -> None:
-        self._beat, self._check, self._ended = beat, check, ended
-        self._monotonic = MonotonicClock()
-        self._running = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="heartbeat", daemon=True)
-
-    def start(self) -> None:
-        self._running.set()
-        self._thread.start()
-
-    def alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def stop(self, *_: Any) -> None:
-        self._running.clear()
-        if self._thread.is_alive():
-            self._thread.join(timeout=5.0)
-
-    def _loop(self) -> None:
-        next_ns = self._monotonic.now_ns()
-        while self._running.is_set():
-            if reason := self._check(self._monotonic.now_ns()):
-                self._ended(reason)
-                return
-            self._beat()
-            next_ns = max(next_ns + BEAT_NS, self._monotonic.now_ns())
-            self._monotonic.sleep_until_ns(next_ns)

@@ -1,8 +1,9 @@
 """The agent's heartbeats, and the end of its process if a frame hangs.
 
-Heartbeats are sent in every lifecycle state. When a frame is late, one heartbeat reports it, and no more are sent until
-it ends. If a frame hangs, the heartbeat's thread ends, and then the process. If the frame holds the interpreter lock,
-so that no thread here can run, a guard process ends this one. Nothing here touches the frames.
+Heartbeats are sent in every lifecycle state, from a thread of their own. When a frame is late, one heartbeat reports
+it, and no more are sent until it ends, so the actuator holds; then the same session goes on. If a frame hangs, the
+heartbeat's thread ends, and then the process, to be started again. If the frame holds the interpreter lock, so that no
+thread here can run, a guard process ends this one. Nothing here touches the frames.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import os
 import threading
 from typing import Any
 
-from auras_ros.nodes.agent.hang_detector import HangDetector, Heart
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.agent.hang_detector import BEAT_NS, HangDetector
 from auras_ros.nodes.agent.publishers import AgentPublishers
 from auras_ros.nodes.agent.status import AgentStatus
 from auras_ros.nodes.agent.watchdog import Watchdog
@@ -21,52 +23,72 @@ LAST_RESORT_S = 3.0  # a process with a hung frame is ended by force after this 
 GUARD_S = 5.0  # a process in which no Python thread runs is ended after this time
 
 
-class Pulse:
-    """`expect` and `relax` set when frames may run; executor thread. `hung`: a hung frame was found."""
+class Heartbeat:
+    """`frames_begin` and `frames_ended` say when frames may run; executor thread. `hung`: a hung frame was found."""
 
-    def __init__(self, status: AgentStatus, voice: AgentPublishers, logger: Any) -> None:
-        self._status, self._voice, self._logger = status, voice, logger
-        self._heart = Heart(self._beat_in_time, self._why_stop, self._ended)
-        self._guard, self._guarded = Watchdog(GUARD_S, self._on_no_guard), False
+    def __init__(self, status: AgentStatus, publishers: AgentPublishers, logger: Any) -> None:
+        self._status, self._publishers, self._logger = status, publishers, logger
+        self._monotonic = MonotonicClock()
+        self._running = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="heartbeat", daemon=True)
+        self._watchdog, self._watched = Watchdog(GUARD_S, self._on_no_guard), False
         self._hangs, self._limit_ns = HangDetector(), 0
         self._late, self._failures = "", CallbackFailures()
         self.hung = False
 
     def start(self) -> None:
         """Send heartbeats from now on."""
-        self._guard.start()
-        self._heart.start()
+        self._watchdog.start()
+        self._running.set()
+        self._thread.start()
 
     def alive(self) -> bool:
         """Whether the heartbeat's thread is alive; it ends when a frame hangs or a worker fails."""
-        return self._heart.alive()
+        return self._thread.is_alive()
 
-    def expect(self, limit_ns: int) -> None:
+    def frames_begin(self, limit_ns: int) -> None:
         """Called before frames begin. limit_ns: how long each may take."""
-        self._limit_ns, self._guarded = limit_ns, True
-        self._guard.beat(True)  # now, because the first frame may keep the heartbeat's thread from running
+        self._limit_ns, self._watched = limit_ns, True
+        self._watchdog.beat(True)  # now, because the first frame may keep the heartbeat's thread from running
 
-    def relax(self) -> None:
+    def frames_ended(self) -> None:
         """Called when no frame runs. Releasing or loading a model may hold the interpreter lock for long."""
-        self._guarded = False
+        self._watched = False
 
-    def unguard(self) -> None:
+    def release_watchdog(self) -> None:
         """Called before an orderly end of the process."""
-        self._guard.close()
+        self._watchdog.close()
 
     def stop(self) -> None:
         """End the heartbeat's thread."""
-        self._heart.stop()
+        self._running.clear()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
 
     def beat(self) -> None:
         """Send one heartbeat; from any thread."""
         status = self._status
-        self._guard.beat(self._guarded)
-        self._voice.beat(status.session, status.frame(), status.text(), status.lifecycle)
+        self._watchdog.beat(self._watched)
+        self._publishers.beat(status.session, status.frame(), status.text(), status.lifecycle)
 
     # -- the heartbeat's thread ---------------------------------------------------------------------------
 
-    def _why_stop(self, now_ns: int) -> str:
+    def _loop(self) -> None:
+        next_ns = self._monotonic.now_ns()
+        while self._running.is_set():
+            if reason := self._reason_to_end(self._monotonic.now_ns()):
+                self._end(reason)
+                return
+            if self._late:
+                self._watchdog.beat(self._watched)
+            else:
+                with self._failures.guarded("a heartbeat", self._logger.error):
+                    self.beat()
+            next_ns = max(next_ns + BEAT_NS, self._monotonic.now_ns())
+            self._monotonic.sleep_until_ns(next_ns)
+
+    def _reason_to_end(self, now_ns: int) -> str:
+        """Why no heartbeat may be sent any more; empty if nothing is wrong."""
         if self._failures.only():
             return f"no heartbeat can be published: {self._failures.last}"
         frames = self._status.frames
@@ -95,14 +117,7 @@ class Pulse:
         self._logger.error(f"{self._status.late}; no heartbeat until it ends, so the actuator holds")
         self.beat()
 
-    def _beat_in_time(self) -> None:
-        if self._late:
-            self._guard.beat(self._guarded)
-            return
-        with self._failures.guarded("a heartbeat", self._logger.error):
-            self.beat()
-
-    def _ended(self, reason: str) -> None:
+    def _end(self, reason: str) -> None:
         """Send a last heartbeat with the reason. Then there are none, so the actuator holds, and the process ends."""
         self._logger.error(reason)
         self.hung = reason.startswith("hung")
