@@ -333,7 +333,7 @@ def test_what_is_quick_is_done_at_once(bench: Bench, monkeypatch: pytest.MonkeyP
         bench.passes(50)
         bench.image()
         assert bench.news.acquire(timeout=PATIENCE_S)
-    assert counting.threads == ["pictures", threading.current_thread().name, threading.current_thread().name]
+    assert counting.threads == ["images", threading.current_thread().name, threading.current_thread().name]
 
 
 def test_no_picture_is_prepared_that_a_newer_one_replaces_before_the_next_frame(
