@@ -13,6 +13,7 @@ from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.actuator.trajectories import TrajectoryPublisher, misfit
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.nodes.common.messages import action_message
+from auras_ros.nodes.common.qos import RELIABLE
 from auras_ros.ros import Duration, LivelinessPolicy, Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import Float64MultiArray, Header, JointTrajectory, TimeMsg, Twist, TwistStamped, Vector3
 
@@ -82,8 +83,7 @@ class CommandPublishers:
 
 def _trajectories(node: Node, settings: ActuatorSettings, contract: Contract, qos: QosWatch) -> TrajectoryPublisher:
     topic, clock = settings.trajectory_topic, node.get_clock()
-    reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
-    publisher = node.create_publisher(JointTrajectory, topic, reliable, event_callbacks=qos.publisher(topic))
+    publisher = qos.create_publisher(JointTrajectory, topic, RELIABLE)
     max_age_ns = round(settings.max_chunk_age_ms * 1e6)
     return TrajectoryPublisher(
         publisher.publish,

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from auras_ros.nodes.actuator.bounded_subscription import RefusedMessages
+from auras_ros.nodes.actuator.other_publishers import publisher_name
 from auras_ros.nodes.actuator.realtime import enter_realtime
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.ros import (
@@ -51,10 +52,6 @@ QUEUE = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durabilit
 # For a service whose requests must not be overwritten by later ones.
 REQUESTS = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.VOLATILE)
 BOOL = "std_msgs/msg/Bool"
-
-
-def _name(info: Any) -> str:
-    return f"{info.node_namespace.rstrip('/')}/{info.node_name}"
 
 
 def _can_be_heard(info: Any) -> bool:
@@ -228,13 +225,13 @@ class EmergencyStop:
         """The topic's current publishers: gid -> name of the node. Taken from the list of publishers, because rclpy's
         count_publishers does not remap the name."""
         found = self._owner.get_publishers_info_by_topic(TOPIC)
-        return {bytes(each.endpoint_gid): _name(each) for each in found}
+        return {bytes(each.endpoint_gid): publisher_name(each) for each in found}
 
     def deaf_to(self) -> list[str]:
         """Nodes whose messages are not received: DDS does not match a publisher that offers a weaker QoS, or another
         type."""
         found = self._owner.get_publishers_info_by_topic(TOPIC)
-        return sorted({_name(each) for each in found if not _can_be_heard(each)})
+        return sorted({publisher_name(each) for each in found if not _can_be_heard(each)})
 
     @property
     def pressed(self) -> bool | None:

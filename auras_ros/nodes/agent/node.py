@@ -58,9 +58,7 @@ class Agent(LifecycleNode):
         self._qos = self._diagnostics.qos
         self._outputs = AgentPublishers(self, self._qos)
         self.create_service(Trigger, "~/reset", self._on_reset)
-        for task, check in self.status.tasks().items():
-            self._diagnostics.add(task, check)
-        self._diagnostics.add("qos", self._qos.check)
+        self._diagnostics.add_all(self.status.tasks())
         self._heartbeat = Heartbeat(self.status, self._outputs, self.get_logger())
 
     # -- the process --------------------------------------------------------------------------------------

@@ -72,6 +72,11 @@ class Diagnostics:
             raise ValueError(f"diagnostics: task {task!r} exists already")
         self._tasks[task] = check
 
+    def add_all(self, checks: Mapping[str, Callable[[], DiagnosticReport]]) -> None:
+        """The node's own tasks, and that of its topics' QoS."""
+        for task, check in {**checks, "qos": self.qos.check}.items():
+            self.add(task, check)
+
     def count_also(self, node: Node) -> None:
         """Also count failed callbacks of another node of this process, which has no diagnostics of its own."""
         self._failures.append(failures_of(node))
@@ -123,19 +128,19 @@ class QosWatch:
     """
 
     def __init__(self, node: Node, news: Callable[[], None]) -> None:
-        self._node, self._logger, self._news = node, node.get_logger(), news
+        self.node, self._logger, self._news = node, node.get_logger(), news
         self._counts: dict[tuple[str, str], _Count] = {}
 
     def create_publisher(self, kind: Any, topic: str, profile: QoSProfile) -> Any:
         """The node's, with its events watched."""
-        return self._node.create_publisher(kind, topic, profile, event_callbacks=self.publisher(topic))
+        return self.node.create_publisher(kind, topic, profile, event_callbacks=self.publisher(topic))
 
     def create_subscription(
         self, kind: Any, topic: str, callback: Callable[[Any], object], profile: QoSProfile, *, raw: bool = False
     ) -> Any:
         """The node's, with its events watched."""
         events = self.subscription(topic)
-        return self._node.create_subscription(kind, topic, callback, profile, raw=raw, event_callbacks=events)
+        return self.node.create_subscription(kind, topic, callback, profile, raw=raw, event_callbacks=events)
 
     def publisher(self, topic: str) -> PublisherEventCallbacks:
         return PublisherEventCallbacks(
