@@ -40,7 +40,7 @@ class DemoError(RuntimeError):
 
 def run(argv: list[str]) -> int:
     options = parse(argv)
-    discovery.settle(read_config(resources.find("config", "demo.yaml")))  # by default not on a robot's network
+    discovery.apply_range(read_config(resources.find("config", "demo.yaml")))  # by default not on a robot's network
     options.out.mkdir(parents=True, exist_ok=True)
     stopping: list[int] = []
     with _signals_noted(stopping):

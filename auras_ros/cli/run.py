@@ -67,7 +67,7 @@ def _supervise(options: argparse.Namespace, stopping: list[int]) -> int:
     figures = Figures(options.namespace)
     try:
         supervisor = Supervisor(config_path(options.config), namespace=options.namespace)
-        found_by = discovery.settle(supervisor.read)
+        found_by = discovery.apply_range(supervisor.read)
         with supervisor:
             for line in supervisor.warnings:
                 print(f"warning: {line}", file=sys.stderr, flush=True)

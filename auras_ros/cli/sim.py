@@ -43,7 +43,7 @@ def run(argv: list[str]) -> int:
         say_errors(error)
         return 2
     say_warnings(config.warnings)
-    discovery.settle(config)
+    discovery.apply_range(config)
     from auras_ros.sim.pusht_bridge import main
 
     print(GREETING, flush=True)

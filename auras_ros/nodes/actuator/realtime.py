@@ -110,9 +110,8 @@ def _keep_freed_memory(libc: ctypes.CDLL) -> bool:
 
 def _touch(size: int) -> None:
     """Allocate `size` bytes of heap, write to each page, and free them; the allocator keeps them."""
-    block = bytearray(size)
-    for at in range(0, size, resource.getpagesize()):
-        block[at] = 1
+    page = resource.getpagesize()
+    bytearray(size)[::page] = bytes(-(-size // page))
 
 
 def freeze_collector() -> str:

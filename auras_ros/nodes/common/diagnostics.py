@@ -149,12 +149,15 @@ class QosWatch:
             incompatible_qos=lambda info: self._incompatible(topic, info),
         )
 
-    def subscription(self, topic: str) -> SubscriptionEventCallbacks:
+    def subscription(
+        self, topic: str, call: Callable[[Callable[[], None]], None] = lambda report: report()
+    ) -> SubscriptionEventCallbacks:
+        """call: calls what it is given, at once or later in the executor's thread."""
         return SubscriptionEventCallbacks(
-            deadline=lambda info: self._note(topic, "deadline missed", info.total_count),
-            liveliness=lambda info: self._liveliness(topic, info.not_alive_count_change),
-            message_lost=lambda info: self._note(topic, "messages lost", info.total_count),
-            incompatible_qos=lambda info: self._incompatible(topic, info),
+            deadline=lambda info: call(lambda: self._note(topic, "deadline missed", info.total_count)),
+            liveliness=lambda info: call(lambda: self._liveliness(topic, info.not_alive_count_change)),
+            message_lost=lambda info: call(lambda: self._note(topic, "messages lost", info.total_count)),
+            incompatible_qos=lambda info: call(lambda: self._incompatible(topic, info)),
         )
 
     def check(self) -> DiagnosticReport:
