@@ -59,8 +59,8 @@ class ObservationInputs:
         self.arrivals = Arrivals(self._cameras)
         self._pictures = ImagePreparation(self._on_prepared)
         self._newest: dict[str, Picture | None] = {}
-        self._news: Callable[[], None] | None = None
-        self._on_clock_jump: Callable[[], None] | None = None
+        self._taking = False
+        self._news = self._on_clock_jump = _nothing
         self._next_frame_ns: Callable[[], int] = lambda: 0
         self._refusals = InputCounters([*self._cameras, STATE])
         self._of_others = 0  # number of joint states with none of the policy's joints
@@ -86,11 +86,12 @@ class ObservationInputs:
         self.arrivals.clear()
         self._next_frame_ns = next_frame_ns
         self._fault = self._skewed_since_ns = None
-        self._news, self._on_clock_jump = news, on_clock_jump
+        self._taking, self._news, self._on_clock_jump = True, news, on_clock_jump
 
     def shut(self) -> None:
         """Take no messages until `open` is called again."""
-        self._news = self._on_clock_jump = None
+        self._taking = False
+        self._news = self._on_clock_jump = _nothing
 
     def close(self) -> None:
         self._pictures.close()
@@ -112,7 +113,7 @@ class ObservationInputs:
     # -- messages -----------------------------------------------------------------------------------------
 
     def _on_image(self, name: str, message: Image | CompressedImage) -> None:
-        if self._news is None:
+        if not self._taking:
             return
         try:
             frame = self._decoded(name, message)
@@ -132,7 +133,7 @@ class ObservationInputs:
             self._pictures.prepare(name, picture)
         else:  # noted as if it had been prepared, because the times between images are measured
             self.arrivals.came(name, now_ns + self._pictures.lasts_ns)
-            self._tell()
+            self._news()
 
     def _decoded(self, name: str, message: Image | CompressedImage) -> Any:
         """RGB, uint8 [height, width, 3]. Raises ObservationError."""
@@ -157,10 +158,10 @@ class ObservationInputs:
     def _on_prepared(self, name: str) -> None:
         """Called in any thread."""
         self.arrivals.came(name, self._monotonic.now_ns())
-        self._tell()
+        self._news()
 
     def _on_joint_states(self, message: JointState) -> None:
-        if self._news is None:
+        if not self._taking:
             return
         names, now_ns = list(message.name), self._monotonic.now_ns()
         if not self._assembler.wants(names):  # another driver's joints
@@ -169,7 +170,7 @@ class ObservationInputs:
         stamp, latency_ns = self._stamps.read(message.header)
         positions = np.asarray(message.position, dtype=np.float64)
         self._put(STATE, lambda: self._assembler.put_state(names, positions, stamp, now_ns, latency_ns), now_ns)
-        self._tell()
+        self._news()
 
     def _put(self, source: str, put: Callable[[], ObservationFault | None], now_ns: int) -> bool:
         """Put it into the assembler. Returns whether it was accepted."""
@@ -187,17 +188,12 @@ class ObservationInputs:
             self._refuse(source, fault)
         return fault is None
 
-    def _tell(self) -> None:
-        if (news := self._news) is not None:
-            news()
-
     def _refuse(self, source: str, fault: ObservationFault) -> None:
         self._refusals.refused(source, fault)
         self._node.get_logger().warning(str(fault), throttle_duration_sec=1.0)
 
     def _on_jump(self) -> None:
-        if self._on_clock_jump is not None:
-            self._on_clock_jump()
+        self._on_clock_jump()
 
     # -- observations -------------------------------------------------------------------------------------
 
@@ -254,8 +250,11 @@ class ObservationInputs:
         for name, counts in counters["streams"].items():
             values |= {f"{name} {what}": count for what, count in counts.items()}
         values |= {f"fault {name}": count for name, count in counters["faults"].items()}
-        if self._news is None:
+        if not self._taking:
             return DiagnosticReport(Level.OK, "not active: messages are ignored", values)
         if fault := self._fault:
             return DiagnosticReport(Level.ERROR, f"no observation: {fault}{self._refusals.cause(fault)}", values)
         return DiagnosticReport(Level.OK, "observations are received", values)
+
+
+def _nothing() -> None: ...
