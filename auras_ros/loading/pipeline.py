@@ -16,7 +16,6 @@ from auras_ros.checkpoints.dtype import runtime_dtype
 from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.device import Device, Offload, Reasons, make_device
 from auras_ros.device.memory import device_bytes
-from auras_ros.device.offload import PlacedWeights
 from auras_ros.loading.placement import place_policy
 from auras_ros.observation import Observation
 from auras_ros.pipeline.modes import Executor, make_executor
@@ -51,8 +50,8 @@ class PipelineSettings:
 
 
 class Pipeline:
-    """One robot's executor: observations in, chunks with their provenance out. device: the one of `settings`, made;
-    None leaves the weights where they are, and captures nothing."""
+    """One robot's executor: observations in, chunks with their provenance out. device: made as `settings` say if it is
+    not given."""
 
     def __init__(
         self,
@@ -64,7 +63,8 @@ class Pipeline:
     ) -> None:
         self.checkpoint, self.plan = checkpoint, (plan := plan.named(checkpoint.first_plan))
         self._policy = policy = checkpoint.policy(plan.generation)
-        self.placed = PlacedWeights(0) if device is None else place_policy(policy, device.tensors, settings.offload)
+        self._device = device = device or make_device(settings.device)
+        self.placed = place_policy(policy, device.tensors, settings.offload)
 
         def noise(request: int) -> Tensor:
             return noise_tape(policy.noise_shape, settings.seed, request)[None]
@@ -72,21 +72,20 @@ class Pipeline:
         self.executor: Executor = make_executor(policy, plan, noise, clock, device, settings.cores, checkpoint.contract)
         policy_name = f"{checkpoint.name}@{checkpoint.digest[:12]}"
         self._identity = Identity(settings.host, settings.session, str(plan), policy_name)
-        self._settings, self._clock, self._device = settings, clock, device
+        self._settings, self._clock = settings, clock
 
     def beside(self, plan: Plan) -> Pipeline:
         """The same policy, noise, identity and kind of device with another plan; not warmed up. Raises PlanError."""
-        device = None if self._device is None else make_device(self._device.tensors.type)
-        return Pipeline(self.checkpoint, plan, self._settings, self._clock, device)
+        return Pipeline(self.checkpoint, plan, self._settings, self._clock, make_device(self._device.tensors.type))
 
     @property
     def uncaptured(self) -> Mapping[str, Reasons]:
-        """Stages that are not captured, with the reasons; after `warm_up`. Empty if no device was given."""
-        return {} if self._device is None else self._device.uncaptured
+        """Stages that are not captured, with the reasons; after `warm_up`."""
+        return self._device.uncaptured
 
     def device_bytes(self) -> tuple[int, int]:
         """Device memory of this process: (in tensors, reserved from the driver); zeros on a CPU."""
-        return (0, 0) if self._device is None else device_bytes(self._device.tensors)
+        return device_bytes(self._device.tensors)
 
     def warm_up(self) -> None:
         """Run discarded frames on random values, then refuse a plan whose chunks would come too late (rule 9 of
@@ -118,8 +117,7 @@ class Pipeline:
         if not isinstance(self._policy, PromptedPolicy):
             raise ValueError("prompt: this policy takes none")
         self._policy.set_prompt(torch.tensor(list(ids), dtype=torch.int64))
-        if self._device is not None:  # frames run on other streams: wait until the copy is done
-            torch.zeros(1, device=self._device.tensors).item()
+        torch.zeros(1, device=self._device.tensors).item()  # frames run on other streams: wait until the copy is done
 
     @property
     def session(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from auras_ros.action import ContractError
@@ -55,10 +56,10 @@ class Actuator(Node):
         self._diagnostics.count_also(self._inputs.stop.node)  # that node has no diagnostics of its own
         self._arm_now, self._armed_ns = settings.arm_on_start, 0
         self._state = self.create_publisher(String, "~/state", LATCHED)
-        self.create_service(Trigger, "~/arm", self._answering(self._on_arm))
-        self.create_service(Trigger, "~/release_stop", self._answering(self._inputs.stop.release))
+        self.create_service(Trigger, "~/arm", partial(self._answer, self._on_arm))
+        self.create_service(Trigger, "~/release_stop", partial(self._answer, self._inputs.stop.release))
         # ~/stop is served by the emergency stop's thread. No request of ~/stop or ~/disarm may be lost.
-        self.create_service(Trigger, "~/disarm", self._answering(self._on_disarm), qos_profile=REQUESTS)
+        self.create_service(Trigger, "~/disarm", partial(self._answer, self._on_disarm), qos_profile=REQUESTS)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(STATE_PERIOD_S, self._report, clock=steady)
         self.create_timer(LOOK_PERIOD_S, self._look, clock=steady)
@@ -87,15 +88,12 @@ class Actuator(Node):
         verdict = self._loop.arm(self._loop.position.position if self.settings.measured_start else None)
         return verdict.ok, verdict.detail
 
-    def _answering(self, act: Callable[[], tuple[bool, str]]) -> Callable[[Any, Any], Any]:
-        """The callback of a service that does this: (whether it succeeded, the message)."""
-
-        def answer(request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-            response.success, response.message = act()
-            self._report()
-            return response
-
-        return answer
+    def _answer(
+        self, act: Callable[[], tuple[bool, str]], request: Trigger.Request, response: Trigger.Response
+    ) -> Trigger.Response:
+        response.success, response.message = act()
+        self._report()
+        return response
 
     def _on_arm(self) -> tuple[bool, str]:
         self._look()

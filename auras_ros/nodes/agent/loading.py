@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from functools import partial
 
 from auras_ros import resources
@@ -28,29 +28,23 @@ TOO_SLOW_ERRORS = (TooSlowError,)  # of those, the ones that may pass: the machi
 
 
 class PolicyLoader:
-    """Starts at once. `progress`: the current step; `wait`: whether it is over; then call `result`."""
+    """Starts at once. `progress`: the current step. `pipelines`: of the first plan and of the fallback, when it is over;
+    the error if it failed."""
 
     def __init__(self, settings: AgentSettings, session: str) -> None:
         self._settings, self._session = settings, session
         self.progress = "loading"
-        self._pipelines: Future[tuple[Pipeline, ...]] = Future()
+        self.pipelines: Future[tuple[Pipeline, ...]] = Future()
         threading.Thread(target=self._run, name="configure", daemon=True).start()
-
-    def wait(self, timeout_s: float) -> bool:
-        return bool(wait([self._pipelines], timeout_s).done)
-
-    def result(self) -> tuple[Pipeline, ...]:
-        """The pipelines of the first plan and of the fallback. Raises the error if loading failed."""
-        return self._pipelines.result()
 
     def _run(self) -> None:
         try:
             pipelines = self._load()
             gc.collect()
             gc.freeze()  # the garbage collector does not scan the loaded objects again
-            self._pipelines.set_result(pipelines)
-        except BaseException as error:  # noqa: BLE001  (raised by `result`, in the thread that waits)
-            self._pipelines.set_exception(error)
+            self.pipelines.set_result(pipelines)
+        except BaseException as error:  # noqa: BLE001  (raised in the thread that waits)
+            self.pipelines.set_exception(error)
 
     def _load(self) -> tuple[Pipeline, ...]:
         settings = self._settings

@@ -12,13 +12,13 @@ import gc
 import socket
 import threading
 import uuid
+from concurrent.futures import wait
 from typing import Any, NoReturn
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.agent.configured import ConfiguredPolicy
 from auras_ros.nodes.agent.frame_runner import STALL_S
-from auras_ros.nodes.agent.hang_detector import frame_limit_ns
-from auras_ros.nodes.agent.heartbeat import Heartbeat
+from auras_ros.nodes.agent.heartbeat import Heartbeat, frame_limit_ns
 from auras_ros.nodes.agent.loading import BAD_SETTINGS_ERRORS, TOO_SLOW_ERRORS, PolicyLoader
 from auras_ros.nodes.agent.overload import OverloadLevel
 from auras_ros.nodes.agent.publishers import AgentPublishers
@@ -114,13 +114,13 @@ class Agent(LifecycleNode):
         self.status.session, began_ns = uuid.uuid4().hex[:12], self._monotonic.now_ns()
         self.get_logger().info(f"loading {settings.checkpoint}, plan '{settings.plans()[0]}'")
         loader, progress = PolicyLoader(settings, self.status.session), ""
-        while not loader.wait(POLL_S):
+        while not wait([loader.pipelines], POLL_S).done:
             if loader.progress != progress:
                 progress = loader.progress
                 self._set_state("configuring", progress)
             if self._asked.is_set():
                 raise StoppedError
-        self.status.configured = configured = ConfiguredPolicy(self, settings, loader.result(), self._qos)
+        self.status.configured = configured = ConfiguredPolicy(self, settings, loader.pipelines.result(), self._qos)
         self.get_logger().info(f"golden sample replayed, ready as session {self.status.session}")
         configure_ms = (self._monotonic.now_ns() - began_ns) / 1e6
         self.status.resources = resources = resource_usage(configured.pipelines, configure_ms)
@@ -212,8 +212,8 @@ class Agent(LifecycleNode):
         frames = self.status.frames
         if frames is not None:
             frames.reset()
-        nothing = f"agent: {self.status.lifecycle}: nothing to reset"
         response.success = frames is not None
+        nothing = f"agent: {self.status.lifecycle}: nothing to reset"
         response.message = "new epoch from the next frame on" if frames else nothing
         return response
 

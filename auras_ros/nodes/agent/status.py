@@ -1,6 +1,6 @@
 """The agent's status, as heartbeats, diagnostics and the log report it. It decides nothing.
 
-`overload` checks the age contract, `hang_detector` detects hung frames.
+`overload` checks the age contract, `heartbeat` detects hung frames.
 """
 
 from __future__ import annotations

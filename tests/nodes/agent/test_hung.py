@@ -14,7 +14,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.nodes.agent.hang_detector import BEAT_NS, HUNG_NS, HangDetector, Late, frame_limit_ns
+from auras_ros.nodes.agent.heartbeat import BEAT_NS, HUNG_NS, HangDetector, Late, frame_limit_ns
 from auras_ros.nodes.agent.watchdog_process import AT_LAST, STEP_S, UNWATCHED, WATCHED, OwnTime, Silence, stopped
 from tests.nodes.stand_ins import Robot
 from tests.nodes.wire import MS, Child, Children, Watch, undisturbed
@@ -30,7 +30,7 @@ signal.signal(signal.SIGUSR1, lambda *_: told.set())
 signal.signal(signal.SIGUSR2, lambda *_: again.set())
 """
 SOON = """
-import auras_ros.nodes.agent.hang_detector as heart
+import auras_ros.nodes.agent.heartbeat as heart
 heart.HUNG_NS, heart.HUNG_LIMITS = 10**9, 1
 """
 HANGS = (
