@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.messages import MessageError
 from auras_ros.ros import Node, QoSProfile, deserialize_message
 from auras_ros.ros.text import first_count
 
@@ -61,7 +62,7 @@ def subscribe(
     limits: PayloadLimits,
     refused: RefusedMessages,
 ) -> None:
-    """Call `callback(message)` for messages within the limits."""
+    """Call `callback(message)` for messages within the limits; it may refuse one by a MessageError."""
     name = qos.node.resolve_topic_name(topic)
 
     def take(payload: bytes) -> None:
@@ -73,6 +74,9 @@ def subscribe(
         except (ValueError, RuntimeError) as error:  # ours, rclpy's
             refused.add(topic, f"{len(payload)} bytes on {name}: {error}")
             return
-        callback(message)
+        try:
+            callback(message)
+        except MessageError as error:
+            refused.add(topic, str(error))
 
     qos.create_subscription(kind, topic, take, profile, raw=True)

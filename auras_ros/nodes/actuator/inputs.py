@@ -22,7 +22,7 @@ from auras_ros.nodes.actuator.emergency_stop import EmergencyStop
 from auras_ros.nodes.actuator.robot_description import DescriptionReader
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.common.diagnostics import QosWatch
-from auras_ros.nodes.common.messages import MAX_TEXT, MessageError, read_chunk, read_json
+from auras_ros.nodes.common.messages import MAX_TEXT, read_chunk, read_json
 from auras_ros.nodes.common.qos import LATCHED, RELIABLE
 from auras_ros.ros import Duration, JumpThreshold, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from auras_ros.ros.image import stamp_ns
@@ -100,11 +100,7 @@ class ActuatorInputs:
         )
 
     def _on_chunk(self, message: Float64MultiArray) -> None:
-        try:
-            chunk = read_chunk(message, self._contract)
-        except ValueError as error:  # ContractError, or a JSON number with thousands of digits
-            self.refused.add("chunk", str(error))
-            return
+        chunk = read_chunk(message, self._contract)
         verdict = self._loop.stream.offer(chunk, self._clock.now_ns())
         waiting = self._waiting
         self._waiting = isinstance(verdict, Rejected) and verdict.reason is ChunkRefusal.DISARMED
@@ -117,24 +113,15 @@ class ActuatorInputs:
             )
 
     def _on_heartbeat(self, message: String) -> None:
-        try:
-            beat = read_json(message.data, "heartbeat")
-            inactive = self._agent.on_heartbeat(beat, self._loop.stream.session, self._clock.now_ns())
-        except MessageError as error:
-            self.refused.add("heartbeat", str(error))
-            return
-        if inactive:
+        beat = read_json(message.data, "heartbeat")
+        if self._agent.on_heartbeat(beat, self._loop.stream.session, self._clock.now_ns()):
             self._loop.end(f"agent is {self._agent.lifecycle or 'of no known state'}")
 
     def _on_joint_states(self, message: JointState) -> None:
         """Take the robot's position, or a part of it; disarm if it is impossible."""
         positions, at_ns = np.asarray(message.position, dtype=np.float64), self._clock.now_ns()
         watching = not self._loop.stream.silent
-        try:
-            self._position.take(message.name, positions, at_ns, watching=watching, stamp_ns=stamp_ns(message.header))
-        except MessageError as error:
-            self.refused.add("joint_states", str(error))
-            return
+        self._position.take(message.name, positions, at_ns, watching=watching, stamp_ns=stamp_ns(message.header))
         if jump := self._position.jumped():
             self._loop.robot_moved(jump)
 

@@ -28,8 +28,8 @@ TOO_SLOW_ERRORS = (TooSlowError,)  # of those, the ones that may pass: the machi
 
 
 class PolicyLoader:
-    """Starts at once. `progress`: the current step. `pipelines`: of the first plan and of the fallback, when it is over;
-    the error if it failed."""
+    """Starts at once. `progress`: the current step. `pipelines`: of the first plan and of the fallback, when loading
+    is over, or its error."""
 
     def __init__(self, settings: AgentSettings, session: str) -> None:
         self._settings, self._session = settings, session

@@ -37,10 +37,6 @@ SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FA
 POLL_S = 0.1  # how often configure reports its progress
 
 
-class StoppedError(RuntimeError):
-    """The process was asked to end while configuring."""
-
-
 class Agent(LifecycleNode):
     """`asked`: set when the process should end; configure then aborts."""
 
@@ -95,7 +91,7 @@ class Agent(LifecycleNode):
         self._refused = None
         self._set_state("configuring")
         try:
-            self._configure(current_parameters(self, AgentSettings))
+            ready = self._configure(current_parameters(self, AgentSettings))
         except BAD_SETTINGS_ERRORS as error:
             self._refused = error
             if not self._starting:  # else `start` raises it
@@ -104,13 +100,11 @@ class Agent(LifecycleNode):
                 return TransitionCallbackReturn.ERROR  # the caller may try again: see `launching`
             self._set_state("unconfigured", f"refused: {error}", wrong=True)
             return FAILURE
-        except StoppedError:
-            self._set_state("unconfigured")
-            return FAILURE
-        self._set_state("inactive")
-        return SUCCESS
+        self._set_state("inactive" if ready else "unconfigured")
+        return SUCCESS if ready else FAILURE
 
-    def _configure(self, settings: AgentSettings) -> None:
+    def _configure(self, settings: AgentSettings) -> bool:
+        """Returns False if the process was asked to end meanwhile."""
         self.status.session, began_ns = uuid.uuid4().hex[:12], self._monotonic.now_ns()
         self.get_logger().info(f"loading {settings.checkpoint}, plan '{settings.plans()[0]}'")
         loader, progress = PolicyLoader(settings, self.status.session), ""
@@ -119,7 +113,7 @@ class Agent(LifecycleNode):
                 progress = loader.progress
                 self._set_state("configuring", progress)
             if self._asked.is_set():
-                raise StoppedError
+                return False
         self.status.configured = configured = ConfiguredPolicy(self, settings, loader.pipelines.result(), self._qos)
         self.get_logger().info(f"golden sample replayed, ready as session {self.status.session}")
         configure_ms = (self._monotonic.now_ns() - began_ns) / 1e6
@@ -128,6 +122,7 @@ class Agent(LifecycleNode):
         self.get_logger().info(", ".join(f"{key} {text}" for key, text in resources.items() if key != "uncaptured"))
         if uncaptured:
             self.get_logger().warning(f"stages that are not captured, so that frames take longer: {uncaptured}")
+        return True
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         began_ns, configured = self._monotonic.now_ns(), self.status.configured
