@@ -12,14 +12,23 @@ import threading
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from auras_ros.nodes.agent.latest_worker import LatestWorker
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level
-from auras_ros.policies.prompt import Language
 
 PROMPT = "prompt"
 SHOWN_CHARS = 80
+
+
+class PromptLanguage(Protocol):
+    """Texts to token ids, for one checkpoint (`policies.prompt.Language`)."""
+
+    prompt: Any
+
+    def prepare(self) -> str: ...
+
+    def ids(self, text: str) -> Sequence[int]: ...
 
 
 def prompt_refusal(text: str, limit_bytes: int) -> str:
@@ -43,7 +52,11 @@ class PromptGate:
     """
 
     def __init__(
-        self, language: Language | None, set_token_ids: Callable[[Sequence[int]], None], limit_bytes: int, logger: Any
+        self,
+        language: PromptLanguage | None,
+        set_token_ids: Callable[[Sequence[int]], None],
+        limit_bytes: int,
+        logger: Any,
     ) -> None:
         self.lock = threading.Lock()  # held for marks and for publishing, never during computation
         self._changing = threading.Lock()  # a prompt becomes active before there are frames, or at their boundary
@@ -80,7 +93,7 @@ class PromptGate:
             self.wanted = text
         self._tokenizer.put("", text)
 
-    def _tokenize(self, language: Language, _: str, text: str) -> None:
+    def _tokenize(self, language: PromptLanguage, _: str, text: str) -> None:
         try:
             self.ready(text, language.ids(text))
         except ValueError as error:
