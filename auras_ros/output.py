@@ -19,8 +19,10 @@ from typing import TextIO
 LONGEST = 1 << 16  # of a line: a longer one is written in pieces
 
 
-class Lossy(io.TextIOBase):
+class NonBlockingStream(io.TextIOBase):
     """A text stream on a descriptor. Nothing that it is asked for raises; `lost` counts the lines nobody took."""
+
+    encoding, errors = "utf-8", "backslashreplace"
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -37,14 +39,6 @@ class Lossy(io.TextIOBase):
         super().close()
         if self._socket is not None:
             self._socket.close()
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return "utf-8"
-
-    @property
-    def errors(self) -> str:  # type: ignore[override]
-        return "backslashreplace"
 
     def fileno(self) -> int:
         return self._descriptor
@@ -88,22 +82,22 @@ class Lossy(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def never_in_the_way() -> Iterator[None]:
-    """For a long-lived process: standard output and error become `Lossy`, and their descriptors never make a writer
-    wait, whoever writes (C libraries too; but where it is a socket, as under systemd, these wait). Where they are
-    something else already, they are left alone."""
+def non_blocking_output() -> Iterator[None]:
+    """For a long-lived process: standard output and error become `NonBlockingStream`, and their descriptors never make
+    a writer wait, whoever writes (C libraries too; but where it is a socket, as under systemd, these wait). Where they
+    are something else already, they are left alone."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_lossy(stream) for stream in before)
+    sys.stdout, sys.stderr = (_non_blocking(stream) for stream in before)
     try:
         yield
     finally:
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, Lossy):
+            if isinstance(stream, NonBlockingStream):
                 stream.flush()
         sys.stdout, sys.stderr = before
 
 
-def _lossy(stream: TextIO) -> TextIO:
+def _non_blocking(stream: TextIO) -> TextIO:
     try:
         descriptor = stream.fileno()
     except (AttributeError, OSError, ValueError):  # None, closed, or of the memory alone
@@ -113,7 +107,7 @@ def _lossy(stream: TextIO) -> TextIO:
     with contextlib.suppress(OSError):  # what a full disk does not take is lost
         stream.flush()
     _never_wait(descriptor)
-    return Lossy(descriptor)  # type: ignore[return-value]
+    return NonBlockingStream(descriptor)  # type: ignore[return-value]
 
 
 def _never_wait(descriptor: int) -> None:

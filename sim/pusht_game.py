@@ -10,13 +10,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import Field, asdict, dataclass, field, fields
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from auras_ros.parameters import ParameterError, parameter
 from auras_ros.sim.pusht import CONTROL_DT_MS, SIZE_PX, SUCCESS_COVERAGE, PushTWorld, StepResult
 
 NAMES = ("agent_x", "agent_y")
@@ -25,49 +25,26 @@ SHOW_NS = 1_000_000_000  # a finished table stands this long before the next one
 MAX_LABEL_CHARS = 4096
 
 
-class SettingError(ValueError):
-    """A setting that cannot be used; the text names it and what is allowed."""
-
-
-def setting(default: Any, description: str, low: float | None = None, high: float | None = None) -> Any:
-    """A field of `TableSettings`; low and high are inclusive bounds."""
-    return field(default=default, metadata={"description": description, "low": low, "high": high})
-
-
 @dataclass(frozen=True)
 class TableSettings:
-    """What a table can be told; every field is a node parameter of the bridge. Raises SettingError."""
+    """What a table can be told; every field is a node parameter of the bridge. Raises ParameterError."""
 
-    seed: int = setting(0, "seed of the first episode; each next one counts up by one", 0, 2**31 - 1)
-    drift_px: float = setting(0.0, "drift of the tee each control step, px; 0: the published task", 0.0, 19.0)
-    success_coverage: float = setting(SUCCESS_COVERAGE, "covered share of the goal: success", 0.05, 0.999)
-    max_steps: int = setting(300, "control steps after which an episode is done", 1, 1_000_000)
-    auto_reset: bool = setting(True, "start the next episode by itself, one second after one is done")
-    action_timeout_ms: int = setting(500, "count a control step whose action is older than this", 1, 60_000)
-    viewer_px: int = setting(0, "side of the images on camera/viewer, px; 0 publishes none", 0, 2048)
-    compression: str = setting("jpeg", "of the compressed camera: jpeg (quality 95) or png")
-    publish_clock: bool = setting(False, "be the source of /clock; stamps are then simulated time")
-    shift_ms: float = setting(0.0, "steps and images come so much later, may be set while it runs", 0.0, 99.0)
+    seed: int = parameter(0, "seed of the first episode; each next one counts up by one", 0, 2**31 - 1)
+    drift_px: float = parameter(0.0, "drift of the tee each control step, px; 0: the published task", 0.0, 19.0)
+    success_coverage: float = parameter(SUCCESS_COVERAGE, "covered share of the goal: success", 0.05, 0.999)
+    max_steps: int = parameter(300, "control steps after which an episode is done", 1, 1_000_000)
+    auto_reset: bool = parameter(True, "start the next episode by itself, one second after one is done")
+    action_timeout_ms: int = parameter(500, "count a control step whose action is older than this", 1, 60_000)
+    viewer_px: int = parameter(0, "side of the images on camera/viewer, px; 0 publishes none", 0, 2048)
+    compression: str = parameter("jpeg", "of the compressed camera: jpeg (quality 95) or png")
+    publish_clock: bool = parameter(False, "be the source of /clock; stamps are then simulated time")
+    shift_ms: float = parameter(0.0, "steps and images come so much later, may be set while it runs", 0.0, 99.0)
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            object.__setattr__(self, each.name, _checked(each.name, getattr(self, each.name), each))
         if 0 < self.viewer_px < 16:
-            raise SettingError(f"viewer_px: must be 0 or in [16, 2048], got {self.viewer_px}")
+            raise ParameterError(f"pusht: viewer_px: must be 0 or in [16, 2048], got {self.viewer_px}")
         if self.compression not in ("jpeg", "png"):
-            raise SettingError(f"compression: must be jpeg or png, got {self.compression!r}")
-
-
-def _checked(name: str, value: Any, each: Field[Any]) -> Any:
-    """The value in the type of the field's default, within its bounds. A whole number serves as a float."""
-    if isinstance(each.default, float) and type(value) is int:
-        value = float(value)
-    if type(value) is not type(each.default):
-        raise SettingError(f"{name}: expected {type(each.default).__name__}, got {value!r}")
-    low, high = each.metadata["low"], each.metadata["high"]
-    if low is not None and not low <= value <= high:
-        raise SettingError(f"{name}: must be in [{low}, {high}], got {value!r}")
-    return value
+            raise ParameterError(f"pusht: compression: must be jpeg or png, got {self.compression!r}")
 
 
 class GamePhase(str, Enum):
@@ -103,9 +80,6 @@ class GameStatus:
     action: tuple[float, float] | None
     refused: dict[str, int]
     timeouts: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class PushTGame:

@@ -18,7 +18,7 @@ import pytest
 from auras_ros import heap
 from auras_ros.nodes.actuator import node as actuator
 from auras_ros.nodes.agent import node as agent
-from auras_ros.nodes.common import process
+from auras_ros.ros import process
 from auras_ros.sim import pusht_bridge
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,13 +71,13 @@ class AskedError(Exception):
     pass
 
 
-@pytest.mark.parametrize(("module", "where"), [(agent, process), (actuator, process), (pusht_bridge, pusht_bridge)])
-def test_every_program_that_stays_asks_first(module: Any, where: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("module", [agent, actuator, pusht_bridge])
+def test_every_program_that_stays_asks_first(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it reads its arguments: threads that run already keep the heaps that they have."""
 
     def ask() -> bool:
         raise AskedError
 
-    monkeypatch.setattr(where, "bound_heap", ask)
+    monkeypatch.setattr(process, "bound_heap", ask)
     with pytest.raises(AskedError):
         module.main(["--ros-args", "-r", "not a remapping"])

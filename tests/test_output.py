@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from auras_ros.output import Lossy, never_in_the_way, printable
+from auras_ros.output import NonBlockingStream, non_blocking_output, printable
 
 LINE = "x" * 100
 MANY = 3000  # lines, 300 kB: more than a pipe holds
 PATIENCE_S = 30.0
 TALKS = f"""
 import sys
-from auras_ros.output import never_in_the_way
-with never_in_the_way():
+from auras_ros.output import non_blocking_output
+with non_blocking_output():
     for number in range({MANY}):
         print(number, {LINE!r}, file=sys.stderr)
         print(number, {LINE!r}, flush=True)
@@ -71,7 +71,7 @@ def test_a_closed_pipe_and_a_full_disk_end_nobody(tmp_path: Path) -> None:
 def test_what_was_lost_is_counted_and_said_when_somebody_reads_again() -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
-    stream = Lossy(write)
+    stream = NonBlockingStream(write)
     try:
         for _ in range(MANY):
             print(LINE, file=stream)
@@ -90,7 +90,7 @@ def test_what_was_lost_is_counted_and_said_when_somebody_reads_again() -> None:
 
 def test_a_line_goes_out_whole_and_the_begun_one_with_flush() -> None:
     read, write = os.pipe()
-    stream = Lossy(write)
+    stream = NonBlockingStream(write)
     try:
         os.set_blocking(read, False)
         stream.write("a be")
@@ -107,7 +107,7 @@ def test_a_line_goes_out_whole_and_the_begun_one_with_flush() -> None:
 
 def test_streams_that_are_somebody_elses_are_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
     before = sys.stdout, sys.stderr
-    with never_in_the_way():
+    with non_blocking_output():
         print("to the test")
         assert (sys.stdout, sys.stderr) == before
     assert capsys.readouterr().out == "to the test\n"

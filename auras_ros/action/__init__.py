@@ -4,48 +4,29 @@ The actuator node and lockstep evaluation run this same code. It imports neither
 and never publishes.
 """
 
-from __future__ import annotations
-
-from .ahead import Ahead
-from .chunk import Chunk, Provenance
-from .command import Command, Horizon
-from .contract import Channel, ChannelKind, Contract, ContractError, HoldPolicy, Interpolation
-from .ensemble import DEFAULT_ENSEMBLE_DECAY
-from .limits import DEFAULT_CLIP_TOLERANCE, Limits
-from .options import SEAMS
-from .safety import Event, SafetyState
-from .stream import ActionStream
-from .urdf import JointLimit, joint_limits, tighten
-from .verdict import Accepted, ChunkRefusal, Rejected
-from .wire import WireChunk, WireDim, from_wire, to_wire
-
-__all__ = [
-    "DEFAULT_CLIP_TOLERANCE",
-    "DEFAULT_ENSEMBLE_DECAY",
-    "SEAMS",
-    "Accepted",
-    "ActionStream",
-    "Ahead",
-    "Channel",
-    "ChannelKind",
-    "Chunk",
-    "Command",
-    "Contract",
-    "ContractError",
-    "Event",
-    "HoldPolicy",
-    "Horizon",
-    "Interpolation",
-    "JointLimit",
-    "Limits",
-    "Provenance",
-    "ChunkRefusal",
-    "Rejected",
-    "SafetyState",
-    "WireChunk",
-    "WireDim",
-    "from_wire",
-    "joint_limits",
-    "tighten",
-    "to_wire",
-]
+from .ahead import Ahead as Ahead
+from .chunk import Chunk as Chunk
+from .chunk import Provenance as Provenance
+from .command import Command as Command
+from .command import Horizon as Horizon
+from .contract import Channel as Channel
+from .contract import ChannelKind as ChannelKind
+from .contract import Contract as Contract
+from .contract import ContractError as ContractError
+from .contract import HoldPolicy as HoldPolicy
+from .contract import Interpolation as Interpolation
+from .ensemble import DEFAULT_ENSEMBLE_DECAY as DEFAULT_ENSEMBLE_DECAY
+from .limits import DEFAULT_CLIP_TOLERANCE as DEFAULT_CLIP_TOLERANCE
+from .limits import Limits as Limits
+from .options import ActionStreamOptions as ActionStreamOptions
+from .safety import Event as Event
+from .safety import SafetyState as SafetyState
+from .stream import ActionStream as ActionStream
+from .urdf import JointLimit as JointLimit
+from .urdf import joint_limits as joint_limits
+from .urdf import tighten as tighten
+from .verdict import Accepted as Accepted
+from .verdict import ChunkRefusal as ChunkRefusal
+from .verdict import Rejected as Rejected
+from .wire import from_wire as from_wire
+from .wire import to_wire as to_wire

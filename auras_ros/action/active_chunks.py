@@ -5,49 +5,35 @@ The commands that come from here are not yet limited. This module never publishe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from .ahead import Ahead, Means
-from .align import AlignedChunk, Timeline
-from .chunk import Chunk, Provenance
+from .ahead import Ahead
+from .align import AlignedChunk, Due, Timeline
+from .chunk import Chunk
 from .contract import Contract, FloatArray
 from .ensemble import Ensemble
 from .limits import Limits
 from .motion import Motion
+from .options import ActionStreamOptions
 from .seam import Seam
 from .verdict import Accepted, ChunkRefusal, Rejected
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Due:
-    """What is wanted at a tick: `wanted` [channels], at policy step `index` of the chunk that `provenance` names,
-    `age_ns` after the oldest observation in it. `source`: chunk, blend or ensemble."""
-
-    wanted: FloatArray
-    source: str
-    index: int
-    age_ns: int
-    provenance: Provenance
 
 
 class ActiveChunks:
     """At most one chunk is active, or an ensemble of them. Increments are given as what is left of their path,
     other kinds as values."""
 
-    def __init__(
-        self,
-        contract: Contract,
-        timeline: Timeline,
-        limits: Limits,
-        max_age_ns: int,
-        blend_ticks: int,
-        ensemble: Ensemble | None = None,
-    ) -> None:
+    def __init__(self, contract: Contract, timeline: Timeline, limits: Limits, options: ActionStreamOptions) -> None:
         self._contract, self._timeline, self._limits = contract, timeline, limits
-        self._max_age_ns, self._blend_ticks, self._ensemble = max_age_ns, blend_ticks, ensemble
+        self._max_age_ns, self._blend_ticks = options.max_age_ns, options.blend_ticks
+        self._ensemble: Ensemble | None = None
+        if options.seam == "ensemble":
+            self._ensemble = Ensemble(contract, options.tick_ns, options.max_age_ns, options.ensemble_decay)
         self._active: AlignedChunk | None = None
         self._seam: Seam | None = None
 
@@ -70,36 +56,32 @@ class ActiveChunks:
 
     def due(self, now_ns: int) -> Due | str | None:
         """What is due at the timeline's newest tick; if nothing is due any more, the reason; None without a chunk."""
-        if self._active is None:
+        active, count = self._active, self._timeline.count
+        if active is None:
             return None
-        count = self._timeline.count
-        if self._ensemble is not None:
-            return self._mean(self._ensemble, count, now_ns) or self._over(self._active, now_ns)
-        active = self._active
+        if self._ensemble is None:
+            due = self._blended(active, count, now_ns)
+        else:
+            self._ensemble.start(count)
+            due = self._ensemble.at(count, now_ns)
+        if due is None:
+            return self._over(active, now_ns)
+        rest = np.where(self._limits.increments, due.wanted - self._timeline.executed, due.wanted)
+        return replace(due, wanted=rest)
+
+    def _blended(self, active: AlignedChunk, count: int, now_ns: int) -> Due | None:
         active.start(count)
         age_ns = now_ns - active.chunk.provenance.origin_mono_ns
         values = self._values(count) if age_ns <= self._max_age_ns else None
         if values is None:
-            return self._over(active, now_ns)
-        blended = self._seam is not None and self._seam.active(count)
-        source = "blend" if blended else "chunk"
-        return Due(self._rest(values), source, active.index(count), age_ns, active.chunk.provenance)
-
-    def _mean(self, ensemble: Ensemble, count: int, now_ns: int) -> Due | None:
-        ensemble.start(count)
-        mean = ensemble.at(count, now_ns)
-        if mean is None:
             return None
-        source = "ensemble" if mean.members > 1 else "chunk"
-        return Due(self._rest(mean.values), source, mean.index, now_ns - mean.oldest_ns, mean.newest)
+        blended = self._seam is not None and self._seam.active(count)
+        return Due(values, "blend" if blended else "chunk", active.index(count), age_ns, active.chunk.provenance)
 
     def _over(self, active: AlignedChunk, now_ns: int) -> str:
         if now_ns - active.chunk.provenance.origin_mono_ns > self._max_age_ns:
             return f"the chunk's origin is older than {self._max_age_ns / 1e6:g} ms"
         return "the chunk's horizon is used up"
-
-    def _rest(self, values: FloatArray) -> FloatArray:
-        return np.where(self._limits.increments, values - self._timeline.executed, values)
 
     def drop(self) -> None:
         """Drop the active chunk; the next one is joined to the last command."""
@@ -114,12 +96,12 @@ class ActiveChunks:
         if active is None:
             return None
         index = active.index(self._timeline.number(now_ns))
-        plan: FloatArray | Means = active.values[index:]
+        plan: Callable[[], FloatArray] = active.values[index:].copy
         if self._ensemble is not None:
             tick_ns, now = self._timeline.tick_ns, self._timeline.count
             counts = active.origin_count + np.arange(index, len(active.values)) * dt_ns // tick_ns
             times_ns = now_ns + np.maximum(0, counts - now) * tick_ns
-            plan = Means(copy(self._ensemble), counts, times_ns)
+            plan = partial(copy(self._ensemble).ahead, counts, times_ns)
         executed, provenance = self._timeline.executed, active.chunk.provenance
         return Ahead(index, plan, self._limits.increments, executed, provenance, copy(motion), dt_ns)
 

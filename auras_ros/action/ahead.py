@@ -7,6 +7,7 @@ motion that it was copied from.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,27 +15,17 @@ import numpy as np
 from .chunk import Provenance
 from .command import Horizon
 from .contract import BoolArray, FloatArray
-from .ensemble import Ensemble, IntArray
 from .motion import Motion
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Means:
-    """Where to evaluate an ensemble: at tick `counts` [steps], at the times `times_ns` [steps]."""
-
-    ensemble: Ensemble
-    counts: IntArray
-    times_ns: IntArray
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class Ahead:
-    """The actions from step `index` on: `plan` [steps, channels] or means; `increments` [channels] are given as a
-    path on top of `executed` [channels]. `motion`: a copy of the state after the last command; `dt_ns`: the policy
-    step."""
+    """The actions from step `index` on: `plan` gives a new array of them [steps, channels], in which `increments`
+    [channels] are a path on top of `executed` [channels]. `motion`: a copy of the state after the last command;
+    `dt_ns`: the policy step."""
 
     index: int
-    plan: FloatArray | Means
+    plan: Callable[[], FloatArray]
     increments: BoolArray
     executed: FloatArray
     provenance: Provenance
@@ -43,10 +34,7 @@ class Ahead:
 
     def checked(self) -> Horizon | None:
         """The rows, limited one after the other; None if there is none, or one is not finite. Too slow for a tick."""
-        if isinstance(self.plan, Means):
-            values = self.plan.ensemble.ahead(self.plan.counts, self.plan.times_ns)
-        else:
-            values = self.plan.copy()
+        values = self.plan()
         if len(values) == 0:
             return None
         path = np.vstack([self.executed, values])

@@ -13,12 +13,24 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .chunk import Chunk
+from .chunk import Chunk, Provenance
 from .contract import ChannelKind, Contract, FloatArray, Interpolation
 from .limits import Limits
 from .verdict import Accepted, ChunkRefusal, Rejected
 
 _EARLY_PART = 10  # a tick that is a tenth of a period early still counts as the next one
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Due:
+    """What is wanted at a tick: `wanted` [channels], at policy step `index` of the chunk that `provenance` names,
+    `age_ns` after the oldest observation in it. `source`: chunk, blend or ensemble."""
+
+    wanted: FloatArray
+    source: str
+    index: int
+    age_ns: int
+    provenance: Provenance
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .contract import ChannelKind, Contract, ContractError, FloatArray
+from .contract import ChannelKind, Contract, ContractError, FloatArray, check_keys
 
 _INT64 = 2**63
 
@@ -60,30 +60,12 @@ class Provenance:
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Provenance:
         """Build from a JSON object; the two origins are required, unknown keys are refused."""
-        if not isinstance(raw, Mapping):
-            raise ContractError(f"provenance: expected an object, got {type(raw).__name__}")
-        known = {field.name for field in fields(cls)}
-        for key in raw:
-            if key not in known:
-                raise ContractError(f"provenance: unknown key {key!r}")
-        for key in ("origin_stamp_ns", "origin_mono_ns"):
-            if key not in raw:
-                raise ContractError(f"provenance: {key}: missing")
+        check_keys("provenance", raw, {field.name for field in fields(cls)}, ("origin_stamp_ns", "origin_mono_ns"))
         return cls(**raw)
-
-    @classmethod
-    def from_json(cls, text: str) -> Provenance:
-        """Build from JSON text."""
-        return cls.from_dict(loads(text, "provenance"))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that `from_dict` reads."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**values, "context_age_ns": list(self.context_age_ns)}
-
-    def to_json(self) -> str:
-        """Compact JSON text."""
-        return json.dumps(self.to_dict(), separators=(",", ":"))
+        return {**vars(self), "context_age_ns": list(self.context_age_ns)}
 
 
 _INTS = ("origin_stamp_ns", "origin_mono_ns", "frame", "request", "epoch")

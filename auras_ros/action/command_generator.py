@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .active_chunks import ActiveChunks, Due
-from .align import Timeline
+from .active_chunks import ActiveChunks
+from .align import Due, Timeline
 from .chunk import Provenance
 from .command import Command
 from .contract import Contract, FloatArray
@@ -26,14 +26,11 @@ class CommandGenerator:
     """`authority`: from `begin` until the final command; only then is anything published. Not thread-safe."""
 
     def __init__(self, contract: Contract, options: ActionStreamOptions) -> None:
-        tick_ns, max_age_ns = options.tick_ns, options.max_age_ns
-        self.limits = Limits(contract, tick_ns, options.clip_tolerance)
-        self.timeline = Timeline(tick_ns, max_age_ns, len(contract.channels))
-        self.plan = ActiveChunks(
-            contract, self.timeline, self.limits, max_age_ns, options.blend_ticks, options.ensemble(contract)
-        )
-        self.output = CommandOutput(self.limits, self.timeline)
+        self.limits = Limits(contract, options.tick_ns, options.clip_tolerance)
+        self.timeline = Timeline(options.tick_ns, options.max_age_ns, len(contract.channels))
+        self.plan = ActiveChunks(contract, self.timeline, self.limits, options)
         self.safety, self.tally = Safety(), Tally()
+        self.output = CommandOutput(self.limits, self.timeline, self.tally)
         self.authority = False
         self._names, self._hold_after_ns = contract.names, options.hold_after_ns
         self._leaving = False  # braking, until the final command
@@ -49,8 +46,9 @@ class CommandGenerator:
         """The command for this tick. Missed periods are counted, never made up."""
         missed = self.timeline.advance(now_ns)
         if missed:
-            self.tally.late(missed)
-            self.output.missed()
+            self.tally.late_ticks += 1
+            self.tally.missed_ticks += missed
+            self.output.motion.stand()  # set points stood still meanwhile, so they start from rest
         if self._leaving:
             return self._leave()
         if not self.authority:
@@ -80,13 +78,13 @@ class CommandGenerator:
             self.safety.hold(now_ns, self._starved)
             sent = self.output.hold()
         if sent is not None:
-            self.tally.held()
+            self.tally.hold_ticks += 1
         return self._command(sent, "stop" if self.safety.state is SafetyState.STOPPED else "hold")
 
     def _leave(self) -> Command:
         """Brake by one command; the one that reaches rest is the last."""
         sent = self.output.rest(self._staying)
-        if sent is None or self.output.resting:
+        if sent is None or not self.output.motion.moving.any():
             self._leaving = self._staying = self.authority = False
             self.output.forget()
         return self._command(sent, "hold")

@@ -7,8 +7,7 @@ values.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
@@ -93,11 +92,11 @@ class Channel:
     max_acceleration: float | None = None
 
     def __post_init__(self) -> None:
-        _text(self, "name")
+        for field in ("name", "unit", "frame"):
+            if not isinstance(getattr(self, field), str):
+                raise self._error(field, f"expected text, got {type(getattr(self, field)).__name__}")
         if not self.name or "," in self.name:
             raise ContractError(f"channel {self.name!r}: name must be non-empty and without a comma")
-        _text(self, "unit")
-        _text(self, "frame")
         _enum(self, "kind", ChannelKind)
         _enum(self, "hold", HoldPolicy)
         _enum(self, "interpolation", Interpolation)
@@ -139,20 +138,17 @@ class Channel:
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Channel:
         """Build from a JSON object; unknown and missing keys are refused by name."""
-        if not isinstance(raw, Mapping):
-            raise ContractError(f"channel: expected an object, got {type(raw).__name__}")
-        _keys(f"channel {raw.get('name', '?')!r}", raw, {f.name for f in fields(cls)}, _CHANNEL_REQUIRED)
+        owner = f"channel {raw.get('name', '?')!r}" if isinstance(raw, Mapping) else "channel"
+        check_keys(owner, raw, {f.name for f in fields(cls)}, _CHANNEL_REQUIRED)
         return cls(**raw)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that `from_dict` reads; without an acceleration limit the key is omitted, as before."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        if self.max_acceleration is None:
-            del values["max_acceleration"]
-        return {key: value.value if isinstance(value, Enum) else value for key, value in values.items()}
+        values = {key: value.value if isinstance(value, Enum) else value for key, value in vars(self).items()}
+        return {key: value for key, value in values.items() if key != "max_acceleration" or value is not None}
 
 
-_CHANNEL_REQUIRED = {"name", "unit", "kind", "lower", "upper", "hold"}
+_CHANNEL_REQUIRED = ("hold", "kind", "lower", "name", "unit", "upper")
 
 
 @dataclass(frozen=True)
@@ -192,21 +188,10 @@ class Contract:
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Contract:
         """Build from a JSON object {"dt_ms", "channels": [...]}; unknown and missing keys are refused."""
-        if not isinstance(raw, Mapping):
-            raise ContractError(f"contract: expected an object, got {type(raw).__name__}")
-        _keys("contract", raw, {"dt_ms", "channels"}, {"dt_ms", "channels"})
+        check_keys("contract", raw, ("channels", "dt_ms"), ("channels", "dt_ms"))
         if not isinstance(raw["channels"], list | tuple):
             raise ContractError("contract: channels: expected a list")
         return cls(tuple(Channel.from_dict(channel) for channel in raw["channels"]), raw["dt_ms"])
-
-    @classmethod
-    def from_json(cls, text: str) -> Contract:
-        """Build from JSON text."""
-        try:
-            raw = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ContractError(f"contract: not JSON: {error}") from error
-        return cls.from_dict(raw)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that `from_dict` reads."""
@@ -218,19 +203,16 @@ def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
 
 
-def _keys(owner: str, raw: Mapping[str, Any], known: set[str], required: set[str]) -> None:
+def check_keys(owner: str, raw: object, known: Collection[str], required: Sequence[str]) -> None:
+    """Raise ContractError unless `raw` is a JSON object with all `required` keys and none beyond `known`."""
+    if not isinstance(raw, Mapping):
+        raise ContractError(f"{owner}: expected an object, got {type(raw).__name__}")
     for key in raw:
         if key not in known:
             raise ContractError(f"{owner}: unknown key {key!r}; known: {', '.join(sorted(known))}")
-    for key in sorted(required):
+    for key in required:
         if key not in raw:
             raise ContractError(f"{owner}: {key}: missing")
-
-
-def _text(channel: Channel, field: str) -> None:
-    value = getattr(channel, field)
-    if not isinstance(value, str):
-        raise ContractError(f"channel {channel.name!r}: {field}: expected text, got {type(value).__name__}")
 
 
 def _finite(channel: Channel, field: str) -> None:

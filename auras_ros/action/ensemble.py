@@ -12,31 +12,16 @@ chunks are kept, each as far as the age limit reaches. This module never limits,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
-from .align import AlignedChunk
-from .chunk import Provenance
+from .align import AlignedChunk, Due
 from .contract import BoolArray, ChannelKind, Contract, FloatArray, Interpolation
 
 IntArray = npt.NDArray[np.int64]
 
 DEFAULT_ENSEMBLE_DECAY = 0.01
 MAX_MEMBERS = 128
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Mean:
-    """`values` [channels] of the `members` chunks that cover a tick. `index` and `newest`: policy step and
-    provenance of the newest of them; `oldest_ns`: origin of the oldest."""
-
-    values: FloatArray
-    members: int
-    index: int
-    newest: Provenance
-    oldest_ns: int
 
 
 class Ensemble:
@@ -56,21 +41,23 @@ class Ensemble:
 
     def clear(self) -> None:
         """Forget all chunks."""
-        self._members: list[AlignedChunk] = []
+        self._keep([])
 
     def add(self, placed: AlignedChunk, count: int) -> None:
         """Add the newest chunk, from tick `count` on; drop chunks that are over or of another epoch."""
         ours = _epoch(placed)
         kept = [m for m in self._members if _epoch(m) == ours and m.index(count) < len(m.values)]
-        self._members = [*kept[1 - MAX_MEMBERS :], placed]
-        members, channels = self._members, placed.values.shape[1]
-        self._lengths = np.array([min(len(m.values), self._rows) for m in members])
-        self._values: FloatArray = np.zeros((len(members), int(self._lengths.max()), channels))
+        self._keep([*kept[1 - MAX_MEMBERS :], placed])
+
+    def _keep(self, members: list[AlignedChunk]) -> None:
+        self._members = members
+        self._lengths = np.array([min(len(m.values), self._rows) for m in members], dtype=np.int64)
+        self._values: FloatArray = np.zeros((len(members), self._lengths.max(initial=0), len(self._linear)))
         for row, (member, length) in enumerate(zip(members, self._lengths, strict=True)):
             self._values[row, :length] = member.values[:length]
-        self._origins_ns: IntArray = np.array([m.chunk.provenance.origin_mono_ns for m in members], dtype=np.int64)
-        self._counts = np.array([m.origin_count for m in members])
-        self._first = np.array([m.first_count for m in members])
+        self._origins_ns = np.array([m.chunk.provenance.origin_mono_ns for m in members], dtype=np.int64)
+        self._counts = np.array([m.origin_count for m in members], dtype=np.int64)
+        self._first = np.array([m.first_count for m in members], dtype=np.int64)
 
     def start(self, count: int) -> None:
         """Note that the tick with this number is executed: no member's origin is later."""
@@ -78,9 +65,9 @@ class Ensemble:
             self._members[-1].start(count)
             self._counts = np.minimum(self._counts, count)
 
-    def at(self, count: int, now_ns: int) -> Mean | None:
+    def at(self, count: int, now_ns: int) -> Due | None:
         """The mean over the members that cover the tick with this number and whose origin is not older than
-        the age limit at `now_ns`; None if there are none."""
+        the age limit at `now_ns`; None if there are none. Index and provenance are those of the newest of them."""
         if not self._members:
             return None
         live, index, part_ns = self._cover(np.array([count]), np.array([now_ns]))
@@ -88,12 +75,12 @@ class Ensemble:
         if len(has) == 0:
             return None
         newest, oldest = has[-1], has[0]
-        return Mean(
+        return Due(
             self._means(live, index, part_ns)[0],
-            len(has),
+            "ensemble" if len(has) > 1 else "chunk",
             int(index[0, newest]),
+            now_ns - int(self._origins_ns[oldest]),
             self._members[newest].chunk.provenance,
-            int(self._origins_ns[oldest]),
         )
 
     def ahead(self, counts: IntArray, times_ns: IntArray) -> FloatArray:

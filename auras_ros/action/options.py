@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .contract import Contract, ContractError
-from .ensemble import DEFAULT_ENSEMBLE_DECAY, Ensemble
+from .ensemble import DEFAULT_ENSEMBLE_DECAY
 from .limits import DEFAULT_CLIP_TOLERANCE
 
 MAX_RECORD_TICKS = 100_000  # bounds the memory of the executed record
@@ -16,7 +16,12 @@ SEAMS = ("blend", "ensemble", "switch")
 
 @dataclass(frozen=True)
 class ActionStreamOptions:
-    """The arguments of `stream.ActionStream` beside its contract, explained there. Raises ContractError by name."""
+    """`tick_ns`: the period between ticks. `seam`, how a chunk follows another: "blend" fades over `blend_ms`,
+    "ensemble" averages all chunks that cover a tick with `ensemble_decay` (see `ensemble`), "switch" does
+    neither. `hold_after_ms`: after the last valid action the last command stays active this long
+    (increments: none), then the hold policies apply. `max_chunk_age_ms`: no action is executed if its
+    chunk's origin is older. `clip_tolerance`: see `limits`.
+    """
 
     tick_ns: int
     blend_ms: float = 0.0
@@ -55,9 +60,3 @@ class ActionStreamOptions:
     def blend_ticks(self) -> int:
         """Length of a seam; 0 unless chunks are blended."""
         return round(self.blend_ms * 1e6) // self.tick_ns if self.seam == "blend" else 0
-
-    def ensemble(self, contract: Contract) -> Ensemble | None:
-        """An empty ensemble if chunks are averaged, else None."""
-        if self.seam != "ensemble":
-            return None
-        return Ensemble(contract, self.tick_ns, self.max_age_ns, self.ensemble_decay)

@@ -14,6 +14,7 @@ from .align import Timeline
 from .contract import FloatArray
 from .limits import Limits
 from .motion import Motion
+from .tally import Tally
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -27,13 +28,11 @@ class GuardedCommand:
 class CommandOutput:
     """`motion` is the state after the last command. Executed increments are added to the timeline."""
 
-    def __init__(self, limits: Limits, timeline: Timeline) -> None:
-        self._limits, self._timeline = limits, timeline
+    def __init__(self, limits: Limits, timeline: Timeline, tally: Tally) -> None:
+        self._limits, self._timeline, self._tally = limits, timeline, tally
         self.motion = Motion(limits, timeline.tick_ns)
         self.running = False  # whether the last command has a rate or an increment other than zero
         self._before = self.motion.anchor, self.running  # what `take_back` restores
-        self.published = 0
-        self.limited_ticks = 0
 
     def follow(self, wanted: FloatArray) -> GuardedCommand | None:
         """Send the trajectory's value for now; None, with nothing recorded, if it is not finite."""
@@ -61,15 +60,6 @@ class CommandOutput:
         wanted = self.motion.brake(staying)
         return None if wanted is None else self._send(wanted, False)
 
-    @property
-    def resting(self) -> bool:
-        """Whether the last command brought every channel to rest."""
-        return not self.motion.moving.any()
-
-    def missed(self) -> None:
-        """Note periods without a command: set points stood still meanwhile, so they start from rest."""
-        self.motion.stand()
-
     def forget(self) -> None:
         """Forget the robot's position."""
         self.motion.forget()
@@ -96,9 +86,9 @@ class CommandOutput:
         self._before, self.running = before, bool(values[self._limits.rates].any())
         increments = self._limits.increments
         self._timeline.executed = self._timeline.executed + np.where(increments, values, 0.0)
-        self.published += 1
+        self._tally.published += 1
         changed = values != wanted
         if not changed.any():
             return GuardedCommand(values, ())
-        self.limited_ticks += 1
+        self._tally.limited_ticks += 1
         return GuardedCommand(values, tuple(np.flatnonzero(changed).tolist()))

@@ -84,9 +84,8 @@ class Safety:
 
     def drain(self) -> list[Event]:
         """The transitions since the last call, oldest first."""
-        events = []
-        while self._events:
-            events.append(self._events.popleft())
+        events = list(self._events)
+        self._events.clear()
         return events
 
     def _enter(self, state: SafetyState, reason: str, at_ns: int) -> None:

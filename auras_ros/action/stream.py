@@ -23,8 +23,6 @@ from .chunk import Chunk
 from .command import Command
 from .command_generator import AWAITING, CommandGenerator
 from .contract import Contract
-from .ensemble import DEFAULT_ENSEMBLE_DECAY
-from .limits import DEFAULT_CLIP_TOLERANCE
 from .options import ActionStreamOptions
 from .safety import Event, SafetyState
 from .verdict import Accepted, ChunkRefusal, Rejected
@@ -33,35 +31,14 @@ from .verdict import Accepted, ChunkRefusal, Rejected
 class ActionStream:
     """See the module's docstring.
 
-    `tick_ns`: the period between ticks. `seam`, how a chunk follows another: "blend" fades over `blend_ms`,
-    "ensemble" averages all chunks that cover a tick with `ensemble_decay` (see `ensemble`), "switch" does
-    neither. `hold_after_ms`: after the last valid action the last command stays active this long
-    (increments: none), then the hold policies apply. `max_chunk_age_ms`: no action is executed if its
-    chunk's origin is older. `clip_tolerance`: see `limits`. `host`: if given, chunks from another host's
-    monotonic clock are refused.
-
-    A chunk with NaN, Inf or a value beyond its limits is refused, and the active chunk is dropped too: the
-    stream holds from the next tick until a valid chunk comes. Raises ContractError.
+    `host`: if given, chunks from another host's monotonic clock are refused. A chunk with NaN, Inf or a value beyond
+    its limits is refused, and the active chunk is dropped too: the stream holds from the next tick until a valid chunk
+    comes. Raises ContractError.
     """
 
-    def __init__(
-        self,
-        contract: Contract,
-        tick_ns: int,
-        blend_ms: float = 0.0,
-        hold_after_ms: float = 0.0,
-        max_chunk_age_ms: float = 2000.0,
-        *,
-        seam: str = "blend",
-        ensemble_decay: float = DEFAULT_ENSEMBLE_DECAY,
-        clip_tolerance: float = DEFAULT_CLIP_TOLERANCE,
-        host: str | None = None,
-    ) -> None:
-        options = ActionStreamOptions(
-            tick_ns, blend_ms, hold_after_ms, max_chunk_age_ms, seam, ensemble_decay, clip_tolerance
-        )
+    def __init__(self, contract: Contract, options: ActionStreamOptions, host: str | None = None) -> None:
         options.check(contract)
-        self.contract, self.tick_ns = contract, tick_ns
+        self.contract, self.tick_ns = contract, options.tick_ns
         self._generator = CommandGenerator(contract, options)
         self._admission = Admission(contract, options.max_age_ns, host)
         self._lock = threading.Lock()
@@ -77,7 +54,7 @@ class ActionStream:
                 or self._admission.refuse(chunk, now_ns)
                 or generator.plan.place(chunk, now_ns, generator.output.motion.anchor)
             )
-            generator.tally.offered(verdict)
+            generator.tally.count_offer(verdict)
             if isinstance(verdict, Accepted):
                 self._admission.admit(chunk.provenance)
             elif verdict.reason in (ChunkRefusal.NON_FINITE, ChunkRefusal.OVER_LIMIT):
@@ -201,9 +178,7 @@ class ActionStream:
     def counters(self) -> dict[str, Any]:
         """Totals since the start, for diagnostics; `refused` maps reason to number."""
         with self._lock:
-            output = self._generator.output
-            moved = {"published": output.published, "limited_ticks": output.limited_ticks}
-            return {**self._generator.tally.totals(), **moved}
+            return self._generator.tally.totals()
 
     def ahead(self, now_ns: int) -> Ahead | None:
         """The rest of the active chunk, to be limited like commands one policy step apart.

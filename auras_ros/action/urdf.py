@@ -103,24 +103,22 @@ class _UrdfReader:
             raise self._error("type", f"{kind[:40]!r} is not a joint type")
         if name in self.limits:
             raise self._error("name", "used more than once")
-        limit = JointLimit(kind, *self._range(kind), *self._dynamics(kind), mimics=self._mimics())
+        limit = JointLimit(kind, **self._numbers(kind), mimics=self._mimics())
         if limit.lower > limit.upper:
             raise self._error("limit", f"lower {limit.lower:g} is above upper {limit.upper:g}")
         self.limits[name] = limit
 
-    def _range(self, kind: str) -> tuple[float, float]:
-        if kind == "continuous":
-            return -math.inf, math.inf
-        return self._number("lower", 0.0), self._number("upper", 0.0)  # 0 is URDF's own default
-
-    def _dynamics(self, kind: str) -> tuple[float, float]:
+    def _numbers(self, kind: str) -> dict[str, float]:
+        """The numbers of <limit>, as far as it has any."""
         if kind == "continuous" and "limit" not in self._parts:
-            return math.inf, math.inf
-        velocity, effort = self._number("velocity", None), self._number("effort", None)
-        for field, value in (("velocity", velocity), ("effort", effort)):
-            if value < 0:
-                raise self._error(f"limit {field}", f"{value:g} is below zero")
-        return velocity, effort
+            return {}
+        positions = () if kind == "continuous" else ("lower", "upper")
+        found = {field: self._number(field, 0.0) for field in positions}  # 0 is URDF's own default
+        found |= {field: self._number(field, None) for field in ("velocity", "effort")}
+        for field in ("velocity", "effort"):
+            if found[field] < 0:
+                raise self._error(f"limit {field}", f"{found[field]:g} is below zero")
+        return found
 
     def _mimics(self) -> str:
         if "mimic" not in self._parts:

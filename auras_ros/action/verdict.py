@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 
 class ChunkRefusal(str, Enum):
@@ -38,11 +39,7 @@ class Accepted:
     index: int | None = None
     clipped: int = 0
     detail: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """True: it was accepted."""
-        return True
+    ok: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,4 @@ class Rejected:
 
     reason: ChunkRefusal
     detail: str
-
-    @property
-    def ok(self) -> bool:
-        """False: it was refused."""
-        return False
+    ok: ClassVar[bool] = False

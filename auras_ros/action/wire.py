@@ -11,7 +11,6 @@ stride C), dim 2 (label: provenance as compact JSON, size 1, stride 1); data row
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from json import dumps
 from typing import Any
 
@@ -25,42 +24,27 @@ MAX_HORIZON = 4096
 MAX_JSON_CHARS = 65536
 
 
-@dataclass(frozen=True)
-class WireDim:
-    """One dimension of the layout."""
-
-    label: str
-    size: int
-    stride: int
+WireDim = tuple[str, int, int]  # label, size, stride
 
 
-@dataclass(frozen=True, eq=False)
-class WireChunk:
-    """The three dimensions and the data, flat, row-major [H*C]."""
-
-    dims: tuple[WireDim, WireDim, WireDim]
-    data: FloatArray
-
-
-def to_wire(chunk: Chunk, contract: Contract) -> WireChunk:
-    """The chunk in message form. Raises ContractError if it does not fit the contract."""
+def to_wire(chunk: Chunk, contract: Contract) -> tuple[list[WireDim], FloatArray]:
+    """The chunk in message form: the three dimensions, and the data, flat [H*C]. Raises ContractError if it does not
+    fit the contract."""
     chunk.check(contract)
     horizon, channels = chunk.actions.shape
     header: dict[str, Any] = chunk.provenance.to_dict()
     if chunk.reference is not None:
         header["reference"] = [value if np.isfinite(value) else None for value in chunk.reference.tolist()]
-    return WireChunk(
-        (
-            WireDim("horizon", horizon, horizon * channels),
-            WireDim(",".join(contract.names), channels, channels),
-            WireDim(dumps(header, separators=(",", ":")), 1, 1),
-        ),
-        chunk.actions.reshape(-1),
-    )
+    dims = [
+        ("horizon", horizon, horizon * channels),
+        (",".join(contract.names), channels, channels),
+        (dumps(header, separators=(",", ":")), 1, 1),
+    ]
+    return dims, chunk.actions.reshape(-1)
 
 
-def from_wire(dims: Sequence[tuple[str, int, int]], data: npt.ArrayLike, contract: Contract) -> Chunk:
-    """Build a chunk from (label, size, stride) triples and the flat data.
+def from_wire(dims: Sequence[WireDim], data: npt.ArrayLike, contract: Contract) -> Chunk:
+    """Build a chunk from the dimensions and the flat data.
 
     Raises ContractError, naming the dimension or field, on anything that is not this layout for this
     contract: other channels, another order, sizes that do not match the data, too long JSON.
@@ -87,18 +71,14 @@ def from_wire(dims: Sequence[tuple[str, int, int]], data: npt.ArrayLike, contrac
     return chunk
 
 
-def _read_header(raw: Any) -> tuple[Provenance, FloatArray | None]:
+def _read_header(raw: Any) -> tuple[Provenance, Any]:
+    """The provenance, and what may be a chunk's reference."""
     if not isinstance(raw, Mapping):
         raise ContractError("chunk message: dim[2]: expected a JSON object")
     header = dict(raw)
     reference = header.pop("reference", None)
-    if reference is None:
-        return Provenance.from_dict(header), None
-    if not isinstance(reference, list):
-        raise ContractError("chunk message: reference: expected a list of numbers")
-    filled = [np.nan if value is None else value for value in reference]
-    try:
-        array = np.array(filled, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ContractError(f"chunk message: reference: not numbers: {error}") from error
-    return Provenance.from_dict(header), array
+    if reference is not None:
+        if not isinstance(reference, list):
+            raise ContractError("chunk message: reference: expected a list of numbers")
+        reference = [np.nan if value is None else value for value in reference]
+    return Provenance.from_dict(header), reference

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +16,13 @@ from auras_ros import resources
 from auras_ros.cli.demo_options import DemoOptions, overrides, parse
 from auras_ros.cli.progress import Progress
 from auras_ros.clock import MonotonicClock
+from auras_ros.live.referee.episode import LiveEpisode
 from auras_ros.live.referee.film import RATE_HZ, Film
+from auras_ros.live.referee.measures import Measures
 from auras_ros.live.referee.pictures import HEIGHT_PX, WIDTH_PX
 from auras_ros.live.referee.referee import Referee, RefereePhase
 from auras_ros.live.referee.summary import figures, table
-from auras_ros.live.referee.video import VideoFile
+from auras_ros.live.referee.video import VideoFile, side_by_side
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import read_config
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
@@ -32,6 +34,9 @@ AGENT_STARTUP_S = 90.0  # the same if only the agent is missing: it loads, check
 INTERRUPTED = 130
 LOG_LINES = 15
 QUICKEST = Plan("quick")  # the shipped policy's fastest plan, if the requested one is too slow on this machine
+REQUEST_PERIODS = 3.3  # of a sequential request, measured alone; beside the other processes it takes up to 4
+STAGES = 4
+TITLES = {"seq": "sequential", "auras": "auras"}
 
 
 class DemoError(RuntimeError):
@@ -44,58 +49,93 @@ def run(argv: list[str]) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     stopping: list[int] = []
     with _signals_noted(stopping):
-        return _Demo(options, stopping).run()
+        return _play_all(options, stopping)
 
 
-class _Demo:
-    """One run: start, play, stop, write the results. All available results are written, however the run ends."""
+def _play_all(options: DemoOptions, stopping: list[int]) -> int:
+    """Play one plan, or without one the same seeds sequentially and as `auras`; then write the results."""
+    from auras_ros.ros import SignalHandlerOptions, init, try_shutdown
 
-    def __init__(self, options: DemoOptions, stopping: list[int]) -> None:
+    plans: Mapping[str, Plan]
+    measured: dict[str, float] = {}
+    if options.plan is not None:
+        plans = {"": options.plan}
+    else:
+        steps, request_s = denoising_steps(resources.checkpoint("pusht"))
+        plans = both_plans(steps)
+        measured = {"denoising_steps": steps, "request_ms_alone": 1e3 * request_s}
+        print(f"{steps} denoising steps: a sequential request takes {1e3 * request_s:.0f} ms here", flush=True)
+    plays: list[_Play] = []
+    init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        for name, plan in plans.items():
+            if plays:  # as many episodes as were finished before, on the same seeds
+                options = replace(options, rules=replace(options.rules, episodes=max(1, len(plays[0].finished))))
+            plays.append(_Play(name, plan, replace(options, plan=plan), stopping))
+            plays[-1].run()
+            if stopping or plays[-1].error:
+                break
+    finally:
+        try_shutdown()
+    write(options, plays, measured)
+    for play in plays:
+        if play.error:
+            print(f"error: {play.error}", file=sys.stderr, flush=True)
+            return 1
+    return INTERRUPTED if stopping else 0
+
+
+class _Play:
+    """One plan played over topics: start, play, stop. error: why it ended early, or ""."""
+
+    def __init__(self, name: str, plan: Plan, options: DemoOptions, stopping: list[int]) -> None:
+        """name: of this play of several, or ""."""
         from auras_ros.nodes.actuator.settings import load_contract
 
-        self._options, self._stopping, self._progress = options, stopping, Progress(quiet_s=5.0)
+        self.name, self._options, self._stopping, self._progress = name, options, stopping, Progress(quiet_s=5.0)
         self._config = resources.find("config", "demo.yaml")
         self._overrides = overrides(options)
         config = read_config(self._config)
         actuator = config.section("actuator")
         self._rate_hz, self._contract = float(actuator["rate_hz"]), load_contract(actuator["checkpoint"])
         pusht = {**config.section("pusht"), **self._overrides["pusht"]}
-        self._row = {"plan": str(options.plan), "drift_px": float(pusht["drift_px"])}
-        self._video: VideoFile | None = None
-        self._film: Film | None = None
+        self.plan, self.drift_px, self.error = plan, float(pusht["drift_px"]), ""
+        self.video: VideoFile | None = None
+        self.film: Film | None = None
         if options.video:
-            self._video = VideoFile(options.out / "demo.mp4", RATE_HZ, WIDTH_PX, HEIGHT_PX)
-            self._film = Film(self._video, float(pusht["success_coverage"]), str(options.plan))
+            self.video = VideoFile(options.out / f"{name or 'demo'}.mp4", RATE_HZ, WIDTH_PX, HEIGHT_PX)
+            self.film = Film(self.video, float(pusht["success_coverage"]), self.title)
+        self.referee: Referee | None = None
+        self.measures = Measures()
+        self.deadline_ms = 0.0
 
-    def run(self) -> int:
+    @property
+    def title(self) -> str:
+        return f"{TITLES[self.name]}: {self.plan}" if self.name else str(self.plan)
+
+    @property
+    def finished(self) -> Sequence[LiveEpisode]:
+        return [] if self.referee is None else self.referee.episodes
+
+    def run(self) -> None:
         from auras_ros.live.referee.node import RefereeNode
-        from auras_ros.ros import SignalHandlerOptions, init, try_shutdown
 
-        init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-        error = ""
+        node = RefereeNode(self._contract, self._rate_hz, self.film, MonotonicClock())
         try:
-            node = RefereeNode(self._contract, self._rate_hz, self._film, MonotonicClock())
-            try:
-                self._play(node)
-            except DemoError as failure:
-                error = str(failure)
-            finally:
-                self._progress.done()
-                node.finish()
-                node.destroy_node()
-                if self._video is not None:
-                    self._video.close()
+            self._play(node)
+        except DemoError as failure:
+            self.error = str(failure)
         finally:
-            try_shutdown()
-        if node.referee is not None:
-            self._write(node.referee, node)
-            error = error or node.referee.fault
-        elif not error:
+            self._progress.done()
+            node.finish()
+            node.destroy_node()
+            if self.video is not None:
+                self.video.close()
+        self.referee, self.measures, self.deadline_ms = node.referee, node.measures, node.deadline_ms
+        if self.referee is not None:
+            self.error = self.error or self.referee.fault
+        elif not self.error:
             print("stopped before the first episode", flush=True)
-        if error:
-            print(f"error: {error}", file=sys.stderr, flush=True)
-            return 1
-        return INTERRUPTED if self._stopping else 0
 
     # -- playing ------------------------------------------------------------------------------------------
 
@@ -105,7 +145,7 @@ class _Demo:
         callbacks = Callbacks(node)
         log_path = self._options.out / "log.txt"
         try:
-            with log_path.open("w", encoding="utf-8") as log:
+            with log_path.open("a" if self.name == "auras" else "w", encoding="utf-8") as log:
                 supervisor = Supervisor(self._config, log=log, parameters=self._overrides)
                 with supervisor:
                     turn = self._turns(callbacks, supervisor)
@@ -129,7 +169,7 @@ class _Demo:
             for news in supervisor.poll():
                 self._progress.done()
                 print(f"[supervisor] {news}", flush=True)
-            if "agent" in supervisor.too_slow and self._options.plan != QUICKEST:
+            if "agent" in supervisor.too_slow and self.plan != QUICKEST:
                 self._take(QUICKEST, supervisor)
             return not self._stopping
 
@@ -137,12 +177,11 @@ class _Demo:
 
     def _take(self, plan: Plan, supervisor: Supervisor) -> None:
         """Use another plan from the agent's next start on, because the requested one is too slow here."""
-        print(f"plan '{self._options.plan}' is too slow for this machine just now: using '{plan}'", flush=True)
-        self._options = replace(self._options, plan=plan)
-        self._row["plan"] = str(plan)
-        if self._film is not None:
-            self._film.plan = str(plan)
-        supervisor.override("agent", overrides(self._options)["agent"])
+        print(f"plan '{self.plan}' is too slow for this machine just now: using '{plan}'", flush=True)
+        self.plan = plan
+        if self.film is not None:
+            self.film.title = self.title
+        supervisor.override("agent", overrides(replace(self._options, plan=plan))["agent"])
 
     def _await_all(self, node: Any, turn: Callable[[], bool]) -> bool:
         """Wait for every topic and service. Returns False if asked to stop. Raises DemoError naming what is missing."""
@@ -173,27 +212,73 @@ class _Demo:
         node.step()
         while referee.phase is not RefereePhase.FINISHED and turn():
             node.step()
-            self._progress.say(progress_line(referee, MonotonicClock().now_ns()))
+            self._progress.say(f"{self.name} {progress_line(referee, MonotonicClock().now_ns())}".strip())
 
-    # -- results ------------------------------------------------------------------------------------------
 
-    def _write(self, referee: Referee, node: Any) -> None:
-        """Write summary, report and timeline of the episodes so far."""
-        options, measures = self._options, node.measures
-        drift = f", drift {self._row['drift_px']:g} px a step" if self._row["drift_px"] else ""
-        title = f"Push-T over ROS 2 topics, plan {options.plan}{drift}"
-        print(f"\n{title}\n{table(referee, measures, node.deadline_ms)}", flush=True)
-        extra = {**self._row, "scheduling": measures.scheduling}
-        rows = [{**episode.row(), **extra} for episode in referee.episodes]
-        report = Report("demo", rows, figures(referee, measures))
-        written = [options.out / "demo.json"] + ([options.json] if options.json else [])
-        for path in written:
-            report.write(path)
-        if self._video is not None and self._video.frames:
-            written.append(self._video.path)
-        if _timeline(measures, options.out / "timeline.png", title):
-            written.append(options.out / "timeline.png")
-        print(f"  {'files':<16} {', '.join(str(path) for path in [*written, options.out / 'log.txt'])}", flush=True)
+def write(options: DemoOptions, plays: Sequence[_Play], measured: Mapping[str, float]) -> None:
+    """Write summary, report, timeline and film of the episodes so far. measured: what was measured before."""
+    played = [(play, play.referee) for play in plays if play.referee is not None]
+    if not played:
+        return
+    rows: list[dict[str, Any]] = []
+    summary = dict(measured)
+    for play, referee in played:
+        drift = f", drift {play.drift_px:g} px a step" if play.drift_px else ""
+        found = figures(referee, play.measures)
+        print(f"\nPush-T over ROS 2 topics, {play.title}{drift}", flush=True)
+        print(table(referee, play.measures, play.deadline_ms), flush=True)
+        extra = {"plan": str(play.plan), "drift_px": play.drift_px, "scheduling": play.measures.scheduling}
+        named = {"play": play.name} if play.name else {}
+        rows += [{**named, **episode.row(), **extra} for episode in referee.episodes]
+        summary |= {f"{play.name}_{key}" if play.name else key: value for key, value in found.items()}
+    report = Report("demo", rows, summary)
+    written = [options.out / "demo.json"] + ([options.json] if options.json else [])
+    for path in written:
+        report.write(path)
+    written += _film(options.out, plays)
+    if _timeline({play.title: play.measures for play in plays}, options.out / "timeline.png"):
+        written.append(options.out / "timeline.png")
+    print(f"  {'files':<16} {', '.join(str(path) for path in [*written, options.out / 'log.txt'])}", flush=True)
+
+
+def _film(out: Path, plays: Sequence[_Play]) -> list[Path]:
+    """The films' files; of several plays also the one that shows them next to each other."""
+    films = [(play.video.path, play.film.lengths) for play in plays if play.video and play.film and play.video.frames]
+    files = [path for path, _ in films]
+    if len(films) > 1 and side_by_side(films, out / "demo.mp4", out / "demo.png"):
+        return [out / "demo.mp4", out / "demo.png", *files]
+    return files
+
+
+def _timeline(plays: Mapping[str, Measures], path: Path) -> bool:
+    try:
+        from auras_ros.live.referee.timeline import draw_timeline
+    except ModuleNotFoundError as error:
+        print(f"no timeline: {error}; pip install 'auras_ros[plot]'", file=sys.stderr)
+        return False
+    return draw_timeline(plays, path)
+
+
+def denoising_steps(folder: Path) -> tuple[int, float]:
+    """As many DDIM steps (at most those of the training) as let a sequential request take REQUEST_PERIODS control
+    periods on this machine, and its duration, s."""
+    from auras_ros.measure.durations import measure_durations
+    from auras_ros.policies.loaders.open import load
+
+    checkpoint = load(folder)
+    few, many = 10, 50
+    took = measure_durations(checkpoint, {str(n): Plan(f"ddim{n}") for n in (few, many)}, rounds=2, frames=4)
+    step_s = (took[str(many)].seconds - took[str(few)].seconds) / (many - few)
+    rest_s = took[str(few)].seconds - few * step_s
+    wanted = (REQUEST_PERIODS * checkpoint.contract.dt_ns / 1e9 - rest_s) / max(step_s, 1e-9)
+    steps = min(max(1, round(wanted)), checkpoint.trained.training_steps)
+    return steps, rest_s + steps * step_s
+
+
+def both_plans(steps: int) -> dict[str, Plan]:
+    """The two plays: the same denoising one request after another, and in as many stages as it takes periods."""
+    seq = Plan(f"ddim{steps}")
+    return {"seq": seq, "auras": replace(seq, mode="auras", pp_generation=STAGES, alpha=0.5)}
 
 
 def progress_line(referee: Referee, now_ns: int) -> str:
@@ -205,15 +290,6 @@ def progress_line(referee: Referee, now_ns: int) -> str:
         return f"{line}  {referee.phase.value}"
     where = f"episode {status.episode}  seed {status.seed}  step {status.step}  coverage {status.coverage:.2f}"
     return f"{line}  {where}  {referee.actuator}"
-
-
-def _timeline(measures: Any, path: Path, title: str) -> bool:
-    try:
-        from auras_ros.live.referee.timeline import draw_timeline
-    except ModuleNotFoundError as error:
-        print(f"no timeline: {error}; pip install 'auras_ros[plot]'", file=sys.stderr)
-        return False
-    return draw_timeline(measures, path, title)
 
 
 def _tail(path: Path) -> str:

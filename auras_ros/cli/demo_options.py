@@ -11,29 +11,30 @@ from auras_ros import resources
 from auras_ros.cli.outputs import check_outputs, make_folder
 from auras_ros.live.referee.episode import Rules
 from auras_ros.nodes.common.config import read_config, settings_of
-from auras_ros.nodes.common.parameters import ParameterError, checked
+from auras_ros.parameters import ParameterError, checked
 from auras_ros.pipeline.plan import Plan
 
-DEFAULT_SECONDS = 60.0
+DEFAULT_SECONDS, DEFAULT_EPISODES, DEFAULT_DRIFT_PX = 60.0, 3, 0.5
 DESCRIPTION = "The complete closed loop on Push-T over real topics, scored by a referee, filmed and measured."
 EXAMPLE = """
 examples
-  auras demo                                a minute of episodes with the quick plan
-  auras demo --episodes 10 --seed 0         ten seeded episodes, however long they take
-  auras demo --plan ddpm100 --drift 0.5     100 denoising steps a chunk, on a table that moves meanwhile
-  auras demo --plan ddpm100,mode=auras,pp_generation=4 --drift 0.5   the same policy with pipelined requests
+  auras demo                                three episodes on a moving table, sequential and as auras
+  auras demo --plan quick                   a minute of episodes with one plan, on a table that stands still
+  auras demo --plan quick --episodes 10     ten seeded episodes, however long they take
+  auras demo --plan ddpm100,mode=auras,pp_generation=4 --drift 0.5   100 denoising steps, pipelined
 
 Bridge, actuator and agent run in separate processes; this one only subscribes and calls their services. Files in OUT:
-demo.mp4, timeline.png, demo.json, log.txt. Unless the environment is set otherwise, ROS stays on this host.
+demo.mp4, timeline.png, demo.json, log.txt; of two plays also
+demo.png, seq.mp4, auras.mp4. Unless the environment is set otherwise, ROS stays on this host.
 """
 
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """The command's options, checked. drift_px None: as in the config."""
+    """The command's options, checked. plan None: two plays. drift_px None: as in the config."""
 
     rules: Rules
-    plan: Plan
+    plan: Plan | None
     seed: int
     drift_px: float | None
     out: Path
@@ -48,23 +49,33 @@ def parse(argv: list[str]) -> DemoOptions:
         prog="auras demo", description=DESCRIPTION, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--seconds", type=float, help="begin no episode after this time (default 60; no limit with --episodes)"
+        "--seconds", type=float, help="begin no episode after this time (default with --plan 60; without no limit)"
     )
-    parser.add_argument("--episodes", type=int, help="end after this many finished episodes")
     parser.add_argument(
-        "--plan", default="quick", help="generation plan (quick, ddpm100), and its mode: ddpm100,mode=auras,alpha=0.5"
+        "--episodes", type=int, help="end after this many finished episodes (default without --plan: 3)"
+    )
+    parser.add_argument(
+        "--plan",
+        help="play this plan alone: quick, or ddpm100,mode=auras,alpha=0.5 (default: the same seeds sequentially and "
+        "as auras, with as many denoising steps as let a sequential request take 3 to 4 control periods here)",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the first table; each next one is one higher")
-    parser.add_argument("--drift", type=float, metavar="PX", help="move the tee by this each control step, e.g. 0.5")
+    parser.add_argument(
+        "--drift", type=float, metavar="PX", help="move the tee by this each control step (default without --plan: 0.5)"
+    )
     parser.add_argument("--dtype", default="auto", metavar="TYPE", help="type of the weights, as the agent's `dtype`")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for the results (default: out/demo)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here too")
     parser.add_argument("--no-video", action="store_true", help="no viewer camera, no video")
     given = parser.parse_args(argv)
-    seconds = DEFAULT_SECONDS if given.seconds is None and given.episodes is None else given.seconds
+    seconds, episodes, drift_px = given.seconds, given.episodes, given.drift
+    if given.plan is None:
+        drift_px = DEFAULT_DRIFT_PX if drift_px is None else drift_px
+    if seconds is None and episodes is None:
+        seconds, episodes = (None, DEFAULT_EPISODES) if given.plan is None else (DEFAULT_SECONDS, None)
     try:
-        rules = Rules(seconds=seconds, episodes=given.episodes)
-        plan = Plan.parse(given.plan)
+        rules = Rules(seconds=seconds, episodes=episodes)
+        plan = None if given.plan is None else Plan.parse(given.plan)
     except ValueError as error:
         parser.error(str(error))
     if given.dtype != "auto":
@@ -76,7 +87,7 @@ def parse(argv: list[str]) -> DemoOptions:
         make_folder(parser, "--out", given.out)  # because --json may be in it
         check_outputs(parser, {"--json": given.json})
     video = not given.no_video
-    options = DemoOptions(rules, plan, given.seed, given.drift, given.out, given.json, video, given.dtype)
+    options = DemoOptions(rules, plan, given.seed, drift_px, given.out, given.json, video, given.dtype)
     try:
         for node, values in overrides(options).items():
             for each in fields(settings_of(node)):
@@ -97,7 +108,8 @@ def overrides(options: DemoOptions) -> dict[str, dict[str, Any]]:
             drifting = read_config(resources.find("config", "pusht_drift.yaml")).section("pusht")
             table["success_coverage"] = drifting["success_coverage"]
     typed = {} if options.dtype == "auto" else {"dtype": options.dtype}
-    return {"pusht": table, "agent": {"plan": _planned(options.plan), "seed": options.seed, **typed}}
+    planned = {} if options.plan is None else {"plan": _planned(options.plan)}
+    return {"pusht": table, "agent": {**planned, "seed": options.seed, **typed}}
 
 
 def _planned(plan: Plan) -> str:

@@ -14,7 +14,7 @@ from auras_ros.cli.figures import Figures
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import ConfigError
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
-from auras_ros.output import never_in_the_way
+from auras_ros.output import non_blocking_output
 
 POLL_S = 0.1
 EXAMPLE = """
@@ -56,7 +56,7 @@ def run(argv: list[str]) -> int:
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with never_in_the_way():  # unread output must not block the supervision
+        with non_blocking_output():  # unread output must not block the supervision
             return _supervise(options, stopping)
     finally:
         for number, handler in previous.items():

@@ -62,8 +62,6 @@ def run(argv: list[str]) -> int:
     importlib.import_module("matplotlib")  # checked before hours of work
     from auras_ros.checkpoints.errors import CheckpointError
     from auras_ros.evaluate.settings import SettingsError
-    from auras_ros.evaluate.tuner.requirements import RequirementError
-    from auras_ros.evaluate.tuner.space import SpaceError
     from auras_ros.pipeline.plan import PlanError
     from auras_ros.policies.loaders.open import load
     from auras_ros.sim import pusht
@@ -74,7 +72,7 @@ def run(argv: list[str]) -> int:
     try:
         search, explore = _prepared(checkpoint, options, progress)
         search.space.grid(checkpoint.policy(search.space.base.generation))
-    except (CheckpointError, PlanError, RequirementError, SettingsError, SpaceError) as error:
+    except (CheckpointError, PlanError, SettingsError) as error:
         parser.error(str(error))
     try:
         with term_interrupts():
@@ -148,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
-    """Raises SettingsError, SpaceError or RequirementError naming the setting."""
+    """Raises PlanError, or SettingsError naming the setting."""
     from auras_ros.evaluate.episode_runner import Task
     from auras_ros.evaluate.settings import SIMS, SettingsError, check_max_steps, check_seeds, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
@@ -156,7 +154,7 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     from auras_ros.evaluate.tuner.requirements import Requirements
     from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving
     from auras_ros.evaluate.tuner.space import Space
-    from auras_ros.evaluate.tuner.trials import Trials
+    from auras_ros.evaluate.tuner.trials import Trials, TrialSettings
     from auras_ros.measure.cores import available
 
     if options.sim not in SIMS:
@@ -167,38 +165,26 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     if options.batch < 1 or options.frame_steps < 0 or (options.trials is not None and options.trials < 1):
         raise SettingsError("batch and trials must be at least 1, frame_steps must not be negative")
     base = parse_plan(options.plan).named(checkpoint.first_plan)
-    space = Space(
-        base, _whole("pp_perception", options.pp_perception), _whole("pp_generation", options.pp_generation),
-        _whole("fetch_offset", options.fetch_offset), _listed("alpha", options.alpha, float), options.longest,
+    kinds: dict[str, type[Any]] = {"pp_perception": int, "pp_generation": int, "fetch_offset": int, "alpha": float}
+    values = {name: _listed(name, getattr(options, name), kind) for name, kind in kinds.items()}
+    space = Space(base, **values, longest=options.longest)
+    settings = TrialSettings(
+        base, Task(SIMS[options.sim], options.max_steps),
+        Requirements.parse(options.rate, options.success, options.max_age_ms), options.frame_steps, options.batch,
+        device=options.device, cores=cores_for(options.cores, options.device),
     )  # fmt: skip
-    task = Task(SIMS[options.sim], options.max_steps)
-    wanted = Requirements.parse(options.rate, options.success, options.max_age_ms)
-    clock = f"paused, {options.frame_steps} steps" if options.frame_steps else "charged"
-    key = {
-        "checkpoint": f"{checkpoint.name}@{checkpoint.digest[:12]}", "sim": options.sim, "clock": clock,
-        "max_steps": options.max_steps, "seq": str(base.as_mode("seq")),
-        **({} if options.device == "cpu" else {"device": options.device}),
-        **({} if options.dtype == "auto" else {"dtype": options.dtype}),
-        "cores": cores_for(options.cores, options.device),
-    }  # fmt: skip
+    key = settings.key(checkpoint, options.sim)
+    key |= {} if options.device == "cpu" else {"device": options.device}
+    key |= {} if options.dtype == "auto" else {"dtype": options.dtype}
     before = {"cores": available()}  # older files did not record it: every plan had all cores
-    record = EpisodeStore.open(key, options.work, before)
     again = options.work.with_suffix(".fresh.json") if options.work else None
-    fresh = EpisodeStore.open({**key, "fresh": True}, again, before)
-
-    def trials(kept: EpisodeStore) -> Trials:
-        return Trials(
-            checkpoint, base, task, wanted, kept, options.frame_steps, options.batch, progress.say,
-            device=options.device, cores=key["cores"],
-        )  # fmt: skip
-
+    record, fresh = (
+        Trials(checkpoint, settings, EpisodeStore.open(each, path, before), progress.say)
+        for each, path in ((key, options.work), ({**key, "fresh": True}, again))
+    )
     effort = Effort(options.first, options.episodes, confirm=options.confirm)
-    search = Search(trials(record), trials(fresh), space, effort, options.seed)
+    search = Search(record, fresh, space, effort, options.seed)
     return search, halving if options.trials is None else bayes(options.trials, options.seed)
-
-
-def _whole(name: str, text: str) -> tuple[int, ...]:
-    return _listed(name, text, int)
 
 
 def _listed(name: str, text: str, kind: type[Any]) -> tuple[Any, ...]:
@@ -220,8 +206,8 @@ def _show(
     from auras_ros.evaluate.tuner.show import draw, rows, table
     from auras_ros.report.result import Report
 
-    wanted = search.requirements.words()
-    cores = search.trials.cores
+    settings = search.trials.settings
+    wanted, cores = settings.requirements.words(), settings.cores
     print(f"{options.sim}, {wanted}, timed on {cores} core{'s' * (cores > 1)}{', PARTIAL' if result.partial else ''}")
     print(table(result))
     if result.chosen is None:
@@ -232,7 +218,7 @@ def _show(
         print(f"plan: {result.chosen.plan}")
     if options.json:
         more = {
-            "space": search.space.to_dict(), "wanted": vars(search.requirements), "partial": result.partial,
+            "space": search.space.to_dict(), "wanted": vars(settings.requirements), "partial": result.partial,
             "device": options.device, "unconfirmed": result.unconfirmed,
         }  # fmt: skip
         report = Report("tune", [{**row, "cores": cores} for row in rows(result)], result.summary(), more)

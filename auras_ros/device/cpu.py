@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from auras_ros.device.base import LanedDevice
 from auras_ros.device.cores import checked
 from auras_ros.device.failure import Failure, StageFailures
-from auras_ros.device.lane import DeviceError, Lane, Mark, Stage, own_lane, refuse_if_closed
+from auras_ros.device.lane import DeviceError, Lane, Mark, Stage
 from auras_ros.device.plain import PlainStage, plain
 from auras_ros.device.spans import Spans
 from auras_ros.device.thread_lane import ThreadLane
-from auras_ros.device.uncaptured import Reasons
-
-if TYPE_CHECKING:
-    import torch
 
 
 class OverMark:
@@ -68,8 +64,8 @@ class InlineLane:
             self._closed = True
 
 
-class CpuDevice:
-    """The host's cores. With `spans` every run of a stage adds one.
+class CpuDevice(LanedDevice[InlineLane | ThreadLane]):
+    """The host's cores.
 
     A lane without `cores` and `threads` is inline. With either it has a thread of its own: without `cores` on those of
     the thread that makes it, without `threads` with one intra-op thread.
@@ -78,32 +74,15 @@ class CpuDevice:
     def __init__(self, spans: Spans | None = None) -> None:
         import torch
 
-        self._tensors = torch.device("cpu")
-        self._spans, self._failures = spans, StageFailures()
-        self._lanes: list[InlineLane | ThreadLane] = []
-        self.uncaptured: dict[str, Reasons] = {}
-        self._closed = False
-
-    @property
-    def tensors(self) -> torch.device:
-        return self._tensors
+        super().__init__(torch.device("cpu"), spans)
 
     def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
-        refuse_if_closed(name, self._closed)
-        made: InlineLane | ThreadLane
+        self._refuse_if_closed(name)
         if cores is None and threads is None:
-            made = InlineLane(name, self._failures, self._spans)
+            self._lanes.append(InlineLane(name, self._failures, self._spans))
         else:
-            made = ThreadLane(name, *checked(name, cores, threads), self._failures, self._spans)
-        self._lanes.append(made)
-        return made
+            self._lanes.append(ThreadLane(name, *checked(name, cores, threads), self._failures, self._spans))
+        return self._lanes[-1]
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
-        return PlainStage(name, body, own_lane(name, lane, self._lanes), self.uncaptured)
-
-    def close(self) -> None:
-        """End the lanes' threads once they have run what was launched; a second call does nothing."""
-        lanes, self._lanes, self._closed = self._lanes, [], True
-        for lane in lanes:
-            lane.close()
-        self._failures.raise_unseen()
+        return PlainStage(name, body, self._own(name, lane), self.uncaptured)

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from auras_ros.clock import MonotonicClock
+from auras_ros.device.base import LanedDevice
 from auras_ros.device.cuda_lane import CudaLane, CudaStage
 from auras_ros.device.cuda_time import HostScale
-from auras_ros.device.failure import StageFailures
-from auras_ros.device.lane import DeviceError, Lane, Stage, own_lane, refuse_if_closed
+from auras_ros.device.lane import DeviceError, Lane, Stage
 from auras_ros.device.spans import Spans
 from auras_ros.device.uncaptured import Reasons, listening
 
@@ -43,25 +43,16 @@ def require_cuda() -> None:
         )
 
 
-class CudaDevice:
+class CudaDevice(LanedDevice[CudaLane]):
     """GPU number `index`. With `spans` every replay adds one, at the latest on `collect` or `close`."""
 
     def __init__(self, spans: Spans | None = None, index: int = 0) -> None:
         require_cuda()
         import torch
 
+        super().__init__(torch.device("cuda", index), spans)
         self._torch = torch
-        self._tensors = torch.device("cuda", index)
-        self._spans = spans
-        self._scale = None if spans is None else HostScale(self._tensors, MonotonicClock())
-        self._lanes: list[CudaLane] = []
-        self._failures = StageFailures()
-        self.uncaptured: dict[str, Reasons] = {}
-        self._closed = False
-
-    @property
-    def tensors(self) -> torch.device:
-        return self._tensors
+        self._scale = None if spans is None else HostScale(self.tensors, MonotonicClock())
 
     def lane(
         self,
@@ -75,11 +66,11 @@ class CudaDevice:
 
         Warns beyond POOLED_STREAMS lanes: torch has no more streams, and lanes that share one run one after another.
         """
-        refuse_if_closed(name, self._closed)
+        self._refuse_if_closed(name)
         if len(self._lanes) == POOLED_STREAMS:
-            what = f"{self._tensors}: lane {name!r} is one more than the {POOLED_STREAMS} streams that torch has"
+            what = f"{self.tensors}: lane {name!r} is one more than the {POOLED_STREAMS} streams that torch has"
             warnings.warn(f"{what}: it shares one with another lane, and they take turns", RuntimeWarning, stacklevel=2)
-        stream = self._torch.cuda.Stream(self._tensors) if stream is None else stream
+        stream = self._torch.cuda.Stream(self.tensors) if stream is None else stream
         self._lanes.append(CudaLane(name, stream, self._failures, self._spans, self._scale))
         return self._lanes[-1]
 
@@ -90,7 +81,7 @@ class CudaDevice:
         Raises DeviceError, naming the stage, if it fails or does what a graph cannot hold (waiting for the GPU,
         reading a value back). Before torch 2.12 a failed capture corrupts the allocator's state: restart the process.
         """
-        own = own_lane(name, lane, self._lanes)
+        own = self._own(name, lane)
         with _CAPTURING:
             return self._capture(name, body, own)
 
@@ -99,19 +90,11 @@ class CudaDevice:
         for lane in self._lanes:
             lane.collect(wait=False)
 
-    def close(self) -> None:
-        """Wait for what was launched and write its spans; a second call does nothing. Raises DeviceError if an
-        uncaptured stage failed and nobody waited for it."""
-        lanes, self._lanes, self._closed = self._lanes, [], True
-        for lane in lanes:
-            lane.close()
-        self._failures.raise_unseen()
-
     def _capture(self, name: str, body: Callable[[], None], own: CudaLane) -> CudaStage:
         try:
             said = self._warm_up(body, own)
         except Exception as error:
-            raise DeviceError(f"stage {name!r} failed in its warm-up on {self._tensors}: {error}") from error
+            raise DeviceError(f"stage {name!r} failed in its warm-up on {self.tensors}: {error}") from error
         if said:
             self.uncaptured[name] = said
             return CudaStage(name, self._torch.no_grad()(body), own, captured=False)
@@ -125,7 +108,7 @@ class CudaDevice:
     def _warm_up(self, body: Callable[[], None], lane: CudaLane) -> Reasons:
         """The body's reasons why it cannot be captured; usually none."""
         cuda = self._torch.cuda
-        lane.stream.wait_stream(cuda.current_stream(self._tensors))
+        lane.stream.wait_stream(cuda.current_stream(self.tensors))
         with cuda.stream(lane.stream), self._torch.no_grad(), listening() as said:
             for _ in range(WARM_UP_RUNS):
                 body()
@@ -140,7 +123,7 @@ class CudaDevice:
         graph: torch.cuda.CUDAGraph = cuda.CUDAGraph()
         # torch's graph context does not restore the current stream when a capture fails; the outer context does.
         with (
-            cuda.stream(cuda.current_stream(self._tensors)),
+            cuda.stream(cuda.current_stream(self.tensors)),
             self._torch.no_grad(),
             cuda.graph(graph, pool=lane.pool, stream=lane.stream, capture_error_mode="thread_local"),
         ):

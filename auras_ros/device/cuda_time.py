@@ -8,6 +8,7 @@ reading is older than a second.
 from __future__ import annotations
 
 import threading
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from auras_ros.clock import SchedulerClock
@@ -42,23 +43,22 @@ class HostScale:
         self._stream = torch.cuda.Stream(device)
         self._clock = clock
         self._lock = threading.Lock()
-        self._anchor = min((self._read() for _ in range(READINGS)), key=_error_ns)
+        self._anchor = self._read()
 
     def anchor(self) -> Anchor:
         """An anchor from before everything that is launched later."""
         with self._lock:
             if self._clock.now_ns() - self._anchor.host_ns > REFRESH_NS:
-                self._anchor = min((self._read() for _ in range(READINGS)), key=_error_ns)
+                self._anchor = self._read()
             return self._anchor
 
     def _read(self) -> Anchor:
+        return min((self._read_once() for _ in range(READINGS)), key=attrgetter("error_ns"))
+
+    def _read_once(self) -> Anchor:
         event = self._cuda.Event(enable_timing=True)
         before_ns = self._clock.now_ns()
         event.record(self._stream)
         event.synchronize()
         after_ns = self._clock.now_ns()
         return Anchor(event, (before_ns + after_ns) // 2, (after_ns - before_ns) // 2)
-
-
-def _error_ns(anchor: Anchor) -> int:
-    return anchor.error_ns

@@ -1,7 +1,8 @@
 """The interface between what is computed and where: a stage is captured for a lane and launched on it; a launch returns
 a mark.
 
-The CPU, the GPU and the null device of the tests all implement it. Nothing in this file runs anything.
+The CPU, the GPU and the null device of the tests (tests/device/null_device.py) all implement it. Nothing in this file
+runs anything.
 
 What every device promises:
 - Stages on a lane run one after another in the order of their launches; lanes run side by side.
@@ -19,7 +20,7 @@ What every device promises:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from auras_ros.device.uncaptured import Reasons
 
@@ -99,20 +100,3 @@ def launches_ahead(device: Device) -> bool:
     """Whether a launch returns while its stage still runs, so that the next launch overlaps with it (Auras 5). Not on a
     CPU: there a launch may be the run itself, and times are measured between launches."""
     return device.tensors.type != "cpu"
-
-
-def refuse_if_closed(lane: str, closed: bool) -> None:
-    """Raises DeviceError for a new lane of a closed device, because nothing would close that lane."""
-    if closed:
-        raise DeviceError(f"lane {lane!r}: the device is closed")
-
-
-OneLane = TypeVar("OneLane", bound=Lane)
-
-
-def own_lane(stage: str, lane: Lane, lanes: Sequence[OneLane]) -> OneLane:
-    """`lane` as one of a device's own `lanes`. Raises DeviceError if it belongs to another device, or is closed."""
-    for own in lanes:
-        if own is lane:
-            return own
-    raise DeviceError(f"stage {stage!r}: lane {lane.name!r} is not one of this device's open lanes")

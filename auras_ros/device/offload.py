@@ -63,16 +63,11 @@ def place(
     often, and not called if all weights fit. Parts that an earlier call has offloaded stay offloaded. Raises
     DeviceError by name, with nothing moved.
     """
-    placed = placed_before(module)
-    if not placed.modules:
+    if not placed_before(module).modules:
         limit = round(offload.max_memory_mb * MB)
-        whole = sum(each.numel() * each.element_size() for each in {*module.parameters(), *module.buffers()})
-        if whole > limit:
-            placed = _part(module, device, offload, limit, uses())
-    if placed.modules:
-        move(module, device)
-        return placed_before(module)
-    module.to(device)
+        if sum(each.nbytes for each in {*module.parameters(), *module.buffers()}) > limit:
+            _part(module, device, offload, limit, uses())
+    move(module, device)
     return placed_before(module)
 
 
@@ -88,18 +83,21 @@ def placed_before(module: nn.Module) -> PlacedWeights:
     gone = {id(each): each for kept in maps for each in kept.values()}
     here = {*(each for each in module.parameters() if not each.is_meta), *module.buffers()}
     return PlacedWeights(
-        sum(each.numel() * each.element_size() for each in here),
-        sum(each.numel() * each.element_size() for each in gone.values()),
+        sum(each.nbytes for each in here),
+        sum(each.nbytes for each in gone.values()),
         tuple(name for name, _ in parts),
     )
 
 
-def _part(module: nn.Module, device: torch.device, offload: Offload, limit: int, uses: Sequence[Use]) -> PlacedWeights:
+def _part(module: nn.Module, device: torch.device, offload: Offload, limit: int, uses: Sequence[Use]) -> None:
     if any(each.device.type != "cpu" for each in module.parameters()):
         raise DeviceError("max_memory_mb: weights are offloaded from host memory, and must all be there first")
     if device.type == "cpu" and offload.folder is None:
         raise DeviceError("max_memory_mb: on a CPU the weights are in host memory: offload_folder must be given")
-    hooks = _hooks()
+    try:
+        from accelerate import hooks
+    except ModuleNotFoundError as error:
+        raise DeviceError(f"max_memory_mb: needs accelerate, the extra 'offload': {error}") from error
     found = split(module, survey(module, uses), limit)
     kept = _kept(found.offloaded, offload.folder)
     lock = threading.RLock()
@@ -109,16 +107,6 @@ def _part(module: nn.Module, device: torch.device, offload: Offload, limit: int,
             hook = hooks.AlignDevicesHook(execution_device=str(device), offload=True, weights_map=own)
             hooks.add_hook_to_module(part, hook)
             _guard(part, name, lock)
-    return placed_before(module)
-
-
-def _hooks() -> Any:
-    """accelerate's hooks. Raises DeviceError if it is not installed."""
-    try:
-        import accelerate.hooks
-    except ModuleNotFoundError as error:
-        raise DeviceError(f"max_memory_mb: needs accelerate, the extra 'offload': {error}") from error
-    return accelerate.hooks
 
 
 def _guard(part: nn.Module, name: str, lock: threading.RLock) -> None:
@@ -136,17 +124,14 @@ def _guard(part: nn.Module, name: str, lock: threading.RLock) -> None:
 
 def _kept(units: Sequence[Unit], folder: Path | None) -> dict[int, Tensor]:
     """The offloaded copies of the units' weights, by the id of each weight: in host memory, or in a file."""
-    weights = {id(each): each.detach() for unit in units for part in unit.modules.values() for each in _own(part)}
+    parts = [part for unit in units for part in unit.modules.values()]
+    weights = {id(each): each.detach() for part in parts for each in part.parameters(recurse=False)}
     if folder is None:
         return weights
     try:
         return dict(zip(weights, in_file(list(weights.values()), folder), strict=True))
     except OSError as error:
         raise DeviceError(f"offload_folder: {folder}: {error}") from error
-
-
-def _own(part: nn.Module) -> list[Tensor]:
-    return list(part.parameters(recurse=False))
 
 
 def in_file(tensors: Sequence[Tensor], folder: Path) -> list[Tensor]:
@@ -165,6 +150,6 @@ def in_file(tensors: Sequence[Tensor], folder: Path) -> list[Tensor]:
         path = f"/proc/self/fd/{file.fileno()}"  # its only name, so that nothing is left if this process is killed
         mapped = torch.from_file(path, shared=False, size=size, dtype=torch.uint8)
     return [
-        mapped[at : at + each.numel() * each.element_size()].view(each.dtype).view(each.shape)
+        mapped[at : at + each.nbytes].view(each.dtype).view(each.shape)
         for at, each in zip(places, tensors, strict=True)
     ]

@@ -1,11 +1,12 @@
 """A lane with a thread: it runs what is launched on it, in order, on its own cores, beside the other lanes.
 
-Launches are queued in a ring of fixed size; the thread sleeps while there is nothing to do.
+The thread sleeps while there is nothing to do.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
 
 from auras_ros.device.cores import occupy
@@ -29,8 +30,7 @@ class ThreadMark:
 
     def __init__(self, lane: ThreadLane, stage: PlainStage, after: tuple[Mark, ...]) -> None:
         self._lane = lane
-        self.stage: PlainStage | None = stage
-        self.after = after
+        self.stage, self.after = stage, after
         self._over = False
         self._failure: Failure | None = None
 
@@ -47,8 +47,7 @@ class ThreadMark:
 
     def settle(self, failure: Failure | None) -> None:
         """Called under the lane's lock. Drops the marks in `after`, which would chain back to the first launch."""
-        self._failure = failure
-        self._over, self.stage, self.after = True, None, ()
+        self._failure, self._over, self.after = failure, True, ()
 
 
 class ThreadLane:
@@ -63,8 +62,7 @@ class ThreadLane:
         self.ended = threading.Condition(self.lock)
         self._came = threading.Condition(self.lock)
         self._spans = spans
-        self._ring: list[ThreadMark | None] = [None] * DEPTH
-        self._launched = self._finished = 0
+        self._queue: deque[ThreadMark] = deque()  # the first one runs
         self._closing = False
         self._start(cores, threads)
 
@@ -73,12 +71,11 @@ class ThreadLane:
         if threading.current_thread() is self._thread:
             raise DeviceError(f"stage {stage.name!r}: launched from inside a stage of its own lane {self.name!r}")
         with self.lock:
-            while self._launched - self._finished == DEPTH and not self._closing:
+            while len(self._queue) == DEPTH and not self._closing:
                 self.ended.wait()
             if self._closing:
                 raise DeviceError(f"stage {stage.name!r}: lane {self.name!r} is closed")
-            self._ring[self._launched % DEPTH] = mark
-            self._launched += 1
+            self._queue.append(mark)
             self._came.notify()
         return mark
 
@@ -120,22 +117,20 @@ class ThreadLane:
             failure = self._run(mark)
             with self.lock:
                 mark.settle(failure)
-                self._ring[self._finished % DEPTH] = None
-                self._finished += 1
+                self._queue.popleft()
                 self.ended.notify_all()
 
     def _next(self) -> ThreadMark | None:
         """The oldest launch; waits for one. None once the lane is closing and empty."""
         with self.lock:
-            while self._launched == self._finished:
+            while not self._queue:
                 if self._closing:
                     return None
                 self._came.wait()
-            return self._ring[self._finished % DEPTH]
+            return self._queue[0]
 
     def _run(self, mark: ThreadMark) -> Failure | None:
         stage = mark.stage
-        assert stage is not None, "a settled mark is not in the ring"
         try:
             for earlier in mark.after:
                 earlier.wait()

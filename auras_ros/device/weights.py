@@ -78,7 +78,7 @@ def survey(module: nn.Module, uses: Sequence[Use]) -> list[Unit]:
 def least(module: nn.Module, units: Sequence[Unit]) -> tuple[int, int, str]:
     """The least memory: (bytes that cannot be offloaded, bytes that are in at a time if all else is, the name of the
     largest module)."""
-    buffers = {id(each): each.numel() * each.element_size() for each in module.buffers()}
+    buffers = {id(each): each.nbytes for each in module.buffers()}
     resident, room = sum(buffers.values()) + sum(unit.size for unit in units if not unit.moves), _room(units)
     name = max(room, key=lambda each: room[each], default="")
     return resident, room.get(name, 0), name
@@ -111,7 +111,7 @@ def _units(module: nn.Module) -> list[Unit]:
     units: list[Unit] = []
     of_weight: dict[int, Unit] = {}
     for name, part in module.named_modules():
-        own = {id(each): each.numel() * each.element_size() for each in part.parameters(recurse=False)}
+        own = {id(each): each.nbytes for each in part.parameters(recurse=False)}
         if not own:
             continue
         made = Unit({name: part}, own)
@@ -126,7 +126,7 @@ def _units(module: nn.Module) -> list[Unit]:
 def _room(units: Sequence[Unit]) -> dict[str, int]:
     """Unit's name -> bytes that are in while one of its modules runs, including those of modules around it."""
     own = {
-        name: sum(each.numel() * each.element_size() for each in part.parameters(recurse=False))
+        name: sum(each.nbytes for each in part.parameters(recurse=False))
         for unit in units
         if unit.moves
         for name, part in unit.modules.items()
@@ -178,10 +178,8 @@ def _watching(module: nn.Module, outside: set[int]) -> Iterator[dict[int, int]]:
 
 
 def _flat(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple | list):
-        for each in value:
+    if isinstance(value, tuple | list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
             yield from _flat(each)
-    elif isinstance(value, dict):
-        yield from _flat(list(value.values()))
     else:
         yield value

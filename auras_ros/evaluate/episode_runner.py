@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ActionStream, Chunk, Command, Contract
+from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ActionStream, ActionStreamOptions, Chunk, Command, Contract
 from auras_ros.action.verdict import ChunkRefusal, Rejected
 from auras_ros.evaluate.outcome import EpisodeRecord
 from auras_ros.evaluate.seams import Seams, SeamWatch
@@ -52,10 +52,9 @@ class Task:
         """Raises ContractError, naming the option, and ValueError if the ticks do not fill a step."""
         if self.ticks_per_step < 1 or contract.dt_ns % self.ticks_per_step:
             raise ValueError(f"ticks_per_step: {self.ticks_per_step} do not fill a step of {contract.dt_ms:g} ms")
-        tick_ns, decay = contract.dt_ns // self.ticks_per_step, self.ensemble_decay
-        return ActionStream(
-            contract, tick_ns, self.blend_ms, max_chunk_age_ms=max_age_ms, seam=self.seam, ensemble_decay=decay
-        )
+        tick_ns = contract.dt_ns // self.ticks_per_step
+        options = ActionStreamOptions(tick_ns, self.blend_ms, 0.0, max_age_ms, self.seam, self.ensemble_decay)
+        return ActionStream(contract, options)
 
 
 class EpisodeRunner:

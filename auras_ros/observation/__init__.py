@@ -4,48 +4,26 @@ The agent node, training and lockstep evaluation run this same code. It knows ne
 clock, and names every reason why there is no observation.
 """
 
-from __future__ import annotations
-
-from .arrivals import Arrivals
-from .assemble import Assembler, Observation
-from .camera import CameraSpec, Crop, ImageNormalization, Pad, Resize
-from .checks import SpecError
-from .fault import FaultName, ObservationError, ObservationFault
-from .history import History
-from .images import MAX_PIXELS, compressed_size, decode_compressed, decode_raw
-from .picture import Picture
-from .preprocess import Prepared, Preprocessor
-from .slot import LatestSlot, Stamped
-from .spec import ObservationSpec, StateSpec
-from .state import JointMap
-from .sync import Synced, synchronize
-
-__all__ = [
-    "MAX_PIXELS",
-    "Arrivals",
-    "Assembler",
-    "CameraSpec",
-    "Crop",
-    "ObservationFault",
-    "FaultName",
-    "History",
-    "JointMap",
-    "LatestSlot",
-    "ImageNormalization",
-    "Observation",
-    "ObservationError",
-    "ObservationSpec",
-    "Pad",
-    "Picture",
-    "Prepared",
-    "Preprocessor",
-    "Resize",
-    "SpecError",
-    "Stamped",
-    "StateSpec",
-    "Synced",
-    "compressed_size",
-    "decode_compressed",
-    "decode_raw",
-    "synchronize",
-]
+from .arrivals import Arrivals as Arrivals
+from .assemble import Assembler as Assembler
+from .assemble import Observation as Observation
+from .camera import CameraSpec as CameraSpec
+from .camera import Crop as Crop
+from .camera import Pad as Pad
+from .camera import Resize as Resize
+from .checks import SpecError as SpecError
+from .fault import FaultName as FaultName
+from .fault import ObservationError as ObservationError
+from .fault import ObservationFault as ObservationFault
+from .history import History as History
+from .images import compressed_size as compressed_size
+from .images import decode_compressed as decode_compressed
+from .images import decode_raw as decode_raw
+from .picture import Picture as Picture
+from .preprocess import Preprocessor as Preprocessor
+from .slot import LatestSlot as LatestSlot
+from .slot import Stamped as Stamped
+from .spec import ObservationSpec as ObservationSpec
+from .spec import StateSpec as StateSpec
+from .state import JointMap as JointMap
+from .sync import synchronize as synchronize

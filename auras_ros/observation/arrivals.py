@@ -22,7 +22,11 @@ REGULAR = 0.25  # of a period: where half of the intervals stray further nothing
 
 
 class Arrivals:
-    """`came` is of whoever receives, all else of any thread."""
+    """`came` is of whoever receives, all else of any thread.
+
+    period_ns: between two sets; None while too few have come, or where they come without any order. jitter_ns: how far
+    nine of ten intervals stray from the period, at most.
+    """
 
     def __init__(self, cameras: Iterable[str]) -> None:
         self._cameras = frozenset(cameras)
@@ -34,8 +38,8 @@ class Arrivals:
         with self._lock:
             self._seen: dict[str, int] = {}  # camera -> when the image came that belongs to the next set
             self._sets_ns: deque[int] = deque(maxlen=KEPT + 1)
-            self._period_ns: int | None = None
-            self._jitter_ns = 0
+            self.period_ns: int | None = None
+            self.jitter_ns = 0
 
     def came(self, camera: str, at_ns: int) -> None:
         """A new image of this camera can be used from `at_ns` on."""
@@ -43,8 +47,8 @@ class Arrivals:
             self._seen[camera] = at_ns
             if len(self._seen) < len(self._cameras):
                 return
-            if self._period_ns is not None and len(self._cameras) > 1:
-                oldest_ns = at_ns - TOGETHER * self._period_ns
+            if self.period_ns is not None and len(self._cameras) > 1:
+                oldest_ns = at_ns - TOGETHER * self.period_ns
                 self._seen = {name: seen_ns for name, seen_ns in self._seen.items() if seen_ns >= oldest_ns}
             if len(self._seen) == len(self._cameras):
                 self._seen = {}
@@ -54,23 +58,13 @@ class Arrivals:
     def _learn(self) -> None:
         """An image that was lost makes one long interval: the median does not mind, and its rest counts as jitter."""
         intervals = np.array([later - earlier for earlier, later in pairwise(self._sets_ns)], dtype=np.float64)
-        self._period_ns = None
+        self.period_ns = None
         if len(intervals) < LEAST:
             return
         period = float(np.median(intervals))
         strays = np.abs(intervals - period * np.maximum(1, np.round(intervals / period)))
         if period > 0 and np.median(strays) <= REGULAR * period:
-            self._period_ns, self._jitter_ns = round(period), round(float(np.percentile(strays, 90)))
-
-    @property
-    def period_ns(self) -> int | None:
-        """Between two sets; None while too few have come, or where they come without any order."""
-        return self._period_ns
-
-    @property
-    def jitter_ns(self) -> int:
-        """How far nine of ten intervals stray from the period, at most."""
-        return self._jitter_ns
+            self.period_ns, self.jitter_ns = round(period), round(float(np.percentile(strays, 90)))
 
     def newest_ns(self) -> int | None:
         """When the newest whole set came."""
@@ -79,13 +73,13 @@ class Arrivals:
 
     def is_fresh(self, now_ns: int) -> bool:
         """Whether the newest set came less than a tenth of a period ago."""
-        newest_ns, period_ns = self.newest_ns(), self._period_ns
+        newest_ns, period_ns = self.newest_ns(), self.period_ns
         return newest_ns is not None and period_ns is not None and 10 * (now_ns - newest_ns) <= period_ns
 
     def due_ns(self, now_ns: int) -> tuple[int, int] | None:
         """(when the next set should come, when it is no use to wait for that one any more); None where none is on its
         way: the pace is not known, or two in a row have missed their time by half a period."""
-        newest_ns, period_ns = self.newest_ns(), self._period_ns
+        newest_ns, period_ns = self.newest_ns(), self.period_ns
         if newest_ns is None or period_ns is None:
             return None
         number = max(1, round((now_ns - newest_ns) / period_ns))

@@ -22,7 +22,7 @@ from .preprocess import Float32Array, Preprocessor
 from .slot import LatestSlot, Stamped
 from .spec import ObservationSpec
 from .state import JointMap, JointSlot, StateArray
-from .sync import Synced, synchronize
+from .sync import synchronize
 
 STATE = "state"
 _STATE_STEPS = 4  # policy steps that a camera may lag behind the state and still find the one beside it
@@ -41,7 +41,6 @@ class Observation:
     position: StateArray
     origin_stamp_ns: int
     origin_mono_ns: int
-    skew_ns: int
     camera_stamps: tuple[tuple[int, ...], ...]
     state_stamp_ns: int | None
 
@@ -71,11 +70,12 @@ class Assembler:
         }
         joints = spec.state.names if spec.state else ()
         self._state = JointSlot(STATE, joints, state_age_limit_ms, ahead_limit_ms) if joints else None
+        self._streams: dict[str, LatestSlot[Any]] = {**self._cameras, **({STATE: self._state} if self._state else {})}
         self._joints = JointMap(joints)
         self._past: dict[str, History[Any]] = {name: History(spec.history, spec.dt_ns) for name in self._cameras}
         self._past[STATE] = History(spec.history + _STATE_STEPS, spec.dt_ns)
         self._faults: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def put_image(
         self, name: str, frame: ImageArray, stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0
@@ -90,7 +90,13 @@ class Assembler:
         except ObservationError as error:
             return self.count(error.fault)
         picture = Picture(frame, lambda pixels: self.preprocess.image(name, pixels))
-        return self._put(self._cameras[name], picture, stamp_ns, receipt_mono_ns, latency_ns)
+        with self._lock:
+            entry = self._cameras[name].put(picture, stamp_ns, receipt_mono_ns, latency_ns)
+            if isinstance(entry, ObservationFault):
+                return self.count(entry)
+            if entry.item is picture and self.spec.history > 1:
+                self._past[name].push(entry)
+            return None
 
     def put_state(
         self,
@@ -111,7 +117,7 @@ class Assembler:
         with self._lock:
             entry = self._state.put_part(part, stamp_ns, receipt_mono_ns, latency_ns)
             if isinstance(entry, ObservationFault):
-                return self._count(entry)
+                return self.count(entry)
             if entry is not None:
                 self._past[STATE].push(entry)
             return None
@@ -129,20 +135,19 @@ class Assembler:
         with self._lock:
             newest = self._newest(now_mono_ns)
             if isinstance(newest, ObservationFault):
-                return self._count(newest)
+                return self.count(newest)
             cameras = {name: newest[name] for name in self._cameras} or newest
-            synced = synchronize(cameras, self._tolerance_ns)
-            if isinstance(synced, ObservationFault):
-                return self._count(synced)
-            instants = [self._instant(newest, synced, back) for back in reversed(range(self.spec.history))]
-        return self._build(instants, synced)
+            origin = synchronize(cameras, self._tolerance_ns)
+            if isinstance(origin, ObservationFault):
+                return self.count(origin)
+            instants = [self._instant(newest, origin.stamp_ns, back) for back in reversed(range(self.spec.history))]
+        return self._build(instants, origin)
 
     def reset(self) -> None:
         """Forget every stream and the history: stamps may start again, the next observation is the first."""
         with self._lock:
-            for slot in (*self._cameras.values(), self._state):
-                if slot is not None:
-                    slot.reset()
+            for slot in self._streams.values():
+                slot.reset()
             for past in self._past.values():
                 past.clear()
 
@@ -150,52 +155,33 @@ class Assembler:
         """Totals: `faults` by name, and each stream's counters."""
         with self._lock:
             faults = dict(self._faults)
-        streams = {name: slot.counters() for name, slot in self._cameras.items()}
-        if self._state is not None:
-            streams[STATE] = self._state.counters()
-        return {"faults": faults, "streams": streams}
+        return {"faults": faults, "streams": {name: slot.counters() for name, slot in self._streams.items()}}
 
     def count(self, fault: ObservationFault) -> ObservationFault:
-        """Count a fault that was found outside (a frame that could not be decoded); returns it."""
+        """Count a fault, also one that was found outside (a frame that could not be decoded); returns it."""
         with self._lock:
-            return self._count(fault)
-
-    def _count(self, fault: ObservationFault) -> ObservationFault:
-        self._faults[fault.name.value] = self._faults.get(fault.name.value, 0) + 1
+            self._faults[fault.name.value] = self._faults.get(fault.name.value, 0) + 1
         return fault
-
-    def _put(
-        self, slot: LatestSlot[Any], item: Any, stamp_ns: int, receipt_mono_ns: int, latency_ns: int
-    ) -> ObservationFault | None:
-        with self._lock:
-            entry = slot.put(item, stamp_ns, receipt_mono_ns, latency_ns)
-            if isinstance(entry, ObservationFault):
-                return self._count(entry)
-            if entry.item is item and self.spec.history > 1:
-                self._past[slot.name].push(entry)
-            return None
 
     def _newest(self, now_mono_ns: int) -> dict[str, Stamped[Any]] | ObservationFault:
         newest: dict[str, Stamped[Any]] = {}
-        for slot in (*self._cameras.values(), self._state):
-            if slot is None:
-                continue
+        for name, slot in self._streams.items():
             entry = slot.latest(now_mono_ns)
             if isinstance(entry, ObservationFault):
                 return entry
-            newest[slot.name] = entry
+            newest[name] = entry
         return newest
 
-    def _instant(self, newest: dict[str, Stamped[Any]], synced: Synced, back: int) -> dict[str, Stamped[Any]]:
+    def _instant(self, newest: dict[str, Stamped[Any]], origin_ns: int, back: int) -> dict[str, Stamped[Any]]:
         """The entries `back` steps before the origin; for 0 the newest frames and the state beside them."""
-        target_ns = synced.origin.stamp_ns - back * self.spec.dt_ns
+        target_ns = origin_ns - back * self.spec.dt_ns
         if back:
             return {name: self._past[name].pick(target_ns, entry) for name, entry in newest.items()}
         if self._state is None:
             return newest
         return {**newest, STATE: self._past[STATE].beside(target_ns, newest[STATE])}
 
-    def _build(self, instants: list[dict[str, Stamped[Any]]], synced: Synced) -> Observation:
+    def _build(self, instants: list[dict[str, Stamped[Any]]], origin: Stamped[Any]) -> Observation:
         height, width = self.spec.image_size
         images = np.empty((len(instants), len(self._cameras), self.spec.channels, height, width), dtype=np.float32)
         for column, name in enumerate(self._cameras):
@@ -207,9 +193,8 @@ class Assembler:
             images,
             np.stack([self.preprocess.state(None if entry is None else entry.item) for entry in states]),
             np.zeros(0) if newest is None else newest.item.copy(),
-            synced.origin.stamp_ns,
-            synced.origin.mono_ns,
-            synced.skew_ns,
+            origin.stamp_ns,
+            origin.mono_ns,
             tuple(tuple(instant[name].stamp_ns for name in self._cameras) for instant in instants),
             None if newest is None else newest.stamp_ns,
         )

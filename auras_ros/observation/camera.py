@@ -7,7 +7,7 @@ does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from .checks import SpecError, check_choice, check_name, check_positive, is_int, is_number, numbers, object_of
@@ -219,11 +219,10 @@ class CameraSpec:
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that `from_dict` reads; what came after the first manifests is left out where it does
         nothing."""
-        values = _plain(self)
-        return {key: value for key, value in values.items() if key not in _LATER or value != _plain(_LATER[key])}
+        return asdict(self, dict_factory=_plain)
 
 
-_LATER: dict[str, Any] = {"zoom": 1.0, "stacked": (), "pad": None}
+_LATER: dict[str, Any] = {"zoom": 1.0, "stacked": [], "pad": None}
 
 
 def _check_sides(owner: str, spec: Resize | Crop | CameraSpec) -> None:
@@ -246,11 +245,7 @@ def _check_normalization(owner: str, spec: ImageNormalization | CameraSpec) -> N
         raise SpecError(f"{owner}: std: {spec.std} is not above zero")
 
 
-def _plain(value: Any) -> Any:
+def _plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """As JSON has it."""
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    if not isinstance(value, CameraSpec | Resize | Crop | Pad | ImageNormalization):
-        return value
-    found = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    return {key: each for key, each in found.items() if key != "pad" or each is not None}
+    made = {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
+    return {name: value for name, value in made.items() if name not in _LATER or value != _LATER[name]}

@@ -8,6 +8,7 @@ This module never interpolates between entries.
 from __future__ import annotations
 
 from collections import deque
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 from .slot import Stamped
@@ -29,9 +30,6 @@ class History(Generic[T]):
         self._least_ns = dt_ns // _SAMPLES_PER_DT
         self._entries: deque[Stamped[T]] = deque()
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def push(self, entry: Stamped[T]) -> None:
         """Keep an entry; stamps rise. One closer than dt/8 to the entry before is not kept."""
         if self._entries and entry.stamp_ns - self._entries[-1].stamp_ns < self._least_ns:
@@ -49,7 +47,8 @@ class History(Generic[T]):
             return near
         known = [*self._entries, newest]
         older = [entry for entry in known if entry.stamp_ns <= target_stamp_ns]
-        return max(older, key=_stamp) if older else min(known, key=_stamp)
+        stamp = attrgetter("stamp_ns")
+        return max(older, key=stamp) if older else min(known, key=stamp)
 
     def beside(self, stamp_ns: int, newest: Stamped[T]) -> Stamped[T]:
         """The entry that belongs to another stream's stamp: the nearest within half a dt, else the newest."""
@@ -62,7 +61,3 @@ class History(Generic[T]):
     def clear(self) -> None:
         """Forget everything: the next entry is the first again."""
         self._entries.clear()
-
-
-def _stamp(entry: Stamped[T]) -> int:
-    return entry.stamp_ns

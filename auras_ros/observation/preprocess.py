@@ -127,20 +127,10 @@ def _resize(pixels: ImageArray, resize: Resize | None) -> Any:
         return bicubic.resize(pixels, height, width)
     import cv2
 
-    methods = {
-        "area": cv2.INTER_AREA,
-        "linear": cv2.INTER_LINEAR,
-        "linear_float": cv2.INTER_LINEAR,
-        "nearest": cv2.INTER_NEAREST,
-        "cubic": cv2.INTER_CUBIC,
-    }
     kind = np.float32 if resize.interpolation == "linear_float" else np.uint8
-    return np.asarray(
-        cv2.resize(
-            np.ascontiguousarray(pixels, dtype=kind), (width, height), interpolation=methods[resize.interpolation]
-        ),
-        dtype=kind,
-    )
+    method = getattr(cv2, f"INTER_{resize.interpolation.removesuffix('_float').upper()}")
+    made = cv2.resize(np.ascontiguousarray(pixels, dtype=kind), (width, height), interpolation=method)
+    return np.asarray(made, dtype=kind)
 
 
 def _zoom(pixels: Any, share: float) -> Any:

@@ -66,7 +66,11 @@ class LatestSlot(Generic[T]):
         limit_ns = self._ahead_limit_ns
         if limit_ns is not None and -latency_ns > limit_ns:
             self._counts["future"] += 1
-            return ObservationFault(FaultName.FUTURE, self.name, _ahead(-latency_ns, limit_ns))
+            detail = (  # with the remedy: nothing mends this by itself
+                f"stamped {-latency_ns / 1e6:.0f} ms ahead of this host's clock, at most {limit_ns / 1e6:g} ms are"
+                " taken: synchronise the clock of the host that stamps it (chrony, PTP), or raise stamp_ahead_ms"
+            )
+            return ObservationFault(FaultName.FUTURE, self.name, detail)
         if held_ns is None or stamp_ns >= held_ns:
             return None
         self._counts["backwards"] += 1
@@ -103,11 +107,3 @@ class LatestSlot(Generic[T]):
         """Totals: received, repeated, backwards (a clock that was set back included), future."""
         with self._lock:
             return dict(self._counts)
-
-
-def _ahead(ahead_ns: int, limit_ns: int) -> str:
-    """With the remedy: nothing mends this by itself."""
-    return (
-        f"stamped {ahead_ns / 1e6:.0f} ms ahead of this host's clock, at most {limit_ns / 1e6:g} ms are taken:"
-        " synchronise the clock of the host that stamps it (chrony, PTP), or raise stamp_ahead_ms"
-    )

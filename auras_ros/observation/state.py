@@ -6,6 +6,7 @@ This module never fills a missing joint.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,15 +20,13 @@ StateArray = npt.NDArray[np.float64]
 
 
 class JointMap:
-    """Picks `names` out of messages. Not thread-safe (it remembers the last layout)."""
+    """Picks `names` out of messages."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self._known = frozenset(self.names)
         if len(self._known) != len(self.names):
             raise ValueError(f"joints: a name is used more than once: {', '.join(self.names)}")
-        self._layout: tuple[str, ...] | None = None
-        self._found: dict[str, int] = {}
 
     def wants(self, names: Iterable[str]) -> bool:
         """Whether any of these joints is one of this map's."""
@@ -45,21 +44,15 @@ class JointMap:
         if values.shape != (len(names),):
             detail = f"shape {values.shape} for {len(names)} names"
             raise ObservationError(FaultName.BAD_STATE, "position", detail)
-        layout = tuple(names)
-        if layout != self._layout:
-            self._found, self._layout = self._locate(layout), layout
-        part = {name: float(values[at]) for name, at in self._found.items()}
+        told = dict(zip(names, values.tolist(), strict=True))
+        part = {name: told[name] for name in self.names if name in told}
+        for name in part if len(told) < len(names) else ():
+            if list(names).count(name) > 1:
+                raise ObservationError(FaultName.BAD_STATE, name, "named more than once")
         for name, value in part.items():
-            if not np.isfinite(value):
+            if not math.isfinite(value):
                 raise ObservationError(FaultName.NON_FINITE, name, "position is not finite")
         return part
-
-    def _locate(self, layout: tuple[str, ...]) -> dict[str, int]:
-        known = [name for name in self.names if name in layout]
-        for name in known:
-            if layout.count(name) > 1:
-                raise ObservationError(FaultName.BAD_STATE, name, "named more than once")
-        return {name: layout.index(name) for name in known}
 
 
 class JointSlot(LatestSlot[StateArray]):

@@ -6,27 +6,19 @@ This module never waits for a better match: each stream's newest is what there i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from .fault import FaultName, ObservationFault
 from .slot import Stamped
 
 
-@dataclass(frozen=True, eq=False)
-class Synced:
-    """`origin`: the entry with the oldest stamp, which defines action 0; `skew_ns`: newest minus oldest."""
-
-    origin: Stamped[Any]
-    skew_ns: int
-
-
-def synchronize(entries: Mapping[str, Stamped[Any]], tolerance_ns: int) -> Synced | ObservationFault:
-    """Check that all stamps lie within `tolerance_ns`. `entries` by stream name, not empty."""
+def synchronize(entries: Mapping[str, Stamped[Any]], tolerance_ns: int) -> Stamped[Any] | ObservationFault:
+    """The entry with the oldest stamp, which defines action 0; a fault unless all stamps lie within `tolerance_ns`.
+    `entries` by stream name, not empty."""
     oldest = min(entries, key=lambda name: entries[name].stamp_ns)
     newest = max(entries, key=lambda name: entries[name].stamp_ns)
     skew_ns = entries[newest].stamp_ns - entries[oldest].stamp_ns
     if skew_ns > tolerance_ns:
         detail = f"{skew_ns / 1e6:.1f} ms behind {newest!r}, tolerance {tolerance_ns / 1e6:g} ms"
         return ObservationFault(FaultName.SKEW, oldest, detail)
-    return Synced(entries[oldest], skew_ns)
+    return entries[oldest]

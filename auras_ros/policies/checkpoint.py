@@ -6,6 +6,7 @@ does not fit is refused by name. Loading never executes anything from the folder
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,13 +72,16 @@ class Checkpoint:
         return next(iter(self.plans))
 
     def policy(self, plan: str) -> LoadedPolicy:
-        """The policy under one of its plans, the first where none is named; all plans share the weights. Raises
-        CheckpointError."""
+        """The policy under one of its plans, the first where none is named; all plans share the weights. A denoising
+        policy also has ddimN: its first plan with DDIM and N steps. Raises CheckpointError."""
         plan = plan or self.first_plan
-        if plan not in self.plans:
+        settings = self.plans.get(plan)
+        first, steps = self.plans[self.first_plan], re.fullmatch(r"ddim([1-9]\d{0,3})", plan)
+        if settings is None and steps and "sampler" in first:
+            settings = {**first, "sampler": "ddim", "steps": int(steps[1])}
+        if settings is None:
             raise CheckpointError(f"checkpoint '{self.name}' has no plan '{plan}'; its plans: {', '.join(self.plans)}")
         try:
-            settings = self.plans[plan]
             if not isinstance(settings, Mapping):
                 raise TypeError(f"{settings!r} is not an object")
             policy = self.family.policy(self.networks, self.trained, settings)

@@ -12,54 +12,7 @@ from typing import TYPE_CHECKING
 from .backend import BACKEND
 
 if TYPE_CHECKING:
-    from .dds import (
-        Clock,
-        ClockType,
-        Context,
-        DurabilityPolicy,
-        Duration,
-        ExternalShutdownException,
-        Future,
-        HistoryPolicy,
-        InvalidParameterTypeException,
-        InvalidParameterValueException,
-        JumpThreshold,
-        LifecycleNode,
-        LifecyclePublisher,
-        LifecycleState,
-        LivelinessPolicy,
-        LoggingSeverity,
-        Node,
-        Parameter,
-        ParameterAlreadyDeclaredException,
-        ParameterNotDeclaredException,
-        ParameterUninitializedException,
-        PublisherEventCallbacks,
-        QoSPolicyKind,
-        QoSProfile,
-        ReliabilityPolicy,
-        SignalHandlerOptions,
-        SingleThreadedExecutor,
-        SubscriptionEventCallbacks,
-        Time,
-        TransitionCallbackReturn,
-        create_node,
-        deserialize_message,
-        get_default_context,
-        get_logger,
-        init,
-        ok,
-        qos_policy_name_from_kind,
-        qos_profile_sensor_data,
-        qos_profile_services_default,
-        qos_profile_system_default,
-        remove_ros_args,
-        shutdown,
-        spin,
-        spin_once,
-        spin_until_future_complete,
-        try_shutdown,
-    )
+    from .dds import *  # noqa: F403  (its __all__ names them)
 
 # Where rclpy keeps each name; our layer has all of them in one module.
 _RCLPY = {
@@ -87,19 +40,8 @@ _RCLPY = {
     "rclpy.utilities": ("get_default_context", "remove_ros_args"),
 }  # fmt: skip
 
+__all__ = ["BACKEND"]
 for _module, _names in _RCLPY.items():
     _source = importlib.import_module(_module if BACKEND == "rclpy" else f"{__name__}.dds")
     globals().update({_name: getattr(_source, _name) for _name in _names})
-
-__all__ = [
-    "BACKEND", "Clock", "ClockType", "Context", "Duration", "DurabilityPolicy", "ExternalShutdownException",
-    "Future", "HistoryPolicy", "InvalidParameterTypeException", "InvalidParameterValueException", "JumpThreshold",
-    "LifecycleNode", "LifecyclePublisher", "LifecycleState", "LivelinessPolicy", "LoggingSeverity", "Node",
-    "Parameter", "ParameterAlreadyDeclaredException", "ParameterNotDeclaredException",
-    "ParameterUninitializedException", "PublisherEventCallbacks", "QoSPolicyKind", "QoSProfile",
-    "ReliabilityPolicy", "SignalHandlerOptions", "SingleThreadedExecutor", "SubscriptionEventCallbacks", "Time",
-    "TransitionCallbackReturn", "create_node", "deserialize_message", "get_default_context", "get_logger", "init", "ok",
-    "qos_policy_name_from_kind", "qos_profile_sensor_data", "qos_profile_services_default",
-    "qos_profile_system_default", "remove_ros_args", "shutdown", "spin", "spin_once",
-    "spin_until_future_complete", "try_shutdown",
-]  # fmt: skip
+    __all__.extend(_names)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.action import ActionStream, Channel, Chunk, Contract, Provenance
+from auras_ros.action import ActionStream, ActionStreamOptions, Channel, Chunk, Contract, Provenance
 
 MS = 1_000_000
 
@@ -31,14 +31,20 @@ def chunk(actions: Any, origin_ns: int, *, reference: Any = None, session: str =
     return Chunk(values, Provenance(origin_ns, origin_ns, session=session, **source), reference)
 
 
+def stream(
+    rules: Contract | None = None, tick_ns: int = 100 * MS, host: str | None = None, **options: Any
+) -> ActionStream:
+    return ActionStream(rules or contract(), ActionStreamOptions(tick_ns, **options), host)
+
+
 def armed(rules: Contract | None = None, *, tick_ms: int = 100, current: Any = None, **options: Any) -> ActionStream:
     """A stream that ticked once, at time 0, and was armed right after."""
-    stream = ActionStream(rules or contract(), tick_ms * MS, **options)
-    stream.tick(0)
-    assert stream.arm(0, current).ok
-    return stream
+    made = stream(rules, tick_ms * MS, **options)
+    made.tick(0)
+    assert made.arm(0, current).ok
+    return made
 
 
 @pytest.fixture(scope="session")
 def make() -> SimpleNamespace:
-    return SimpleNamespace(channel=channel, contract=contract, chunk=chunk, armed=armed, MS=MS)
+    return SimpleNamespace(channel=channel, contract=contract, chunk=chunk, stream=stream, armed=armed, MS=MS)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from auras_ros.action import ActionStream, ChunkRefusal, SafetyState
+from auras_ros.action import ChunkRefusal, SafetyState
 from tests.action.drive import refusal, run
 
 MS = 1_000_000
@@ -67,7 +67,7 @@ def test_origins_that_cannot_be_placed_are_refused(make: SimpleNamespace) -> Non
     assert refusal(stream.offer(make.chunk(UP, now + 1), now)) is ChunkRefusal.FUTURE_ORIGIN
     assert refusal(stream.offer(make.chunk(UP, now - 5 * STEP - 1), now)) is ChunkRefusal.TOO_OLD
     assert stream.offer(make.chunk(UP, now - 5 * STEP), now).ok
-    late = ActionStream(make.contract(), STEP)
+    late = make.stream()
     late.tick(now)
     late.arm(now)
     assert refusal(late.offer(make.chunk(UP, now - 1), now)) is ChunkRefusal.UNKNOWN_ORIGIN

@@ -159,7 +159,7 @@ def test_only_its_own_seam_joins(make: SimpleNamespace, seam: str) -> None:
 )
 def test_options_are_checked_by_name(make: SimpleNamespace, options: Any, text: str) -> None:
     with pytest.raises(ContractError, match=text):
-        ActionStream(make.contract(), STEP, **options)
+        make.stream(**options)
 
 
 TICK, DT, MAX_AGE = 20, 60, 600  # ns
@@ -226,7 +226,7 @@ def test_it_agrees_with_the_reference(make: SimpleNamespace, offers: Any, decay:
         for kind in KINDS
     ]
     rules = make.contract(*channels, dt_ms=DT * 1e-6)
-    stream = ActionStream(rules, TICK, max_chunk_age_ms=MAX_AGE * 1e-6, seam="ensemble", ensemble_decay=decay)
+    stream = make.stream(rules, TICK, max_chunk_age_ms=MAX_AGE * 1e-6, seam="ensemble", ensemble_decay=decay)
     model, epoch = Reference(decay), 0
     stream.tick(0)
     stream.arm(0)

@@ -110,7 +110,7 @@ def test_nothing_beyond_limits_in_ten_thousand_ticks(make: SimpleNamespace, seam
     """Value, rate and acceleration, from arming to the last command, holds, seams and re-arming included."""
     channels = [make.channel(f"{kind}{i}", kind, **rules) for i, (kind, rules) in enumerate(CHANNELS)]
     rules = make.contract(*channels, dt_ms=50)
-    stream = ActionStream(rules, TICK_NS, 30, 40, 400, seam=seam)
+    stream = make.stream(rules, TICK_NS, blend_ms=30, hold_after_ms=40, max_chunk_age_ms=400, seam=seam)
     rng, watch = np.random.default_rng(1), Watch(rules)
     now_ns, published, ramps = 0, 0, 0
     for _ in range(TICKS):
@@ -141,7 +141,9 @@ def test_a_tick_costs_little(make: SimpleNamespace, seam: str, acceleration: flo
     """About 50 us for 20 channels where nothing disturbs, and 150 with an ensemble and accelerations; the bound
     leaves room for a busy machine."""
     rules = [make.channel(f"c{i}", max_rate=2000.0, max_acceleration=acceleration) for i in range(20)]
-    stream = ActionStream(make.contract(*rules), TICK_NS, 50, 100, 1000, seam=seam)
+    stream = make.stream(
+        make.contract(*rules), TICK_NS, blend_ms=50, hold_after_ms=100, max_chunk_age_ms=1000, seam=seam
+    )
     stream.tick(0)
     stream.arm(0, np.zeros(20))
     rng = np.random.default_rng(0)

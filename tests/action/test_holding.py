@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.action import ActionStream, ChunkRefusal, Command, SafetyState
+from auras_ros.action import ChunkRefusal, Command, SafetyState
 from tests.action.drive import refusal, run
 
 MS = 1_000_000
@@ -83,7 +83,7 @@ def test_a_lost_agent_holds_and_only_its_own_session_resumes(make: SimpleNamespa
 
 
 def test_disarmed_nothing_is_published_and_chunks_are_refused(make: SimpleNamespace) -> None:
-    stream = ActionStream(make.contract(), STEP)
+    stream = make.stream()
     command = stream.tick(0)
     assert (command.publish, command.source, command.state) == (False, "none", SafetyState.DISARMED)
     assert np.isnan(command.values).all()
@@ -144,7 +144,7 @@ def test_stop_latches_until_disarm(make: SimpleNamespace) -> None:
 
 def test_a_stop_from_disarmed_moves_nothing(make: SimpleNamespace) -> None:
     rules = make.contract(make.channel("v", "velocity"), make.channel("p", hold="value", hold_value=3.0))
-    stream = ActionStream(rules, STEP)
+    stream = make.stream(rules)
     stream.tick(0)
     stream.stop(1)
     assert run(stream, STEP) == [None]
@@ -174,7 +174,7 @@ def test_disarm_and_arm_between_two_ticks_goes_on_holding(make: SimpleNamespace)
 
 
 def test_arming_twice_changes_nothing_and_a_bad_position_arms_nothing(make: SimpleNamespace) -> None:
-    stream = ActionStream(make.contract(), STEP)
+    stream = make.stream()
     stream.tick(0)
     for bad in ([500.0], [0.0, 0.0], [np.inf]):
         assert refusal(stream.arm(1, bad)) is ChunkRefusal.BAD_POSITION

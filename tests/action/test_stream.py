@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.action import ActionStream, ChunkRefusal, ContractError, SafetyState
+from auras_ros.action import ChunkRefusal, ContractError, SafetyState
 from tests.action.drive import refusal, run
 
 MS = 1_000_000
@@ -18,7 +18,7 @@ UP = list(range(8))  # a chunk whose value is its index
 
 
 def test_in_lockstep_a_fresh_chunk_starts_at_its_index_zero(make: SimpleNamespace) -> None:
-    stream = ActionStream(make.contract(), STEP)
+    stream = make.stream()
     stream.arm(0)
     verdict = stream.offer(make.chunk(UP, 0), 0)
     assert (verdict.ok, verdict.index) == (True, 0)
@@ -206,7 +206,7 @@ def test_what_is_ahead_is_a_copy_that_later_chunks_and_ticks_leave_as_it_was(mak
 )
 def test_options_are_checked_by_name(make: SimpleNamespace, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ContractError, match=text):
-        ActionStream(make.contract(), **{"tick_ns": STEP, **options})
+        make.stream(**options)
 
 
 def test_offers_and_ticks_from_two_threads_do_not_meet(make: SimpleNamespace) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auras_ros.action import ActionStream, Channel, Chunk, Contract, Provenance
+from auras_ros.action import ActionStream, ActionStreamOptions, Channel, Chunk, Contract, Provenance
 
 TICK, DT, MAX_AGE, LIMIT, HAIR = 20, 60, 600, 100.0, 4.0  # ns; the range is 200, the tolerance 0.02
 SPECS = [
@@ -272,7 +272,8 @@ def build(what: dict[str, Any], specs: list[Any], now: int) -> Chunk:
 def play(specs: list[Any], steps: list[Any], blend_ticks: int, hold_after: int) -> dict[str, int]:
     """Run both; fail where they differ. Returns what happened how often."""
     rules = contract(specs)
-    stream = ActionStream(rules, TICK, blend_ticks * TICK * 1e-6, hold_after * 1e-6, MAX_AGE * 1e-6)
+    options = ActionStreamOptions(TICK, blend_ticks * TICK * 1e-6, hold_after * 1e-6, MAX_AGE * 1e-6)
+    stream = ActionStream(rules, options)
     models = Models(specs, blend_ticks, hold_after)
     seen: dict[str, int] = {}
     stream.tick(0)

@@ -24,6 +24,8 @@ from auras_ros.cli.demo import DemoError, progress_line
 from auras_ros.cli.demo_options import overrides, parse
 from auras_ros.live.referee.episode import Rules, TableStatus
 from auras_ros.live.referee.referee import Call, Referee, RefereePhase
+from auras_ros.measure import durations
+from auras_ros.measure.durations import FrameDuration
 from auras_ros.nodes.common.config import EXECUTABLES, read_config
 from auras_ros.pipeline.plan import Plan
 from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
@@ -35,10 +37,37 @@ LIMIT_S = 150.0
 # -- options ----------------------------------------------------------------------------------------------
 
 
-def test_defaults_are_a_minute_of_the_quick_plan() -> None:
-    options = parse([])
+def test_a_plan_alone_is_played_for_a_minute_on_a_table_that_stands() -> None:
+    options = parse(["--plan", "quick"])
     assert (options.rules, options.plan, options.seed, options.video) == (Rules(seconds=60.0), Plan("quick"), 0, True)
     assert overrides(options) == {"pusht": {"seed": 0}, "agent": {"plan": "quick,frame_period_ms=400.0", "seed": 0}}
+
+
+def test_without_a_plan_two_are_played_on_the_drifting_table() -> None:
+    options = parse([])
+    assert (options.rules, options.plan) == (Rules(seconds=None, episodes=3), None)
+    drifting = {"seed": 0, "drift_px": 0.5, "success_coverage": DRIFT_SUCCESS_COVERAGE}
+    assert overrides(options) == {"pusht": drifting, "agent": {"seed": 0}}
+    assert parse(["--drift", "0"]).drift_px == 0
+    plans = demo.both_plans(60)
+    assert list(plans) == ["seq", "auras"]
+    assert plans["auras"].as_mode("seq") == plans["seq"] == Plan("ddim60")
+
+
+@pytest.mark.parametrize(("step_s", "steps"), [(0.003, 100), (0.004, 80), (0.01, 32), (1.0, 1)])
+def test_a_sequential_request_takes_three_to_four_control_periods(
+    monkeypatch: pytest.MonkeyPatch, step_s: float, steps: int
+) -> None:
+    """If the training has enough steps, and one is not too long."""
+
+    def measured(checkpoint: Any, plans: dict[str, Plan], **_: int) -> dict[str, FrameDuration]:
+        return {key: FrameDuration(0.01 + step_s * int(plan.generation[4:])) for key, plan in plans.items()}
+
+    monkeypatch.setattr(durations, "measure_durations", measured)
+    found, request_s = demo.denoising_steps(resources.checkpoint("pusht"))
+    assert found == steps
+    assert request_s == pytest.approx(0.01 + step_s * steps)
+    assert 0.3 <= request_s <= 0.4 or steps in (1, 100)
 
 
 def test_a_plan_reaches_the_agent_whole() -> None:
@@ -89,7 +118,7 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
 ) -> None:
     """Guards against a demo that refuses to start on a machine where 100 steps take longer."""
     options = parse(["--plan", "ddpm100", "--drift", "0.5", "--seed", "3", "--no-video", "--out", str(tmp_path)])
-    running = demo._Demo(options, [])
+    running = demo._Play("", Plan("ddpm100"), options, [])
     overridden: list[tuple[str, dict[str, Any]]] = []
     supervisor = SimpleNamespace(
         poll=list, too_slow=[], override=lambda node, values: overridden.append((node, values))
@@ -101,7 +130,7 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     assert turn()
     assert turn()
     assert overridden == [("agent", {"plan": "quick,frame_period_ms=400.0", "seed": 3})]
-    assert running._row == {"plan": "quick", "drift_px": 0.5}
+    assert running.title == "quick"
     said = capsys.readouterr().out
     assert said.startswith("plan 'ddpm100' is too slow for this machine just now: using 'quick'")
 
@@ -110,7 +139,7 @@ def test_a_callback_that_raises_does_not_end_the_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ros_domain_id: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Guards against a message of anybody's that stops all nodes, and with them a recording of minutes."""
-    running = demo._Demo(parse(["--no-video", "--out", str(tmp_path)]), [])
+    running = demo._Play("", Plan("quick"), parse(["--no-video", "--out", str(tmp_path)]), [])
     supervisor = MagicMock(poll=list, too_slow=[])
     monkeypatch.setattr(demo, "Supervisor", lambda *_, **__: supervisor)
     init(args=[])
@@ -176,8 +205,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Callable[[Absent], tuple[bool, int
     """start(node) -> (what it returned, seconds waited)."""
     now = [0]
     monkeypatch.setattr(demo, "MonotonicClock", lambda: SimpleNamespace(now_ns=lambda: now[0]))
-    run = object.__new__(demo._Demo)
-    run._progress = demo.Progress()
+    run = demo._Play("", Plan("quick"), parse(["--no-video"]), [])
 
     def turn() -> bool:
         now[0] += 1_000_000_000
@@ -308,9 +336,9 @@ def begin(share: Path, ros_domain_id: int) -> Iterator[Callable[..., Run]]:
 
 
 @pytest.mark.slow
-def test_a_whole_run_plays_measures_and_writes(begin: Callable[..., Run], tmp_path: Path) -> None:
+def test_a_whole_run_plays_twice_measures_and_writes(begin: Callable[..., Run], tmp_path: Path) -> None:
     out, extra = tmp_path / "out", tmp_path / "extra.json"
-    run = begin("--episodes", "1", "--seconds", "4", "--out", str(out), "--json", str(extra))
+    run = begin("--episodes", "1", "--seconds", "2", "--out", str(out), "--json", str(extra))
     run.until("  step ")
     children = run.children()
     assert set(EXECUTABLES.values()) <= set(children)
@@ -319,14 +347,17 @@ def test_a_whole_run_plays_measures_and_writes(begin: Callable[..., Run], tmp_pa
     report = json.loads((out / "demo.json").read_text())
     summary = report["summary"]
     assert report["name"] == "demo"
-    assert len(report["rows"]) == summary["episodes"] <= 1
-    assert summary["episodes"] + summary["unfinished"] == 1
-    assert summary["void"] == 0
-    assert summary["staleness_ms_n"] > 0
-    assert summary["chunks_per_s"] > 0
-    assert summary["interval_error_ms_n"] > 0
-    assert (out / "demo.mp4").stat().st_size > 10_000
-    assert (out / "timeline.png").stat().st_size > 10_000
+    assert all((row["seed"], row["drift_px"]) == (0, 0.5) for row in report["rows"])
+    for play in ("seq", "auras"):
+        assert summary[f"{play}_episodes"] + summary[f"{play}_unfinished"] == 1
+        assert summary[f"{play}_episodes"] == len([row for row in report["rows"] if row["play"] == play])
+        assert summary[f"{play}_void"] == 0
+        assert summary[f"{play}_staleness_ms_n"] > 0
+        assert summary[f"{play}_chunks_per_s"] > 0
+        assert summary[f"{play}_interval_error_ms_n"] > 0
+    assert f"auras: ddim{summary['denoising_steps']},mode=auras,pp_generation=4,alpha=0.5" in text
+    for name in ("demo.mp4", "demo.png", "seq.mp4", "auras.mp4", "timeline.png"):
+        assert (out / name).stat().st_size > 10_000, name
     assert json.loads(extra.read_text())["summary"] == summary
     assert not [pid for pid in children.values() if facts(pid)], "left behind"
 
@@ -334,7 +365,7 @@ def test_a_whole_run_plays_measures_and_writes(begin: Callable[..., Run], tmp_pa
 @pytest.mark.slow
 def test_a_killed_agent_is_noted_and_an_interrupt_still_writes(begin: Callable[..., Run], tmp_path: Path) -> None:
     """The actuator holds, the supervisor starts another agent, the referee arms nothing within the episode."""
-    run = begin("--seconds", "100", "--no-video", "--out", str(tmp_path))
+    run = begin("--plan", "quick", "--seconds", "100", "--no-video", "--out", str(tmp_path))
     run.until("  step ")
     os.kill(run.children()[EXECUTABLES["agent"]], signal.SIGKILL)
     run.until("agent was killed by SIGKILL")

@@ -34,7 +34,7 @@ def test_the_topics_that_it_names_are_the_bridges() -> None:
         try:
             bridge = pusht_bridge.PushTBridge()
             there = [name for name, _ in bridge.get_topic_names_and_types()]
-            bridge.close()
+            bridge.destroy_node()
         finally:
             try_shutdown()
     for name in ("camera/top/image_raw", "camera/top/image_raw/compressed", "joint_states", "pusht/status", "action"):

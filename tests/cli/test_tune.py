@@ -205,7 +205,7 @@ def test_the_search_is_for_what_the_configs_agent_can_run(
     few = ["--plan", "greedy", "--pp-generation", "1", "--alpha", ""]
     with pytest.raises(InterruptedError):
         tune.run([*few, "--out", str(tmp_path), "--config", str(config), *own])
-    assert found[0].requirements.max_age_ms == bound
+    assert found[0].trials.settings.requirements.max_age_ms == bound
     assert found[0].trials.checkpoint.name == "pusht-tokens"
 
 

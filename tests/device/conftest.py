@@ -11,7 +11,7 @@ import pytest
 from auras_ros.clock import VirtualClock
 from auras_ros.device import Device, Lane, Mark, Spans
 from auras_ros.device.cpu import CpuDevice
-from auras_ros.device.null import NullDevice
+from tests.device.null_device import NullDevice
 
 LIMIT_S = 120.0  # the tests take milliseconds; a busy machine may have its time
 

@@ -311,7 +311,7 @@ def test_spans_are_there_when_a_launch_is_over_and_without_waiting(gpu: Gpu) -> 
     done.wait()
     gpu.synchronised.clear()
     device.collect()
-    assert len(spans) == 1
+    assert len(spans.rows()) == 1
     assert not held.done()
     device.close()
     assert [row.stage for row in spans.rows()] == ["a", "a"]
@@ -326,7 +326,7 @@ def test_spans_of_launches_whose_slot_is_needed_are_written(gpu: Gpu, monkeypatc
     for _ in range(9):
         launch()
     device.close()
-    assert len(spans) == 9
+    assert len(spans.rows()) == 9
 
 
 def test_without_spans_nothing_is_timed(gpu: Gpu) -> None:

@@ -18,7 +18,7 @@ def test_the_cpu_is_there_without_a_gpu(name: str, monkeypatch: pytest.MonkeyPat
     assert device.tensors == torch.device("cpu")
     lane = device.lane("lane")
     lane.launch(device.capture("stage", lambda: None, lane))
-    assert len(spans) == 1
+    assert len(spans.rows()) == 1
     device.close()
 
 

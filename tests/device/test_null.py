@@ -7,7 +7,7 @@ import pytest
 from auras_ros.clock import VirtualClock
 from auras_ros.device import DeviceError, Span, Spans
 from auras_ros.device.cpu import CpuDevice
-from auras_ros.device.null import NullDevice
+from tests.device.null_device import NullDevice
 
 TIMES_NS = {"look": 30, "think": 50, "act": 5, "blink": 0}
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auras_ros.clock import VirtualClock
-from auras_ros.device.null import NullDevice, NullMark
+from tests.device.null_device import NullDevice, NullMark
 
 LANES = 3
 DURATIONS_NS = {"a": 0, "b": 1, "c": 3, "d": 7}

@@ -23,7 +23,7 @@ def test_the_latest_stay_and_the_rest_is_counted(capacity: int, written: list[tu
         spans.add(lane, stage, start, start + length)
         kept.append(Span(lane, stage, start, start + length))
     assert spans.rows() == sorted(kept, key=lambda span: span.start_ns)
-    assert len(spans) == len(kept)
+    assert len(spans.rows()) == len(kept)
     assert spans.dropped == len(written) - len(kept)
 
 
@@ -45,7 +45,7 @@ def test_clear_forgets_the_rows_and_the_count() -> None:
     for start in range(5):
         spans.add("lane", "stage", start, start)
     spans.clear()
-    assert (spans.rows(), len(spans), spans.dropped) == ([], 0, 0)
+    assert (spans.rows(), spans.dropped) == ([], 0)
     spans.add("lane", "again", 7, 8)
     assert spans.rows() == [Span("lane", "again", 7, 8)]
 
@@ -81,12 +81,12 @@ def test_lanes_write_at_once() -> None:
 
 def test_a_full_ring_takes_no_more_memory() -> None:
     spans = Spans(100)
-    for start in range(150):
-        spans.add("lane", "stage", start, start)
     tracemalloc.start()
     try:
+        for start in range(1000, 1150):  # small numbers are shared
+            spans.add("lane", "stage", start, start)
         before, _ = tracemalloc.get_traced_memory()
-        for start in range(5000):
+        for start in range(2000, 7000):
             spans.add("lane", "stage", start, start)
         after, _ = tracemalloc.get_traced_memory()
     finally:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auras_ros.action import ActionStream, Channel, Chunk, Contract, ContractError
+from auras_ros.action import ActionStream, ActionStreamOptions, Channel, Chunk, Contract, ContractError
 from auras_ros.evaluate.seams import Seams, SeamWatch
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played
 from tests.action.conftest import channel, chunk
@@ -34,7 +34,7 @@ class Drive:
 
     def __init__(self, contract: Contract, tick_ns: int = TICK, **options: Any) -> None:
         self.seams = Seams()
-        self.stream = ActionStream(contract, tick_ns, max_chunk_age_ms=SPAN / MS, **options)
+        self.stream = ActionStream(contract, ActionStreamOptions(tick_ns, max_chunk_age_ms=SPAN / MS, **options))
         self.watch = SeamWatch(contract, tick_ns, SPAN, self.seams)
         self.tick_ns = tick_ns
 

@@ -11,6 +11,7 @@ import yaml
 
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.agent.settings import AgentSettings
+from auras_ros.parameters import checked
 from auras_ros.sim import pusht_game
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "config").glob("pusht*.yaml"))
@@ -34,7 +35,9 @@ def test_every_parameter_is_one_of_its_node_and_of_its_type(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_the_bridge_takes_its_section(path: Path) -> None:
-    pusht_game.TableSettings(**sections(path)["pusht"])
+    known = {each.name: each for each in fields(pusht_game.TableSettings)}
+    given = sections(path)["pusht"]
+    pusht_game.TableSettings(**{name: checked("pusht", known[name], value) for name, value in given.items()})
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)

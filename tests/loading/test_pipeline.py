@@ -41,9 +41,7 @@ def observation(seed: int = 1, origin_ns: int = 900 * MS, position: tuple[float,
     images, state = tiny.observed(1, seed)
     stamp_ns = origin_ns + 5_000 * MS
     stamps = ((stamp_ns - 100 * MS,), (stamp_ns,))
-    return Observation(
-        images[0].numpy(), state[0].numpy(), np.array(position), stamp_ns, origin_ns, 0, stamps, stamp_ns
-    )
+    return Observation(images[0].numpy(), state[0].numpy(), np.array(position), stamp_ns, origin_ns, stamps, stamp_ns)
 
 
 def sequential(seed: int = 5, plan: str = "quick", **changes: object) -> Pipeline:

@@ -11,11 +11,11 @@ import torch
 
 from auras_ros.clock import VirtualClock
 from auras_ros.device import Spans
-from auras_ros.device.null import NullDevice
 from auras_ros.measure.recording import Recording, chrome_trace
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, NoiseTape, Worker
+from tests.device.null_device import NullDevice
 from tests.pipeline.recording import COPIES_NS, RecordingNoise, RecordingPolicy, latched
 
 MS = 1_000_000

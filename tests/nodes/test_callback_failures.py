@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from auras_ros.nodes.common.exit_status import BROKEN
+from auras_ros.exit_status import BROKEN
 from auras_ros.ros.msg import Bool
 from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Robot

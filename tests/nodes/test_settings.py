@@ -22,10 +22,10 @@ from auras_ros import resources
 from auras_ros.checkpoints.manifest import FORMAT, KEYS
 from auras_ros.checkpoints.tensors import sha256
 from auras_ros.device import DeviceError
+from auras_ros.exit_status import BAD_SETTINGS, BROKEN, TOO_SLOW, of_refusal
 from auras_ros.loading.pipeline import MEASURES
 from auras_ros.nodes.actuator import node as actuator
 from auras_ros.nodes.agent import node as agent
-from auras_ros.nodes.common.exit_status import BAD_SETTINGS, BROKEN, TOO_SLOW, of_refusal
 from auras_ros.pipeline.plan import Plan, TooSlowError
 from auras_ros.ros.dds import loopback
 from auras_ros.ros.dds.library import DdsError

@@ -51,7 +51,7 @@ def test_one_instant(make: SimpleNamespace) -> None:
     assert result.images[0, :, 0, 0, 0].tolist() == [1.0, 2.0]
     assert result.state.tolist() == np.float32([[0.1, 0.2]]).tolist()
     assert result.position.tolist() == [0.1, 0.2]
-    assert (result.origin_stamp_ns, result.origin_mono_ns, result.skew_ns) == (900, 40 * MS, 100)
+    assert (result.origin_stamp_ns, result.origin_mono_ns) == (900, 40 * MS)
     assert result.camera_stamps == ((1000, 900),)
     assert result.state_stamp_ns == 1100
 
@@ -84,7 +84,7 @@ def test_cameras_too_far_apart_are_a_fault(make: SimpleNamespace) -> None:
     source.put_image("right", make.frame(), 31 * MS, 0)
     assert fault(source, 1) == (FaultName.SKEW, "left")
     source.put_image("left", make.frame(), 1 * MS, 1)
-    assert latched(source, 1).skew_ns == 30 * MS
+    assert latched(source, 1).origin_stamp_ns == 1 * MS
 
 
 def test_what_is_refused_is_counted_and_changes_nothing(make: SimpleNamespace) -> None:

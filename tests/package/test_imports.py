@@ -24,9 +24,11 @@ LINT = (sys.executable, "-c", "from importlinter.cli import lint_imports_command
 TOOLS = {
     "clock",
     "descriptors",
+    "exit_status",
     "heap",
     "output",
     "parameter_file",
+    "parameters",
     "resources",
     "spelling",
 }  # every room may use them

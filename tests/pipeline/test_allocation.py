@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from auras_ros.clock import VirtualClock
-from auras_ros.device.null import NullDevice
 from auras_ros.pipeline.context import store
 from auras_ros.pipeline.frame_stages import FrameStages
 from auras_ros.pipeline.modes import Executor, make_executor
@@ -27,6 +26,7 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.denoising import DenoisingState
 from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import Policy
+from tests.device.null_device import NullDevice
 from tests.pipeline.real import moving
 from tests.policies import tiny
 

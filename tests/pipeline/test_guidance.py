@@ -12,7 +12,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.action import ActionStream, Channel, ChannelKind, Chunk, Contract, HoldPolicy, Interpolation, Provenance
+from auras_ros.action import (
+    ActionStream,
+    ActionStreamOptions,
+    Channel,
+    ChannelKind,
+    Chunk,
+    Contract,
+    HoldPolicy,
+    Interpolation,
+    Provenance,
+)
 from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.continuity import REMEMBERED_FRAMES, Aim, Continuity, weights
 from auras_ros.pipeline.modes import make_executor
@@ -67,7 +77,7 @@ def test_the_target_is_what_the_actuator_would_have_executed(moved_ms: int, star
     emission, tick_ns = emitted(start_ms * MS), MS
     origin = ObservationOrigin(0, (start_ms + moved_ms) * MS)
     aim = aimed(after(emission), origin)
-    stream = ActionStream(PLAIN, tick_ns, max_chunk_age_ms=2.0 * HORIZON * DT_MS)
+    stream = ActionStream(PLAIN, ActionStreamOptions(tick_ns, max_chunk_age_ms=2.0 * HORIZON * DT_MS))
     assert stream.arm(start_ms * MS).ok
     assert stream.offer(Chunk(emission.actions[0].numpy(), Provenance(start_ms * MS, start_ms * MS)), start_ms * MS).ok
     if moved_ms:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from auras_ros.clock import VirtualClock
-from auras_ros.device.null import NullDevice
 from auras_ros.pipeline.context import PublicContext
 from auras_ros.pipeline.frames import FrameClock
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
 from auras_ros.policies.denoising import DenoisingState
+from tests.device.null_device import NullDevice
 from tests.pipeline.driver import MS, Both
 from tests.pipeline.recording import COPIES_NS, IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of
 from tests.pipeline.reference import Tick, frame_starts, latency, split

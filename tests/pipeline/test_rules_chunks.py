@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from auras_ros.action import ActionStream
+from auras_ros.action import ActionStream, ActionStreamOptions
 from auras_ros.clock import VirtualClock
-from auras_ros.device.null import NullDevice
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Identity, ObservationOrigin, to_chunk
+from tests.device.null_device import NullDevice
 from tests.pipeline.driver import MS, Both
 from tests.pipeline.real import moving, real, run, still
 from tests.pipeline.recording import COPIES_NS, RecordingNoise, RecordingPolicy, latched
@@ -101,7 +101,7 @@ def test_rule_08_a_chunk_used_late_starts_at_its_later_index(used_after_ms: int,
     [emission] = run(real(Plan(mode="seq"), tiny.policy(), seeds=(3,)), [still(1, (3,))[0]])
     seen = ObservationOrigin(origin_ns, origin_ns)
     emission = Emission(emission.actions, 0, 0, 0, (seen,), (origin_ns,), 0, 0, 0)
-    stream = ActionStream(contract, contract.dt_ns)
+    stream = ActionStream(contract, ActionStreamOptions(contract.dt_ns))
     stream.tick(origin_ns - contract.dt_ns)
     assert stream.arm(origin_ns - contract.dt_ns, [0.0, 0.0]).ok
     now_ns, tick_ns = origin_ns + used_after_ms * MS, origin_ns

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from auras_ros.clock import VirtualClock
-from auras_ros.device.null import NullDevice
 from auras_ros.loading.pipeline import Pipeline, PipelineSettings
 from auras_ros.measure.window import Length, Meter
 from auras_ros.pipeline.decoupled import PerceptionWorker
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
+from tests.device.null_device import NullDevice
 from tests.pipeline.driver import BEGUN, MS, Both
 from tests.pipeline.real import moving, real, run, still
 from tests.pipeline.recording import COPIES_NS, IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from auras_ros import ros
-from auras_ros.ros import msg, srv
+from auras_ros.ros import dds, msg, srv
 
 ROOT = Path(__file__).parents[2]
 # A double that says of every name where it came from.
@@ -72,6 +72,11 @@ def test_the_variable_forces_one(tmp_path: Path) -> None:
     assert run(DOUBLE + REPORT, tmp_path, AURAS_ROS_BACKEND="dds").stdout.startswith("dds\n")
     wrong = run(REPORT, tmp_path, AURAS_ROS_BACKEND="zenoh")
     assert "AURAS_ROS_BACKEND is 'zenoh'" in wrong.stderr
+
+
+def test_the_facade_has_the_names_that_our_layer_exports() -> None:
+    """Guards: a name that type checkers find in the facade, and that is not there at run time (or the other way)."""
+    assert sorted(ros.__all__) == sorted(["BACKEND", *dds.__all__])
 
 
 def test_every_name_of_the_facade_is_there() -> None:

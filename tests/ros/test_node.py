@@ -132,7 +132,7 @@ def test_services_in_one_process(node: ros.Node, executor: ros.SingleThreadedExe
     for future, flag in zip(futures, (True, False), strict=True):
         executor.spin_until_future_complete(future, timeout_sec=10)
         assert future.result().success is flag
-    service = next(iter(node._services))
+    service = next(iter(node.services))
     assert service.ignored_count == 0
     assert [client.ignored_count for client in clients] == [0, 0]
 

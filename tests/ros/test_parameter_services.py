@@ -238,5 +238,5 @@ def test_declarations_that_rclpy_refuses_are_refused(context: ros.Context) -> No
 
 
 def test_a_node_may_do_without_the_services(context: ros.Context) -> None:
-    assert list(ros.Node("n", context=context, start_parameter_services=False)._services) == []
-    assert len(ros.Node("m", context=context)._services) == 6
+    assert list(ros.Node("n", context=context, start_parameter_services=False).services) == []
+    assert len(list(ros.Node("m", context=context).services)) == 6

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from auras_ros import ros
-from auras_ros.nodes.common.exit_status import BAD_SETTINGS
+from auras_ros.exit_status import BAD_SETTINGS
 from auras_ros.ros.dds import library as dds
 from auras_ros.ros.dds import qos, security
 from tests.ros.conftest import ROOT

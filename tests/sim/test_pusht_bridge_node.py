@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from auras_ros.clock import VirtualClock
+from auras_ros.parameters import ParameterError
 from auras_ros.ros import Parameter, init, spin_once, try_shutdown
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.srv import Trigger
 from auras_ros.sim import pusht_bridge
 from auras_ros.sim.pusht_bridge import PushTBridge
-from auras_ros.sim.pusht_game import DT_NS, SettingError
+from auras_ros.sim.pusht_game import DT_NS
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def bridge(ros_domain_id: int, clock: VirtualClock) -> Iterator[PushTBridge]:
     init(args=[])
     made = PushTBridge(clock)
     yield made
-    made.close()
+    made.destroy_node()
     try_shutdown()
 
 
@@ -132,7 +133,7 @@ def test_the_clock_comes_first_and_the_state_before_its_image(ros_domain_id: int
         bridge._tick(DT_NS)
         bridge._tick(2 * DT_NS)
     finally:
-        bridge.close()
+        bridge.destroy_node()
         try_shutdown()
     assert [name for name, _ in order] == ["_time", "_joints", "_image", "_status"] * 2
     stamps = [stamp_ns(order[at][1].clock if at in (0, 4) else order[at][1]) for at in (0, 1, 2, 4, 5, 6)]
@@ -159,7 +160,7 @@ def test_tables_that_were_reset_do_not_pile_up(
         assert [space() for space in spaces] == [None] * 5
     finally:
         gc.enable()
-        bridge.close()
+        bridge.destroy_node()
         try_shutdown()
 
 
@@ -167,7 +168,7 @@ def test_a_name_that_is_nearly_one_of_its_own_is_refused(ros_domain_id: int) -> 
     """Guards: a drift that was misspelt, and a table that stands still without a word."""
     init(args=["--ros-args", "-p", "dirft_px:=0.5"])
     try:
-        with pytest.raises(SettingError, match="pusht: no parameter 'dirft_px'; did you mean drift_px"):
+        with pytest.raises(ParameterError, match="pusht: no parameter 'dirft_px'; did you mean drift_px"):
             PushTBridge()
     finally:
         try_shutdown()
@@ -176,6 +177,6 @@ def test_a_name_that_is_nearly_one_of_its_own_is_refused(ros_domain_id: int) -> 
 def test_another_name_is_said_and_left_out(ros_domain_id: int, capfd: pytest.CaptureFixture[str]) -> None:
     """It may come from a section for every node (`/**`)."""
     init(args=["--ros-args", "-p", "robot_ip:=here"])
-    PushTBridge().close()
+    PushTBridge().destroy_node()
     try_shutdown()
     assert "unknown parameter 'robot_ip' ignored" in capfd.readouterr().err

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.sim.pusht_game import DT_NS, ActionRefusal, PushTGame, SettingError, TableSettings
+from auras_ros.parameters import ParameterError, checked
+from auras_ros.sim.pusht_game import DT_NS, ActionRefusal, PushTGame, TableSettings
 
 HERE = [256.0, 256.0]
 
@@ -213,6 +214,11 @@ def test_a_huge_label_is_not_parsed() -> None:
     assert table.offer(HERE, label=label("hold", None, table.now_ns) + " " * 100_000) is None
 
 
+def read(name: str, value: Any) -> TableSettings:
+    """As a node reads one parameter."""
+    return TableSettings(**{name: checked("pusht", TableSettings.__dataclass_fields__[name], value)})
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -235,12 +241,12 @@ def test_a_huge_label_is_not_parsed() -> None:
     ],
 )
 def test_bad_settings_are_refused_by_name(name: str, value: Any) -> None:
-    with pytest.raises(SettingError, match=f"^{name}: "):
-        TableSettings(**{name: value})
+    with pytest.raises(ParameterError, match=f"^pusht: {name}: "):
+        read(name, value)
 
 
 def test_a_whole_number_serves_as_a_float() -> None:
     """YAML writes `drift_px: 0`."""
-    drift_px = TableSettings(drift_px=1).drift_px
+    drift_px = read("drift_px", 1).drift_px
     assert drift_px == 1.0
     assert type(drift_px) is float

@@ -234,7 +234,7 @@ def draw(report: Report, path: Path) -> None:
 def _label(row: Mapping[str, Any]) -> str:
     if row["mode"] != "par":
         return str(row["mode"])
-    return f"batch\nof {row['concurrency']}" if row["together"] else f"par {row['workers']}"
+    return f"batch\nof {row['concurrency']}" if row["together"] else f"par {row['concurrency']}"
 
 
 def _bars(axes: Any, bars: Sequence[tuple[str, str, float | None]], title: str) -> None:

@@ -27,7 +27,7 @@ from auras_ros.evaluate.lockstep import grouped
 from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, check_max_steps, check_seeds, parse_plan
 from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
-from auras_ros.evaluate.tuner.trials import SEQ, Trials
+from auras_ros.evaluate.tuner.trials import SEQ, Trials, TrialSettings
 from auras_ros.measure.minutes import attempt, interruptible, run_turns, until
 from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan, PlanError
@@ -157,29 +157,15 @@ class FigureCampaign:
         for clock in dict.fromkeys((*self.clocks, "charged")):
             for plain in sorted({point.plain for point in self.points}):
                 steps = options.frame_steps if clock == "paused" else 0
-                record = EpisodeStore.open(self._key(clock, plain), self._path(clock, plain))
+                task = Task(SIMS[options.sim], options.max_steps)
+                settings = TrialSettings(self.base, task, Requirements(), steps, options.batch, plain, cores=CORES)
+                key = settings.key(self.checkpoint, options.sim) | ({"plain": True} if plain else {})
+                record = EpisodeStore.open(key, self._path(clock, plain))
                 record.timed = records[0].timed if records else record.timed
                 records.append(record)
-                task = Task(SIMS[options.sim], options.max_steps)
-                found[clock, plain] = Trials(
-                    self.checkpoint, self.base, task, Requirements(), record, steps, options.batch, self._say, plain,
-                    cores=CORES,
-                )  # fmt: skip
+                found[clock, plain] = Trials(self.checkpoint, settings, record, self._say)
         self._timer = next(iter(found.values()))
         return found
-
-    def _key(self, clock: str, plain: bool) -> dict[str, Any]:
-        """The tuner's key, and the cores on which plans were timed."""
-        options = self._options
-        key = {
-            "checkpoint": f"{self.checkpoint.name}@{self.checkpoint.digest[:12]}",
-            "sim": options.sim,
-            "clock": f"paused, {options.frame_steps} steps" if clock == "paused" else "charged",
-            "max_steps": options.max_steps,
-            "seq": str(self.base.as_mode(SEQ)),
-            "cores": CORES,
-        }
-        return {**key, "plain": True} if plain else key
 
     def _path(self, clock: str, plain: bool) -> Path | None:
         work: Path | None = self._options.work

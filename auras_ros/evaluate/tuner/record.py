@@ -1,12 +1,11 @@
 """The measurements of plans so far, on disk after every step: an interrupted search continues where it was.
 
 Frames are timed beside seq, so each plan's duration is stored with that of seq in the same run; episodes are stored by
-seed. A file with other settings is refused by name, never mixed in.
+seed.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import Any
 
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.seams import Seams
-from auras_ros.evaluate.settings import SettingsError
+from auras_ros.evaluate.work import keep, read_kept, require_key
 from auras_ros.measure.durations import FrameDuration
-from auras_ros.report.result import write_whole
 
 FORMAT = "auras-tune/1"
 
@@ -70,15 +68,9 @@ class EpisodeStore:
 
     def save(self) -> None:
         """Write the file atomically."""
-        if self.path is None:
-            return
-        raw = {
-            "format": FORMAT,
-            "key": dict(self.key),
-            "timed": {plan: asdict(timed) for plan, timed in self.timed.items()},
-            "played": {plan: _packed(played) for plan, played in self.played.items()},
-        }
-        write_whole(self.path, json.dumps(raw, indent=1) + "\n")
+        timed = {plan: asdict(timed) for plan, timed in self.timed.items()}
+        played = {plan: _packed(played) for plan, played in self.played.items()}
+        keep(self.path, FORMAT, self.key, {"timed": timed, "played": played})
 
     @classmethod
     def open(cls, key: Mapping[str, Any], path: Path | None, before: Mapping[str, Any] | None = None) -> EpisodeStore:
@@ -86,29 +78,16 @@ class EpisodeStore:
         written when there was no choice. Raises OSError, and SettingsError if the file has other settings."""
         if path is None or not path.exists():
             return cls(key, path)
-        try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
-            if raw["format"] != FORMAT:
-                raise SettingsError(f"format is {raw['format']!r}")
-            theirs = {**(before or {}), **raw["key"]}
-            timed = {
-                plan: Timed(FrameDuration(**each["plan"]), FrameDuration(**each["seq"]))
-                for plan, each in raw["timed"].items()
-            }
-            played = {plan: _unpacked(each) for plan, each in raw["played"].items()}
-        except (SettingsError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise SettingsError(f"{path}: not a record of `auras tune`: {error}") from error
-        require_key(path, key, theirs)
+        its, timed, played = read_kept(path, FORMAT, "a record of `auras tune`", _contents)
+        require_key(path, key, {**(before or {}), **its})
         return cls(key, path, timed, played)
 
 
-def require_key(path: Path, mine: Mapping[str, Any], its: Mapping[str, Any]) -> None:
-    """Raises SettingsError, naming the first difference: measurements with other settings are never mixed in. `cores`
-    is compared last, because its default depends on the device."""
-    for name in sorted(mine.keys() | its.keys(), key=lambda name: (name == "cores", name)):
-        if mine.get(name) != its.get(name):
-            what = f"{name} {its.get(name)}, not {mine.get(name)}"
-            raise SettingsError(f"{path}: was made with {what}; use another --work file")
+def _contents(raw: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Timed], dict[str, Played]]:
+    timed = {
+        name: Timed(*(FrameDuration(**each[key]) for key in ("plan", "seq"))) for name, each in raw["timed"].items()
+    }
+    return dict(raw["key"]), timed, {name: _unpacked(each) for name, each in raw["played"].items()}
 
 
 def _packed(played: Played) -> dict[str, Any]:

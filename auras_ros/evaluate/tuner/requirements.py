@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-
-class RequirementError(ValueError):
-    """An invalid requirement; the message names it."""
+from auras_ros.evaluate.settings import SettingsError
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class Requirements:
 
     @classmethod
     def parse(cls, rate: str | None, success: str | None, max_age_ms: float | None) -> Requirements:
-        """rate: `12` (chunks per second) or `2x` (of seq's). success: `0.8` or `seq-0.03`. Raises RequirementError."""
+        """rate: `12` (chunks per second) or `2x` (of seq's). success: `0.8` or `seq-0.03`. Raises SettingsError."""
         hz = times = least = below = None
         if rate is not None:
             multiple = rate.strip().endswith("x")
@@ -39,7 +37,7 @@ class Requirements:
             else:
                 least = _number("success", text, 0.0, 1.0, "0.8, or seq-0.03")
         if max_age_ms is not None and not 0 < max_age_ms < math.inf:
-            raise RequirementError(f"max age: expected milliseconds above 0, got {max_age_ms:g}")
+            raise SettingsError(f"max age: expected milliseconds above 0, got {max_age_ms:g}")
         return cls(hz, times, least, below, max_age_ms)
 
     def before_playing(self, rate_hz: float, seq_rate_hz: float, oldest_ms: float) -> str:
@@ -78,5 +76,5 @@ def _number(name: str, text: str, low: float, high: float, example: str) -> floa
     except ValueError:
         number = math.nan
     if not low <= number <= high or math.isinf(number):
-        raise RequirementError(f"{name}: expected a value such as {example}, got {text!r}")
+        raise SettingsError(f"{name}: expected a value such as {example}, got {text!r}")
     return number

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from auras_ros.evaluate.settings import SettingsError
-from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.tuner.space import Space
 from auras_ros.evaluate.tuner.trials import Candidate, Trials
 from auras_ros.pipeline.plan import Plan
@@ -82,12 +81,10 @@ class SearchResult:
     def summary(self) -> dict[str, float]:
         found: dict[str, float] = {"plans": len(self.candidates)}
         for name, one in (("chosen", self.chosen), ("confirmed", self.confirmed)):
-            if one is not None:
-                found[f"{name}_speedup"], found[f"{name}_oldest_ms"] = one.speedup, one.oldest_ms
-                for key in ("success", "above_seq", "above_low", "above_high"):
-                    value = getattr(one, key)
-                    if value is not None:
-                        found[f"{name}_{key}"] = value
+            measured = {} if one is None else vars(one)
+            for key in ("speedup", "oldest_ms", "success", "above_seq", "above_low", "above_high"):
+                if measured.get(key) is not None:
+                    found[f"{name}_{key}"] = measured[key]
         if self.confirmed is not None:
             found["confirmed"] = float(not self.unconfirmed)
         return found
@@ -100,10 +97,6 @@ class Search:
         """fresh: trials with a store of their own, for the confirmation."""
         self.trials, self._fresh, self.space, self.effort, self._seed = trials, fresh, space, effort, seed
         self._seen: dict[str, Plan] = {}
-
-    @property
-    def requirements(self) -> Requirements:
-        return self.trials.requirements
 
     def run(self, explore: Explore) -> SearchResult:
         """Explore, choose and confirm. Ctrl-C ends it with the results so far."""
@@ -147,14 +140,11 @@ class Search:
 
     def choose(self) -> Candidate | None:
         """The best of the plans that were played to the end and meet the requirements."""
-        for one in self.candidates():
-            played = not one.refused and one.success is not None and one.above_seq is not None
-            if played and not self._wanting(one):
-                return one
-        return None
+        played = (one for one in self.candidates() if not one.refused and one.success is not None)
+        return next((one for one in played if not self._wanting(one)), None)
 
     def _wanting(self, one: Candidate) -> str:
-        return self.requirements.after_playing(one.success or 0.0, one.above_seq or 0.0)
+        return self.trials.settings.requirements.after_playing(one.success or 0.0, one.above_seq or 0.0)
 
     def _confirm(self, chosen: Candidate) -> Candidate:
         first = self._seed + FRESH

@@ -7,22 +7,19 @@ of the best plans. This module runs nothing; it lists the plans that a policy ca
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from auras_ros.evaluate.settings import SettingsError
 from auras_ros.pipeline.modes import check_plan, family_offset
 from auras_ros.pipeline.plan import MAX_STAGES, Plan, PlanError, stage_steps
 from auras_ros.policies.policy import Policy
 
 
-class SpaceError(ValueError):
-    """A space without any plan, or an invalid bound; the message names it."""
-
-
 @dataclass(frozen=True)
 class Space:
-    """Raises SpaceError, naming the field.
+    """Raises SettingsError, naming the field.
 
     base: what all plans have in common (generation plan, frame period, batched, merge, emit, reuse). fetch_offset:
     empty means the family's own: -1 for autoregressive policies, 0 for others (Auras 4.3.1). longest: how many frames a
@@ -38,24 +35,24 @@ class Space:
 
     def __post_init__(self) -> None:
         if self.base.mode != "auras":
-            raise SpaceError(f"space: mode: only plans of mode auras have stages to tune, got {self.base.mode}")
+            raise SettingsError(f"space: mode: only plans of mode auras have stages to tune, got {self.base.mode}")
         stages = (1, MAX_STAGES)
         bounds = {"pp_perception": stages, "pp_generation": stages, "fetch_offset": (-1, 0), "alpha": (0, 10)}
         for name, (low, high) in bounds.items():
             values = getattr(self, name)
             if len(set(values)) < len(values) or any(not low <= value <= high for value in values):
-                raise SpaceError(f"space: {name}: expected each once and in [{low}, {high}], got {listed(values)}")
+                raise SettingsError(f"space: {name}: expected each once and in [{low}, {high}], got {listed(values)}")
         if not self.pp_perception or not self.pp_generation:
-            raise SpaceError("space: pp_perception and pp_generation: expected at least one value of each")
+            raise SettingsError("space: pp_perception and pp_generation: expected at least one value of each")
         if self.longest < 1:
-            raise SpaceError(f"space: longest: must be at least 1 frame, got {self.longest}")
+            raise SettingsError(f"space: longest: must be at least 1 frame, got {self.longest}")
 
     def offsets(self, policy: Policy) -> tuple[int, ...]:
         """The values of fetch_offset that are tried."""
         return self.fetch_offset or (family_offset(policy),)
 
     def grid(self, policy: Policy) -> list[Plan]:
-        """All plans with evenly spread work that this policy can have and that are not too long. Raises SpaceError
+        """All plans with evenly spread work that this policy can have and that are not too long. Raises SettingsError
         if there are none, with the first reason."""
         kept, refused = [], ""
         for perceive, generate, offset in product(self.pp_perception, self.pp_generation, self.offsets(policy)):
@@ -67,7 +64,7 @@ class Space:
                 continue
             kept.append(plan)
         if not kept:
-            raise SpaceError(f"space: no plan is left: {refused}")
+            raise SettingsError(f"space: no plan is left: {refused}")
         return kept
 
     def check(self, policy: Policy, plan: Plan) -> None:
@@ -87,10 +84,8 @@ class Space:
 
     def to_dict(self) -> dict[str, Any]:
         """Flat, for a report and for comparing spaces."""
-        named = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in named.items()} | {
-            "base": str(self.base)
-        }
+        named = {**vars(self), "base": str(self.base)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in named.items()}
 
 
 def listed(values: Sequence[float]) -> str:

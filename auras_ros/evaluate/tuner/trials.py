@@ -7,7 +7,7 @@ machine that slows down between measurements does not make later plans look wors
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,6 @@ from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played, Timed
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.turn import Timing
-from auras_ros.measure.cores import available
 from auras_ros.measure.durations import FrameDuration, measure_durations
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.policies.checkpoint import Checkpoint
@@ -59,31 +58,43 @@ class Candidate:
         return {**vars(self), "plan": str(self.plan)}
 
 
+@dataclass(frozen=True)
+class TrialSettings:
+    """base: the plan whose seq all are compared with. frame_steps: control steps of a frame on the paused clock; 0 is
+    the charged clock. batch: episodes that are stepped together. plain: chunks of the tried plans, but not of seq, run
+    from their index 0 whenever they come (par, as published). device: where frames are timed; episodes are played on
+    the CPU. cores: for each plan while it is timed."""
+
+    base: Plan
+    task: Task
+    requirements: Requirements
+    frame_steps: int = 0
+    batch: int = 32
+    plain: bool = False
+    device: str = "cpu"
+    cores: int = 1
+
+    def key(self, checkpoint: Checkpoint, sim: str) -> dict[str, Any]:
+        """What all measurements of one store have in common."""
+        return {
+            "checkpoint": f"{checkpoint.name}@{checkpoint.digest[:12]}",
+            "sim": sim,
+            "clock": f"paused, {self.frame_steps} steps" if self.frame_steps else "charged",
+            "max_steps": self.task.max_steps,
+            "seq": str(self.base.as_mode(SEQ)),
+            "cores": self.cores,
+        }
+
+
 class Trials:
     """See the module's docstring. Raises what `measure_durations` and `play` raise; at a KeyboardInterrupt the store
     has everything that was finished."""
 
     def __init__(
-        self,
-        checkpoint: Checkpoint,
-        base: Plan,
-        task: Task,
-        requirements: Requirements,
-        record: EpisodeStore,
-        frame_steps: int = 0,
-        batch: int = 32,
-        say: Say = lambda text: None,
-        plain: bool = False,
-        device: str = "cpu",
-        cores: int | None = None,
+        self, checkpoint: Checkpoint, settings: TrialSettings, record: EpisodeStore, say: Say = lambda text: None
     ) -> None:
-        """frame_steps: control steps of a frame on the paused clock; 0 is the charged clock. plain: chunks of the tried
-        plans, but not of seq, run from their index 0 whenever they come (par, as published). device: where frames are
-        timed; episodes are played on the CPU. cores: for each plan while it is timed (None: all of this process's)."""
-        self.cores = available() if cores is None else cores
-        self.checkpoint, self.requirements, self._record = checkpoint, requirements, record
-        self._seq, self._task, self._batch, self._say = base.as_mode(SEQ), task, batch, say
-        self._frame_steps, self._plain, self._device = frame_steps, plain, device
+        self.checkpoint, self.settings, self._record, self._say = checkpoint, settings, record, say
+        self._seq = settings.base.as_mode(SEQ)
 
     def time(self, plans: Sequence[Plan]) -> None:
         """Time the plans that were not timed yet, a few at a time beside seq."""
@@ -93,7 +104,7 @@ class Trials:
             self._say(f"timing plans {group[0] + 1} to {group[-1] + 1} of {len(left)}")
             found = measure_durations(
                 self.checkpoint, {SEQ: self._seq, **{str(plan): plan for plan in some}},
-                observation_ms=self.checkpoint.contract.dt_ms, device=self._device, cores=self.cores,
+                observation_ms=self.checkpoint.contract.dt_ms, device=self.settings.device, cores=self.settings.cores,
             )  # fmt: skip
             for plan in some:
                 self._record.timed[str(plan)] = Timed(found[str(plan)], found[SEQ])
@@ -112,6 +123,10 @@ class Trials:
         """Seconds of a frame of seq, the first that was measured; all charged times are relative to it."""
         return next(iter(self._record.timed.values())).seq.seconds
 
+    @property
+    def _seq_hz(self) -> float:
+        return 1e9 / self._seq.interval_ns(round(self.seq_s * 1e9))
+
     def charged_s(self, plan: Plan) -> float:
         """Seconds of a frame of this timed plan, relative to `seq_s`."""
         return self.seq_s / self._record.timed[str(plan)].speedup
@@ -122,21 +137,20 @@ class Trials:
         self._play(str(plan), plan, self.charged_s(plan), seeds)
 
     def _play(self, name: str, plan: Plan, charged_s: float, seeds: Sequence[int]) -> None:
-        timing: Timing = (
-            Paused(self._frame_steps) if self._frame_steps else Charged({plan.mode: round(charged_s * 1e9)})
-        )
+        settings, steps = self.settings, self.settings.frame_steps
+        timing: Timing = Paused(steps) if steps else Charged({plan.mode: round(charged_s * 1e9)})
         before = self._record.played.get(name)
-        if before is not None and not self._frame_steps and before.charged_s != charged_s:
+        if before is not None and not steps and before.charged_s != charged_s:
             self._say(f"{name}: frame time changed ({1e3 * before.charged_s:.0f} ms before): playing all again")
             del self._record.played[name]
         left = self._record.missing(name, seeds)
-        for group in grouped(left, self._batch):
+        for group in grouped(left, settings.batch):
 
             def watch(episode_runners: EpisodeRunners) -> None:
                 self._say(f"{name}: {len(episode_runners.finished)} of {len(group)} episodes over")  # noqa: B023
 
-            plain = self._plain and name != SEQ
-            outcome = play(self.checkpoint, plan, group, self._task, timing, plain, watch)
+            plain = settings.plain and name != SEQ
+            outcome = play(self.checkpoint, plan, group, settings.task, timing, plain, watch)
             self._record.played.setdefault(name, Played(charged_s)).add(outcome)
             self._record.save()
 
@@ -150,37 +164,29 @@ class Trials:
 
     def measured(self, plan: Plan, seeds: range | None = None) -> Candidate:
         """The candidate of a timed plan with its measurements, even if it is refused (for figures)."""
-        duration_ns = round(self.charged_s(plan) * 1e9)
-        seq_hz = 1e9 / self._seq.interval_ns(round(self.seq_s * 1e9))
-        rate_hz, oldest_ms = 1e9 / plan.interval_ns(duration_ns), plan.oldest_ns(duration_ns) / 1e6
-        made = Candidate(plan, rate_hz, rate_hz / seq_hz, oldest_ms)
-        why = self._outlasts(plan, duration_ns) or self.requirements.before_playing(rate_hz, seq_hz, oldest_ms)
-        made = replace(made, refused=why)
-        played, seq = self._record.played.get(str(plan)), self._record.played.get(SEQ)
-        if played is None or seq is None:
-            return made
-        won = {seed: success for seed, success in played.success.items() if seeds is None or seed in seeds}
-        return self._judged(made, played, won, seq) if won else made
+        charged_s, wanted = self.charged_s(plan), self.settings.requirements
+        made = self._candidate(str(plan), plan, charged_s, seeds)
+        horizon_ns = self.checkpoint.horizon * self.checkpoint.contract.dt_ns
+        try:
+            plan.check_horizon(plan.interval_ns(round(charged_s * 1e9)), horizon_ns)
+        except PlanError as error:
+            return replace(made, refused=str(error).removeprefix("plan: "))
+        return replace(made, refused=wanted.before_playing(made.rate_hz, self._seq_hz, made.oldest_ms))
 
     def seq(self) -> Candidate | None:
         """seq as a candidate: its rate, and its success on all its seeds; None before it was timed."""
-        if not self._record.timed:
-            return None
-        duration_ns = round(self.seq_s * 1e9)
-        made = Candidate(
-            self._seq, 1e9 / self._seq.interval_ns(duration_ns), 1.0, self._seq.oldest_ns(duration_ns) / 1e6
-        )
-        played = self._record.played.get(SEQ)
-        return made if played is None or not played.success else self._judged(made, played, played.success, played)
+        return self._candidate(SEQ, self._seq, self.seq_s, None) if self._record.timed else None
 
-    def _outlasts(self, plan: Plan, duration_ns: int) -> str:
-        try:
-            plan.check_horizon(plan.interval_ns(duration_ns), self.checkpoint.horizon * self.checkpoint.contract.dt_ns)
-        except PlanError as error:
-            return str(error).removeprefix("plan: ")
-        return ""
-
-    def _judged(self, made: Candidate, played: Played, won: Mapping[int, bool], seq: Played) -> Candidate:
+    def _candidate(self, name: str, plan: Plan, charged_s: float, seeds: range | None) -> Candidate:
+        duration_ns = round(charged_s * 1e9)
+        rate_hz = 1e9 / plan.interval_ns(duration_ns)
+        made = Candidate(plan, rate_hz, rate_hz / self._seq_hz, plan.oldest_ns(duration_ns) / 1e6)
+        played, seq = self._record.played.get(name), self._record.played.get(SEQ)
+        if played is None or seq is None:
+            return made
+        won = {seed: success for seed, success in played.success.items() if seeds is None or seed in seeds}
+        if not won:
+            return made
         wins = sum(won.values())
         low, high = wilson(wins, len(won))
         above = paired_by_seed(won, seq.success)

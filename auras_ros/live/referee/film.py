@@ -7,7 +7,8 @@ replaced by the frame before. It knows no ROS and decides nothing.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,8 @@ from auras_ros.live.referee.pictures import FilmFrame, draw
 
 RATE_HZ = 10.0
 LAST_FRAME_COPIES = 10  # a finished table is shown for a second
-KEPT_CHUNKS = 8
+KEPT = 24  # newest chunks and pictures
+T = TypeVar("T")
 
 
 class FrameSink(Protocol):
@@ -29,35 +31,38 @@ class FrameSink(Protocol):
 class Film:
     """`chunk`, `action`, `actuator` as they come; `table` and `status` for each control step, in either order."""
 
-    def __init__(self, frames: FrameSink, threshold: float, plan: str) -> None:
-        """threshold: the coverage beyond which a table is a success. plan: as it is shown, may change."""
+    def __init__(self, frames: FrameSink, threshold: float, title: str) -> None:
+        """threshold: the coverage beyond which a table is a success. title: as it is shown, may change."""
         self.lost = 0
-        self._frames, self._threshold, self.plan = frames, threshold, plan
+        self.lengths: dict[int, int] = {}  # of each seed's episode, in frames
+        self._frames, self._threshold, self.title = frames, threshold, title
         self._chunks: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
+        self._seen: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()  # by the host's monotonic clock
         self._state, self._source = "unknown", "none"
         self._index: int | None = None
         self._request: int | None = None
         self._age_ns: int | None = None
+        self._origin_ns: int | None = None
         self._table: tuple[int, NDArray[np.uint8]] | None = None
         self._waiting: tuple[TableStatus, int, int] | None = None
         self._frame: NDArray[np.uint8] | None = None
 
     def chunk(self, request: int, actions: NDArray[np.float64]) -> None:
         """actions: [horizon, 2], table px."""
-        self._chunks[request] = actions
-        self._chunks.move_to_end(request)
-        while len(self._chunks) > KEPT_CHUNKS:
-            self._chunks.popitem(last=False)
+        _keep(self._chunks, request, actions)
 
-    def action(self, state: str, source: str, index: int | None, age_ns: int | None, request: int | None) -> None:
+    def action(
+        self, state: str, source: str, index: int | None, age_ns: int | None, request: int | None, mono_ns: int
+    ) -> None:
         """The label of the newest action."""
         self._state, self._source, self._index, self._age_ns, self._request = state, source, index, age_ns, request
+        self._origin_ns = None if age_ns is None else mono_ns - age_ns
 
     def actuator(self, state: str) -> None:
         """The actuator's state: it says so where no action does."""
         self._state = state
         if state not in ("armed", "holding"):
-            self._source, self._index, self._age_ns, self._request = "none", None, None, None
+            self._source, self._index, self._age_ns, self._request, self._origin_ns = "none", None, None, None, None
 
     def table(self, stamp_ns: int, image: NDArray[np.uint8]) -> None:
         """A picture of the viewer's camera, uint8 RGB; it is copied, because messages own their memory."""
@@ -66,22 +71,28 @@ class Film:
 
     def status(self, status: TableStatus, played: int, successes: int) -> None:
         """A control step to be filmed; `played` and `successes` include the episode if it is done."""
-        if self._waiting is not None:
-            self._repeat()
+        self._repeat()
         self._waiting = (status, played, successes)
         self._shoot()
 
     def cut(self) -> None:
         """The filming pauses: what is still waited for does not come any more."""
-        if self._waiting is not None:
-            self._repeat()
+        self._repeat()
 
     def _repeat(self) -> None:
         """The picture of a step was lost."""
+        if self._waiting is None:
+            return
         self.lost += 1
+        status, _, _ = self._waiting
         self._waiting = None
         if self._frame is not None:
-            self._frames.write(self._frame)
+            self._write(self._frame, status.seed, 1)
+
+    def _write(self, frame: NDArray[np.uint8], seed: int, copies: int) -> None:
+        for _ in range(copies):
+            self._frames.write(frame)
+        self.lengths[seed] = self.lengths.get(seed, 0) + copies
 
     def _shoot(self) -> None:
         """Draw a frame once the picture and the status of one step are there."""
@@ -89,16 +100,15 @@ class Film:
             return
         status, played, successes = self._waiting
         self._waiting = None
+        _keep(self._seen, status.mono_ns, self._table[1])
         self._frame = draw(self._scene(status, played, successes, self._table[1]))
-        for _ in range(LAST_FRAME_COPIES if status.done else 1):
-            self._frames.write(self._frame)
+        self._write(self._frame, status.seed, LAST_FRAME_COPIES if status.done else 1)
 
     def _scene(self, status: TableStatus, played: int, successes: int, table: NDArray[np.uint8]) -> FilmFrame:
         chunk = None if self._request is None else self._chunks.get(self._request)
         verdict = ("success" if status.success else f"no success in {status.step} steps") if status.done else ""
         return FilmFrame(
             table=table,
-            episode=status.episode,
             seed=status.seed,
             step=status.step,
             coverage=status.coverage,
@@ -106,11 +116,27 @@ class Film:
             state=self._state,
             source=self._source,
             age_ms=None if self._age_ns is None else self._age_ns / 1e6,
+            seen=nearest(self._seen, self._origin_ns),
             request=self._request,
             action=status.action,
             rest=None if chunk is None or self._index is None else chunk[self._index + 1 :],
             successes=successes,
             played=played,
-            plan=self.plan,
+            title=self.title,
             verdict=verdict,
         )
+
+
+def _keep(kept: OrderedDict[int, T], key: int, value: T) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > KEPT:
+        kept.popitem(last=False)
+
+
+def nearest(seen: Mapping[int, T], at_ns: int | None) -> T | None:
+    """What was seen at this time, or up to half a frame before or after it."""
+    if at_ns is None or not seen:
+        return None
+    found = min(seen, key=lambda ns: abs(ns - at_ns))
+    return seen[found] if abs(found - at_ns) <= 0.5e9 / RATE_HZ else None

@@ -24,7 +24,8 @@ FRESH = ("chunk", "blend", "ensemble")  # sources of actions that answer an obse
 
 @dataclass(frozen=True)
 class ChunkTimes:
-    """The life of one chunk: when its observation was made and latched, perceived, generated, published."""
+    """The life of one chunk: when its newest observation was made and latched, perceived, generated, published; and
+    when each of its generation stages began, of several the first ones in frames before the latch."""
 
     request: int
     origin_mono_ns: int
@@ -32,18 +33,27 @@ class ChunkTimes:
     perceived_ns: int
     generated_ns: int
     published_ns: int
+    stage_ns: tuple[int, ...] = ()
 
     @classmethod
     def from_values(cls, values: Mapping[str, str]) -> ChunkTimes:
         """From the key-value pairs of a `provenance` status. Raises ValueError naming the key."""
-        found = {}
+        found: dict[str, Any] = {}
         for each in fields(cls):
+            given = values.get(each.name, "")
             try:
-                found[each.name] = int(values[each.name])
-            except (KeyError, ValueError) as error:
-                given = values.get(each.name)
-                raise ValueError(f"provenance: {each.name}: expected an integer, got {given!r}") from error
+                if each.name == "stage_ns":
+                    found[each.name] = tuple(int(ns) for ns in given.strip("[]").split(",") if ns)
+                else:
+                    found[each.name] = int(given)
+            except ValueError as error:
+                raise ValueError(f"provenance: {each.name}: expected integers, got {given!r}") from error
         return cls(**found)
+
+    @property
+    def request_ns(self) -> int:
+        """From the request's beginning to its chunk."""
+        return self.generated_ns - min((self.latched_ns, *self.stage_ns))
 
 
 class ActionMark(NamedTuple):
@@ -81,8 +91,8 @@ class Measures:
         self.scheduling = "unknown"
         self.refused_chunks: Counter[str] = Counter()
         self.refused_actions: Counter[str] = Counter()
-        self._ages_ns = array("q")
-        self._armed_ns = self._intervals = self._chunk_count = 0
+        self._ages_ns, self._requests_ns = array("q"), array("q")
+        self._armed_ns = self._intervals = 0
         self._actions = self._holds = self._lost = self._gap_ns = 0
         self._tick = 0
         self._span: tuple[int, int] | None = None
@@ -117,7 +127,8 @@ class Measures:
     def chunk(self, times: ChunkTimes) -> None:
         """A chunk that was published, by its provenance."""
         self.chunks.append(times)
-        self._chunk_count += self._span is not None
+        if self._span is not None:
+            self._requests_ns.append(times.request_ns)
 
     def actuator(self, state: Mapping[str, Any]) -> None:
         """The actuator's `~/state`; its counters count by how much they rose."""
@@ -178,9 +189,14 @@ class Measures:
         armed_s = self._armed_ns / NS_PER_S
         found: dict[str, float] = {"armed_s": armed_s}
         if armed_s > 0:
-            found |= {"chunks_per_s": self._chunk_count / armed_s, "actions_per_s": self._intervals / armed_s}
+            found |= {"chunks_per_s": len(self._requests_ns) / armed_s, "actions_per_s": self._intervals / armed_s}
             found |= {"held_share": self._holds / self._actions, "sent_gap_ms_max": self._gap_ns / NS_PER_MS}
-        for name, spread in (("interval_error_ms", self._interval), ("staleness_ms", self.staleness())):
+        spreads = {
+            "interval_error_ms": self._interval,
+            "staleness_ms": self.staleness(),
+            "request_ms": spread_ms(self._requests_ns),
+        }
+        for name, spread in spreads.items():
             if spread is not None:
                 found |= {f"{name}_{key}": value for key, value in vars(spread).items()}
         found |= {

@@ -127,7 +127,7 @@ class RefereeNode(Node):
         if self._playing:
             self.measures.action(label.mono_ns, label.request, label.source, label.age_ns, label.tick)
         if self._film is not None:
-            self._film.action(label.state, label.source, label.index, label.age_ns, label.request)
+            self._film.action(label.state, label.source, label.index, label.age_ns, label.request, label.mono_ns)
 
     def _on_chunk(self, message: Float64MultiArray) -> None:
         if self._film is None:

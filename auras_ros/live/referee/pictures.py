@@ -1,4 +1,4 @@
-"""Draws one frame of the demo's video: the table, the actions on it, and a panel of what was going on.
+"""Draws one frame of the demo's video: the table, the actions on it, and below it which image they answer.
 
 A pure function of a scene: no ROS, no files. Table coordinates are pixels of the Push-T table (0 to 512).
 """
@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 TABLE_PX = 512  # side of the table in the picture; the same as its coordinates, so that they need no scaling
-PANEL_PX = 288
-WIDTH_PX, HEIGHT_PX = TABLE_PX + PANEL_PX, TABLE_PX
+TITLE_PX, PANEL_PX, SEEN_PX = 40, 168, 144
+WIDTH_PX, HEIGHT_PX = TABLE_PX, TITLE_PX + TABLE_PX + PANEL_PX
+OLDEST_MS = 1000.0  # the length of the bar of ages
 
 Colour = tuple[int, int, int]
 INK: Colour = (32, 36, 44)
@@ -32,12 +33,11 @@ class FilmFrame:
     """What a frame shows. Absent values are None.
 
     table: uint8 RGB, square, of any size. rest: [n, 2] the actions still to come of the active chunk, in order.
-    action: the active target, px. age_ms: how old the observation is that it answers. verdict: a word over the
-    table at an episode's end.
+    action: the active target, px. age_ms: how old the observation is that it answers; seen: the table as it was then.
+    verdict: a word over the table at an episode's end. title: how it is played.
     """
 
     table: NDArray[np.uint8]
-    episode: int
     seed: int
     step: int
     coverage: float
@@ -45,29 +45,28 @@ class FilmFrame:
     state: str
     source: str
     age_ms: float | None = None
+    seen: NDArray[np.uint8] | None = None
     request: int | None = None
     action: tuple[float, float] | None = None
     rest: NDArray[np.float64] | None = None
     successes: int = 0
     played: int = 0
-    plan: str = ""
+    title: str = ""
     verdict: str = ""
 
 
 def draw(scene: FilmFrame) -> NDArray[np.uint8]:
-    """The frame, uint8 RGB [HEIGHT_PX, WIDTH_PX, 3]."""
-    canvas = np.zeros((HEIGHT_PX, WIDTH_PX, 3), dtype=np.uint8)
-    cv2.rectangle(canvas, (TABLE_PX, 0), (WIDTH_PX, HEIGHT_PX), PAPER, -1)
-    canvas[:, :TABLE_PX] = _table(scene)
-    cv2.line(canvas, (TABLE_PX, 0), (TABLE_PX, HEIGHT_PX - 1), LINE, 1)
-    _panel(canvas, scene)
+    """The frame, uint8 RGB [HEIGHT_PX, WIDTH_PX, 3]: title, table, panel."""
+    canvas = np.full((HEIGHT_PX, WIDTH_PX, 3), PAPER, dtype=np.uint8)
+    _text(canvas, scene.title, (14, 27), 0.55, INK)
+    canvas[TITLE_PX : TITLE_PX + TABLE_PX] = _table(scene)
+    _panel(canvas[TITLE_PX + TABLE_PX :], scene)
     return canvas
 
 
 def _table(scene: FilmFrame) -> NDArray[np.uint8]:
     """The camera's picture with the actions drawn in, [TABLE_PX, TABLE_PX, 3]."""
-    table = np.zeros((TABLE_PX, TABLE_PX, 3), dtype=np.uint8)
-    cv2.resize(scene.table, (TABLE_PX, TABLE_PX), dst=table, interpolation=cv2.INTER_LINEAR)
+    table = _scaled(scene.table, TABLE_PX)
     if scene.rest is not None and len(scene.rest):
         _draw_rest(table, scene.rest)
     if scene.action is not None:
@@ -77,6 +76,12 @@ def _table(scene: FilmFrame) -> NDArray[np.uint8]:
         cv2.rectangle(table, (0, 0), (TABLE_PX, 44), colour, -1)
         _text(table, scene.verdict, (16, 31), 0.9, PAPER, 2)
     return table
+
+
+def _scaled(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+    scaled = np.zeros((side, side, 3), dtype=np.uint8)
+    cv2.resize(image, (side, side), dst=scaled, interpolation=cv2.INTER_AREA)
+    return scaled
 
 
 def _draw_rest(table: NDArray[np.uint8], rest: NDArray[np.float64]) -> None:
@@ -107,45 +112,37 @@ def _draw_cross(table: NDArray[np.uint8], at: tuple[int, int]) -> None:
         cv2.line(table, (x - 11, y + 11), (x + 11, y - 11), colour, thickness, cv2.LINE_AA)
 
 
-def _panel(canvas: NDArray[np.uint8], scene: FilmFrame) -> None:
-    left, right = TABLE_PX + 20, WIDTH_PX - 20
-    _text(canvas, f"episode {scene.episode}", (left, 40), 0.8, INK, 2)
-    _text(canvas, f"seed {scene.seed}, step {scene.step}", (left, 66), 0.5, FAINT)
-    _text(canvas, "coverage", (left, 112), 0.5, FAINT)
-    _text(canvas, f"{scene.coverage:.0%}", (right - 62, 112), 0.6, INK)
-    _bar(canvas, scene, (left, 122), (right, 138))
-    rows = [
-        ("actuator", scene.state, STATE_COLOURS.get(scene.state, FAINT)),
-        ("action from", scene.source, INK if scene.source in ("chunk", "blend", "ensemble") else WARN),
-        ("age", "-" if scene.age_ms is None else f"{scene.age_ms:.0f} ms", INK),
-        ("chunk", "-" if scene.request is None else str(scene.request), INK),
-        ("plan", scene.plan or "-", INK),
-        ("succeeded", f"{scene.successes} of {scene.played}", INK),
-    ]
-    for i, (name, value, colour) in enumerate(rows):
-        y = 190 + 32 * i
-        _text(canvas, name, (left, y), 0.5, FAINT)
-        _text(canvas, value, (left + 118, y), 0.55, colour)
-    _legend(canvas, left)
+def _panel(panel: NDArray[np.uint8], scene: FilmFrame) -> None:
+    """On the left the image that the action answers, on the right how old it is and how the episode stands."""
+    top, left, right = 12, SEEN_PX + 28, WIDTH_PX - 14
+    if scene.seen is not None:
+        panel[top : top + SEEN_PX, 12 : 12 + SEEN_PX] = _scaled(scene.seen, SEEN_PX)
+    cv2.rectangle(panel, (11, top - 1), (12 + SEEN_PX, top + SEEN_PX), LINE, 1)
+    age = "-" if scene.age_ms is None else f"{scene.age_ms:.0f} ms ago"
+    _text(panel, "<- this action answers the image of", (left, 24), 0.45, FAINT)
+    _text(panel, age, (left, 52), 0.8, INK, 2)
+    _bar(panel, 60, (scene.age_ms or 0.0) / OLDEST_MS, PLAN, (left, right))
+    good = scene.coverage > scene.threshold
+    _text(panel, f"goal covered  {scene.coverage:.0%}", (left, 92), 0.45, FAINT)
+    _bar(panel, 98, scene.coverage, GOOD if good else PLAN, (left, right), scene.threshold)
+    _text(panel, scene.state, (left, 130), 0.45, STATE_COLOURS.get(scene.state, FAINT))
+    source = scene.source if scene.request is None else f"{scene.source} {scene.request}"
+    fresh = scene.source in ("chunk", "blend", "ensemble")
+    _text(panel, f"action from {source}", (left + 90, 130), 0.45, INK if fresh else WARN)
+    where = f"seed {scene.seed}, step {scene.step}, {scene.successes} of {scene.played} succeeded"
+    _text(panel, where, (left, 152), 0.45, FAINT)
 
 
-def _bar(canvas: NDArray[np.uint8], scene: FilmFrame, low: tuple[int, int], high: tuple[int, int]) -> None:
-    """Coverage as a bar, with a mark where success begins."""
-    span = high[0] - low[0]
-    cv2.rectangle(canvas, low, high, LINE, -1)
-    filled = low[0] + round(span * min(1.0, max(0.0, scene.coverage)))
-    cv2.rectangle(canvas, low, (filled, high[1]), GOOD if scene.coverage > scene.threshold else PLAN, -1)
-    mark = low[0] + round(span * scene.threshold)
-    cv2.line(canvas, (mark, low[1] - 5), (mark, high[1] + 5), INK, 2)
-
-
-def _legend(canvas: NDArray[np.uint8], left: int) -> None:
-    y = HEIGHT_PX - 72
-    _draw_cross(canvas, (left + 12, y))
-    _text(canvas, "action in force", (left + 40, y + 5), 0.5, FAINT)
-    dots = np.array([[left + 4 + 14 * i, y + 38] for i in range(3)], dtype=np.float64)
-    _draw_rest(canvas, dots)
-    _text(canvas, "rest of the chunk", (left + 52, y + 43), 0.5, FAINT)
+def _bar(
+    panel: NDArray[np.uint8], top: int, share: float, colour: Colour, ends: tuple[int, int], mark: float | None = None
+) -> None:
+    """A bar 12 px high that is filled to a share of its length; mark: where success begins."""
+    left, right = ends
+    cv2.rectangle(panel, (left, top), (right, top + 12), LINE, -1)
+    cv2.rectangle(panel, (left, top), (left + round((right - left) * min(1.0, max(0.0, share))), top + 12), colour, -1)
+    if mark is not None:
+        at = left + round((right - left) * mark)
+        cv2.line(panel, (at, top - 3), (at, top + 15), INK, 2)
 
 
 def _pixel(point: tuple[float, float]) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import cv2
@@ -38,3 +39,53 @@ class VideoFile:
         self._writer.release()
         if not self.frames:
             self.path.unlink(missing_ok=True)
+
+
+def side_by_side(videos: Sequence[tuple[Path, Mapping[int, int]]], path: Path, still: Path) -> bool:
+    """Write videos of the same size and rate next to each other, and a frame of it as PNG. False, and no files, if
+    they have no episode in common. Raises VideoError.
+
+    With each video come its episodes in order: seed -> frames. An episode of all videos begins at the same time; where
+    it has ended the last frame stays.
+    """
+    seeds = sorted(set.intersection(*(set(lengths) for _, lengths in videos)))
+    if not seeds:
+        return False
+    captures = [cv2.VideoCapture(str(file)) for file, _ in videos]
+    rate_hz, height = captures[0].get(cv2.CAP_PROP_FPS), round(captures[0].get(cv2.CAP_PROP_FRAME_HEIGHT))
+    width = sum(round(capture.get(cv2.CAP_PROP_FRAME_WIDTH)) for capture in captures)
+    writer = VideoFile(path, rate_hz, width, height)
+    readers = [_episodes(capture, lengths) for capture, (_, lengths) in zip(captures, videos, strict=True)]
+    for seed in seeds:
+        playing = [next(frames for at, frames in reader if at == seed) for reader in readers]
+        shown = [next(frames) for frames in playing]
+        length = max(lengths[seed] for _, lengths in videos)
+        for i in range(length):
+            frame = np.hstack(shown)
+            writer.write(frame)
+            if seed == seeds[0] and i == min(lengths[seed] for _, lengths in videos) // 2:
+                cv2.imwrite(str(still), cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
+            shown = [next(frames, last) for frames, last in zip(playing, shown, strict=True)]
+    writer.close()
+    for capture in captures:
+        capture.release()
+    return True
+
+
+def _episodes(
+    capture: cv2.VideoCapture, lengths: Mapping[int, int]
+) -> Iterator[tuple[int, Iterator[NDArray[np.uint8]]]]:
+    """(seed, its frames), in order; frames that nobody takes are skipped."""
+    for seed, length in lengths.items():
+        frames = _frames(capture, length)
+        yield seed, frames
+        for _ in frames:
+            pass
+
+
+def _frames(capture: cv2.VideoCapture, length: int) -> Iterator[NDArray[np.uint8]]:
+    for _ in range(length):
+        found, frame = capture.read()
+        if not found:
+            return
+        yield np.asarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB), dtype=np.uint8)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from auras_ros.action import Accepted, ActionStream, Contract, Event, Rejected, SafetyState
+from auras_ros.action import Accepted, ActionStream, ActionStreamOptions, Contract, Event, Rejected, SafetyState
 from auras_ros.action.contract import FloatArray
 from auras_ros.action.limits import MAX_BRAKING_S
 from auras_ros.clock import SchedulerClock
@@ -58,17 +58,16 @@ class CommandLoop:
 
     def _stream_for(self, contract: Contract) -> ActionStream:
         settings = self._settings
-        return ActionStream(
-            contract,
+        options = ActionStreamOptions(
             settings.period_ns,
             settings.blend_ms,
             settings.hold_after_ms,
             settings.max_chunk_age_ms,
-            seam=settings.seam,
-            ensemble_decay=settings.ensemble_decay,
-            clip_tolerance=settings.clip_tolerance,
-            host=host_id(),
+            settings.seam,
+            settings.ensemble_decay,
+            settings.clip_tolerance,
         )
+        return ActionStream(contract, options, host_id())
 
     # -- the executor's thread ----------------------------------------------------------------------------
 

@@ -23,13 +23,15 @@ from auras_ros.nodes.actuator.inputs import ActuatorInputs
 from auras_ros.nodes.actuator.other_publishers import DISCOVERY_NS, OtherPublishers, conflict_text
 from auras_ros.nodes.actuator.settings import ActuatorSettings, load_contract
 from auras_ros.nodes.actuator.status import ActuatorStatus
+from auras_ros.nodes.common.config import check_given
 from auras_ros.nodes.common.diagnostics import Diagnostics
 from auras_ros.nodes.common.messages import json_message
-from auras_ros.nodes.common.parameters import ParameterError, read_parameters
-from auras_ros.nodes.common.process import node_main
 from auras_ros.nodes.common.qos import LATCHED
+from auras_ros.parameters import ParameterError
 from auras_ros.ros import Clock, ClockType, Node
 from auras_ros.ros.msg import String
+from auras_ros.ros.process import run_node
+from auras_ros.ros.settings import read_parameters
 from auras_ros.ros.srv import Trigger
 
 STATE_PERIOD_S = 0.05
@@ -127,9 +129,8 @@ class Actuator(Node):
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the executable `actuator`."""
-    return node_main(
-        argv, Actuator, Actuator.start, Actuator.halt, Actuator.working, (ContractError, ParameterError, OSError)
-    )
+    bad_settings = (ContractError, ParameterError, OSError)
+    return run_node(lambda _: Actuator(), argv, bad_settings, check_arguments=check_given)
 
 
 if __name__ == "__main__":

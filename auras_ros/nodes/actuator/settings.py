@@ -9,7 +9,7 @@ from auras_ros import resources
 from auras_ros.action import Contract, ContractError
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.manifest import MANIFEST, ROBOT, read_policy, read_robot
-from auras_ros.nodes.common.parameters import ParameterError, parameter
+from auras_ros.parameters import ParameterError, parameter
 
 COMMANDS = ("array", "twist")
 _TOPIC = re.compile(r"(~/|/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)

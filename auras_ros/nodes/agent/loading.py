@@ -18,7 +18,7 @@ from auras_ros.loading.pipeline import Pipeline, PipelineSettings, at_best, load
 from auras_ros.nodes.agent.overload import check_age
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.common.messages import host_id
-from auras_ros.nodes.common.parameters import ParameterError
+from auras_ros.parameters import ParameterError
 from auras_ros.pipeline.plan import PlanError, TooSlowError
 from auras_ros.ros.refusals import SETTINGS_ERRORS
 

@@ -16,6 +16,7 @@ from concurrent.futures import wait
 from typing import Any, NoReturn
 
 from auras_ros.clock import MonotonicClock
+from auras_ros.exit_status import may_pass
 from auras_ros.nodes.agent.configured import ConfiguredPolicy
 from auras_ros.nodes.agent.frame_runner import STALL_S
 from auras_ros.nodes.agent.heartbeat import Heartbeat, frame_limit_ns
@@ -25,12 +26,12 @@ from auras_ros.nodes.agent.publishers import AgentPublishers
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.agent.status import AgentStatus, resource_usage
 from auras_ros.nodes.agent.transitions import answer_illegal_transitions
+from auras_ros.nodes.common.config import check_given
 from auras_ros.nodes.common.diagnostics import Diagnostics
-from auras_ros.nodes.common.exit_status import may_pass
-from auras_ros.nodes.common.parameters import current_parameters, declare_parameters, refusal
-from auras_ros.nodes.common.process import leave, node_main
 from auras_ros.ros import LifecycleNode, LifecycleState, Parameter, TransitionCallbackReturn
 from auras_ros.ros.msg import SetParametersResult
+from auras_ros.ros.process import leave, run_node
+from auras_ros.ros.settings import current_parameters, declare_parameters, refusal
 from auras_ros.ros.srv import Trigger
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
@@ -43,7 +44,7 @@ class Agent(LifecycleNode):
     def __init__(self, asked: threading.Event | None = None, **node_options: Any) -> None:
         super().__init__("agent", **node_options)
         answer_illegal_transitions(self)
-        declare_parameters(self, AgentSettings, read_only=False)
+        declare_parameters(self, AgentSettings, live=AgentSettings.__dataclass_fields__)
         self.add_on_set_parameters_callback(self._on_set)
         self._asked = asked or threading.Event()
         self._monotonic = MonotonicClock()
@@ -227,10 +228,7 @@ class Agent(LifecycleNode):
 
 def main(argv: list[str] | None = None) -> int:
     """Run the agent to its end. Returns the exit status."""
-    asked = threading.Event()
-    return node_main(
-        argv, lambda: Agent(asked), Agent.start, Agent.halt, Agent.working, BAD_SETTINGS_ERRORS, asked, TOO_SLOW_ERRORS
-    )
+    return run_node(Agent, argv, BAD_SETTINGS_ERRORS, TOO_SLOW_ERRORS, check_given)
 
 
 def program() -> NoReturn:

@@ -32,6 +32,7 @@ class AgentPublishers:
         self._chunk.publish(chunk_message(chunk, contract))
         facts = {
             **chunk.provenance.to_dict(),
+            "stage_ns": list(emission.stage_ns),
             "latched_ns": emission.latched_ns,
             "perceived_ns": emission.perceived_ns,
             "generated_ns": emission.generated_ns,

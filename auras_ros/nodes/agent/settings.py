@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from auras_ros.device import Offload
-from auras_ros.nodes.common.parameters import ParameterError, parameter
+from auras_ros.parameters import ParameterError, parameter
 from auras_ros.pipeline.plan import Plan, PlanError
 
 

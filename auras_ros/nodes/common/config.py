@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros import parameter_file, resources
-from auras_ros.nodes.common.parameters import ParameterError, checked, parameter, unknown
 from auras_ros.parameter_file import SECTION, KeyPath, ParameterFileError
+from auras_ros.parameters import ParameterError, checked, parameter, unknown
 from auras_ros.spelling import nearest
 
 EXECUTABLES = {

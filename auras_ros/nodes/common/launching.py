@@ -30,9 +30,9 @@ from launch_ros.ros_adapters import get_ros_node
 from lifecycle_msgs.msg import Transition
 
 from auras_ros import resources
+from auras_ros.exit_status import BAD_SETTINGS
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import NodeConfig, read_config
-from auras_ros.nodes.common.exit_status import BAD_SETTINGS
 
 BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in the place of a robot
 LIFECYCLE = frozenset({"agent"})

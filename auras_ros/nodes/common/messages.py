@@ -31,9 +31,9 @@ def host_id() -> str:
 
 def chunk_message(chunk: Chunk, contract: Contract) -> Float64MultiArray:
     """A chunk with its provenance as one multi-array (see docs/interfaces.md)."""
-    wire = to_wire(chunk, contract)
-    dims = [MultiArrayDimension(label=d.label, size=d.size, stride=d.stride) for d in wire.dims]
-    return Float64MultiArray(layout=MultiArrayLayout(dim=dims, data_offset=0), data=wire.data)
+    wire, data = to_wire(chunk, contract)
+    dims = [MultiArrayDimension(label=label, size=size, stride=stride) for label, size, stride in wire]
+    return Float64MultiArray(layout=MultiArrayLayout(dim=dims, data_offset=0), data=data)
 
 
 def read_chunk(message: Float64MultiArray, contract: Contract) -> Chunk:

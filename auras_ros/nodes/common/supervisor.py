@@ -17,8 +17,8 @@ from typing import IO, Any
 
 import yaml
 
+from auras_ros.exit_status import BAD_SETTINGS, TOO_SLOW
 from auras_ros.nodes.common.config import EXECUTABLES, read_config
-from auras_ros.nodes.common.exit_status import BAD_SETTINGS, TOO_SLOW
 
 RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 TOO_SLOW_DELAYS_S = (16.0, 30.0)  # after those: each try loads a policy, on a machine that is overloaded

@@ -4,8 +4,8 @@ The names are rclpy's. It holds the subset that the nodes use, and nothing that 
 same name; `auras_ros.ros` chooses between the two.
 """
 
-from .arguments import UnknownROSArgsError, remove_ros_args
-from .clock import Clock, ClockChange, ClockType, Duration, JumpThreshold, Time, TimeJump
+from .arguments import remove_ros_args
+from .clock import Clock, ClockType, Duration, JumpThreshold, Time
 from .context import Context, get_default_context, init, ok, shutdown, try_shutdown
 from .events import PublisherEventCallbacks, SubscriptionEventCallbacks
 from .exceptions import (
@@ -15,17 +15,11 @@ from .exceptions import (
     ParameterNotDeclaredException,
     ParameterUninitializedException,
 )
-from .executor import ExternalShutdownException, ShutdownException, SingleThreadedExecutor
+from .executor import ExternalShutdownException, SingleThreadedExecutor
 from .future import Future
 from .lifecycle import LifecycleNode
 from .logger import LoggingSeverity, get_logger
-from .managed import (
-    LifecyclePublisher,
-    LifecycleState,
-    ManagedEntity,
-    SimpleManagedEntity,
-    TransitionCallbackReturn,
-)
+from .managed import LifecyclePublisher, LifecycleState, TransitionCallbackReturn
 from .messages import deserialize_message
 from .node import Node
 from .parameter import Parameter
@@ -45,15 +39,13 @@ from .signals import SignalHandlerOptions
 from .spinning import create_node, spin, spin_once, spin_until_future_complete
 
 __all__ = [
-    "Clock", "ClockChange", "ClockType", "Context", "Duration", "DurabilityPolicy", "ExternalShutdownException",
-    "Future", "HistoryPolicy", "InvalidParameterTypeException", "InvalidParameterValueException", "JumpThreshold",
-    "LifecycleNode", "LifecyclePublisher", "LifecycleState", "LivelinessPolicy", "LoggingSeverity",
-    "ManagedEntity", "Node", "Parameter", "ParameterAlreadyDeclaredException", "ParameterNotDeclaredException",
-    "ParameterUninitializedException", "PublisherEventCallbacks", "QoSPolicyKind", "QoSProfile",
-    "ReliabilityPolicy", "ShutdownException", "SignalHandlerOptions", "SimpleManagedEntity",
-    "SingleThreadedExecutor", "SubscriptionEventCallbacks", "Time", "TimeJump", "TransitionCallbackReturn",
-    "UnknownROSArgsError", "create_node", "deserialize_message", "get_default_context", "get_logger", "init", "ok",
-    "qos_policy_name_from_kind",
+    "Clock", "ClockType", "Context", "Duration", "DurabilityPolicy", "ExternalShutdownException", "Future",
+    "HistoryPolicy", "InvalidParameterTypeException", "InvalidParameterValueException", "JumpThreshold",
+    "LifecycleNode", "LifecyclePublisher", "LifecycleState", "LivelinessPolicy", "LoggingSeverity", "Node", "Parameter",
+    "ParameterAlreadyDeclaredException", "ParameterNotDeclaredException", "ParameterUninitializedException",
+    "PublisherEventCallbacks", "QoSPolicyKind", "QoSProfile", "ReliabilityPolicy", "SignalHandlerOptions",
+    "SingleThreadedExecutor", "SubscriptionEventCallbacks", "Time", "TransitionCallbackReturn", "create_node",
+    "deserialize_message", "get_default_context", "get_logger", "init", "ok", "qos_policy_name_from_kind",
     "qos_profile_sensor_data", "qos_profile_services_default", "qos_profile_system_default", "remove_ros_args",
     "shutdown", "spin", "spin_once", "spin_until_future_complete", "try_shutdown",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ HEADER = b"\x00\x01\x00\x00"
 GATHER_BYTES = 4096
 _FORMATS = {
     "int8": "b", "uint8": "B", "char": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
-    "int64": "q", "uint64": "Q", "float32": "f", "float64": "d",
+    "int64": "q", "uint64": "Q", "float32": "f", "float64": "d", "bool": "?", "byte": "c",
 }  # fmt: skip
 _COUNT = struct.Struct("<I")
 
@@ -42,6 +42,11 @@ class CdrWriter:
         if pad:
             self.buffer += b"\0" * pad
 
+    def count(self, number: int) -> None:
+        """Append the length that a sequence or a text begins with."""
+        self.align(4)
+        self.buffer += _COUNT.pack(number)
+
     def extend(self, values: Any) -> None:
         """Append an array's bytes: in place where small, as its own piece of the gather write where large."""
         view = memoryview(values).cast("B")
@@ -60,7 +65,7 @@ Encode = Callable[[CdrWriter, Any], None]
 Decode = Callable[[memoryview, int], "tuple[Any, int]"]
 
 
-def _encode_number(base: str) -> Encode:
+def _encode_scalar(base: str) -> Encode:
     packer = struct.Struct("<" + _FORMATS[base])
     pack, size = packer.pack, packer.size
 
@@ -74,24 +79,14 @@ def _encode_number(base: str) -> Encode:
 
 def _encode_string(out: CdrWriter, value: str) -> None:
     data = value.encode()
-    out.align(4)
-    out.buffer += _COUNT.pack(len(data) + 1)
+    out.count(len(data) + 1)
     out.buffer += data
     out.buffer.append(0)
 
 
-def _encode_bool(out: CdrWriter, value: bool) -> None:
-    out.buffer.append(value)
-
-
-def _encode_byte(out: CdrWriter, value: bytes) -> None:
-    out.buffer += value
-
-
 def encoder(field: Field, owner: str, nested: Encode | None, nested_type: type | None) -> Encode:
     """The function that appends one field's value; nested is the encoder of a message field."""
-    plain: dict[str, Encode] = {"string": _encode_string, "bool": _encode_bool, "byte": _encode_byte}
-    one = nested or plain.get(field.base) or _encode_number(field.base)
+    one = nested or (_encode_string if field.base == "string" else _encode_scalar(field.base))
     if field.kind == "one":
         return one
     counted, where = field.kind == "sequence", f"{owner}.{field.name}"
@@ -100,28 +95,26 @@ def encoder(field: Field, owner: str, nested: Encode | None, nested_type: type |
 
         def numbers(out: CdrWriter, values: Any) -> None:
             if counted:
-                out.align(4)
-                out.buffer += _COUNT.pack(len(values))
+                out.count(len(values))
             if len(values):
                 out.align(size)
                 out.extend(values)
 
         return numbers
-    single, check = one, one_coercer(field, where, nested_type)
+    check = one_coercer(field, where, nested_type)
 
     def items(out: CdrWriter, values: Sequence[Any]) -> None:
         if counted:
-            out.align(4)
-            out.buffer += _COUNT.pack(len(values))
+            out.count(len(values))
         for value in values:
-            single(out, check(value))
+            one(out, check(value))
         if not counted:
             check_length(where, field, len(values))
 
     return items
 
 
-def _decode_number(base: str, order: str) -> Decode:
+def _decode_scalar(base: str, order: str) -> Decode:
     unpacker = struct.Struct(order + _FORMATS[base])
     unpack, size = unpacker.unpack_from, unpacker.size
 
@@ -148,16 +141,6 @@ def _decode_string(order: str) -> Decode:
         return str(view[at + 4 : end - 1], "utf-8"), end
 
     return decode
-
-
-def _decode_bool(view: memoryview, at: int) -> tuple[bool, int]:
-    return view[at] != 0, at + 1
-
-
-def _decode_byte(view: memoryview, at: int) -> tuple[bytes, int]:
-    if at >= len(view):
-        raise CdrError("a byte is missing")
-    return bytes(view[at : at + 1]), at + 1
 
 
 def _decode_numbers(field: Field, order: str, count: Callable[[memoryview, int], tuple[int, int]]) -> Decode:
@@ -192,8 +175,7 @@ def decoder(field: Field, order: str, nested: Decode | None) -> Decode:
 
     if field.kind != "one" and field.numeric:
         return _decode_numbers(field, order, count)
-    plain = {"string": _decode_string(order), "bool": _decode_bool, "byte": _decode_byte}
-    single = nested or plain.get(field.base) or _decode_number(field.base, order)
+    single = nested or (_decode_string(order) if field.base == "string" else _decode_scalar(field.base, order))
     if field.kind == "one":
         return single
 

@@ -13,6 +13,8 @@ from enum import IntEnum
 from functools import total_ordering
 from typing import Any
 
+from .messages import message_type
+
 NS_PER_S = 1_000_000_000
 
 
@@ -31,32 +33,22 @@ class ClockChange(IntEnum):
     SYSTEM_TIME_NO_CHANGE = 4
 
 
-@total_ordering
+def _message(name: str, nanoseconds: int) -> Any:
+    sec, nanosec = divmod(nanoseconds, NS_PER_S)
+    return message_type(f"builtin_interfaces/msg/{name}")(sec=sec, nanosec=nanosec)
+
+
+@dataclass(frozen=True, order=True, init=False)
 class Duration:
     """A signed length of time in nanoseconds."""
 
-    __slots__ = ("nanoseconds",)
+    nanoseconds: int
 
     def __init__(self, *, seconds: float = 0, nanoseconds: int = 0) -> None:
-        self.nanoseconds = int(seconds * NS_PER_S) + int(nanoseconds)
-
-    def __eq__(self, other: object) -> bool:
-        return self.nanoseconds == other.nanoseconds if isinstance(other, Duration) else NotImplemented
-
-    def __lt__(self, other: object) -> bool:
-        return self.nanoseconds < other.nanoseconds if isinstance(other, Duration) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.nanoseconds)
-
-    def __repr__(self) -> str:
-        return f"Duration(nanoseconds={self.nanoseconds})"
+        vars(self).update(nanoseconds=int(seconds * NS_PER_S) + int(nanoseconds))
 
     def to_msg(self) -> Any:
-        from .messages import message_type
-
-        sec, nanosec = divmod(self.nanoseconds, NS_PER_S)
-        return message_type("builtin_interfaces/msg/Duration")(sec=sec, nanosec=nanosec)
+        return _message("Duration", self.nanoseconds)
 
     @classmethod
     def from_msg(cls, msg: Any) -> Duration:
@@ -119,10 +111,7 @@ class Time:
         return f"Time(nanoseconds={self.nanoseconds}, clock_type={self.clock_type.name})"
 
     def to_msg(self) -> Any:
-        from .messages import message_type
-
-        sec, nanosec = self.seconds_nanoseconds()
-        return message_type("builtin_interfaces/msg/Time")(sec=sec, nanosec=nanosec)
+        return _message("Time", self.nanoseconds)
 
     @classmethod
     def from_msg(cls, msg: Any, clock_type: ClockType = ClockType.ROS_TIME) -> Time:
@@ -152,18 +141,14 @@ class JumpThreshold:
         return forward or (self.min_backward is not None and jump.delta <= self.min_backward)
 
 
+@dataclass(frozen=True, eq=False)
 class JumpHandle:
     """One registration of jump callbacks; `unregister` ends it. Usable as a context manager."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        threshold: JumpThreshold,
-        pre_callback: Callable[[], None] | None,
-        post_callback: Callable[[TimeJump], None] | None,
-    ) -> None:
-        self.clock, self.threshold = clock, threshold
-        self.pre_callback, self.post_callback = pre_callback, post_callback
+    clock: Clock
+    threshold: JumpThreshold
+    pre_callback: Callable[[], None] | None
+    post_callback: Callable[[TimeJump], None] | None
 
     def unregister(self) -> None:
         if self in self.clock._jump_handles:

@@ -11,6 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from auras_ros.descriptors import ensure_descriptors
@@ -37,8 +38,7 @@ class Context:
         self._lock = threading.RLock()
         self._valid = False
         self._initialized = False
-        self._participant: Participant | None = None
-        self._graph: Graph | None = None
+        self._entities: tuple[Participant, Graph] | None = None
         self._callbacks: list[Callable[[], None]] = []
         self.executors: weakref.WeakSet[SingleThreadedExecutor] = weakref.WeakSet()
         self._graph_reader: weakref.ref[SingleThreadedExecutor] | None = None
@@ -74,23 +74,24 @@ class Context:
         """True after an init that a shutdown or a signal has ended."""
         return self._initialized and not self._valid
 
-    @property
-    def participant(self) -> Participant:
+    def _made(self) -> tuple[Participant, Graph]:
+        """The participant and its graph, made when one of them is first needed."""
         with self._lock:
             if not self._valid:
                 raise NotInitializedException("rclpy.init() has not been called, or the context is shut down")
-            if self._participant is None:
-                self._participant = Participant(self.domain_id)
-                self._graph = Graph(self._participant)
-            return self._participant
+            if self._entities is None:
+                participant = Participant(self.domain_id)
+                self._entities = participant, Graph(participant)
+            return self._entities
+
+    @property
+    def participant(self) -> Participant:
+        return self._made()[0]
 
     @property
     def graph(self) -> Graph:
         """Who is there: this participant's nodes, announced, and those that others announce."""
-        with self._lock:
-            _ = self.participant
-            assert self._graph is not None
-            return self._graph
+        return self._made()[1]
 
     def reads_graph(self, executor: SingleThreadedExecutor) -> bool:
         """Whether this executor takes what others announce: the first one that asks, until it is shut down. One alone,
@@ -132,9 +133,9 @@ class Context:
 
     def _close(self) -> None:
         with self._lock:
-            participant, self._participant, self._graph = self._participant, None, None
-        if participant is not None:
-            participant.close()
+            entities, self._entities = self._entities, None
+        if entities is not None:
+            entities[0].close()
         _contexts.discard(self)
 
 
@@ -146,23 +147,13 @@ def get_default_context() -> Context:
     return _default
 
 
-def _invalidate_all() -> None:
+def _to_all(act: Callable[[Context], object]) -> None:
     for context in list(_contexts):
-        context.invalidate()
+        act(context)
 
 
-def _wake_all() -> None:
-    for context in list(_contexts):
-        context.wake()
-
-
-_signals = SignalHandlers(_invalidate_all, _wake_all)
-
-
-@atexit.register
-def _close_all() -> None:
-    for context in list(_contexts):
-        context.try_shutdown()
+_signals = SignalHandlers(partial(_to_all, Context.invalidate), partial(_to_all, Context.wake))
+atexit.register(_to_all, Context.try_shutdown)
 
 
 class InitContextManager:

@@ -61,10 +61,8 @@ def loopback_alone(environment: Mapping[str, str] = os.environ) -> bool:
 
 def configuration(environment: Mapping[str, str] = os.environ) -> str:
     """The configuration for dds_create_domain: XML fragments joined by commas, later ones override."""
-    fragments = [_fragment(discovery_range(environment), environment)]
-    if user := environment.get("CYCLONEDDS_URI", ""):
-        fragments.append(user)
-    return ",".join(fragments)
+    ours, users = _fragment(discovery_range(environment), environment), environment.get("CYCLONEDDS_URI", "")
+    return f"{ours},{users}" if users else ours
 
 
 def _fragment(reach: str, environment: Mapping[str, str]) -> str:

@@ -52,19 +52,47 @@ class _Loan:
 
 
 class _Endpoint:
-    """What writer and reader share: an entity, its lock, its end."""
+    """What writer and reader share: an entity, its lock, its partners, its end."""
 
-    def __init__(self, participant: Participant, topic: str, ros_type: str) -> None:
+    # Libddsc's calls for a kind of endpoint: make one, list its partners, describe one of them.
+    _create: Any
+    _matched: Any
+    _describe: Any
+
+    def __init__(
+        self, participant: Participant, parent: int, topic: str, ros_type: str,
+        profile: QoSProfile, extra_user_data: bytes, *, ignore_own_participant: bool = False,
+    ) -> None:  # fmt: skip
         self.participant, self.topic, self.ros_type = participant, topic, ros_type
         self.lock = threading.Lock()
         self.closed = False
-        self.ref = 0
-        self.gid = b""
-
-    def _adopt(self, ref: int, what: str) -> None:
-        self.ref = dds.check(ref, f"{what} on {self.topic} of {self.ros_type}")
+        user_data = extra_user_data + typehash.user_data(ros_type)
+        with dds_qos(profile, user_data, ignore_own_participant=ignore_own_participant) as qos:
+            ref = self._create(parent, participant.topic(topic, ros_type), qos, None)
+        self.ref = dds.check(ref, f"{type(self).__name__.lower()} on {topic} of {ros_type}")
         self.gid = guid(self.ref)
-        self.participant.register(self)
+        participant.register(self)
+
+    def matched_count(self) -> int:
+        """How many endpoints this one reaches, or is reached by, now."""
+        return 0 if self.closed else max(0, int(self._matched(self.ref, None, 0)))
+
+    def matched_handles(self) -> list[int]:
+        """The local handles of those endpoints."""
+        handles = (ct.c_uint64 * self.matched_count())()
+        found = max(0, self._matched(self.ref, handles, len(handles)))
+        return handles[:found]
+
+    def of_matched(self, handle: int, what: Callable[[dds.Endpoint], bytes]) -> bytes:
+        """`what` of one of those endpoints; empty where it is gone."""
+        with self.lock:
+            described = None if self.closed else self._describe(self.ref, handle)
+            if not described:
+                return b""
+            try:
+                return what(described.contents)
+            finally:
+                dds.free_endpoint(described)
 
     def close(self) -> None:
         """Delete the entity; waits for a write or take under way, and a second call does nothing."""
@@ -77,14 +105,14 @@ class _Endpoint:
 class Writer(_Endpoint):
     """Writes CDR payloads on one topic; `extra_user_data` goes before the type hash (services put an id there)."""
 
+    _create = dds.create_writer
+    _matched, _describe = dds.get_matched_subscriptions, dds.get_matched_subscription_data
+
     def __init__(
         self, participant: Participant, topic: str, ros_type: str, profile: QoSProfile, extra_user_data: bytes = b""
     ) -> None:
-        super().__init__(participant, topic, ros_type)
-        with dds_qos(profile, extra_user_data + typehash.user_data(ros_type)) as qos:
-            entity = participant.topic(topic, ros_type)
-            self._adopt(dds.create_writer(participant.publisher, entity, qos, None), "writer")
-        sertype = dds.pointer_slot()
+        super().__init__(participant, participant.publisher, topic, ros_type, profile, extra_user_data)
+        sertype = ct.c_void_p()
         dds.check(dds.get_entity_sertype(self.ref, ct.byref(sertype)), f"writer on {topic}")
         self._sertype = sertype
 
@@ -109,13 +137,12 @@ class Writer(_Endpoint):
                 raise dds.DdsError(f"publish on {self.topic}: a payload of {total} bytes was refused")
             dds.check(dds.writecdr(self.ref, sample), f"publish on {self.topic}")
 
-    def matched_count(self) -> int:
-        """How many readers this writer reaches now."""
-        return 0 if self.closed else max(0, int(dds.get_matched_subscriptions(self.ref, None, 0)))
-
 
 class Reader(_Endpoint):
     """Takes CDR payloads from one topic; `condition` is what a waitset watches for data."""
+
+    _create = dds.create_reader
+    _matched, _describe = dds.get_matched_publications, dds.get_matched_publication_data
 
     def __init__(
         self,
@@ -127,11 +154,10 @@ class Reader(_Endpoint):
         *,
         ignore_own_participant: bool = False,
     ) -> None:
-        super().__init__(participant, topic, ros_type)
-        data = extra_user_data + typehash.user_data(ros_type)
-        with dds_qos(profile, data, ignore_own_participant=ignore_own_participant) as qos:
-            entity = participant.topic(topic, ros_type)
-            self._adopt(dds.create_reader(participant.subscriber, entity, qos, None), "reader")
+        super().__init__(
+            participant, participant.subscriber, topic, ros_type, profile, extra_user_data,
+            ignore_own_participant=ignore_own_participant,
+        )  # fmt: skip
         self.condition = dds.check(dds.create_readcondition(self.ref, _ANY_STATE), f"reader on {topic}")
         self._slot, self._info = (ct.c_void_p * 1)(), (dds.SampleInfo * 1)()
         self._writers: dict[int, bytes] = {}  # handle -> gid, of the newest that were asked for
@@ -151,26 +177,12 @@ class Reader(_Endpoint):
         """The 16 bytes that identify a writer; empty where it is gone and was never asked for while it was there."""
         known = self._writers.get(publication_handle)
         if known is None:
-            known = self._matched_gid(publication_handle)
+            known = self.of_matched(publication_handle, lambda writer: bytes(writer.key))
             if known:
                 if len(self._writers) >= _WRITERS_KEPT:
                     del self._writers[next(iter(self._writers))]
                 self._writers[publication_handle] = known
         return known
-
-    def _matched_gid(self, handle: int) -> bytes:
-        with self.lock:
-            data = None if self.closed else dds.get_matched_publication_data(self.ref, handle)
-            if not data:
-                return b""
-            try:
-                return bytes(data.contents.key)
-            finally:
-                dds.free_endpoint(data)
-
-    def matched_count(self) -> int:
-        """How many writers reach this reader now."""
-        return 0 if self.closed else max(0, int(dds.get_matched_publications(self.ref, None, 0)))
 
 
 def _payload(sample: int) -> memoryview:

@@ -17,60 +17,50 @@ from .logger import RcutilsLogger
 from .qos import QoSPolicyKind, policy_kind
 
 
-@dataclass(frozen=True)
-class QoSDeadlineMissedInfo:
-    total_count: int
-    total_count_change: int
+class _Info(ct.Structure):
+    """A DDS status in libddsc's layout, which is what a callback is given."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything has happened since it was read before."""
+        return any(getattr(self, field[0]) for field in self._fields_ if field[0].endswith("_change"))
 
 
-QoSOfferedDeadlineMissedInfo = QoSRequestedDeadlineMissedInfo = QoSDeadlineMissedInfo
+class QoSCountInfo(_Info):
+    """Of missed deadlines, lost liveliness or lost messages."""
+
+    _fields_ = [
+        ("total_count", ct.c_uint32), ("total_count_change", ct.c_int32),
+        ("last_policy_id", ct.c_uint32), ("handle", ct.c_uint64),
+    ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class QoSLivelinessLostInfo:
-    total_count: int
-    total_count_change: int
+class QoSIncompatibleInfo(QoSCountInfo):
+    @property
+    def last_policy_kind(self) -> QoSPolicyKind:
+        return policy_kind(self.last_policy_id)
 
 
-@dataclass(frozen=True)
-class QoSMessageLostInfo:
-    total_count: int
-    total_count_change: int
+class QoSLivelinessChangedInfo(_Info):
+    _fields_ = [
+        ("alive_count", ct.c_uint32), ("not_alive_count", ct.c_uint32), ("alive_count_change", ct.c_int32),
+        ("not_alive_count_change", ct.c_int32), ("handle", ct.c_uint64),
+    ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class QoSLivelinessChangedInfo:
-    alive_count: int
-    not_alive_count: int
-    alive_count_change: int
-    not_alive_count_change: int
+class QoSMatchedInfo(_Info):
+    _fields_ = [
+        ("total_count", ct.c_uint32), ("total_count_change", ct.c_int32), ("current_count", ct.c_uint32),
+        ("current_count_change", ct.c_int32), ("handle", ct.c_uint64),
+    ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class QoSIncompatibleInfo:
-    total_count: int
-    total_count_change: int
-    last_policy_kind: QoSPolicyKind
-
-
-QoSOfferedIncompatibleQoSInfo = QoSRequestedIncompatibleQoSInfo = QoSIncompatibleInfo
-
-
-@dataclass(frozen=True)
-class QoSMatchedInfo:
-    total_count: int
-    total_count_change: int
-    current_count: int
-    current_count_change: int
-
-
-QoSPublisherMatchedInfo = QoSSubscriptionMatchedInfo = QoSMatchedInfo
 Callback = Callable[[Any], None]
 
 
-@dataclass
-class PublisherEventCallbacks:
-    """What to call on a publisher's events; without `use_default_callbacks` incompatible QoS is not logged."""
+@dataclass(kw_only=True)
+class _EventCallbacks:
+    """What to call on events; without `use_default_callbacks` incompatible QoS is not logged."""
 
     deadline: Callback | None = None
     liveliness: Callback | None = None
@@ -79,66 +69,37 @@ class PublisherEventCallbacks:
     use_default_callbacks: bool = True
 
 
-@dataclass
-class SubscriptionEventCallbacks:
-    """What to call on a subscription's events; as for publishers, and `message_lost`."""
+class PublisherEventCallbacks(_EventCallbacks):
+    """Of a publisher."""
 
-    deadline: Callback | None = None
-    liveliness: Callback | None = None
+
+@dataclass(kw_only=True)
+class SubscriptionEventCallbacks(_EventCallbacks):
+    """Of a subscription."""
+
     message_lost: Callback | None = None
-    incompatible_qos: Callback | None = None
-    matched: Callback | None = None
-    use_default_callbacks: bool = True
 
 
-@dataclass(frozen=True)
-class _Status:
-    """One DDS status: its bit, the call that reads and resets it, its layout, and how it becomes an event."""
+class _Event:
+    """One DDS status: its bit in a mask, the call that reads and resets it, and what it says."""
 
-    bit: int
-    read: Any
-    layout: type[ct.Structure]
-    convert: Callable[[Any], tuple[bool, Any]]
+    def __init__(self, number: int, status: str, info: type[_Info]) -> None:
+        self.bit, self.read, self.info = 1 << number, dds.status_reader(status), info
 
 
-def _counted(info: type) -> Callable[[Any], tuple[bool, Any]]:
-    return lambda s: (s.total_count_change != 0, info(s.total_count, s.total_count_change))
-
-
-def _incompatible(status: Any) -> tuple[bool, Any]:
-    info = QoSIncompatibleInfo(status.total_count, status.total_count_change, policy_kind(status.last_policy_id))
-    return status.total_count_change != 0, info
-
-
-def _liveliness(status: Any) -> tuple[bool, Any]:
-    alive, dead, alive_change, dead_change = status.words
-    return bool(alive_change or dead_change), QoSLivelinessChangedInfo(alive, dead, alive_change, dead_change)
-
-
-def _matched(status: Any) -> tuple[bool, Any]:
-    total, total_change, current, current_change = status.words
-    return bool(total_change or current_change), QoSMatchedInfo(total, total_change, current, current_change)
-
-
-_COUNT, _PAIR = dds.CountStatus, dds.PairStatus
 _PUBLISHER = {
-    "deadline": _Status(dds.STATUS_OFFERED_DEADLINE_MISSED, dds.get_offered_deadline_missed, _COUNT,
-                        _counted(QoSDeadlineMissedInfo)),
-    "liveliness": _Status(dds.STATUS_LIVELINESS_LOST, dds.get_liveliness_lost, _COUNT,
-                          _counted(QoSLivelinessLostInfo)),
-    "incompatible_qos": _Status(dds.STATUS_OFFERED_INCOMPATIBLE_QOS, dds.get_offered_incompatible_qos, _COUNT,
-                                _incompatible),
-    "matched": _Status(dds.STATUS_PUBLICATION_MATCHED, dds.get_publication_matched, _PAIR, _matched),
-}  # fmt: skip
+    "deadline": _Event(1, "offered_deadline_missed", QoSCountInfo),
+    "liveliness": _Event(9, "liveliness_lost", QoSCountInfo),
+    "incompatible_qos": _Event(3, "offered_incompatible_qos", QoSIncompatibleInfo),
+    "matched": _Event(11, "publication_matched", QoSMatchedInfo),
+}
 _SUBSCRIPTION = {
-    "deadline": _Status(dds.STATUS_REQUESTED_DEADLINE_MISSED, dds.get_requested_deadline_missed, _COUNT,
-                        _counted(QoSDeadlineMissedInfo)),
-    "liveliness": _Status(dds.STATUS_LIVELINESS_CHANGED, dds.get_liveliness_changed, _PAIR, _liveliness),
-    "message_lost": _Status(dds.STATUS_SAMPLE_LOST, dds.get_sample_lost, _COUNT, _counted(QoSMessageLostInfo)),
-    "incompatible_qos": _Status(dds.STATUS_REQUESTED_INCOMPATIBLE_QOS, dds.get_requested_incompatible_qos, _COUNT,
-                                _incompatible),
-    "matched": _Status(dds.STATUS_SUBSCRIPTION_MATCHED, dds.get_subscription_matched, _PAIR, _matched),
-}  # fmt: skip
+    "deadline": _Event(2, "requested_deadline_missed", QoSCountInfo),
+    "liveliness": _Event(10, "liveliness_changed", QoSLivelinessChangedInfo),
+    "message_lost": _Event(5, "sample_lost", QoSCountInfo),
+    "incompatible_qos": _Event(4, "requested_incompatible_qos", QoSIncompatibleInfo),
+    "matched": _Event(12, "subscription_matched", QoSMatchedInfo),
+}
 
 
 class EventHandler:
@@ -153,14 +114,14 @@ class EventHandler:
         self._endpoint = endpoint
         self.entity = endpoint.ref
         table = _PUBLISHER if isinstance(endpoint, Writer) else _SUBSCRIPTION
-        self._wanted: list[tuple[_Status, Callback]] = []
-        for name, status in table.items():
+        self._wanted: list[tuple[_Event, Callback]] = []
+        for name, event in table.items():
             callback = getattr(callbacks, name)
             if callback is None and name == "incompatible_qos" and callbacks.use_default_callbacks:
                 callback = _log_incompatible(endpoint, logger)
             if callback is not None:
-                self._wanted.append((status, callback))
-        mask = sum(status.bit for status, _ in self._wanted)
+                self._wanted.append((event, callback))
+        mask = sum(event.bit for event, _ in self._wanted)
         dds.check(dds.set_status_mask(self.entity, mask), f"events of {endpoint.topic}")
 
     @property
@@ -174,14 +135,13 @@ class EventHandler:
 
     def execute(self) -> None:
         """Call back for every status that changed; reading a status resets it."""
-        for status, callback in self._wanted:
+        for event, callback in self._wanted:
+            info = event.info()
             with self._endpoint.lock:
                 if self._endpoint.closed:
                     return
-                value = status.layout()
-                dds.check(status.read(self.entity, ct.byref(value)), f"events of {self._endpoint.topic}")
-            changed, info = status.convert(value)
-            if changed:
+                dds.check(event.read(self.entity, ct.byref(info)), f"events of {self._endpoint.topic}")
+            if info.changed:
                 callback(info)
 
 

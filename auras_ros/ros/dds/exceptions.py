@@ -8,24 +8,24 @@ class ParameterException(Exception):
 
 
 class ParameterAlreadyDeclaredException(ParameterException):
-    pass
+    """A second declaration of one name."""
 
 
 class ParameterNotDeclaredException(ParameterException):
-    pass
+    """A name that was never declared is read or set."""
 
 
 class InvalidParameterTypeException(ParameterException):
-    pass
+    """A value of another type than the declared one."""
 
 
 class InvalidParameterValueException(ParameterException):
-    pass
+    """A value outside its range, or one that a callback refused."""
 
 
 class ParameterUninitializedException(ParameterException):
-    pass
+    """Declared with a type, read before it has a value."""
 
 
 class ParameterImmutableException(ParameterException):
-    pass
+    """A read-only parameter is undeclared."""

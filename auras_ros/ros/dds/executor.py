@@ -64,7 +64,7 @@ class SingleThreadedExecutor:
         self._next_token = _GUARD + 1
         self._stale = True
         self._ready: deque[Executable] = deque()
-        self._is_shutdown = False
+        self.is_shutdown = False
         self.context.executors.add(self)
 
     def add_node(self, node: Node) -> bool:
@@ -95,13 +95,9 @@ class SingleThreadedExecutor:
         """Make a wait under way return; from any thread and from a signal handler."""
         dds.set_guardcondition(self._guard, True)
 
-    @property
-    def is_shutdown(self) -> bool:
-        return self._is_shutdown
-
     def shutdown(self, timeout_sec: float | None = None) -> bool:
         """Make spin return, and let go of the nodes."""
-        self._is_shutdown = True
+        self.is_shutdown = True
         self.wake()
         for node in self.get_nodes():
             self.remove_node(node)
@@ -109,7 +105,7 @@ class SingleThreadedExecutor:
 
     def spin(self) -> None:
         """Run callbacks until this executor is shut down; ExternalShutdownException where the context is."""
-        while self.context.ok() and not self._is_shutdown:
+        while self.context.ok() and not self.is_shutdown:
             self.spin_once()
 
     def spin_once(self, timeout_sec: float | None = None) -> None:
@@ -125,7 +121,7 @@ class SingleThreadedExecutor:
         """Run callbacks until the future is done or the time is over."""
         future.add_done_callback(lambda _: self.wake())
         deadline = None if timeout_sec is None else time.monotonic() + timeout_sec
-        while self.context.ok() and not future.done() and not self._is_shutdown:
+        while self.context.ok() and not future.done() and not self.is_shutdown:
             left_s = None if deadline is None else deadline - time.monotonic()
             if left_s is not None and left_s <= 0:
                 return
@@ -138,7 +134,7 @@ class SingleThreadedExecutor:
         deadline_ns = None if timeout_sec is None or timeout_sec < 0 else time.monotonic_ns() + int(timeout_sec * 1e9)
         polled = False
         while True:
-            if self._is_shutdown:
+            if self.is_shutdown:
                 raise ShutdownException
             if not self.context.ok():
                 raise ExternalShutdownException

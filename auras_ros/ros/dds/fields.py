@@ -194,14 +194,8 @@ def coercer(field: Field, owner: str, nested: type | None) -> Callable[[Any], An
 
 def default_factory(field: Field, nested: type | None) -> Callable[[], Any]:
     """The function that makes the field's ROS default."""
-    if nested is not None:
-        one: Callable[[], Any] = nested
-    elif field.base == "string":
-        one = str
-    elif field.base == "byte":
-        one = lambda: b"\0"  # noqa: E731
-    else:
-        one = float if field.base in FLOATS else bool if field.base == "bool" else int
+    plain: dict[str, Callable[[], Any]] = {"string": str, "bool": bool, "byte": lambda: b"\0"}
+    one = nested or plain.get(field.base, float if field.base in FLOATS else int)
     if field.kind == "one":
         return one
     count = field.length if field.kind == "array" else 0

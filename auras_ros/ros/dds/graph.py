@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes as ct
 import threading
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -47,7 +46,7 @@ class Graph:
     def __init__(self, participant: Participant) -> None:
         self._participant = participant
         self._lock = threading.RLock()
-        self._local: dict[tuple[str, str], Counter[tuple[str, bytes]]] = {}
+        self._local: dict[tuple[str, str], tuple[list[bytes], list[bytes]]] = {}  # node -> its readers and writers
         self._remote = announced.Announcements()
         self._writer = Writer(participant, _TOPIC, announced.INFO, _WRITER_QOS)
         self._reader = Reader(participant, _TOPIC, announced.INFO, _READER_QOS, ignore_own_participant=True)
@@ -64,7 +63,7 @@ class Graph:
         """Announce a node; False where this participant already has one of that name."""
         with self._lock:
             existed = (namespace, name) in self._local
-            self._local.setdefault((namespace, name), Counter())
+            self._local.setdefault((namespace, name), ([], []))
             self._announce()
             return not existed
 
@@ -76,8 +75,7 @@ class Graph:
     def set_endpoints(self, namespace: str, name: str, readers: Iterable[bytes], writers: Iterable[bytes]) -> None:
         """Announce which readers and writers a node has now, by gid."""
         with self._lock:
-            kept = Counter([("r", gid) for gid in readers] + [("w", gid) for gid in writers])
-            self._local[namespace, name] = kept
+            self._local[namespace, name] = list(readers), list(writers)
             self._announce()
 
     def _announce(self) -> None:
@@ -89,10 +87,10 @@ class Graph:
             node_type(
                 node_namespace=namespace,
                 node_name=name,
-                reader_gid_seq=[gid_type(data=gid) for kind, gid in gids if kind == "r"],
-                writer_gid_seq=[gid_type(data=gid) for kind, gid in gids if kind == "w"],
+                reader_gid_seq=[gid_type(data=gid) for gid in readers],
+                writer_gid_seq=[gid_type(data=gid) for gid in writers],
             )
-            for (namespace, name), gids in self._local.items()
+            for (namespace, name), (readers, writers) in self._local.items()
         ]
         info = message_type(announced.INFO)(gid=gid_type(data=self._participant.gid), node_entities_info_seq=nodes)
         self._writer.write(serialize(info))
@@ -150,7 +148,7 @@ class Graph:
         with self._lock:
             self._refresh()
             wanted, kind = names.dds_topic(topic), dds.BUILTIN_PUBLICATION if publishers else dds.BUILTIN_SUBSCRIPTION
-            local = {gid: (name, namespace) for (namespace, name), gids in self._local.items() for _, gid in gids}
+            local = {gid: node[::-1] for node, ends in self._local.items() for gids in ends for gid in gids}
             return [
                 TopicEndpointInfo(
                     *(local.get(gid) or self._remote.owner(whose, gid) or ("", "")), _ros_type(type_name), gid, profile

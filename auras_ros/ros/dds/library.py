@@ -18,19 +18,7 @@ from typing import Any
 
 PINNED_VERSION = "11.0.1"
 INFINITE_NS = 0x7FFFFFFFFFFFFFFF
-RETCODE_TIMEOUT = -10
-RETCODE_NO_DATA = -11
-RETCODE_ALREADY_DELETED = -9
 
-STATUS_OFFERED_DEADLINE_MISSED = 1 << 1
-STATUS_REQUESTED_DEADLINE_MISSED = 1 << 2
-STATUS_OFFERED_INCOMPATIBLE_QOS = 1 << 3
-STATUS_REQUESTED_INCOMPATIBLE_QOS = 1 << 4
-STATUS_SAMPLE_LOST = 1 << 5
-STATUS_LIVELINESS_LOST = 1 << 9
-STATUS_LIVELINESS_CHANGED = 1 << 10
-STATUS_PUBLICATION_MATCHED = 1 << 11
-STATUS_SUBSCRIPTION_MATCHED = 1 << 12
 
 BUILTIN_PUBLICATION = 0x7FFF0003
 BUILTIN_SUBSCRIPTION = 0x7FFF0004
@@ -71,21 +59,6 @@ class SampleInfo(ct.Structure):
         ("valid_data", ct.c_bool), ("source_timestamp", ct.c_int64), ("instance_handle", ct.c_uint64),
         ("publication_handle", ct.c_uint64), ("ranks", ct.c_uint32 * 5),
     ]  # fmt: skip
-
-
-class CountStatus(ct.Structure):
-    """Any status of a total and its change; the third word is a policy id or padding, the fourth a handle."""
-
-    _fields_ = [
-        ("total_count", ct.c_uint32), ("total_count_change", ct.c_int32),
-        ("last_policy_id", ct.c_uint32), ("handle", ct.c_uint64),
-    ]  # fmt: skip
-
-
-class PairStatus(ct.Structure):
-    """Liveliness changed (alive, not alive, and their changes) and matched (total, current, and theirs)."""
-
-    _fields_ = [("words", ct.c_int32 * 4), ("handle", ct.c_uint64)]
 
 
 class Endpoint(ct.Structure):
@@ -148,9 +121,7 @@ def _c(name: str, result: Any, *arguments: Any) -> Any:
 
 create_domain = _c("dds_create_domain", _ENTITY, _U32, ct.c_char_p)
 create_participant = _c("dds_create_participant", _ENTITY, _U32, _PTR, _PTR)
-create_topic = _c(
-    "dds_create_topic", _ENTITY, _ENTITY, ct.POINTER(Descriptor), ct.c_char_p, _PTR, _PTR
-)  # fmt: skip
+create_topic = _c("dds_create_topic", _ENTITY, _ENTITY, ct.POINTER(Descriptor), ct.c_char_p, _PTR, _PTR)
 create_publisher = _c("dds_create_publisher", _ENTITY, _ENTITY, _PTR, _PTR)
 create_subscriber = _c("dds_create_subscriber", _ENTITY, _ENTITY, _PTR, _PTR)
 create_writer = _c("dds_create_writer", _ENTITY, _ENTITY, _ENTITY, _PTR, _PTR)
@@ -179,16 +150,12 @@ read_mask = _c("dds_read_mask", _RC, _ENTITY, ct.POINTER(_PTR), ct.POINTER(Sampl
 take_mask = _c("dds_take_mask", _RC, _ENTITY, ct.POINTER(_PTR), ct.POINTER(SampleInfo), ct.c_size_t, _U32, _U32)
 return_loan = _c("dds_return_loan", _RC, _ENTITY, ct.POINTER(_PTR), _RC)
 get_entity_sertype = _c("dds_get_entity_sertype", _RC, _ENTITY, ct.POINTER(_PTR))
-serdata_from_iov = _c(
-    "ddsi_serdata_from_ser_iov", _PTR, _PTR, ct.c_int, ct.c_size_t, ct.POINTER(Iov), ct.c_size_t
-)  # fmt: skip
+serdata_from_iov = _c("ddsi_serdata_from_ser_iov", _PTR, _PTR, ct.c_int, ct.c_size_t, ct.POINTER(Iov), ct.c_size_t)
 serdata_size = _c("ddsi_serdata_size", _U32, _PTR)
 serdata_to_ref = _c("ddsi_serdata_to_ser_ref", _PTR, _PTR, ct.c_size_t, ct.c_size_t, ct.POINTER(Iov))
 serdata_unref = _c("ddsi_serdata_unref", None, _PTR)
 writecdr = _c("dds_writecdr", _RC, _ENTITY, _PTR)
-takecdr = _c(
-    "dds_takecdr", _RC, _ENTITY, ct.POINTER(_PTR), _U32, ct.POINTER(SampleInfo), _U32
-)  # fmt: skip
+takecdr = _c("dds_takecdr", _RC, _ENTITY, ct.POINTER(_PTR), _U32, ct.POINTER(SampleInfo), _U32)
 
 create_qos = _c("dds_create_qos", _PTR)
 delete_qos = _c("dds_delete_qos", None, _PTR)
@@ -209,15 +176,10 @@ qget_userdata = _c("dds_qget_userdata", ct.c_bool, _PTR, ct.POINTER(_PTR), ct.PO
 qget_reliability = _c("dds_qget_reliability", ct.c_bool, _PTR, ct.POINTER(ct.c_int), ct.POINTER(_I64))
 qget_durability = _c("dds_qget_durability", ct.c_bool, _PTR, ct.POINTER(ct.c_int))
 
-get_offered_deadline_missed = _c("dds_get_offered_deadline_missed_status", _RC, _ENTITY, _PTR)
-get_requested_deadline_missed = _c("dds_get_requested_deadline_missed_status", _RC, _ENTITY, _PTR)
-get_offered_incompatible_qos = _c("dds_get_offered_incompatible_qos_status", _RC, _ENTITY, _PTR)
-get_requested_incompatible_qos = _c("dds_get_requested_incompatible_qos_status", _RC, _ENTITY, _PTR)
-get_liveliness_lost = _c("dds_get_liveliness_lost_status", _RC, _ENTITY, _PTR)
-get_liveliness_changed = _c("dds_get_liveliness_changed_status", _RC, _ENTITY, _PTR)
-get_publication_matched = _c("dds_get_publication_matched_status", _RC, _ENTITY, _PTR)
-get_subscription_matched = _c("dds_get_subscription_matched_status", _RC, _ENTITY, _PTR)
-get_sample_lost = _c("dds_get_sample_lost_status", _RC, _ENTITY, _PTR)
+
+def status_reader(status: str) -> Any:
+    """The call that reads and resets one status of an endpoint, 'sample_lost' for example."""
+    return _c(f"dds_get_{status}_status", _RC, _ENTITY, _PTR)
 
 
 def check(code: int, what: str) -> int:
@@ -225,11 +187,6 @@ def check(code: int, what: str) -> int:
     if code < 0:
         raise DdsError(f"{what}: {strretcode(code).decode()} ({code})")
     return code
-
-
-def pointer_slot() -> Any:
-    """Room for one void pointer that libddsc fills in."""
-    return ct.c_void_p()
 
 
 def user_data_of(qos: int) -> bytes:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Any, TypeVar
 
 from . import srvtypes
-from .lifecycle_machine import RCLError, StateMachine, Transition
+from .lifecycle_machine import STATES, TRANSITIONS, RCLError, State, StateMachine, Transition
 from .managed import LifecyclePublisher, LifecycleState, ManagedEntity, TransitionCallbackReturn
 from .messages import message_type
 from .node import Node
@@ -23,7 +24,6 @@ _CALLBACKS = {
     "configuring": "on_configure", "cleaningup": "on_cleanup", "shuttingdown": "on_shutdown",
     "activating": "on_activate", "deactivating": "on_deactivate", "errorprocessing": "on_error",
 }  # fmt: skip
-_SHUTDOWN = {"unconfigured": 5, "inactive": 6, "active": 7}
 
 
 class LifecycleNode(ManagedEntity, Node):
@@ -37,30 +37,21 @@ class LifecycleNode(ManagedEntity, Node):
             message_type("lifecycle_msgs/msg/TransitionEvent"), "~/transition_event", qos_profile_default
         )
         if enable_communication_interface:
-            self.create_service(srvtypes.ChangeState, "~/change_state", self._on_change_state)
-            self.create_service(srvtypes.GetState, "~/get_state", self._on_get_state)
-            self.create_service(srvtypes.GetAvailableStates, "~/get_available_states", self._on_get_states)
-            transitions = srvtypes.GetAvailableTransitions
-            self.create_service(transitions, "~/get_available_transitions", self._on_get_transitions)
-            self.create_service(transitions, "~/get_transition_graph", self._on_get_graph)
+            self._serve()
 
-    def trigger_configure(self) -> TransitionCallbackReturn:
-        """What on_configure answered. RCLError (a RuntimeError) where the state has no such transition."""
-        return self._change_state(1)
-
-    def trigger_cleanup(self) -> TransitionCallbackReturn:
-        return self._change_state(2)
-
-    def trigger_activate(self) -> TransitionCallbackReturn:
-        return self._change_state(3)
-
-    def trigger_deactivate(self) -> TransitionCallbackReturn:
-        return self._change_state(4)
-
-    def trigger_shutdown(self) -> TransitionCallbackReturn | None:
-        """Shut down from any primary state; None (and nothing done) where there is nothing to shut down."""
-        number = _SHUTDOWN.get(self._state_machine.current_state[1])
-        return None if number is None else self._change_state(number)
+    def _serve(self) -> None:
+        machine = self._state_machine
+        self.create_service(srvtypes.ChangeState, "~/change_state", self._on_change_state)
+        for srv_type, name, field, value in (
+            (srvtypes.GetState, "get_state", "current_state", lambda _: _state(machine.state)),
+            (srvtypes.GetAvailableStates, "get_available_states", "available_states",
+             lambda _: [_state(each) for each in STATES.values()]),
+            (srvtypes.GetAvailableTransitions, "get_available_transitions", "available_transitions",
+             lambda _: [_described(each) for each in machine.available_transitions()]),
+            (srvtypes.GetAvailableTransitions, "get_transition_graph", "available_transitions",
+             lambda _: [_described(each) for each in TRANSITIONS]),
+        ):  # fmt: skip
+            self.create_service(srv_type, f"~/{name}", srvtypes.answer(field, value))
 
     def add_managed_entity(self, entity: ManagedEntity) -> None:
         """Have the entity's callbacks called by this node's default ones."""
@@ -105,15 +96,26 @@ class LifecycleNode(ManagedEntity, Node):
                 return answer
         return TransitionCallbackReturn.SUCCESS
 
-    def _change_state(self, transition_id: int) -> TransitionCallbackReturn:
+    def _change_state(self, wanted: int | str) -> TransitionCallbackReturn:
+        """What the callback of a transition answered. RCLError (a RuntimeError) where the state has no such one."""
         number, label = self._state_machine.current_state
-        self._state_machine.trigger_transition_by_id(transition_id, True)
+        self._state_machine.trigger(wanted)
         before = LifecycleState(label=label, state_id=number)
         answer = self._call(before)
-        self._state_machine.trigger_transition_by_label(answer.to_label(), True)
+        self._state_machine.trigger(answer.to_label())
         if answer == TransitionCallbackReturn.ERROR:
-            self._state_machine.trigger_transition_by_label(self._call(before).to_label(), True)
+            self._state_machine.trigger(self._call(before).to_label())
         return answer
+
+    trigger_configure = partialmethod(_change_state, "configure")
+    trigger_cleanup = partialmethod(_change_state, "cleanup")
+    trigger_activate = partialmethod(_change_state, "activate")
+    trigger_deactivate = partialmethod(_change_state, "deactivate")
+
+    def trigger_shutdown(self) -> TransitionCallbackReturn | None:
+        """Shut down from any primary state; None (and nothing done) where there is nothing to shut down."""
+        primary = self._state_machine.current_state[1] in ("unconfigured", "inactive", "active")
+        return self._change_state("shutdown") if primary else None
 
     def _call(self, before: LifecycleState) -> TransitionCallbackReturn:
         """What the current transition state's callback answers."""
@@ -132,46 +134,29 @@ class LifecycleNode(ManagedEntity, Node):
     def _notify(self, transition: Transition) -> None:
         if self._transition_events.endpoint.closed:  # the node outlives its context by this transition
             return
-        event = self._transition_events.msg_type(timestamp=self.get_clock().now_ns())
-        event.transition.id, event.transition.label = transition.id, transition.label
-        event.start_state.id, event.start_state.label = transition.start.id, transition.start.label
-        event.goal_state.id, event.goal_state.label = transition.goal.id, transition.goal.label
-        self._transition_events.publish(event)
+        event = self._transition_events.msg_type
+        self._transition_events.publish(event(timestamp=self.get_clock().now_ns(), **_parts(transition)))
 
     def _on_change_state(self, request: Any, response: Any) -> Any:
         """A label, where it is given, goes before the id (as rclpy)."""
-        number = request.transition.id
         try:
-            if request.transition.label:
-                number = self._state_machine.get_transition_by_label(request.transition.label)
-            response.success = self._change_state(number) == TransitionCallbackReturn.SUCCESS
+            answer = self._change_state(request.transition.label or request.transition.id)
         except RCLError as error:
             self.get_logger().warning(f"change_state refused: {error}")
-            response.success = False
-        return response
-
-    def _on_get_state(self, request: Any, response: Any) -> Any:
-        response.current_state.id, response.current_state.label = self._state_machine.current_state
-        return response
-
-    def _on_get_states(self, request: Any, response: Any) -> Any:
-        state = message_type("lifecycle_msgs/msg/State")
-        response.available_states = [state(id=i, label=label) for i, label in self._state_machine.available_states]
-        return response
-
-    def _on_get_transitions(self, request: Any, response: Any) -> Any:
-        response.available_transitions = [_described(*t) for t in self._state_machine.available_transitions]
-        return response
-
-    def _on_get_graph(self, request: Any, response: Any) -> Any:
-        response.available_transitions = [_described(*t) for t in self._state_machine.transition_graph]
+            answer = TransitionCallbackReturn.FAILURE
+        response.success = answer == TransitionCallbackReturn.SUCCESS
         return response
 
 
-def _described(number: int, label: str, start: int, start_label: str, goal: int, goal_label: str) -> Any:
-    state, transition = message_type("lifecycle_msgs/msg/State"), message_type("lifecycle_msgs/msg/Transition")
-    return message_type("lifecycle_msgs/msg/TransitionDescription")(
-        transition=transition(id=number, label=label),
-        start_state=state(id=start, label=start_label),
-        goal_state=state(id=goal, label=goal_label),
-    )
+def _state(state: State) -> Any:
+    return message_type("lifecycle_msgs/msg/State")(id=state.id, label=state.label)
+
+
+def _parts(transition: Transition) -> dict[str, Any]:
+    """The fields that a transition's event and its description share."""
+    named = message_type("lifecycle_msgs/msg/Transition")(id=transition.id, label=transition.label)
+    return {"transition": named, "start_state": _state(transition.start), "goal_state": _state(transition.goal)}
+
+
+def _described(transition: Transition) -> Any:
+    return message_type("lifecycle_msgs/msg/TransitionDescription")(**_parts(transition))

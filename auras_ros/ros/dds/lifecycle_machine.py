@@ -66,11 +66,6 @@ TRANSITIONS = (
     *_outcomes("shuttingdown", 50, "finalized", "finalized"),
     *_outcomes(_ERRORS, 60, "unconfigured", "finalized", "finalized"),
 )
-Described = tuple[int, str, int, str, int, str]
-
-
-def _described(transitions: list[Transition]) -> list[Described]:
-    return [(t.id, t.label, t.start.id, t.start.label, t.goal.id, t.goal.label) for t in transitions]
 
 
 class StateMachine:
@@ -79,52 +74,28 @@ class StateMachine:
     def __init__(self, notify: Callable[[Transition], None]) -> None:
         self._notify = notify
         self._lock = threading.RLock()
-        self._state = STATES["unconfigured"]
-        self.initialized = True
+        self.state = STATES["unconfigured"]
 
     @property
     def current_state(self) -> tuple[int, str]:
-        state = self._state
+        """Id and label; nodes written for rclpy read them here, because it has no public name for them."""
+        state = self.state
         return state.id, state.label
 
-    @property
-    def available_states(self) -> list[tuple[int, str]]:
-        """(id, label) of every state."""
-        return [(state.id, state.label) for state in STATES.values()]
+    def available_transitions(self) -> list[Transition]:
+        """What the current state allows."""
+        state = self.state
+        return [transition for transition in TRANSITIONS if transition.start is state]
 
-    @property
-    def available_transitions(self) -> list[Described]:
-        """(id, label, start id, start label, goal id, goal label) of what the current state allows."""
-        state = self._state
-        return _described([transition for transition in TRANSITIONS if transition.start is state])
-
-    @property
-    def transition_graph(self) -> list[Described]:
-        """As available_transitions, of all states."""
-        return _described(list(TRANSITIONS))
-
-    def get_transition_by_label(self, label: str) -> int:
-        """The id of the current state's transition of that label; RCLError where it has none."""
-        return self._find(lambda transition: transition.label == label, repr(label)).id
-
-    def trigger_transition_by_id(self, transition_id: int, publish_update: bool) -> None:
-        """Go through one of the current state's transitions; RCLError where it has none of that id."""
+    def trigger(self, wanted: int | str) -> None:
+        """Go through the current state's transition of that id or label; RCLError where it has none."""
         with self._lock:
-            self._go(self._find(lambda t: t.id == transition_id, f"of id {transition_id}"), publish_update)
-
-    def trigger_transition_by_label(self, label: str, publish_update: bool) -> None:
-        with self._lock:
-            self._go(self._find(lambda transition: transition.label == label, repr(label)), publish_update)
-
-    def _find(self, fits: Callable[[Transition], bool], wanted: str) -> Transition:
-        state = self._state
-        found = [transition for transition in TRANSITIONS if transition.start is state and fits(transition)]
-        if not found:
-            allowed = ", ".join(f"{t.label} ({t.id})" for t in TRANSITIONS if t.start is state) or "none"
-            raise RCLError(f"no transition {wanted} from state {state.label}; it has: {allowed}")
-        return found[0]
-
-    def _go(self, transition: Transition, publish_update: bool) -> None:
-        self._state = transition.goal
-        if publish_update:
-            self._notify(transition)
+            available = self.available_transitions()
+            for transition in available:
+                if wanted in (transition.id, transition.label):
+                    self.state = transition.goal
+                    self._notify(transition)
+                    return
+            name = repr(wanted) if isinstance(wanted, str) else f"of id {wanted}"
+            allowed = ", ".join(f"{each.label} ({each.id})" for each in available) or "none"
+            raise RCLError(f"no transition {name} from state {self.state.label}; it has: {allowed}")

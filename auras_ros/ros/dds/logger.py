@@ -11,10 +11,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import FrameType
+from typing import TypeVar
 
 
 class LoggingSeverity(IntEnum):
@@ -39,6 +40,7 @@ class LogRecord:
     line: int
 
 
+_Value = TypeVar("_Value")
 Sink = Callable[[LogRecord], object]
 _sinks: dict[str, Sink] = {}
 _diverted: dict[str, Sink] = {}
@@ -71,22 +73,18 @@ def remove_sink(name: str, sink: Sink) -> None:
         del _sinks[name]
 
 
-def _nearest(sinks: dict[str, Sink], name: str) -> Sink | None:
-    """The sink of the logger or of its nearest ancestor that has one."""
+def _nearest(values: Mapping[str, _Value], name: str) -> _Value | None:
+    """That of the logger or of its nearest ancestor that has one."""
     while name:
-        if (sink := sinks.get(name)) is not None:
-            return sink
+        if value := values.get(name):
+            return value
         name = name.rpartition(".")[0]
     return None
 
 
 def effective_level(name: str) -> LoggingSeverity:
     """The level of the nearest ancestor that has one."""
-    while True:
-        level = _levels.get(name, LoggingSeverity.UNSET)
-        if level != LoggingSeverity.UNSET or not name:
-            return level
-        name = name.rpartition(".")[0]
+    return _nearest(_levels, name) or _levels[""]
 
 
 def parse_level(text: str) -> LoggingSeverity:

@@ -32,45 +32,25 @@ class ManagedEntity:
     """Something whose callbacks a life-cycle node calls before its own default succeeds."""
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Succeeds, as the other ones do, where a subclass does not override it."""
         return TransitionCallbackReturn.SUCCESS
 
-    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return TransitionCallbackReturn.SUCCESS
-
-    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return TransitionCallbackReturn.SUCCESS
-
-    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return TransitionCallbackReturn.SUCCESS
-
-    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return TransitionCallbackReturn.SUCCESS
-
-    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return TransitionCallbackReturn.SUCCESS
+    on_cleanup = on_shutdown = on_activate = on_deactivate = on_error = on_configure
 
 
-class SimpleManagedEntity(ManagedEntity):
-    """Remembers whether it is activated."""
-
-    _enabled = False
-
-    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._enabled = True
-        return TransitionCallbackReturn.SUCCESS
-
-    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._enabled = False
-        return TransitionCallbackReturn.SUCCESS
-
-    @property
-    def is_activated(self) -> bool:
-        return self._enabled
-
-
-class LifecyclePublisher(SimpleManagedEntity, Publisher):
+class LifecyclePublisher(ManagedEntity, Publisher):
     """A publisher that sends while its node is active and drops everything else without a word."""
 
+    is_activated = False
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self.is_activated = True
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self.is_activated = False
+        return TransitionCallbackReturn.SUCCESS
+
     def publish(self, msg: Any) -> None:
-        if self._enabled:
-            Publisher.publish(self, msg)
+        if self.is_activated:
+            super().publish(msg)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from rosbags.interfaces import Nodetype
-from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from rosbags.typesys import Stores, get_typestore
 
 from . import cdr
 from .fields import INTEGERS, Field, coercer, default_factory
@@ -85,7 +85,7 @@ def message_type(ros_type: str) -> Any:
     Raises KeyError naming the type where it is not among the definitions.
     """
     if ros_type not in STORE.fielddefs:
-        raise KeyError(f"no definition of {ros_type}: register it with register_message")
+        raise KeyError(f"no definition of {ros_type}: rosbags' Jazzy types have none")
     constants, definitions = STORE.fielddefs[ros_type]
     fields = tuple(_field(name, what) for name, what in definitions if name != _PLACEHOLDER)
     nested = {field.name: message_type(field.base) if field.nested else None for field in fields}
@@ -109,14 +109,6 @@ def _constant(kind: str, value: Any) -> Any:
     if kind == "byte":
         return bytes([int(value)])
     return int(value) if kind in INTEGERS else value
-
-
-def register_message(ros_type: str, definition: str) -> Any:
-    """Add a message by its .msg text and return its class; what is already known must not differ."""
-    kinds = get_types_from_msg(definition, ros_type)
-    STORE.register({(ros_type if name.rsplit("/", 1)[1] == ros_type.rsplit("/", 1)[1] else name): fields
-                    for name, fields in kinds.items()})  # fmt: skip
-    return message_type(ros_type)
 
 
 @cache

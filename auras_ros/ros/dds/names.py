@@ -109,15 +109,9 @@ def remap(absolute: str, rules: Sequence[Remap], namespace: str, node: str, what
 
 def remap_node(name: str, namespace: str, rules: Sequence[Remap]) -> tuple[str, str]:
     """Node name and namespace after __node (or __name) and __ns; the first rule of each kind wins."""
-    new_name = new_namespace = None
-    for rule in rules:
-        if rule.node not in (None, name):
-            continue
-        if rule.source in ("__node", "__name") and new_name is None:
-            new_name = rule.target
-        elif rule.source == "__ns" and new_namespace is None:
-            new_namespace = rule.target
-    return new_name or name, new_namespace or namespace
+    mine = [rule for rule in rules if rule.node in (None, name)]
+    new_name = next((rule.target for rule in mine if rule.source in ("__node", "__name")), name)
+    return new_name, next((rule.target for rule in mine if rule.source == "__ns"), namespace)
 
 
 def dds_topic(absolute: str) -> str:

@@ -19,10 +19,10 @@ from .logger import RcutilsLogger
 from .node_graph import NodeGraph
 from .node_parameters import NodeParameters
 from .parameter import Parameter
-from .parameter_services import ParameterEvents, ParameterServices
-from .parameters import ParameterStore, as_overrides
+from .parameter_services import ParameterEvents, serve_parameters
+from .parameters import ParameterStore
 from .params_file import overrides_for
-from .pubsub import Publisher, Subscription
+from .pubsub import Owner, Publisher, Subscription
 from .qos import QoSProfile, qos_profile_rosout_default, qos_profile_services_default
 from .rosout import Rosout
 from .service import Client, Service
@@ -32,6 +32,7 @@ from .timesource import TimeSource
 if TYPE_CHECKING:
     from .executor import SingleThreadedExecutor, Waitable
 
+_KINDS = (Timer, GuardCondition, Service, Client, Subscription, Publisher)  # what a node makes, as it ends them
 _Made = TypeVar("_Made", Publisher, Subscription, Service, Client, Timer, GuardCondition)
 
 
@@ -54,24 +55,18 @@ class Node(NodeParameters, NodeGraph):
         automatically_declare_parameters_from_overrides: bool = False,
     ) -> None:
         self.context = context or get_default_context()
-        participant = self.context.participant
         arguments = for_node(cli_args, self.context.arguments if use_global_arguments else None)
         self._remaps = arguments.remaps
         name, space = names.remap_node(node_name, names.normalize_namespace(namespace), self._remaps)
         self._name, self._namespace = names.check_node_name(name), names.normalize_namespace(space)
         self._logger = RcutilsLogger(self.get_fully_qualified_name().strip("/").replace("/", "."))
-        self._participant = participant
+        self._entity_owner = Owner(self.context.participant, self._logger)
         self.executor: SingleThreadedExecutor | None = None
-        self._publishers: list[Publisher] = []
-        self._subscriptions: list[Subscription] = []
-        self._services: list[Service] = []
-        self._clients: list[Client] = []
-        self._guards: list[GuardCondition] = []
-        self._timers: list[Timer] = []
+        self._entities: dict[type, list[Any]] = {kind: [] for kind in _KINDS}
         self._destroyed = False
         self._clock = Clock(clock_type=ClockType.ROS_TIME)
         overrides = overrides_for(arguments.parameters, self.get_fully_qualified_name())
-        overrides |= as_overrides(parameter_overrides)
+        overrides |= {each.name: each.value for each in parameter_overrides or ()}
         if not self.context.graph.add_node(self._namespace, self._name):
             self._logger.warning(f"this process already has a node {self.get_fully_qualified_name()}")
         logs = enable_rosout and arguments.rosout
@@ -84,7 +79,7 @@ class Node(NodeParameters, NodeGraph):
                 if not self.has_parameter(parameter):
                     self.declare_parameter(parameter, overrides[parameter])
         if start_parameter_services:
-            ParameterServices(self)
+            serve_parameters(self)
 
     def get_name(self) -> str:
         return self._name
@@ -104,29 +99,26 @@ class Node(NodeParameters, NodeGraph):
 
     @property
     def publishers(self) -> Iterator[Publisher]:
-        yield from self._publishers
+        yield from self._entities[Publisher]
 
     @property
     def subscriptions(self) -> Iterator[Subscription]:
-        yield from self._subscriptions
+        yield from self._entities[Subscription]
 
     @property
     def services(self) -> Iterator[Service]:
-        yield from self._services
+        yield from self._entities[Service]
 
     @property
     def timers(self) -> Iterator[Timer]:
-        yield from list(self._timers)
+        yield from list(self._entities[Timer])
 
     def waitables(self) -> Iterator[Waitable]:
         """What an executor has to watch for this node."""
-        yield from list(self._subscriptions)
-        yield from list(self._services)
-        yield from list(self._clients)
-        yield from list(self._guards)
-        events = [p.events for p in self._publishers] + [s.events for s in self._subscriptions]
-        events += [s.events for s in self._services]
-        yield from [handler for handler in events if handler.wanted]
+        for kind in (Subscription, Service, Client, GuardCondition):
+            yield from list(self._entities[kind])
+        with_events = [made for kind in (Publisher, Subscription, Service) for made in self._entities[kind]]
+        yield from [made.events for made in with_events if made.events.wanted]
 
     def resolve_topic_name(self, topic: str, *, only_expand: bool = False) -> str:
         """The absolute name of a topic after expansion and (unless only_expand) remapping."""
@@ -145,10 +137,10 @@ class Node(NodeParameters, NodeGraph):
     ) -> Publisher:  # fmt: skip
         """A publisher of `msg_type` on a relative, private (~/…) or absolute topic."""
         made = publisher_class(
-            self._participant, msg_type, self.resolve_topic_name(topic), QoSProfile.coerce(qos_profile),
-            event_callbacks or PublisherEventCallbacks(), self._logger,
+            self._entity_owner, msg_type, self.resolve_topic_name(topic), QoSProfile.coerce(qos_profile),
+            event_callbacks or PublisherEventCallbacks(),
         )  # fmt: skip
-        return self._added(made, self._publishers)
+        return self._added(made)
 
     def create_subscription(
         self, msg_type: Any, topic: str, callback: Callable[..., object], qos_profile: QoSProfile | int, *,
@@ -157,10 +149,10 @@ class Node(NodeParameters, NodeGraph):
         """Call `callback(message)`, or `callback(message, info)`, for what is published on a topic; raw: for the
         bytes of each message as they came."""
         made = Subscription(
-            self._participant, msg_type, self.resolve_topic_name(topic), callback, QoSProfile.coerce(qos_profile),
-            event_callbacks or SubscriptionEventCallbacks(), self._logger, raw,
+            self._entity_owner, msg_type, self.resolve_topic_name(topic), callback, QoSProfile.coerce(qos_profile),
+            event_callbacks or SubscriptionEventCallbacks(), raw,
         )  # fmt: skip
-        return self._added(made, self._subscriptions)
+        return self._added(made)
 
     def create_service(
         self, srv_type: Any, srv_name: str, callback: Callable[[Any, Any], Any], *,
@@ -168,8 +160,7 @@ class Node(NodeParameters, NodeGraph):
     ) -> Service:  # fmt: skip
         """Answer requests with `callback(request, response) -> response`."""
         name = self.resolve_service_name(srv_name)
-        made = Service(self._participant, srv_type, name, callback, qos_profile, self._logger)
-        return self._added(made, self._services)
+        return self._added(Service(self._entity_owner, srv_type, name, callback, qos_profile))
 
     def create_client(
         self, srv_type: Any, srv_name: str, *, qos_profile: QoSProfile = qos_profile_services_default,
@@ -177,7 +168,7 @@ class Node(NodeParameters, NodeGraph):
     ) -> Client:  # fmt: skip
         """A client of a service."""
         name = self.resolve_service_name(srv_name)
-        return self._added(Client(self._participant, srv_type, name, qos_profile, self._logger), self._clients)
+        return self._added(Client(self._entity_owner, srv_type, name, qos_profile))
 
     def create_timer(
         self, timer_period_sec: float, callback: Callable[[], object], callback_group: object = None,
@@ -187,51 +178,55 @@ class Node(NodeParameters, NodeGraph):
         made = Timer(callback, int(timer_period_sec * 1e9), clock or self._clock)
         if not autostart:
             made.cancel()
-        return self._added(made, self._timers)
+        return self._added(made)
 
     def create_guard_condition(self, callback: Callable[[], object], callback_group: object = None) -> GuardCondition:
         """Something that any thread can `trigger()` to have `callback()` run by the executor."""
-        return self._added(GuardCondition(self._participant, callback), self._guards)
+        return self._added(GuardCondition(self._entity_owner.participant, callback))
 
-    def _added(self, made: _Made, where: list[_Made]) -> _Made:
-        where.append(made)
-        self._changed(announce=not isinstance(made, (Timer, GuardCondition)))
+    def _list_of(self, made: object) -> list[Any]:
+        return next((self._entities[kind] for kind in _KINDS if isinstance(made, kind)), [])
+
+    def _added(self, made: _Made) -> _Made:
+        self._list_of(made).append(made)
+        self._changed(made)
         return made
 
-    def _changed(self, *, announce: bool) -> None:
-        if announce and self.context.ok() and not self._destroyed:
-            pairs: list[Service | Client] = [*self._services, *self._clients]
-            readers = [s.endpoint.gid for s in self._subscriptions] + [pair.reader.gid for pair in pairs]
-            writers = [p.endpoint.gid for p in self._publishers] + [pair.writer.gid for pair in pairs]
+    def _changed(self, made: object) -> None:
+        """Announce endpoints that came or went, and have the executor look again."""
+        if not isinstance(made, (Timer, GuardCondition)) and self.context.ok() and not self._destroyed:
+            pairs = [*self._entities[Service], *self._entities[Client]]
+            readers = [s.endpoint.gid for s in self._entities[Subscription]] + [pair.reader.gid for pair in pairs]
+            writers = [p.endpoint.gid for p in self._entities[Publisher]] + [pair.writer.gid for pair in pairs]
             self.context.graph.set_endpoints(self._namespace, self._name, readers, writers)
         if self.executor is not None:
             self.executor.refresh()
 
-    def _destroy(self, what: Any, where: list[Any]) -> bool:
-        if what not in where:
+    def _destroy(self, made: Any) -> bool:
+        if made not in (where := self._list_of(made)):
             return False
-        where.remove(what)
-        what.close()
-        self._changed(announce=not isinstance(what, (Timer, GuardCondition)))
+        where.remove(made)
+        made.close()
+        self._changed(made)
         return True
 
     def destroy_publisher(self, publisher: Publisher) -> bool:
-        return self._destroy(publisher, self._publishers)
+        return self._destroy(publisher)
 
     def destroy_subscription(self, subscription: Subscription) -> bool:
-        return self._destroy(subscription, self._subscriptions)
+        return self._destroy(subscription)
 
     def destroy_service(self, service: Service) -> bool:
-        return self._destroy(service, self._services)
+        return self._destroy(service)
 
     def destroy_client(self, client: Client) -> bool:
-        return self._destroy(client, self._clients)
+        return self._destroy(client)
 
     def destroy_timer(self, timer: Timer) -> bool:
-        return self._destroy(timer, self._timers)
+        return self._destroy(timer)
 
     def destroy_guard_condition(self, guard: GuardCondition) -> bool:
-        return self._destroy(guard, self._guards)
+        return self._destroy(guard)
 
     def destroy_node(self) -> None:
         """End the node and everything it created; a second call does nothing."""
@@ -242,10 +237,7 @@ class Node(NodeParameters, NodeGraph):
             self._rosout.close()
         if self.executor is not None:
             self.executor.remove_node(self)
-        kinds: tuple[list[Any], ...] = (
-            self._timers, self._guards, self._services, self._clients, self._subscriptions, self._publishers
-        )  # fmt: skip
-        for where in kinds:
+        for where in self._entities.values():
             for made in list(where):
                 made.close()
             where.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -16,6 +17,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, init=False)
 class Parameter:
     """A named, typed value; the type follows from the value where it is not given."""
 
@@ -36,30 +38,27 @@ class Parameter:
             """The type of a Python value; TypeError where a parameter cannot hold it."""
             if value is None:
                 return cls.NOT_SET
-            for kind, python in ((cls.BOOL, bool), (cls.INTEGER, int), (cls.DOUBLE, float), (cls.STRING, str)):
-                if isinstance(value, python):
-                    return kind
-            if isinstance(value, bytes):
-                return cls.BYTE_ARRAY
+            scalar = cls._of_scalar(value)
+            if scalar is not None:
+                return scalar
             if isinstance(value, np.ndarray):
                 value = value.tolist()
-            if isinstance(value, Sequence) or hasattr(value, "typecode"):
-                return cls._of_items(list(value))
-            raise TypeError(f"a parameter cannot hold {type(value).__name__}")
+            if not isinstance(value, Sequence) and not hasattr(value, "typecode"):
+                raise TypeError(f"a parameter cannot hold {type(value).__name__}")
+            kinds = {cls._of_scalar(item) for item in value} or {cls.STRING}
+            kind = kinds.pop()
+            if kinds or kind is None:
+                raise TypeError("a parameter array must hold values of one type")
+            return cls.BYTE_ARRAY if kind is cls.BYTE_ARRAY else cls[f"{kind.name}_ARRAY"]
 
         @classmethod
-        def _of_items(cls, items: list[Any]) -> Parameter.Type:
-            if items and all(isinstance(item, bytes) for item in items):
-                return cls.BYTE_ARRAY
-            if items and all(isinstance(item, bool) for item in items):
-                return cls.BOOL_ARRAY
-            if items and all(isinstance(item, int) and not isinstance(item, bool) for item in items):
-                return cls.INTEGER_ARRAY
-            if items and all(isinstance(item, float) for item in items):
-                return cls.DOUBLE_ARRAY
-            if all(isinstance(item, str) for item in items):
-                return cls.STRING_ARRAY
-            raise TypeError("a parameter array must hold values of one type")
+        def _of_scalar(cls, value: Any) -> Parameter.Type | None:
+            for python, kind in (
+                (bool, cls.BOOL), (int, cls.INTEGER), (float, cls.DOUBLE), (str, cls.STRING), (bytes, cls.BYTE_ARRAY)
+            ):  # fmt: skip
+                if isinstance(value, python):
+                    return kind
+            return None
 
         def check(self, value: Any) -> bool:
             """True where `value` is of this type; an empty list is of every array type."""
@@ -69,6 +68,10 @@ class Parameter:
                 return int(self.value) >= int(Parameter.Type.BYTE_ARRAY.value)
             return Parameter.Type.from_parameter_value(value) is self
 
+    name: str
+    type_: Parameter.Type
+    value: Any
+
     def __init__(self, name: str, type_: Parameter.Type | None = None, value: Any = None) -> None:
         if type_ is None:
             type_ = Parameter.Type.from_parameter_value(value)
@@ -76,39 +79,18 @@ class Parameter:
             raise TypeError(f"parameter {name}: type_ must be a Parameter.Type, got {type_!r}")
         if not type_.check(value):
             raise ValueError(f"parameter {name}: {value!r} is not of type {type_.name}")
-        self._name, self._type, self._value = name, type_, value
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def type_(self) -> Parameter.Type:
-        return self._type
-
-    @property
-    def value(self) -> Any:
-        return self._value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Parameter) and (self.name, self.type_, self.value) == (
-            other.name, other.type_, other.value)  # fmt: skip
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Parameter(name={self._name!r}, type_={self._type.name}, value={self._value!r})"
+        vars(self).update(name=name, type_=type_, value=value)
 
     def get_parameter_value(self) -> Any:
         """The rcl_interfaces/ParameterValue."""
-        message = message_type("rcl_interfaces/msg/ParameterValue")(type=self._type.value)
-        if field := _FIELDS[self._type.value]:
-            setattr(message, field, self._value)
+        message = message_type("rcl_interfaces/msg/ParameterValue")(type=self.type_.value)
+        if field := _FIELDS[self.type_.value]:
+            setattr(message, field, self.value)
         return message
 
     def to_parameter_msg(self) -> Any:
         """The rcl_interfaces/Parameter."""
-        return message_type("rcl_interfaces/msg/Parameter")(name=self._name, value=self.get_parameter_value())
+        return message_type("rcl_interfaces/msg/Parameter")(name=self.name, value=self.get_parameter_value())
 
     @classmethod
     def from_parameter_msg(cls, message: Any) -> Parameter:

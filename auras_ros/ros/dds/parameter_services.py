@@ -43,56 +43,35 @@ class ParameterEvents:
         )
 
 
-class ParameterServices:
-    """Answers from a node's own parameter methods."""
+def serve_parameters(node: Node) -> None:
+    """Answer the six services from the node's own parameter methods."""
+    for srv_type, name, field, value in (
+        (srvtypes.DescribeParameters, "describe_parameters", "descriptors",
+         lambda request: _all_or_none(node.describe_parameter, request.names)),
+        (srvtypes.GetParameters, "get_parameters", "values",
+         lambda request: [each.get_parameter_value() for each in _all_or_none(node.get_parameter, request.names)]),
+        (srvtypes.GetParameterTypes, "get_parameter_types", "types",
+         lambda request: _all_or_none(node.get_parameter_type, request.names)),
+        (srvtypes.ListParameters, "list_parameters", "result",
+         lambda request: node.list_parameters(request.prefixes, request.depth)),
+        (srvtypes.SetParameters, "set_parameters", "results",
+         lambda request: [_try_to_set(node, [message]) for message in request.parameters]),
+        (srvtypes.SetParametersAtomically, "set_parameters_atomically", "result",
+         lambda request: _try_to_set(node, request.parameters)),
+    ):  # fmt: skip
+        node.create_service(srv_type, f"~/{name}", srvtypes.answer(field, value), qos_profile=qos_profile_parameters)
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        for srv_type, name, answer in (
-            (srvtypes.DescribeParameters, "describe_parameters", self._describe),
-            (srvtypes.GetParameters, "get_parameters", self._get),
-            (srvtypes.GetParameterTypes, "get_parameter_types", self._get_types),
-            (srvtypes.ListParameters, "list_parameters", self._list),
-            (srvtypes.SetParameters, "set_parameters", self._set),
-            (srvtypes.SetParametersAtomically, "set_parameters_atomically", self._set_atomically),
-        ):
-            node.create_service(srv_type, f"~/{name}", answer, qos_profile=qos_profile_parameters)
 
-    def _describe(self, request: Any, response: Any) -> Any:
-        response.descriptors = _all_or_none(self._node.describe_parameter, request.names)
-        return response
-
-    def _get(self, request: Any, response: Any) -> Any:
-        parameters = _all_or_none(self._node.get_parameter, request.names)
-        response.values = [parameter.get_parameter_value() for parameter in parameters]
-        return response
-
-    def _get_types(self, request: Any, response: Any) -> Any:
-        response.types = _all_or_none(self._node.get_parameter_type, request.names)
-        return response
-
-    def _list(self, request: Any, response: Any) -> Any:
-        response.result = self._node.list_parameters(request.prefixes, request.depth)
-        return response
-
-    def _set(self, request: Any, response: Any) -> Any:
-        response.results = [self._try_to_set([message]) for message in request.parameters]
-        return response
-
-    def _set_atomically(self, request: Any, response: Any) -> Any:
-        response.result = self._try_to_set(request.parameters)
-        return response
-
-    def _try_to_set(self, messages: list[Any]) -> Any:
-        try:
-            parameters = [_parameter(message) for message in messages]
-            return self._node.set_parameters_atomically(parameters)
-        except (ParameterException, _NoParameterError) as error:
-            return refused(str(error))
-        except Exception as error:  # noqa: BLE001  # a user's callback must not end the node from afar
-            named = ", ".join(message.name for message in messages)
-            self._node.get_logger().error(f"setting {named} raised:\n{traceback.format_exc().rstrip()}")
-            return refused(f"a callback raised {type(error).__name__}: {error}")
+def _try_to_set(node: Node, messages: list[Any]) -> Any:
+    try:
+        parameters = [_parameter(message) for message in messages]
+        return node.set_parameters_atomically(parameters)
+    except (ParameterException, _NoParameterError) as error:
+        return refused(str(error))
+    except Exception as error:  # noqa: BLE001  # a user's callback must not end the node from afar
+        named = ", ".join(message.name for message in messages)
+        node.get_logger().error(f"setting {named} raised:\n{traceback.format_exc().rstrip()}")
+        return refused(f"a callback raised {type(error).__name__}: {error}")
 
 
 class _NoParameterError(ValueError):

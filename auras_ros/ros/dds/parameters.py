@@ -6,7 +6,7 @@ A refused set leaves every value as it was. What changed is told to `changed`, t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -213,8 +213,3 @@ def _described(name: str, value: Any, descriptor: Any) -> tuple[Any, Parameter.T
         raise ValueError(f"parameter {name}: needs a default, a type, or a descriptor with dynamic_typing")
     made.type = static.value
     return made, static
-
-
-def as_overrides(parameters: Iterable[Parameter] | None) -> dict[str, Any]:
-    """Name → value of the overrides handed to a node's constructor."""
-    return {parameter.name: parameter.value for parameter in parameters or ()}

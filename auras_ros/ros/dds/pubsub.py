@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from . import names
@@ -30,32 +31,63 @@ def ros_type_of(msg_type: Any) -> str:
     return msg_type._ros_type
 
 
-class Ignored:
-    """Counts the payloads of one topic that were not understood, and says so at most every few seconds."""
+@dataclass(frozen=True)
+class Owner:
+    """What a node makes its entities with."""
 
-    def __init__(self, topic: str, logger: RcutilsLogger) -> None:
-        self.topic = topic
-        self._logger = RcutilsLogger(logger.name)  # its throttle must not be shared with other topics
-        self.count = 0
+    participant: Participant
+    logger: RcutilsLogger
 
-    def add(self, received: Received, reason: object) -> None:
-        self.count += 1
-        self._logger.warning(
-            f"ignored a payload of {received.payload.nbytes} bytes on {self.topic}: {reason} ({self.count} so far)",
-            throttle_duration_sec=LOG_PERIOD_S,
-        )
+
+class Receiver:
+    """Takes one payload for each turn of the executor. One that cannot be read is counted, said now and then, and left.
+
+    Subclasses read it (CdrError: it is none of theirs) and handle what was read, in the executor's thread.
+    """
+
+    def __init__(self, owner: Owner, reader: Reader, name: str) -> None:
+        self._reader, self._name = reader, name
+        self._throttled = RcutilsLogger(owner.logger.name)  # its throttle must not be shared with other topics
+        self.entity = reader.condition
+        self.ignored_count = 0
+
+    @property
+    def closed(self) -> bool:
+        return self._reader.closed
+
+    def execute(self) -> None:
+        """Take one payload and handle it; what a user's callback raises propagates."""
+        received = self._reader.take()
+        if received is None:
+            return
+        try:
+            content = self._read(received.payload)
+        except CdrError as error:
+            self.ignored_count += 1
+            size = received.payload.nbytes
+            self._throttled.warning(
+                f"ignored a payload of {size} bytes on {self._name}: {error} ({self.ignored_count} so far)",
+                throttle_duration_sec=LOG_PERIOD_S,
+            )
+        else:
+            self._handle(content, received)
+
+    def _read(self, payload: memoryview) -> Any:
+        raise NotImplementedError
+
+    def _handle(self, content: Any, received: Received) -> None:
+        raise NotImplementedError
 
 
 class Publisher:
     """Publishes messages of one type; `publish` may be called from any thread."""
 
     def __init__(
-        self, participant: Participant, msg_type: Any, topic: str, qos: QoSProfile,
-        callbacks: PublisherEventCallbacks, logger: RcutilsLogger,
-    ) -> None:  # fmt: skip
+        self, owner: Owner, msg_type: Any, topic: str, qos: QoSProfile, callbacks: PublisherEventCallbacks
+    ) -> None:
         self.msg_type, self.topic_name, self.qos_profile = msg_type, topic, qos
-        self.endpoint = Writer(participant, names.dds_topic(topic), ros_type_of(msg_type), qos)
-        self.events = EventHandler(self.endpoint, callbacks, logger)
+        self.endpoint = Writer(owner.participant, names.dds_topic(topic), ros_type_of(msg_type), qos)
+        self.events = EventHandler(self.endpoint, callbacks, owner.logger)
 
     @property
     def topic(self) -> str:
@@ -98,7 +130,7 @@ def wants_info(callback: Callable[..., object]) -> bool:
     raise TypeError(f"subscription callback {callback!r}: takes neither (message) nor (message, info)")
 
 
-class Subscription:
+class Subscription(Receiver):
     """Calls `callback(message)` or `callback(message, info)`, one message for each turn of the executor.
 
     raw: the callback is given the payload as it came, bytes-like and read-only. info: `source_timestamp` (ns) as in
@@ -106,40 +138,24 @@ class Subscription:
     """
 
     def __init__(
-        self, participant: Participant, msg_type: Any, topic: str, callback: Callable[..., object],
-        qos: QoSProfile, callbacks: SubscriptionEventCallbacks, logger: RcutilsLogger, raw: bool = False,
+        self, owner: Owner, msg_type: Any, topic: str, callback: Callable[..., object], qos: QoSProfile,
+        callbacks: SubscriptionEventCallbacks, raw: bool = False,
     ) -> None:  # fmt: skip
         self.msg_type, self.topic_name, self.qos_profile, self.callback = msg_type, topic, qos, callback
         self.raw, self._wants_info = raw, wants_info(callback)
         self._ros_type = ros_type_of(msg_type)
-        self.endpoint = Reader(participant, names.dds_topic(topic), self._ros_type, qos)
-        self.events = EventHandler(self.endpoint, callbacks, logger)
-        self.entity = self.endpoint.condition
-        self._ignored = Ignored(topic, logger)
+        self.endpoint = Reader(owner.participant, names.dds_topic(topic), self._ros_type, qos)
+        self.events = EventHandler(self.endpoint, callbacks, owner.logger)
+        super().__init__(owner, self.endpoint, topic)
 
-    @property
-    def closed(self) -> bool:
-        return self.endpoint.closed
+    def _read(self, payload: memoryview) -> Any:
+        return payload if self.raw else deserialize(payload, self._ros_type)
 
-    @property
-    def ignored_count(self) -> int:
-        """Payloads that were no message of this type."""
-        return self._ignored.count
-
-    def execute(self) -> None:
-        """Take one payload and hand its message to the callback, whose exceptions propagate."""
-        received = self.endpoint.take()
-        if received is None:
-            return
-        try:
-            message = received.payload if self.raw else deserialize(received.payload, self._ros_type)
-        except CdrError as error:
-            self._ignored.add(received, error)
-            return
+    def _handle(self, content: Any, received: Received) -> None:
         if self._wants_info:
-            self.callback(message, self._info(received))
+            self.callback(content, self._info(received))
         else:
-            self.callback(message)
+            self.callback(content)
 
     def _info(self, received: Received) -> dict[str, Any]:
         info: dict[str, Any] = {"source_timestamp": received.source_stamp_ns}

@@ -150,7 +150,6 @@ qos_profile_parameter_events = QoSProfile(depth=1000)
 qos_profile_rosout_default = QoSProfile(
     depth=1000, durability=DurabilityPolicy.TRANSIENT_LOCAL, lifespan=Duration(seconds=10)
 )
-qos_profile_action_status_default = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 _KEEP_LAST, _KEEP_ALL = 0, 1
 _BEST_EFFORT, _RELIABLE = 0, 1

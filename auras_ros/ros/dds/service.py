@@ -21,13 +21,11 @@ from typing import Any
 from . import library as dds
 from . import names
 from .cdr import HEADER, CdrError
-from .endpoint import Reader, Writer
+from .endpoint import Reader, Received, Writer
 from .events import EventHandler, PublisherEventCallbacks
 from .future import Future
-from .logger import RcutilsLogger
 from .messages import deserialize, serialize
-from .participant import Participant
-from .pubsub import LOG_PERIOD_S, Ignored
+from .pubsub import LOG_PERIOD_S, Owner, Receiver
 from .qos import QoSProfile, qos_profile_services_default
 
 _IDENTITY = struct.Struct("<Qq")
@@ -63,9 +61,10 @@ def _answers_qos(qos: QoSProfile) -> QoSProfile:
     return bounded
 
 
-def _client_id(data: bytes) -> bytes:
+def _client_id(endpoint: dds.Endpoint) -> bytes:
     """The clientid in an endpoint's user data, empty where it has none."""
-    return next((part for part in data.split(b";") if part.startswith(b"clientid=")), b"")
+    parts = dds.user_data_of(endpoint.qos).split(b";")
+    return next((part for part in parts if part.startswith(b"clientid=")), b"")
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,30 @@ class _Waiting:
     until_s: float
 
 
-class Service:
+class _ServiceEnd(Receiver):
+    """What services and clients share: a reader and a writer that announce one identity.
+
+    kind: of the identity. reads, writes: DDS topic, message class and QoS.
+    """
+
+    def __init__(
+        self, owner: Owner, srv_type: Any, name: str, kind: str,
+        reads: tuple[str, Any, QoSProfile], writes: tuple[str, Any, QoSProfile],
+    ) -> None:  # fmt: skip
+        self.srv_type, self.srv_name = srv_type, name
+        identity = _announced(kind)
+        topic, message, qos = reads
+        self.reader = Reader(owner.participant, topic, message._ros_type, qos, identity)
+        topic, message, qos = writes
+        self.writer = Writer(owner.participant, topic, message._ros_type, qos, identity)
+        super().__init__(owner, self.reader, name)
+
+    def close(self) -> None:
+        self.reader.close()
+        self.writer.close()
+
+
+class Service(_ServiceEnd):
     """Answers requests with `callback(request, response) -> response`; it never waits for a client.
 
     `on_arrival()` is called for whatever comes, before anything of it is read: where a request is a word that counts
@@ -87,53 +109,35 @@ class Service:
     on_arrival: Callable[[], object] | None = None
 
     def __init__(
-        self, participant: Participant, srv_type: Any, name: str,
-        callback: Callable[[Any, Any], Any], qos: QoSProfile, logger: RcutilsLogger,
-    ) -> None:  # fmt: skip
-        self.srv_type, self.srv_name, self.callback = srv_type, name, callback
-        request_topic, reply_topic = names.dds_service(name)
-        identity = _announced("serviceid")
-        self._request_type, self._reply_type = srv_type.Request._ros_type, srv_type.Response._ros_type
-        self.reader = Reader(participant, request_topic, self._request_type, qos, identity)
-        self.writer = Writer(participant, reply_topic, self._reply_type, _answers_qos(qos), identity)
-        self.entity = self.reader.condition
-        self._ignored = Ignored(name, logger)
-        self._logger = logger
+        self, owner: Owner, srv_type: Any, name: str, callback: Callable[[Any, Any], Any], qos: QoSProfile
+    ) -> None:
+        requests, answers = names.dds_service(name)
+        received, sent = (requests, srv_type.Request, qos), (answers, srv_type.Response, _answers_qos(qos))
+        super().__init__(owner, srv_type, name, "serviceid", received, sent)
+        self.callback = callback
+        self._logger = owner.logger
         self._waiting: deque[_Waiting] = deque()
         matched = PublisherEventCallbacks(matched=lambda _: self._send_waiting(), use_default_callbacks=False)
-        self.events = EventHandler(self.writer, matched, logger)
+        self.events = EventHandler(self.writer, matched, owner.logger)
 
-    @property
-    def closed(self) -> bool:
-        return self.reader.closed
-
-    @property
-    def ignored_count(self) -> int:
-        return self._ignored.count
-
-    def execute(self) -> None:
-        """Answer one request; the callback's exceptions propagate, a wrong return type is a TypeError."""
-        received = self.reader.take()
-        if received is None:
-            return
+    def _read(self, payload: memoryview) -> tuple[bytes, Any]:
+        """Who asks, and the request."""
         if self.on_arrival is not None:
             self.on_arrival()
-        try:
-            if len(received.payload) > _MAX_REQUEST_BYTES:
-                raise CdrError(f"a request may have {_MAX_REQUEST_BYTES}")
-            identity, cdr = _split(received.payload)
-            request = deserialize(cdr, self._request_type)
-        except CdrError as error:
-            self._ignored.add(received, error)
-            return
+        if len(payload) > _MAX_REQUEST_BYTES:
+            raise CdrError(f"a request may have {_MAX_REQUEST_BYTES}")
+        identity, cdr = _split(payload)
+        return identity, deserialize(cdr, self.srv_type.Request._ros_type)
+
+    def _handle(self, content: tuple[bytes, Any], received: Received) -> None:
+        """Answer; a wrong return type of the callback is a TypeError."""
+        identity, request = content
         response = self.callback(request, self.srv_type.Response())
         if not isinstance(response, self.srv_type.Response):
             raise TypeError(f"service {self.srv_name}: the callback returned {type(response).__name__}, not a response")
         if self.closed:
             return
-        client = _client_id(
-            _matched_user_data(dds.get_matched_publication_data, self.reader, received.publication_handle)
-        )
+        client = self.reader.of_matched(received.publication_handle, _client_id)
         pieces = _join(identity, serialize(response))
         self._waiting.append(_Waiting(client, pieces, time.monotonic() + _REPLY_PATIENCE_S))
         self._send_waiting()
@@ -142,7 +146,8 @@ class Service:
         """Send the answers whose client is matched by now, and those of clients of which nothing can be known."""
         if self.closed or not self._waiting:
             return
-        matched, now_s = self._reply_readers(), time.monotonic()
+        matched = {self.writer.of_matched(each, _client_id) for each in self.writer.matched_handles()}
+        now_s = time.monotonic()
         waiting, self._waiting = self._waiting, deque()
         for answer in waiting:
             if not answer.client or answer.client in matched:  # empty: another vendor's client, or one that is gone
@@ -160,58 +165,20 @@ class Service:
             f"service {self.srv_name}: an answer was dropped: {why}", throttle_duration_sec=LOG_PERIOD_S
         )
 
-    def _reply_readers(self) -> set[bytes]:
-        """The clients whose reply readers are matched."""
-        count = max(0, dds.get_matched_subscriptions(self.writer.ref, None, 0))
-        handles = (ct.c_uint64 * count)()
-        found = max(0, dds.get_matched_subscriptions(self.writer.ref, handles, count))
-        lookup = dds.get_matched_subscription_data
-        return {_client_id(_matched_user_data(lookup, self.writer, each)) for each in handles[: min(found, count)]}
 
-    def close(self) -> None:
-        self.reader.close()
-        self.writer.close()
-
-
-def _matched_user_data(lookup: Any, endpoint: Reader | Writer, handle: int) -> bytes:
-    with endpoint.lock:
-        data = None if endpoint.closed else lookup(endpoint.ref, handle)
-        if not data:
-            return b""
-        try:
-            return dds.user_data_of(data.contents.qos)
-        finally:
-            dds.free_endpoint(data)
-
-
-class Client:
+class Client(_ServiceEnd):
     """Calls a service; every pending call gets its own reply, whatever their order."""
 
-    def __init__(
-        self, participant: Participant, srv_type: Any, name: str, qos: QoSProfile, logger: RcutilsLogger
-    ) -> None:
-        self.srv_type, self.srv_name = srv_type, name
-        request_topic, reply_topic = names.dds_service(name)
-        identity = _announced("clientid")
-        self._reply_type = srv_type.Response._ros_type
-        self.reader = Reader(participant, reply_topic, self._reply_type, qos, identity)
-        self.writer = Writer(participant, request_topic, srv_type.Request._ros_type, qos, identity)
-        self.entity = self.reader.condition
+    def __init__(self, owner: Owner, srv_type: Any, name: str, qos: QoSProfile) -> None:
+        requests, answers = names.dds_service(name)
+        received, sent = (answers, srv_type.Response, qos), (requests, srv_type.Request, qos)
+        super().__init__(owner, srv_type, name, "clientid", received, sent)
         handle = ct.c_uint64()
         dds.check(dds.get_instance_handle(self.writer.ref, ct.byref(handle)), f"client of {name}")
         self._id = handle.value
         self._lock = threading.Lock()
         self._sequence = 0
         self._pending: dict[int, Future] = {}
-        self._ignored = Ignored(name, logger)
-
-    @property
-    def closed(self) -> bool:
-        return self.reader.closed
-
-    @property
-    def ignored_count(self) -> int:
-        return self._ignored.count
 
     def service_is_ready(self) -> bool:
         """True where a server's request reader and reply writer are both matched."""
@@ -257,20 +224,16 @@ class Client:
         with self._lock:
             self._pending = {sequence: kept for sequence, kept in self._pending.items() if kept is not future}
 
-    def execute(self) -> None:
-        """Take one reply; those of other clients arrive here too and are passed over."""
-        received = self.reader.take()
-        if received is None:
+    def _read(self, payload: memoryview) -> tuple[int, Any] | None:
+        """The number of the call and its reply; None: another client's, which arrive here too."""
+        identity, cdr = _split(payload)
+        client, sequence = _IDENTITY.unpack(identity)
+        return (sequence, deserialize(cdr, self.srv_type.Response._ros_type)) if client == self._id else None
+
+    def _handle(self, content: tuple[int, Any] | None, received: Received) -> None:
+        if content is None:
             return
-        try:
-            identity, cdr = _split(received.payload)
-            client, sequence = _IDENTITY.unpack(identity)
-            if client != self._id:
-                return
-            response = deserialize(cdr, self._reply_type)
-        except CdrError as error:
-            self._ignored.add(received, error)
-            return
+        sequence, response = content
         with self._lock:
             future = self._pending.pop(sequence, None)
         if future is not None:
@@ -278,8 +241,7 @@ class Client:
 
     def close(self) -> None:
         """Close both endpoints and cancel what is still pending."""
-        self.reader.close()
-        self.writer.close()
+        super().close()
         with self._lock:
             pending, self._pending = list(self._pending.values()), {}
         for future in pending:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from .context import Context, get_default_context
 from .executor import ExternalShutdownException, SingleThreadedExecutor
@@ -26,39 +28,36 @@ def get_global_executor(context: Context | None = None) -> SingleThreadedExecuto
         return _executors[key]
 
 
-def spin_once(node: Node, *, executor: SingleThreadedExecutor | None = None, timeout_sec: float | None = None) -> None:
-    """Run one callback of the node (or of the executor's other nodes), waiting up to timeout_sec."""
+@contextmanager
+def _spinning(node: Node, executor: SingleThreadedExecutor | None) -> Iterator[SingleThreadedExecutor]:
+    """The executor, which has the node for the length of a with-block, or for longer where it had it before."""
     chosen = executor or get_global_executor(node.context)
     added = chosen.add_node(node)
     try:
-        chosen.spin_once(timeout_sec)
+        yield chosen
     finally:
         if added:
             chosen.remove_node(node)
+
+
+def spin_once(node: Node, *, executor: SingleThreadedExecutor | None = None, timeout_sec: float | None = None) -> None:
+    """Run one callback of the node (or of the executor's other nodes), waiting up to timeout_sec."""
+    with _spinning(node, executor) as chosen:
+        chosen.spin_once(timeout_sec)
 
 
 def spin(node: Node, executor: SingleThreadedExecutor | None = None) -> None:
     """Run the node's callbacks until the context ends; ExternalShutdownException where that happens in a wait."""
-    chosen = executor or get_global_executor(node.context)
-    added = chosen.add_node(node)
-    try:
+    with _spinning(node, executor) as chosen:
         chosen.spin()
-    finally:
-        if added:
-            chosen.remove_node(node)
 
 
 def spin_until_future_complete(
     node: Node, future: Future, executor: SingleThreadedExecutor | None = None, timeout_sec: float | None = None
 ) -> None:
     """Run callbacks until the future is done or timeout_sec is over."""
-    chosen = executor or get_global_executor(node.context)
-    added = chosen.add_node(node)
-    try:
+    with _spinning(node, executor) as chosen:
         chosen.spin_until_future_complete(future, timeout_sec)
-    finally:
-        if added:
-            chosen.remove_node(node)
 
 
 def create_node(node_name: str, **options: object) -> Node:

@@ -5,6 +5,7 @@ Definitions are registered under their full service name: rosbags would file the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rosbags.typesys import get_types_from_msg
@@ -30,6 +31,16 @@ def register_service(ros_type: str, definition: str) -> Any:
         STORE.register({ros_type + suffix: fields})
     parts = {"Request": message_type(ros_type + "_Request"), "Response": message_type(ros_type + "_Response")}
     return type(ros_type.rsplit("/", 1)[1], (ServiceType,), {"_ros_type": ros_type, **parts})
+
+
+def answer(field: str, value: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """A callback whose response has one field: value(request)."""
+
+    def callback(request: Any, response: Any) -> Any:
+        setattr(response, field, value(request))
+        return response
+
+    return callback
 
 
 Empty = register_service("std_srvs/srv/Empty", "---\n")

@@ -22,21 +22,23 @@ def _without_char(description: Any) -> Any:
     return (kind, ("uint8", what[1])) if kind == Nodetype.BASE and what[0] == "char" else description
 
 
+class _Definitions(dict[str, Any]):
+    """Those of our store, each without char when it is first asked for."""
+
+    def __missing__(self, ros_type: str) -> Any:
+        constants, fields = STORE.fielddefs[ros_type]
+        self[ros_type] = constants, [(field, _without_char(what)) for field, what in fields]
+        return self[ros_type]
+
+
+_STORE = Typestore()
+_STORE.fielddefs = _Definitions()
+
+
 @cache
 def type_hash(ros_type: str) -> str:
     """'RIHS01_…' of a registered type."""
-    store = Typestore()
-    todo = [ros_type]
-    while todo:
-        name = todo.pop()
-        definition: Any = STORE.fielddefs[name]
-        constants, fields = definition
-        store.fielddefs[name] = (constants, [(field, _without_char(what)) for field, what in fields])
-        for _, (kind, what) in fields:
-            inner = what[0] if kind in (Nodetype.ARRAY, Nodetype.SEQUENCE) else (kind, what)
-            if inner[0] == Nodetype.NAME and inner[1] not in store.fielddefs:
-                todo.append(inner[1])
-    return store.hash_rihs01(ros_type)
+    return _STORE.hash_rihs01(ros_type)
 
 
 def user_data(ros_type: str) -> bytes:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from auras_ros.evaluate.tuner.requirements import RequirementError, Requirements
+from auras_ros.evaluate.settings import SettingsError
+from auras_ros.evaluate.tuner.requirements import Requirements
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_what_a_user_writes_is_what_is_meant(rate: str | None, success: str | No
     ],
 )
 def test_what_cannot_be_meant_is_named(rate: str | None, success: str | None, age: float | None, named: str) -> None:
-    with pytest.raises(RequirementError, match=named):
+    with pytest.raises(SettingsError, match=named):
         Requirements.parse(rate, success, age)
 
 

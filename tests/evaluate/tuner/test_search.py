@@ -25,8 +25,8 @@ from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving, pareto
 from auras_ros.evaluate.tuner.show import rows, table
-from auras_ros.evaluate.tuner.space import Space, SpaceError
-from auras_ros.evaluate.tuner.trials import Trials
+from auras_ros.evaluate.tuner.space import Space
+from auras_ros.evaluate.tuner.trials import Trials, TrialSettings
 from auras_ros.measure.durations import FrameDuration
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
@@ -114,7 +114,7 @@ def make(checkpoint: Checkpoint) -> Make:
     ) -> Search:
         key = {"sim": "planted"}
         both = [
-            Trials(checkpoint, BASE, Task(), wanted, EpisodeStore.open(key, path), batch=7)
+            Trials(checkpoint, TrialSettings(BASE, Task(), wanted, batch=7), EpisodeStore.open(key, path))
             for path in (work, None if work is None else work.with_suffix(".fresh"))
         ]
         return Search(both[0], both[1], space, Effort(10, episodes, confirm=confirm), seed=0)
@@ -129,7 +129,7 @@ def test_the_grid_is_every_number_of_stages_that_the_policy_can_have(checkpoint:
     assert all(plan.fetch_offset == 0 and plan.alpha == 0.0 for plan in SPACE.grid(policy))
     short = Space(BASE, (1, 2), (1, 2, 4), longest=3)
     assert {(plan.pp_perception, plan.pp_generation) for plan in short.grid(policy)} == {(1, 1), (1, 2), (2, 1), (2, 2)}
-    with pytest.raises(SpaceError, match="9 stages for 8 generation steps"):
+    with pytest.raises(SettingsError, match="9 stages for 8 generation steps"):
         Space(BASE, (1,), (9,)).grid(policy)
 
 
@@ -146,7 +146,7 @@ def test_the_grid_is_every_number_of_stages_that_the_policy_can_have(checkpoint:
     ],
 )
 def test_a_space_that_cannot_be_is_refused_by_field(settings: dict[str, Any], named: str) -> None:
-    with pytest.raises(SpaceError, match=named):
+    with pytest.raises(SettingsError, match=named):
         Space(**{"base": BASE, **settings})
 
 

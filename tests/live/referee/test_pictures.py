@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from auras_ros.live.referee.episode import TableStatus
 from auras_ros.live.referee.film import LAST_FRAME_COPIES, Film
 from auras_ros.live.referee.measures import ActionMark, ChunkTimes, Measures
-from auras_ros.live.referee.pictures import CROSS, GOOD, HEIGHT_PX, PLAN, TABLE_PX, WIDTH_PX, FilmFrame, draw
+from auras_ros.live.referee.pictures import CROSS, GOOD, HEIGHT_PX, PLAN, TABLE_PX, TITLE_PX, WIDTH_PX, FilmFrame, draw
 from auras_ros.live.referee.timeline import draw_timeline, first_use_ns, window
-from auras_ros.live.referee.video import VideoError, VideoFile
+from auras_ros.live.referee.video import VideoError, VideoFile, side_by_side
 
 MS = 1_000_000
 Image = NDArray[np.uint8]
@@ -25,8 +25,21 @@ def plain(level: int = 255, side: int = 384) -> Image:
 
 
 def scene(**changes: object) -> FilmFrame:
-    told = {"episode": 0, "seed": 3, "step": 9, "coverage": 0.5, "threshold": 0.95, "state": "armed", "source": "chunk"}
+    told = {"seed": 3, "step": 9, "coverage": 0.5, "threshold": 0.95, "state": "armed", "source": "chunk"}
     return FilmFrame(**{"table": plain(), **told, **changes})  # type: ignore[arg-type]
+
+
+def drawn(**changes: object) -> Image:
+    """The table of a frame, in its own coordinates."""
+    return table_of(draw(scene(**changes)))
+
+
+def table_of(frame: Image) -> Image:
+    return frame[TITLE_PX : TITLE_PX + TABLE_PX]
+
+
+def panel_of(frame: Image) -> Image:
+    return frame[TITLE_PX + TABLE_PX :]
 
 
 def near(image: Image, x: int, y: int, colour: tuple[int, int, int], reach: int = 2) -> bool:
@@ -43,21 +56,21 @@ def test_the_table_fills_its_square_whatever_the_cameras_size() -> None:
         frame = draw(scene(table=plain(90, side)))
         assert frame.shape == (HEIGHT_PX, WIDTH_PX, 3)
         assert frame.dtype == np.uint8
-        assert (frame[:, :TABLE_PX] == 90).all()
+        assert (table_of(frame) == 90).all()
 
 
 def test_the_active_action_is_a_cross_at_its_place() -> None:
-    frame = draw(scene(action=(200.0, 310.0)))
+    frame = drawn(action=(200.0, 310.0))
     assert near(frame, 200, 310, CROSS)
     assert near(frame, 208, 318, CROSS)
     assert near(frame, 208, 302, CROSS)
     assert not near(frame, 310, 200, CROSS)  # x and y are not exchanged
-    assert (draw(scene())[:, :TABLE_PX] == 255).all()
+    assert (drawn() == 255).all()
 
 
 def test_the_rest_of_the_chunk_fades_towards_the_horizon() -> None:
     rest = np.array([[100.0 + 60 * i, 400.0 - 50 * i] for i in range(5)])
-    frame = draw(scene(rest=rest))
+    frame = drawn(rest=rest)
     levels = [int(frame[round(y), round(x), 2]) for x, y in rest]  # blue: PLAN has little of it, white has all
     assert near(frame, 100, 400, PLAN)
     assert levels == sorted(levels)
@@ -67,21 +80,28 @@ def test_the_rest_of_the_chunk_fades_towards_the_horizon() -> None:
 
 @pytest.mark.parametrize("far", [-1e9, 1e9, 511.9, 0.0])
 def test_actions_beyond_the_picture_are_drawn_or_left_out_without_harm(far: float) -> None:
-    frame = draw(scene(action=(far, far), rest=np.array([[256.0, 256.0], [far, far]])))
+    frame = drawn(action=(far, far), rest=np.array([[256.0, 256.0], [far, far]]))
     assert near(frame, 256, 256, PLAN)
 
 
 def test_coverage_is_a_bar_that_turns_green_beyond_the_threshold() -> None:
-    at = TABLE_PX + 20 + 10, 130
-    assert near(draw(scene(coverage=0.5)), *at, PLAN)
-    assert near(draw(scene(coverage=0.96)), *at, GOOD)
-    assert not near(draw(scene(coverage=0.0)), *at, PLAN)
+    at = 180, 104
+    assert near(panel_of(draw(scene(coverage=0.5))), *at, PLAN)
+    assert near(panel_of(draw(scene(coverage=0.96))), *at, GOOD)
+    assert not near(panel_of(draw(scene(coverage=0.0))), *at, PLAN)
+
+
+def test_the_image_that_the_action_answers_and_its_age_stand_below_the_table() -> None:
+    panel = panel_of(draw(scene(seen=plain(60), age_ms=500.0)))
+    assert (panel[14:150, 14:150] == 60).all()
+    middle = 172 + (WIDTH_PX - 14 - 172) // 2
+    assert near(panel, middle - 6, 66, PLAN)
+    assert not near(panel, middle + 6, 66, PLAN)
 
 
 def test_every_word_of_the_panel_changes_the_panel() -> None:
-    base = draw(scene(action=(1.0, 1.0)))[:, TABLE_PX + 1 :]
+    base = panel_of(draw(scene(action=(1.0, 1.0))))
     changes = {
-        "episode": 4,
         "seed": 8,
         "step": 10,
         "state": "holding",
@@ -89,14 +109,15 @@ def test_every_word_of_the_panel_changes_the_panel() -> None:
         "age_ms": 163.0,
         "request": 7,
     }
-    for name, value in {**changes, "plan": "quick", "successes": 1, "played": 2}.items():
-        panel = draw(scene(action=(1.0, 1.0), **{name: value}))[:, TABLE_PX + 1 :]
+    for name, value in {**changes, "successes": 1, "played": 2}.items():
+        panel = panel_of(draw(scene(action=(1.0, 1.0), **{name: value})))
         assert (panel != base).any(), name
+    assert (draw(scene(title="auras"))[:TITLE_PX] != draw(scene())[:TITLE_PX]).any()
 
 
 def test_the_verdict_stands_over_the_table() -> None:
-    assert near(draw(scene(verdict="success")), 300, 20, GOOD)
-    assert not near(draw(scene(verdict="no success in 300 steps")), 300, 20, GOOD)
+    assert near(drawn(verdict="success"), 300, 20, GOOD)
+    assert not near(drawn(verdict="no success in 300 steps"), 300, 20, GOOD)
 
 
 # -- the film ---------------------------------------------------------------------------------------------
@@ -134,7 +155,7 @@ def test_picture_and_status_of_one_step_make_a_frame(film: tuple[Film, list[Imag
         assert frames == []
         it.table(5, plain(40))
     assert len(frames) == 1
-    assert (frames[0][300:, 300:TABLE_PX] == 40).all()
+    assert (table_of(frames[0])[300:, 300:] == 40).all()
     assert it.lost == 0
 
 
@@ -153,21 +174,21 @@ def test_a_lost_picture_is_replaced_by_the_frame_before(film: tuple[Film, list[I
 def test_the_rest_starts_after_the_active_index(film: tuple[Film, list[Image]]) -> None:
     it, frames = film
     it.chunk(7, np.array([[50.0, 400.0], [150.0, 400.0], [250.0, 400.0], [350.0, 400.0]]))
-    it.action("armed", "chunk", 1, 100 * MS, 7)
+    it.action("armed", "chunk", 1, 100 * MS, 7, 300 * MS)
     it.table(1, plain())
     it.status(status(1), 0, 0)
-    assert near(frames[0], 250, 400, PLAN)
-    assert not near(frames[0], 150, 400, PLAN)
+    assert near(table_of(frames[0]), 250, 400, PLAN)
+    assert not near(table_of(frames[0]), 150, 400, PLAN)
 
 
 def test_a_disarmed_actuator_has_no_chunk(film: tuple[Film, list[Image]]) -> None:
     it, frames = film
     it.chunk(7, np.array([[50.0, 400.0], [250.0, 400.0]]))
-    it.action("armed", "chunk", 0, 100 * MS, 7)
+    it.action("armed", "chunk", 0, 100 * MS, 7, 300 * MS)
     it.actuator("disarmed")
     it.table(1, plain())
     it.status(status(1), 0, 0)
-    assert not near(frames[0], 250, 400, PLAN)
+    assert not near(table_of(frames[0]), 250, 400, PLAN)
 
 
 def test_the_end_of_an_episode_is_shown_for_a_second(film: tuple[Film, list[Image]]) -> None:
@@ -175,7 +196,18 @@ def test_the_end_of_an_episode_is_shown_for_a_second(film: tuple[Film, list[Imag
     it.table(1, plain())
     it.status(status(1, done=True), 1, 1)
     assert len(frames) == LAST_FRAME_COPIES
-    assert near(frames[0], 300, 20, GOOD)
+    assert near(table_of(frames[0]), 300, 20, GOOD)
+
+
+def test_the_film_shows_the_image_that_the_action_answers(film: tuple[Film, list[Image]]) -> None:
+    """By the time of its stamp, up to half a control step away; older ones are not kept, and then none is shown."""
+    it, frames = film
+    for step in range(1, 6):
+        it.table(100 * step * MS, plain(10 * step))
+        it.action("armed", "chunk", 0, 190 * MS, 7, 100 * step * MS)
+        it.status(status(100 * step * MS, step), 0, 0)
+    assert (panel_of(frames[4])[14:150, 14:150] == 30).all()
+    assert (panel_of(frames[0])[14:150, 14:150] == panel_of(draw(scene()))[14:150, 14:150]).all()
 
 
 def test_the_pictures_memory_may_be_used_again(film: tuple[Film, list[Image]]) -> None:
@@ -184,7 +216,7 @@ def test_the_pictures_memory_may_be_used_again(film: tuple[Film, list[Image]]) -
     it.table(1, image)
     image[:] = 200
     it.status(status(1), 0, 0)
-    assert (frames[0][300:, 300:TABLE_PX] == 40).all()
+    assert (table_of(frames[0])[300:, 300:] == 40).all()
 
 
 def test_the_video_can_be_read_back(tmp_path: Path) -> None:
@@ -214,6 +246,28 @@ def test_without_a_frame_no_file_stays(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_plays_of_the_same_episodes_stand_next_to_each_other(tmp_path: Path) -> None:
+    """Each episode begins on both sides at once; the one that is over shows its last frame."""
+    videos = []
+    for name, lengths, level in (("seq", {4: 6, 5: 2, 6: 3}, 40), ("auras", {4: 3, 6: 5}, 120)):
+        video = VideoFile(tmp_path / f"{name}.mp4", 10.0, 64, 48)
+        for length in lengths.values():
+            for i in range(length):
+                video.write(np.full((48, 64, 3), level + 20 * i, dtype=np.uint8))
+        video.close()
+        videos.append((video.path, lengths))
+    path, still = tmp_path / "both.mp4", tmp_path / "both.png"
+    assert side_by_side(videos, path, still)
+    read, found = cv2.VideoCapture(str(path)), []
+    while (frame := read.read())[0]:
+        found.append((int(frame[1][24, 32].mean()), int(frame[1][24, 96].mean())))
+    expected = [(40 + 20 * i, 120 + 20 * min(i, 2)) for i in range(6)]
+    expected += [(40 + 20 * min(i, 2), 120 + 20 * i) for i in range(5)]
+    assert np.abs(np.subtract(found, expected)).max() < 10  # two encoders
+    assert cv2.imread(str(still)).shape == (48, 128, 3)
+    assert not side_by_side([(videos[0][0], {1: 2}), (videos[1][0], {2: 2})], path, still)
+
+
 # -- the timeline -----------------------------------------------------------------------------------------
 
 
@@ -238,20 +292,21 @@ def test_the_timeline_shows_the_run(tmp_path: Path) -> None:
     for i in range(60):
         measures.world({"mono_ns": 100 * i * MS, "step": i})
         times = (0, 5, 20, 80, 81)
-        measures.chunk(ChunkTimes(i, *((100 * i + more) * MS for more in times)))
+        stages = ((100 * i - 80) * MS, (100 * i + 20) * MS)
+        measures.chunk(ChunkTimes(i, *((100 * i + more) * MS for more in times), stage_ns=stages))
     for i in range(600):
         measures.action(10 * i * MS, i // 10, "chunk", 90 * MS, i)
     measures.pause()
     path = tmp_path / "timeline.png"
-    assert draw_timeline(measures, path, "Push-T")
+    assert draw_timeline({"seq": measures, "auras": measures, "nothing": Measures()}, path)
     image = cv2.imread(str(path))
     assert image is not None
     assert image.shape[1] == 1600
-    for red, green, blue in ((0x33, 0x41, 0x5C), (0xA7, 0xB3, 0xC9), (0xE4, 0x57, 0x56), (0x54, 0xA2, 0x4B)):
+    for red, green, blue in ((0x33, 0x41, 0x5C), (0xE4, 0x57, 0x56), (0x54, 0xA2, 0x4B)):
         found = (np.abs(image.astype(int) - (blue, green, red)).max(axis=2) < 8).sum()
         assert found > 200, f"#{red:02x}{green:02x}{blue:02x}"
 
 
 def test_without_an_episode_there_is_no_timeline(tmp_path: Path) -> None:
-    assert not draw_timeline(Measures(), tmp_path / "timeline.png", "Push-T")
+    assert not draw_timeline({"seq": Measures()}, tmp_path / "timeline.png")
     assert not (tmp_path / "timeline.png").exists()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from auras_ros.nodes.common.exit_status import BROKEN, TOO_SLOW
+from auras_ros.exit_status import BROKEN, TOO_SLOW
 from auras_ros.nodes.common.supervisor import Supervisor
 from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
 from auras_ros.ros import callbacks as callbacks_module

@@ -94,7 +94,7 @@ class Inputs:
 
     def latch(self, now_ns: int) -> Observation:
         stamps = ((now_ns,),)
-        return Observation(self._images, self._state, np.zeros(3), now_ns, now_ns, 0, stamps, now_ns)
+        return Observation(self._images, self._state, np.zeros(3), now_ns, now_ns, stamps, now_ns)
 
 
 class Node:

@@ -39,7 +39,7 @@ class Victim(ros.LifecycleNode):
 
     def report(self, request: Any, response: Any) -> Any:
         ignored: dict[str, int] = {s.topic_name: s.ignored_count for s in self.subscriptions}
-        ignored |= {s.srv_name: s.ignored_count for s in self._services}
+        ignored |= {s.srv_name: s.ignored_count for s in self.services}
         ignored["clock"] = self._time_source.ignored_count
         now_ns = self.get_clock().now().nanoseconds
         response.message = json.dumps({"received": self.received, "ignored": ignored, "now_ns": now_ns})

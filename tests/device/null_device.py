@@ -1,4 +1,4 @@
-"""Lanes in virtual time, for tests and for schedules that are computed instead of run in real time.
+"""A device whose lanes run in virtual time: schedules are computed instead of run in real time.
 
 A stage's body runs at once, in the order of the launches; its duration is read from a table. Nothing here starts a
 thread, and time passes only in `wait`.
@@ -7,17 +7,13 @@ thread, and time passes only in `wait`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from auras_ros.clock import VirtualClock
+from auras_ros.device.base import LanedDevice
 from auras_ros.device.failure import Failure, StageFailures
-from auras_ros.device.lane import DeviceError, Lane, Mark, Stage, own_lane, refuse_if_closed
+from auras_ros.device.lane import DeviceError, Lane, Mark, Stage
 from auras_ros.device.plain import PlainStage, plain
 from auras_ros.device.spans import Spans
-from auras_ros.device.uncaptured import Reasons
-
-if TYPE_CHECKING:
-    import torch
 
 
 class NullMark:
@@ -48,7 +44,7 @@ class NullLane:
 
     def launch(self, stage: Stage, after: Sequence[Mark] = ()) -> Mark:
         own, device = plain(stage, self), self._device
-        own_lane(own.name, self, device.lanes)
+        device.own(own.name, self)
         earlier = [_of_null(mark, self.name) for mark in after]
         start_ns = max([self.free_ns, device.clock.now_ns(), *(mark.ends_ns for mark in earlier)])
         failed = next((mark.failure for mark in earlier if mark.failure is not None), None)
@@ -62,6 +58,9 @@ class NullLane:
                 device.spans.add(self.name, own.name, start_ns, self.free_ns)
         return NullMark(device.clock, device.failures, self.free_ns, failure)
 
+    def close(self) -> None:
+        """Nothing is under way: launches ran at once."""
+
     def _run(self, stage: PlainStage) -> Failure | None:
         try:
             stage.run()
@@ -70,32 +69,25 @@ class NullLane:
         return None
 
 
-class NullDevice:
+class NullDevice(LanedDevice[NullLane]):
     """durations_ns: every stage's duration by its name. It is read at each launch, so a test may change it."""
 
     def __init__(self, clock: VirtualClock, durations_ns: Mapping[str, int], spans: Spans | None = None) -> None:
         import torch
 
-        self._tensors = torch.device("cpu")
-        self.clock, self.spans, self.failures = clock, spans, StageFailures()
-        self.lanes: list[NullLane] = []
-        self.uncaptured: dict[str, Reasons] = {}
+        super().__init__(torch.device("cpu"), spans)
+        self.clock, self.spans, self.failures, self.own = clock, spans, self._failures, self._own
         self._durations_ns = durations_ns
-        self._closed = False
-
-    @property
-    def tensors(self) -> torch.device:
-        return self._tensors
 
     def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
         """`cores` and `threads` are ignored: durations come from the table."""
-        refuse_if_closed(name, self._closed)
-        self.lanes.append(NullLane(name, self))
-        return self.lanes[-1]
+        self._refuse_if_closed(name)
+        self._lanes.append(NullLane(name, self))
+        return self._lanes[-1]
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
         self.duration_ns(name)
-        return PlainStage(name, body, own_lane(name, lane, self.lanes), self.uncaptured)
+        return PlainStage(name, body, self._own(name, lane), self.uncaptured)
 
     def duration_ns(self, stage: str) -> int:
         """Raises DeviceError, naming the stage, if its duration is missing or negative."""
@@ -103,10 +95,6 @@ class NullDevice:
         if duration_ns is None or duration_ns < 0:
             raise DeviceError(f"stage {stage!r}: its duration must be given and not negative, got {duration_ns}")
         return duration_ns
-
-    def close(self) -> None:
-        self.lanes, self._closed = [], True
-        self.failures.raise_unseen()
 
 
 def _of_null(mark: Mark, lane: str) -> NullMark:

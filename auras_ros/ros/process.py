@@ -12,39 +12,37 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from auras_ros.descriptors import ensure_descriptors
+from auras_ros.exit_status import BROKEN, TOO_SLOW, of_refusal
 from auras_ros.heap import bound_heap
-from auras_ros.nodes.common.config import ConfigError, check_given
-from auras_ros.nodes.common.exit_status import BROKEN, TOO_SLOW, of_refusal
-from auras_ros.output import never_in_the_way, printable
-from auras_ros.ros import Node, SignalHandlerOptions, init, try_shutdown
+from auras_ros.output import non_blocking_output, printable
+from auras_ros.ros import SignalHandlerOptions, init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.refusals import SETTINGS_ERRORS
 
-N = TypeVar("N", bound=Node)
 
-
-def node_main(
+def run_node(
+    build: Callable[[threading.Event], Any],
     argv: list[str] | None,
-    build: Callable[[], N],
-    start: Callable[[N], None],
-    halt: Callable[[N], None],
-    working: Callable[[N], bool],
     bad_settings: tuple[type[Exception], ...],
-    asked: threading.Event | None = None,
     too_slow: tuple[type[Exception], ...] = (),
+    check_arguments: Callable[[Sequence[str]], None] = lambda words: None,
 ) -> int:
     """Run one node until SIGINT or SIGTERM, or until it is no longer `working`: a node whose own thread failed must
-    not seem alive. `bad_settings`: errors of `build` and `start` that end with status 2 (or 1, if the machine was the
-    cause: `exit_status`); `too_slow`: those of them that may pass, status 3. `asked` is set by the signals, for a node
-    whose start takes long."""
-    asked = asked or threading.Event()
-    with never_in_the_way():
+    not seem alive. Returns the exit status.
+
+    `build` is given an event, which the signals set, for a node whose start takes long; the node has `start()`,
+    `working()` and `halt()`. `bad_settings`: errors of `build` and `start` that end with status 2
+    (or 1, if the machine was the cause: `exit_status`); `too_slow`: those of them that may pass, status 3.
+    """
+    asked = threading.Event()
+    refusals, words = (*bad_settings, *SETTINGS_ERRORS), sys.argv if argv is None else argv
+    with non_blocking_output():
         bound_heap()
         if not faulthandler.is_enabled():
             faulthandler.enable()  # a crash in native code prints every thread's traceback
@@ -57,22 +55,22 @@ def node_main(
         try:
             with _refusals((OSError, ValueError, RuntimeError), ()):  # ROS arguments, a parameter file, the environment
                 ensure_descriptors()
-                init(args=sys.argv if argv is None else argv, signal_handler_options=SignalHandlerOptions.NO)
+                init(args=words, signal_handler_options=SignalHandlerOptions.NO)
             try:
-                with _refusals((ConfigError, OSError), ()):  # ROS ignores undeclared names silently
-                    check_given(sys.argv if argv is None else argv)
-                with _refusals((*bad_settings, *SETTINGS_ERRORS), too_slow):
-                    node = build()
+                with _refusals((OSError, ValueError), ()):
+                    check_arguments(words)
+                with _refusals(refusals, too_slow):
+                    node = build(asked)
                 callbacks = Callbacks(node)
                 try:
-                    with _refusals((*bad_settings, *SETTINGS_ERRORS), too_slow):
-                        start(node)
-                    while not asked.is_set() and working(node):
+                    with _refusals(refusals, too_slow):
+                        node.start()
+                    while not asked.is_set() and node.working():
                         if not callbacks.turn():
                             return BROKEN
-                    return 0 if working(node) else BROKEN
+                    return 0 if node.working() else BROKEN
                 finally:
-                    halt(node)
+                    node.halt()
                     callbacks.close()
                     node.destroy_node()
             finally:

@@ -1,0 +1,44 @@
+"""Settings as a frozen dataclass: the fields of a node's parameters, with what `ros2 param describe` shows of them.
+
+Values are checked where they enter, then never changed. `ros.settings` declares them on a node; this module knows no
+ROS, so that checking a config loads none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import Field, field, fields
+from typing import Any
+
+from auras_ros.spelling import ALIKE, nearest
+
+
+class ParameterError(ValueError):
+    """An invalid parameter; the message names node, parameter and the allowed values."""
+
+
+def parameter(default: Any, description: str, low: float | None = None, high: float | None = None) -> Any:
+    """A dataclass field that is a node parameter. low, high: inclusive bounds for numbers."""
+    return field(default=default, metadata={"description": description, "low": low, "high": high})
+
+
+def checked(owner: str, each: Field[Any], given: Any) -> Any:
+    """The value in the type of the field's default, within its bounds. Raises ParameterError, naming `owner`."""
+    default, low, high = each.default, each.metadata["low"], each.metadata["high"]
+    if isinstance(default, float) and type(given) is int:
+        given = float(given)
+    if isinstance(default, tuple) and isinstance(given, list):
+        given = tuple(given)
+    if type(given) is not type(default):
+        expected = "list" if isinstance(default, tuple) else type(default).__name__
+        raise ParameterError(f"{owner}: {each.name}: expected {expected}, got {given!r}")
+    if low is not None and not low <= given <= high:
+        raise ParameterError(f"{owner}: {each.name}: must be in [{low}, {high}], got {given!r}")
+    return given
+
+
+def unknown(settings: type[Any], name: str, likeness: float = ALIKE) -> str:
+    """What a name should be that is similar to one of these parameters, or was one once; empty for any other name."""
+    if instead := getattr(settings, "REMOVED", {}).get(name):
+        return f"no parameter '{name}'; {instead}"
+    meant = nearest(name, [each.name for each in fields(settings)], likeness)
+    return f"no parameter '{name}'; did you mean {meant}?" if meant else ""

@@ -1,0 +1,89 @@
+"""A node's parameters, declared from the fields of a frozen dataclass (`auras_ros.parameters`) and read into it.
+
+They are read-only, but for those that a node reads again while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import Field, fields
+from typing import Any, TypeVar
+
+from auras_ros.parameters import ParameterError, checked, unknown
+from auras_ros.ros import InvalidParameterTypeException, InvalidParameterValueException, Node, Parameter
+from auras_ros.ros.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+
+T = TypeVar("T")
+
+
+def read_parameters(node: Node, settings: type[T], live: Collection[str] = ()) -> T:
+    """Declare every field of the dataclass on `node` and return the values given. live: names that may be set later.
+
+    An integer is accepted where a float is expected; any other type, and a value out of bounds, raises
+    ParameterError naming the parameter.
+    """
+    declare_parameters(node, settings, live)
+    return current_parameters(node, settings)
+
+
+def declare_parameters(node: Node, settings: type[Any], live: Collection[str]) -> None:
+    """Declare every field with its bounds; check given values and names. Raises ParameterError."""
+    given = _given(node)
+    for each in fields(settings):
+        if each.name in given:
+            checked(node.get_name(), each, given[each.name])
+        descriptor = _descriptor(each, read_only=each.name not in live)
+        try:
+            value = node.declare_parameter(each.name, each.default, descriptor).value
+        except (InvalidParameterTypeException, InvalidParameterValueException) as error:
+            raise ParameterError(f"{node.get_name()}: {each.name}: {error}") from error
+        checked(node.get_name(), each, value)
+    for name in given:
+        if not node.has_parameter(name):
+            _refuse_unknown(node, settings, name)
+
+
+def current_parameters(node: Node, settings: type[T]) -> T:
+    """The current values of the declared parameters. Raises ParameterError."""
+    values = {
+        each.name: checked(node.get_name(), each, node.get_parameter(each.name).value)
+        for each in fields(settings)  # type: ignore[arg-type]
+    }
+    return settings(**values)
+
+
+def refusal(node: Node, settings: type[Any], given: Parameter) -> str:
+    """Why a value may not be set; empty if it may, and for a parameter that does not belong to these settings."""
+    for each in fields(settings):
+        if each.name == given.name:
+            try:
+                checked(node.get_name(), each, given.value)
+            except ParameterError as error:
+                return str(error)
+    return ""
+
+
+def _given(node: Node) -> dict[str, Any]:
+    """The parameters that the node was started with, declared or not. rclpy has them only in a private attribute; if
+    that is gone, types and bounds are still checked by the declaration, and names by the reader of the file."""
+    return {name: each.value for name, each in getattr(node, "_parameter_overrides", {}).items()}
+
+
+def _refuse_unknown(node: Node, settings: type[Any], name: str) -> None:
+    """Handle an undeclared name. It may come from a section for many nodes (`/**`), so it is only refused if it is
+    similar to one of ours."""
+    if text := unknown(settings, name):
+        raise ParameterError(f"{node.get_name()}: {text}")
+    node.get_logger().warning(f"unknown parameter '{name}' ignored")
+
+
+def _descriptor(each: Field[Any], *, read_only: bool) -> ParameterDescriptor:
+    meta = each.metadata
+    descriptor = ParameterDescriptor(
+        name=each.name, description=meta["description"], read_only=read_only, dynamic_typing=True
+    )
+    if meta["low"] is not None and isinstance(each.default, float):
+        descriptor.floating_point_range = [FloatingPointRange(from_value=meta["low"], to_value=meta["high"], step=0.0)]
+    elif meta["low"] is not None:
+        descriptor.integer_range = [IntegerRange(from_value=int(meta["low"]), to_value=int(meta["high"]), step=1)]
+    return descriptor
