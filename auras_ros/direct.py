@@ -22,7 +22,6 @@ from auras_ros.observation import Assembler, ObservationFault
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders.open import load as open_checkpoint
-from auras_ros.policies.noise import noise_tape
 
 AGE_LIMIT_MS = 1e9  # nothing gets old where no time passes
 
@@ -45,9 +44,7 @@ class DirectPolicy:
         self._policy = policy = checkpoint.policy(plan)
         spec, dt_ms = checkpoint.spec, AGE_LIMIT_MS
         self._assembler = Assembler(spec, dt_ms, dt_ms, 0.0)
-        self._executor = executor_on(
-            device, checkpoint, policy, Plan(plan), lambda request: noise_tape(policy.noise_shape, seed, request)[None]
-        )
+        self._executor = executor_on(device, checkpoint, policy, Plan(plan), seed)
         self._now_ns = 0
         self.prompt = "" if checkpoint.language is None else checkpoint.language.prompt.text
 
@@ -70,10 +67,7 @@ class DirectPolicy:
             raise ValueError(f"act: {seen}")
         if tokens is not None:  # only now: a call that is refused changes no prompt
             self._tell(tokens, str(prompt))
-        (worker,) = self._executor.workers
-        worker.begin(to_latched(seen, self.checkpoint), self._now_ns)
-        worker.run()
-        emission = worker.end(self._now_ns)
+        emission = self._executor.frame(to_latched(seen, self.checkpoint), self._now_ns)
         assert emission is not None, "every observation is newer than the one before"
         contract = self.checkpoint.contract
         return Actions(emission.actions[0].numpy().copy(), contract.names, contract.dt_ms)

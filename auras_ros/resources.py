@@ -47,6 +47,12 @@ def find(kind: Kind, name: str) -> Path:
     raise FileNotFoundError(f"{kind} {name!r} not found, looked for {looked}; available: {known or 'none'}")
 
 
+def config(name_or_path: str) -> Path:
+    """A configuration: a file, or the name of one that ships, with or without .yaml. Raises FileNotFoundError."""
+    path = Path(name_or_path).expanduser()
+    return path if path.is_file() else find("config", path.name if path.suffix else f"{path.name}.yaml")
+
+
 def checkpoint(name_or_folder: str) -> Path:
     """A checkpoint's folder: a path (it has a separator in it), or the name of one that ships.
 

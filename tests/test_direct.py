@@ -16,9 +16,9 @@ import torch
 import auras_ros
 from auras_ros import resources
 from auras_ros.direct import DirectPolicy
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.policies import golden
 from auras_ros.policies.golden import GoldenSample
-from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
 from tests.policies import vision_language_checkpoints as tiny
 from tests.policies.loaders import openvla_folder

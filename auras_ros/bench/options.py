@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
+from auras_ros.bench.policies import names
 from auras_ros.device.make import kind_of
 from auras_ros.measure.cores import available
 from auras_ros.measure.window import Length
@@ -16,15 +18,38 @@ Options = argparse.ArgumentParser | argparse._ArgumentGroup
 ALL = "all"
 
 
-def listed(kind: type[Value]) -> Callable[[str], list[Value]]:
-    """An argparse type: values separated by commas."""
+def bench_parser(name: str, doc: str | None, example: str = "", help_: bool = True) -> argparse.ArgumentParser:
+    """doc: of the bench's module; it is printed as it is written."""
+    return argparse.ArgumentParser(
+        prog=f"auras bench {name}",
+        description=doc,
+        epilog=example,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=help_,
+    )
+
+
+@contextmanager
+def refusing(parser: argparse.ArgumentParser, *errors: type[Exception], what: str = "") -> Iterator[None]:
+    """These errors end the process with status 2 and one line, which begins with `what`."""
+    try:
+        yield
+    except errors as error:
+        parser.error(f"{what}{error}")
+
+
+def listed(kind: type[Value], known: Collection[Value] = ()) -> Callable[[str], list[Value]]:
+    """An argparse type: values separated by commas. known: the only ones that are allowed; empty: any."""
 
     def parse(text: str) -> list[Value]:
         try:
-            return [kind(part) for part in text.split(",")]
+            values = [kind(part) for part in text.split(",")]
         except ValueError:
             what = "whole numbers" if kind.__name__ == "int" else "numbers"
             raise argparse.ArgumentTypeError(f"expected {what} separated by commas, got {text!r}") from None
+        if unknown := [value for value in values if known and value not in known]:
+            raise argparse.ArgumentTypeError(f"'{unknown[0]}' is not known; known: {', '.join(map(str, known))}")
+        return values
 
     return parse
 
@@ -44,8 +69,21 @@ def add_device(options: Options) -> None:
     options.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: a GPU if any")
 
 
+def add_policies(parser: argparse.ArgumentParser, defaults: Mapping[str, Sequence[str]]) -> None:
+    """The policies that a figure measures, and their steps. defaults: policies for `cuda` and for `cpu`."""
+    some = "; ".join(f"{','.join(which)} on {kind}" for kind, which in defaults.items())
+    known = names()
+    parser.add_argument("--policy", type=listed(str, known), help=f"some of {', '.join(known)} ({some})")
+    add_steps(parser)
+
+
+def add_steps(options: Options) -> None:
+    options.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
+
+
 def add_windows(options: Options, *, rounds: int = 5, minutes: float | None = 10.0, seconds: float = 0.5) -> None:
-    """Options of competitors that are measured in interleaved rounds, with a window each."""
+    """Options of competitors that are measured in interleaved rounds, with a window each. minutes: None if there is
+    such an option already."""
     options.add_argument("--rounds", type=int, default=rounds, help=f"interleaved rounds of all competitors ({rounds})")
     if minutes is not None:
         add_minutes(options, minutes)
@@ -56,6 +94,10 @@ def add_windows(options: Options, *, rounds: int = 5, minutes: float | None = 10
 def add_minutes(options: Options, minutes: float) -> None:
     help_ = f"time limit of the whole bench: with fewer rounds if needed; skipped parts are named ({minutes:g})"
     options.add_argument("--minutes", type=amount, default=minutes, help=help_)
+
+
+def add_seed(options: Options) -> None:
+    options.add_argument("--seed", type=int, default=0, help="seed of observations, noise and the order of rounds (0)")
 
 
 def check_least(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> None:
@@ -86,13 +128,12 @@ def check_cores(parser: argparse.ArgumentParser, given: Sequence[str] | None, ki
 
 
 def add_job_options(options: Options, *, rounds: int = 5, minutes: float | None = 10.0, seconds: float = 0.5) -> None:
+    """minutes: None where a figure's own --minutes and --seed count."""
     add_device(options)
     add_windows(options, rounds=rounds, minutes=minutes, seconds=seconds)
     add_cores(options)
-
-
-def add_seed(options: Options) -> None:
-    options.add_argument("--seed", type=int, default=0, help="seed of observations, noise and the order of rounds (0)")
+    if minutes is not None:
+        add_seed(options)
 
 
 def check_job_options(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> str:
@@ -107,9 +148,3 @@ def check_job_options(parser: argparse.ArgumentParser, options: argparse.Namespa
 def check_stages(parser: argparse.ArgumentParser, stages: int, steps: int) -> None:
     if stages > steps:
         parser.error(f"--pp-generation: {stages} stages for {steps} steps")
-
-
-def add_measured(options: Options, minutes: float | None = 10.0) -> None:
-    """The options of every measured figure, without --seed; and without --minutes if minutes is None."""
-    add_job_options(options, minutes=minutes)
-    options.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")

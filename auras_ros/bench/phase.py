@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import mean, median
@@ -24,10 +23,12 @@ import numpy as np
 from auras_ros import resources
 from auras_ros.bench.options import add_minutes, amount, check_least, listed
 from auras_ros.bench.processes import running
+from auras_ros.live.chunk_times import values_of
 from auras_ros.live.loop import Spin, listening, wait_until_armed
+from auras_ros.live.referee.measures import Rises
 from auras_ros.measure.cores import available
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
-from auras_ros.report.result import Report
+from auras_ros.report.result import Report, Say
 from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import DiagnosticArray, Image, ParameterMsg, ParameterType, ParameterValue, String
@@ -41,10 +42,8 @@ LOCK = (False, True)
 SHOWN = ("staleness_ms_p50", "staleness_ms_p90", "image_age_ms_p90", "excess_periods_p90", "chunks_per_s")
 CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
-Progress = Callable[[str], None]
 
-
-def run(argv: list[str], progress: Progress) -> Report:
+def run(argv: list[str], progress: Say) -> Report:
     parser = argparse.ArgumentParser(prog="auras bench phase", description=__doc__)
     parser.add_argument("--config", type=listed(str), default=["pusht.yaml", "demo.yaml"], help="names or files")
     parser.add_argument("--shifts", type=listed(float), default=[10.0, 50.0, 90.0], help="of images, ms (10,50,90)")
@@ -135,24 +134,20 @@ class _Listener:
     def __init__(self, node: Node) -> None:
         self.chunks: list[dict[str, int]] = []
         self.images: list[tuple[int, int]] = []
-        self.missed, self.state = 0, ""
-        self._counted = 0
+        self.missed_ticks, self.state = Rises(), ""
         node.create_subscription(DiagnosticArray, "provenance", self._on_chunk, QoSProfile(depth=10))
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, QoSProfile(depth=10))
         node.create_subscription(Image, "camera/top/image_raw", self._on_image, CAMERA)
         node.create_subscription(String, "actuator/state", self._on_state, QoSProfile(depth=1))
 
     def _on_chunk(self, message: Any) -> None:
-        values = {pair.key: pair.value for pair in message.status[0].values}
+        values = values_of(message.status[0])
         self.chunks.append({name: int(values[name]) for name in ("origin_mono_ns", "latched_ns", "published_ns")})
 
     def _on_diagnostics(self, message: Any) -> None:
         for status in message.status:
             if status.name == "agent: frames":
-                counted = int(next((pair.value for pair in status.values if pair.key == "missed_ticks"), 0))
-                again = counted < self._counted  # another plan took over, and counts from 0
-                self.missed += counted if again else counted - self._counted
-                self._counted = counted
+                self.missed_ticks.watch({"": values_of(status).get("missed_ticks", 0)})
 
     def _on_image(self, message: Any) -> None:
         self.images.append((stamp_ns(message), time.time_ns()))
@@ -164,7 +159,7 @@ class _Listener:
         """Drop the messages so far. Returns the number of ticks that were missed until now."""
         self.chunks.clear()
         self.images.clear()
-        return self.missed
+        return self.missed_ticks.total()
 
 
 def _episode(config: Path, shift_ms: float, seed: int, lock: bool, seconds: float, end_s: float) -> dict[str, float]:
@@ -182,7 +177,7 @@ def _episode(config: Path, shift_ms: float, seed: int, lock: bool, seconds: floa
             spin(lambda: False, SETTLE_S)
             missed = listener.forget()
             spin(lambda: False, seconds)
-            return measured(listener.chunks, listener.images, listener.missed - missed, seconds)
+            return measured(listener.chunks, listener.images, listener.missed_ticks.total() - missed, seconds)
 
 
 def _shift(spin: Spin, table: Any, shift_ms: float) -> None:

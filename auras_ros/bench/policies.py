@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import copy
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from auras_ros.bench.options import listed
 from auras_ros.checkpoints.dtype import runtime_dtype
 from auras_ros.device.make import kind_of
 from auras_ros.models.action_tokens import Rt2Tokens
@@ -46,7 +45,6 @@ TOKENS = 7  # of one action
 KEPT = 0.6  # of the free memory that parameters may take
 MULTIPLES = {"resnet18": 16, "keypoint": 8, "unet1d": 8}  # channels of a normalisation's group
 VlaConfig = OpenVlaConfig | Rt2Config
-Defaults = Mapping[str, Sequence[str]]  # policies for `cuda` and `cpu`
 PUBLISHED = torch.bfloat16  # of the files of policies that write tokens
 MEMORY = Path("/proc/meminfo")
 
@@ -68,20 +66,6 @@ class Built:
 
 def names() -> list[str]:
     return [*architectures.RECIPES, *RT2S, *OPENVLAS, *TINYVLAS]
-
-
-def add_choice(parser: argparse.ArgumentParser, defaults: Defaults) -> None:
-    """Add --policy, the policies that a figure measures. defaults: for each kind of device."""
-    some = "; ".join(f"{','.join(which)} on {kind}" for kind, which in defaults.items())
-    parser.add_argument("--policy", type=listed(str), help=f"some of {', '.join(names())} ({some})")
-
-
-def chosen(parser: argparse.ArgumentParser, given: Sequence[str] | None, kind: str, defaults: Defaults) -> list[str]:
-    """The names of --policy. Exits with status 2 if a name is unknown."""
-    for name in given or ():
-        if name not in names():
-            parser.error(f"--policy: '{name}' is not known; known: {', '.join(names())}")
-    return list(given or defaults[kind])
 
 
 def is_causal(name: str) -> bool:
@@ -110,17 +94,27 @@ def build(
     perception: int = 0,
     generation: int = 0,
     tokens: int = TOKENS,
+    prefix: int | None = None,
+    cameras: int = 1,
     free: int = 2**62,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Built:
-    """A policy with random weights. steps: of denoising; tokens: of a chunk (autoregressive). perception, generation:
-    exponents of two. device, dtype: for autoregressive policies; the others are built on the CPU in float32. free:
-    bytes of free memory on the device. Raises ValueError, naming a policy or size that cannot be built."""
+    """A policy with random weights. steps: of denoising. perception, generation: exponents of two.
+
+    Autoregressive: tokens: of a chunk. prefix: its length, most of it patches of one square picture for each of
+    `cameras`; None: the published picture and PROMPT ids. device, dtype: the others are built on the CPU in float32.
+    free: bytes of free memory on the device. Raises ValueError, naming a policy or size that cannot be built.
+    """
     if is_causal(name):
         named: VlaConfig = RT2S[name] if name in RT2S else OPENVLAS[name]
-        config = scaled(named, perception, generation)
-        return _vision_language(name, config, tokens, free, torch.device(device), dtype)
+        config, prompt = scaled(named, perception, generation), PROMPT
+        if prefix is not None:
+            side = int(((prefix - 1) // cameras) ** 0.5)
+            config, prompt = _seeing(config, lambda vit: replace(vit, image_px=side * vit.patch_px)), prefix - 1
+            prompt -= cameras * side * side
+        shape = Architecture(name, cameras, _picture(config), 1, 0, 1, tokens, 6 if name in OPENVLAS else 3)
+        return _vision_language(shape, config, prompt, free, torch.device(device), dtype)
     if name in TINYVLAS and not perception and not generation:
         return _counted(make_tinyvla(name, seed=0))
     if name not in architectures.RECIPES:
@@ -173,10 +167,20 @@ def _widths(width: Any, exponent: int, multiple: int) -> Any:
 
 def scaled(config: VlaConfig, perception: int, generation: int) -> VlaConfig:
     """Scales the widths of vision encoders and decoder; the size of a head, vocabulary and patches stay about equal."""
-    language = _llama(config.language, generation)
+    seeing = _seeing(config, lambda vit: _vit(vit, perception))
+    return replace(seeing, language=_llama(config.language, generation))
+
+
+def _seeing(config: VlaConfig, change: Callable[[VitConfig], VitConfig]) -> VlaConfig:
+    """The same with its vision encoders changed."""
     if isinstance(config, Rt2Config):
-        return replace(config, vision=_vit(config.vision, perception), language=language)
-    return OpenVlaConfig(_vit(config.dinov2, perception), _vit(config.siglip, perception), language)
+        return replace(config, vision=change(config.vision))
+    return replace(config, dinov2=change(config.dinov2), siglip=change(config.siglip))
+
+
+def _picture(config: VlaConfig) -> tuple[int, int]:
+    px = (config.dinov2 if isinstance(config, OpenVlaConfig) else config.vision).image_px
+    return px, px
 
 
 def _vit(config: VitConfig, exponent: int) -> VitConfig:
@@ -197,8 +201,9 @@ def _llama(config: LlamaConfig, exponent: int) -> LlamaConfig:
 
 
 def _vision_language(
-    name: str, config: VlaConfig, tokens: int, free: int, device: torch.device, dtype: torch.dtype
+    shape: Architecture, config: VlaConfig, prompt: int, free: int, device: torch.device, dtype: torch.dtype
 ) -> Built:
+    """prompt: number of ids after the pictures."""
     with torch.device("meta"):
         sized = _network(config)
     seeing = _million(sized.vision) + _million(sized.projector)  # type: ignore[arg-type]
@@ -206,10 +211,9 @@ def _vision_language(
     shared = 1e6 * dtype.itemsize * (seeing + writing) > KEPT * free
     with drawn(device, dtype):
         network = _sharing(config) if shared else _network(config)
-    vocabulary, one = config.language.vocabulary, config.dinov2 if isinstance(config, OpenVlaConfig) else config.vision
-    channels = 6 if isinstance(config, OpenVlaConfig) else 3
-    shape = Architecture(name, 1, (one.image_px, one.image_px), 1, 0, 1, tokens, channels)
-    prefix = VisionLanguagePrefix(network, random_ids(1, vocabulary, 1), random_ids(PROMPT, vocabulary, 2), 1)
+    vocabulary, tokens = config.language.vocabulary, shape.actions
+    before, after = random_ids(1, vocabulary, 1), random_ids(prompt, vocabulary, 2)
+    prefix = VisionLanguagePrefix(network, before, after, shape.cameras)
     codec = Rt2Tokens([-1.0] * tokens, [1.0] * tokens, first=vocabulary - 256)
     policy = AutoregressivePolicy(prefix, network.language, codec, 1, tokens, shape)
     return Built(policy.eval().requires_grad_(False), seeing, writing, shared, dtype)
@@ -235,14 +239,12 @@ def _network(config: VlaConfig) -> VisionLanguage:
 
 def _sharing(config: VlaConfig) -> VisionLanguage:
     """The network with one set of parameters for all layers of each module."""
-    one = replace(config.language, layers=1)
+    network = _network(replace(_seeing(config, _thin), language=replace(config.language, layers=1)))
     if isinstance(config, OpenVlaConfig):
-        network = _network(OpenVlaConfig(_thin(config.dinov2), _thin(config.siglip), one))
         fused: Any = network.vision
         for vit, sizes in ((fused.featurizer, config.dinov2), (fused.fused_featurizer, config.siglip)):
             _deepen(vit, sizes)
     else:
-        network = _network(Rt2Config(_thin(config.vision), one))
         assert isinstance(network.vision, Vit)
         _deepen(network.vision, config.vision)
     language: Llama = network.language

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,7 @@ from auras_ros.measure.durations import measure_durations
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.policies.loaders.open import load
-from auras_ros.report.result import Report
+from auras_ros.report.result import Report, Say
 from auras_ros.ros import QoSProfile
 from auras_ros.ros.msg import DiagnosticArray, String
 
@@ -33,10 +32,9 @@ CHECKPOINT = "pusht"  # of the config that is run
 PLANS = ("ddpm100", "quick")  # the first never pauses with an image every 100 ms; the other is for slow machines
 POLL_S = 0.5  # the shortest measurement, and the margin kept before the time limit
 TIMED, ROOM = 3, 1.4  # frames timed; how many times longer one may take beside the actuator and the simulator
-Progress = Callable[[str], None]
 
 
-def run(argv: list[str], progress: Progress) -> Report:
+def run(argv: list[str], progress: Say) -> Report:
     parser = argparse.ArgumentParser(prog="auras bench ros", description=__doc__)
     parser.add_argument("--seconds", type=amount, default=32.0, help="duration of each interval measurement")
     parser.add_argument("--messages", type=int, default=300, help="images to send")
@@ -60,7 +58,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     return report
 
 
-def _intervals(priority: int, options: argparse.Namespace, report: Report, progress: Progress, ends: Ends) -> None:
+def _intervals(priority: int, options: argparse.Namespace, report: Report, progress: Say, ends: Ends) -> None:
     progress(f"interval error, SCHED_FIFO {'requested' if priority else 'not requested'} ...")
     row = _interval_error(priority, options.seconds, options.plan, ends.hard_s)
     suffix = "" if priority else "_without_fifo"
@@ -70,7 +68,7 @@ def _intervals(priority: int, options: argparse.Namespace, report: Report, progr
     report.rows.append({"measure": "interval_error_ms", "plan": options.plan, "cores": available(), **row})
 
 
-def _images(options: argparse.Namespace, report: Report, progress: Progress, ends: Ends) -> None:
+def _images(options: argparse.Namespace, report: Report, progress: Say, ends: Ends) -> None:
     progress("image latency ...")
     room = round(RATE_HZ * (ends.hard_s - time.monotonic()))
     image = measure_image_latency(messages=max(1, min(options.messages, room)))
@@ -79,7 +77,7 @@ def _images(options: argparse.Namespace, report: Report, progress: Progress, end
     report.summary["image_n"] = image["messages"]
 
 
-def _chosen(report: Report, progress: Progress) -> str:
+def _chosen(report: Report, progress: Say) -> str:
     """The first of PLANS that is fast enough here, with a margin of ROOM; the report names it and the reason. The agent
     refuses a plan whose chunks are used up before the next one comes."""
     checkpoint = load(resources.checkpoint(CHECKPOINT))

@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from auras_ros.cli.outputs import check_outputs, term_interrupts, written
+from auras_ros.cli.command import INTERRUPTED, command_parser, term_interrupts
+from auras_ros.cli.outputs import check_outputs, written
 from auras_ros.cli.progress import Progress
 from auras_ros.measure.cores import unnamed
-from auras_ros.measure.minutes import fail
 from auras_ros.report.result import Report
 
-INTERRUPTED = 130
 BENCHES = {
     "ros": "image latency between two processes; the actuator's interval error beside inference, with and without FIFO",
     "phase": "staleness over topics without and with frames in phase with the camera, on the same seeds",
@@ -45,12 +44,7 @@ example
 
 def run(argv: list[str]) -> int:
     listed = "\n".join(f"  {name:8} {text}" for name, text in BENCHES.items())
-    parser = argparse.ArgumentParser(
-        prog="auras bench",
-        description=f"{__doc__}\n\nbenches\n{listed}",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("bench", f"{__doc__}\n\nbenches\n{listed}", EXAMPLE)
     parser.add_argument("name", choices=list(BENCHES), help="which bench")
     parser.add_argument("--json", type=Path, help="write the report here")
     parser.add_argument("--picture", type=Path, help="write a PNG here, if the bench draws one")
@@ -59,16 +53,16 @@ def run(argv: list[str]) -> int:
     options, rest = parser.parse_known_args(argv)
     bench = _module(options.name)
     _check_outputs(parser, options, bench)
-    progress = Progress()
-    with term_interrupts():
+    with term_interrupts(), Progress() as progress:
         report = bench.run(rest, progress.say)
-    progress.done()
     if "interrupted" in report.more and not report.rows:
         print("interrupted before anything was measured: nothing was written", file=sys.stderr)
         return INTERRUPTED
     if why := unnamed(report.rows):
-        fail(report, options.name, why)  # rates without their number of cores cannot be compared
+        report.fail(options.name, why)  # rates without their number of cores cannot be compared
     print(bench.table(report) if hasattr(bench, "table") else _plain(report))
+    if "interrupted" in report.more:
+        print(report.more["interrupted"])
     for note, said in NOTES.items():
         for each in report.more.get(note, []):
             print(f"{said}: {each}")
@@ -78,7 +72,7 @@ def run(argv: list[str]) -> int:
         try:
             written(options.picture, lambda path: bench.draw(report, path))
         except ValueError as error:  # nothing was measured that can be drawn
-            fail(report, "--picture", error)
+            report.fail("--picture", error)
     for each in report.more.get("failed", []):
         print(f"failed: {each}", file=sys.stderr)
     if "failed" in report.more:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Iterable
-
-from auras_ros.cli.run import config_path
+from auras_ros import resources
+from auras_ros.cli.command import command_parser, print_errors, print_warnings
 from auras_ros.nodes.common import reference
 from auras_ros.nodes.common.config import SUPERVISOR, ConfigError, read_parameters_file
 
@@ -22,9 +19,7 @@ Nothing is started and no checkpoint is read. `auras run` and the launch files c
 
 def run(argv: list[str]) -> int:
     """Returns 0, or 2 if a file is invalid."""
-    parser = argparse.ArgumentParser(
-        prog="auras check", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("check", __doc__, EXAMPLE)
     parser.add_argument("files", nargs="*", metavar="FILE", help="parameter files, or names of shipped ones")
     parser.add_argument(
         "--parameters", nargs="?", const="", choices=["", *reference.NODES], metavar="NODE",
@@ -43,25 +38,14 @@ def run(argv: list[str]) -> int:
 def _good(name: str) -> bool:
     """Check one file and print the result."""
     try:
-        path = config_path(name)
+        path = resources.config(name)
         config = read_parameters_file(path)
     except (ConfigError, OSError) as error:
-        say_errors(error)
+        print_errors(error)
         return False
-    say_warnings(config.warnings)
+    print_warnings(config.warnings)
     if not config.supervision.processes:
-        say_warnings([f"{path}: no {SUPERVISOR} section: only for `ros2 run`, `auras run` cannot start it"])
+        print_warnings([f"{path}: no {SUPERVISOR} section: only for `ros2 run`, `auras run` cannot start it"])
     count = sum(len(values) for values in config.sections.values())
     print(f"{path}: {count} parameters of {', '.join(config.sections) or 'no node'}, all valid")
     return True
-
-
-def say_errors(error: Exception) -> None:
-    """Print a line for each problem."""
-    for line in str(error).splitlines():
-        print(f"error: {line}", file=sys.stderr, flush=True)
-
-
-def say_warnings(warnings: Iterable[str]) -> None:
-    for line in warnings:
-        print(f"warning: {line}", file=sys.stderr, flush=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+
+from auras_ros.cli.command import command_parser
 
 EXAMPLE = """
 example
@@ -16,9 +17,7 @@ robot.json has what the checkpoint lacks: docs/checkpoints.md
 
 
 def run(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="auras convert", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("convert", __doc__, EXAMPLE)
     parser.add_argument("source", type=Path, help="a LeRobot folder, an OpenVLA folder, or a diffusion_policy .ckpt")
     parser.add_argument("--robot", type=Path, help="robot.json (default: the one in SOURCE, or beside the .ckpt)")
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint; must not exist")

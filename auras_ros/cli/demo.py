@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from auras_ros import resources
+from auras_ros.cli.command import INTERRUPTED, stop_signals
 from auras_ros.cli.demo_options import DemoOptions, overrides, parse
 from auras_ros.cli.progress import Progress
 from auras_ros.clock import MonotonicClock
@@ -31,7 +29,6 @@ from auras_ros.report.result import Report
 
 STARTUP_S = 30.0  # longest time without a new topic or service
 AGENT_STARTUP_S = 90.0  # the same if only the agent is missing: it loads, checks and warms up the policy
-INTERRUPTED = 130
 LOG_LINES = 15
 QUICKEST = Plan("quick")  # the shipped policy's fastest plan, if the requested one is too slow on this machine
 REQUEST_PERIODS = 3.3  # of a sequential request, measured alone; beside the other processes it takes up to 4
@@ -47,8 +44,7 @@ def run(argv: list[str]) -> int:
     options = parse(argv)
     discovery.apply_range(read_config(resources.find("config", "demo.yaml")))  # by default not on a robot's network
     options.out.mkdir(parents=True, exist_ok=True)
-    stopping: list[int] = []
-    with _signals_noted(stopping):
+    with stop_signals() as stopping:
         return _play_all(options, stopping)
 
 
@@ -152,9 +148,7 @@ class _Play:
                     if self._await_all(node, turn):
                         self._referee(node, turn)
                     self._progress.done()
-        except SupervisorError as error:
-            raise DemoError(f"{error}\n{_tail(log_path)}") from error
-        except DemoError as error:
+        except (SupervisorError, DemoError) as error:
             raise DemoError(f"{error}\n{_tail(log_path)}") from error
         finally:
             callbacks.close()
@@ -296,18 +290,3 @@ def _tail(path: Path) -> str:
     with path.open(encoding="utf-8", errors="replace") as log:
         lines = deque(log, maxlen=LOG_LINES)
     return f"the last lines of {path}:\n" + "".join(f"  {line}" for line in lines).rstrip()
-
-
-@contextmanager
-def _signals_noted(stopping: list[int]) -> Iterator[None]:
-    """SIGINT and SIGTERM are only noted, so that the run can end in an orderly way."""
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        stopping.append(number)
-
-    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

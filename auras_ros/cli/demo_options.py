@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from auras_ros import resources
+from auras_ros.cli.command import command_parser, refused_settings
 from auras_ros.cli.outputs import check_outputs, make_folder
 from auras_ros.live.referee.episode import Rules
 from auras_ros.nodes.common.config import read_config, settings_of
-from auras_ros.parameters import ParameterError, checked
+from auras_ros.parameters import checked
 from auras_ros.pipeline.plan import Plan
 
 DEFAULT_SECONDS, DEFAULT_EPISODES, DEFAULT_DRIFT_PX = 60.0, 3, 0.5
@@ -45,9 +45,7 @@ class DemoOptions:
 
 def parse(argv: list[str]) -> DemoOptions:
     """Exits with status 2 and one line if an option is invalid."""
-    parser = argparse.ArgumentParser(
-        prog="auras demo", description=DESCRIPTION, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("demo", DESCRIPTION, EXAMPLE)
     parser.add_argument(
         "--seconds", type=float, help="begin no episode after this time (default with --plan 60; without no limit)"
     )
@@ -73,11 +71,9 @@ def parse(argv: list[str]) -> DemoOptions:
         drift_px = DEFAULT_DRIFT_PX if drift_px is None else drift_px
     if seconds is None and episodes is None:
         seconds, episodes = (None, DEFAULT_EPISODES) if given.plan is None else (DEFAULT_SECONDS, None)
-    try:
+    with refused_settings(parser):
         rules = Rules(seconds=seconds, episodes=episodes)
         plan = None if given.plan is None else Plan.parse(given.plan)
-    except ValueError as error:
-        parser.error(str(error))
     if given.dtype != "auto":
         from auras_ros.checkpoints.dtype import DTYPES
 
@@ -88,12 +84,10 @@ def parse(argv: list[str]) -> DemoOptions:
         check_outputs(parser, {"--json": given.json})
     video = not given.no_video
     options = DemoOptions(rules, plan, given.seed, drift_px, given.out, given.json, video, given.dtype)
-    try:
+    with refused_settings(parser):
         for node, values in overrides(options).items():
             for each in fields(settings_of(node)):
                 checked(node, each, values.get(each.name, each.default))
-    except ParameterError as error:
-        parser.error(str(error))
     return options
 
 

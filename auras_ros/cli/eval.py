@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auras_ros import resources
-from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, written
+from auras_ros.cli.command import INTERRUPTED, command_parser, refused_settings, term_interrupts
+from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
+from auras_ros.cli.simulation import add_simulation_options
 
 if TYPE_CHECKING:
     from auras_ros.evaluate.parts import EvaluationPart
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from auras_ros.measure.durations import FrameDuration
     from auras_ros.policies.checkpoint import Checkpoint
 
-INTERRUPTED = 130
 PICTURE = "eval.png"
 EXAMPLE = """
 clocks
@@ -60,11 +61,8 @@ def run(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="auras eval", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("eval", __doc__, EXAMPLE)
     play = parser.add_argument_group("what is played")
-    play.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
     play.add_argument("--checkpoint", default="pusht", help="folder, or the name of a shipped one (pusht)")
     play.add_argument(
         "--plan",
@@ -78,23 +76,12 @@ def _parser() -> argparse.ArgumentParser:
     play.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the first episode (0)")
     play.add_argument("--concurrency", type=int, default=2, metavar="N", help="requests of par at a time (2)")
     play.add_argument("--frame-steps", type=int, default=4, metavar="N", help="control steps of a paused frame (4)")
-    play.add_argument("--max-steps", type=int, default=300, metavar="N", help="control steps of an episode (300)")
     play.add_argument("--drift-px", type=float, metavar="PX", help="drift each control step (pusht-drift: 0.5)")
     play.add_argument("--wait-for-first", action="store_true", help="the table stands still until the first chunk")
     play.add_argument(
         "--durations", metavar="FILE|LIST", help="an earlier --json, or seq=0.36,auras=0.08,...: do not measure"
     )
-    play.add_argument(
-        "--device",
-        default="cpu",
-        choices=("cpu", "cuda"),
-        help="where durations are measured: the agent's `device` (cpu); episodes are played on the CPU, with --dtype "
-        "auto in float32, even if cuda then times half precision",
-    )
-    play.add_argument("--dtype", default="auto", metavar="TYPE", help="type of the weights, as the agent's `dtype`")
-    play.add_argument(
-        "--cores", type=int, metavar="N", help="cores of each mode while durations are measured (1; with a GPU all)"
-    )
+    add_simulation_options(play, "({})", device="cpu", dtype="auto")
     play.add_argument(
         "--actions", type=int, default=0, metavar="N", help="generate only N actions of a chunk (autoregressive; all)"
     )
@@ -119,48 +106,39 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tup
     batch = min(64, -(-options.episodes // 4)) if options.batch is None else options.batch
     if options.episodes < 1 or options.seed < 0 or batch < 1:
         parser.error("--episodes and --batch must be at least 1 and --seed must not be negative")
-    from auras_ros.checkpoints.errors import CheckpointError
     from auras_ros.evaluate.campaign import Campaign
     from auras_ros.evaluate.parts import EvaluationPart
-    from auras_ros.evaluate.settings import SettingsError, check_seeds, plan_named
+    from auras_ros.evaluate.settings import check_seeds, plan_named
     from auras_ros.evaluate.shortened import shortened
     from auras_ros.evaluate.work import Work
     from auras_ros.pipeline.modes import check_plan
-    from auras_ros.pipeline.plan import PlanError
     from auras_ros.policies.loaders.open import load
     from auras_ros.sim import pusht
 
     pusht.check()
-    try:
+    with refused_settings(parser):
         check_seeds(range(options.seed, options.seed + options.episodes))
         settings = _settings(options)
         given = _given(options.durations, replace(settings, plan=plan_named(settings.plan, "")))
         if given is not None:
             settings.charging(_seconds(given))
-    except (SettingsError, PlanError) as error:
-        parser.error(str(error))
     checkpoint = load(resources.checkpoint(options.checkpoint), options.dtype)
     plan = plan_named(settings.plan, checkpoint.first_plan)
     settings = replace(settings, checkpoint=f"{checkpoint.name}@{checkpoint.digest[:12]}", plan=plan)
-    try:
+    with refused_settings(parser):
         checkpoint = shortened(checkpoint, settings.actions)
         for contender in settings.contenders():
             check_plan(checkpoint.policy(contender.plan.generation), contender.plan)
         given = _given(options.durations, settings)
         work = Work.open(settings, options.work)
         given = _agreed(given, work, options)
-    except (CheckpointError, SettingsError, PlanError) as error:
-        parser.error(str(error))
-    progress = Progress()
-    try:
+    with Progress() as progress:
         durations = _measured(checkpoint, settings, progress.say) if given is None else given
         settings = settings.charging(_seconds(durations))
         work.durations = {**(work.durations or {}), **durations}
         work.save()
         campaign = Campaign(checkpoint, settings, batch, progress.say, work)
         whole = campaign.run(range(options.seed, options.seed + options.episodes))
-    finally:
-        progress.done()
     kept = {key: durations[key] for key in settings.durations_s}
     return (EvaluationPart(settings, campaign.outcomes, kept, partial=not whole) if campaign.seeds else None), whole
 
@@ -235,16 +213,16 @@ def _given(text: str | None, settings: EvaluationSettings) -> dict[str, FrameDur
     try:
         report = json.loads(Path(text).read_text())
         measured = {"device": "cpu", "dtype": "auto", "cores": 0, **report["settings"]}  # defaults for old reports
-        for name in ("plan", "concurrency", "checkpoint", "device", "dtype", "cores"):
-            mine, its = getattr(settings, name), measured[name]
-            if mine != its and mine != "" and its != 0:
-                hint = f"measure again, or give --cores {its}" if name == "cores" else "measure again"
-                raise SettingsError(f"durations: {text}: measured with {name} {its}, not {mine}; {hint}")
-        return {key: FrameDuration(**each) for key, each in report["durations"].items()}
-    except SettingsError:
-        raise
+        theirs = {name: measured[name] for name in ("plan", "concurrency", "checkpoint", "device", "dtype", "cores")}
+        durations = {key: FrameDuration(**each) for key, each in report["durations"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(f"durations: {text}: not a report of `auras eval`: {error!r}") from error
+    for name, its in theirs.items():
+        mine = getattr(settings, name)
+        if mine != its and mine != "" and its != 0:
+            hint = f"measure again, or give --cores {its}" if name == "cores" else "measure again"
+            raise SettingsError(f"durations: {text}: measured with {name} {its}, not {mine}; {hint}")
+    return durations
 
 
 def _seconds(durations: Mapping[str, FrameDuration]) -> dict[str, float]:
@@ -252,8 +230,7 @@ def _seconds(durations: Mapping[str, FrameDuration]) -> dict[str, float]:
 
 
 def _show(part: EvaluationPart, options: argparse.Namespace) -> None:
-    from auras_ros.evaluate.picture import draw
-    from auras_ros.evaluate.table import table
+    from auras_ros.evaluate.show import draw, table
 
     report, settings = part.report(), part.settings
     print(f"{settings.sim}, {settings.plan}, {len(part.seeds)} seeds{', PARTIAL' if part.partial else ''}")

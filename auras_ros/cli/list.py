@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 
 from auras_ros import resources
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.cli.bench import BENCHES
+from auras_ros.cli.command import command_parser
 from auras_ros.cli.sim import SIMULATORS
 
 Line = tuple[str, str]
@@ -37,16 +36,8 @@ def checkpoints() -> Iterator[Line]:
 def configs() -> Iterator[Line]:
     """With the first line of each file."""
     for path in sorted((resources.share_dir() / "config").glob("*.yaml")):
-        yield path.stem, _first_line(path)
-
-
-def _first_line(path: Path) -> str:
-    with path.open(encoding="utf-8") as text:
-        return text.readline().lstrip("# ").rstrip()
-
-
-def simulators() -> Iterator[Line]:
-    yield from SIMULATORS.items()
+        with path.open(encoding="utf-8") as text:
+            yield path.stem, text.readline().lstrip("# ").rstrip()
 
 
 def types() -> Iterator[Line]:
@@ -69,19 +60,18 @@ def architectures() -> Iterator[Line]:
         yield name, "random weights"
 
 
-def benches() -> Iterator[Line]:
-    yield from BENCHES.items()
-
-
-SECTIONS: dict[str, Callable[[], Iterator[Line]]] = {
-    each.__name__: each for each in (checkpoints, configs, simulators, types, architectures, benches)
+SECTIONS: dict[str, Callable[[], Iterable[Line]]] = {
+    "checkpoints": checkpoints,
+    "configs": configs,
+    "simulators": SIMULATORS.items,
+    "types": types,
+    "architectures": architectures,
+    "benches": BENCHES.items,
 }
 
 
 def run(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="auras list", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("list", __doc__, EXAMPLE)
     parser.add_argument("what", nargs="*", metavar="WHAT", help=f"of {', '.join(SECTIONS)} (default: all)")
     options = parser.parse_args(argv)
     for name in options.what:

@@ -35,14 +35,9 @@ first steps
 
 
 def usage() -> str:
-    lines = [
-        f"auras {__version__}: real-time inference for robot policies on ROS 2",
-        "",
-        "usage: auras COMMAND ...",
-        "",
-    ]
-    lines += [f"  {name:8} {text}" for name, text in COMMANDS.items()]
-    return "\n".join(lines) + "\n" + EPILOG
+    commands = "\n".join(f"  {name:8} {text}" for name, text in COMMANDS.items())
+    title = f"auras {__version__}: real-time inference for robot policies on ROS 2"
+    return f"{title}\n\nusage: auras COMMAND ...\n\n{commands}\n{EPILOG}"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -75,9 +70,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _remedy(package: str) -> str:
     simulator = ("gym_pusht", "gymnasium", "pymunk", "pygame", "shapely")
-    extra = {**dict.fromkeys(simulator, "sim"), "matplotlib": "plot", "optuna": "tune", "accelerate": "offload"}.get(
-        package
-    )
+    extras = {**dict.fromkeys(simulator, "sim"), "matplotlib": "plot", "optuna": "tune", "accelerate": "offload"}
+    extra = extras.get(package)
     name = {"yaml": "pyyaml", "cv2": "opencv-python"}.get(package, package)
     return f"pip install 'auras_ros[{extra}]'" if extra else f"pip install {name}"
 

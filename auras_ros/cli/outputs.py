@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from auras_ros.report.result import unwritable
@@ -32,19 +29,6 @@ def make_folder(parser: argparse.ArgumentParser, option: str, folder: Path) -> N
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         parser.error(f"{option}: {error.filename or folder}: {error.strerror}")
-
-
-@contextmanager
-def term_interrupts() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C meanwhile, so that the measurements until then are shown and stored."""
-    if threading.current_thread() is not threading.main_thread():  # signal handlers cannot be set here
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def written(path: Path, write: Callable[[Path], None]) -> None:

@@ -14,14 +14,19 @@ class Progress:
         self._every_s = 0.1 if self._terminal else quiet_s
         self._last_s, self._width, self._pending = 0.0, 0, ""
 
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.done()
+
     def say(self, text: str) -> None:
         self._pending = text
         if time.monotonic() - self._last_s >= self._every_s:
             self._show()
 
-    def done(self, text: str = "") -> None:
-        """Finish the line with the last text, or with this one."""
-        self._pending = text or self._pending
+    def done(self) -> None:
+        """Finish the line with the last text."""
         if self._pending:
             self._show()
         if self._terminal:

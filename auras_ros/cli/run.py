@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
-from pathlib import Path
-from types import FrameType
+from contextlib import closing
 
 from auras_ros import resources
-from auras_ros.cli.figures import Figures
+from auras_ros.cli.command import command_parser, print_errors, print_warnings, stop_signals
+from auras_ros.cli.status_line import status_lines
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import ConfigError
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
@@ -33,56 +32,30 @@ SUBNET.
 """
 
 
-def config_path(given: str) -> Path:
-    """A config by path, or by the name of a shipped one (with or without .yaml). Raises FileNotFoundError."""
-    path = Path(given).expanduser()
-    if path.is_file():
-        return path
-    name = path.name if path.suffix else f"{path.name}.yaml"
-    return resources.find("config", name)
-
-
 def run(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="auras run", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("run", __doc__, EXAMPLE)
     parser.add_argument("config", help="parameter file, or the name of a shipped one (pusht, pusht_drift)")
     parser.add_argument("--namespace", default="", help="put every node under this namespace, e.g. /left")
     options = parser.parse_args(argv)
-    stopping: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopping.append(number)
-
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with non_blocking_output():  # unread output must not block the supervision
-            return _supervise(options, stopping)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    with stop_signals() as stopping, non_blocking_output():  # unread output must not block the supervision
+        return _supervise(options, stopping)
 
 
 def _supervise(options: argparse.Namespace, stopping: list[int]) -> int:
-    figures = Figures(options.namespace)
     try:
-        supervisor = Supervisor(config_path(options.config), namespace=options.namespace)
+        supervisor = Supervisor(resources.config(options.config), namespace=options.namespace)
         found_by = discovery.apply_range(supervisor.read)
-        with supervisor:
-            for line in supervisor.warnings:
-                print(f"warning: {line}", file=sys.stderr, flush=True)
+        with closing(status_lines(options.namespace)) as status, supervisor:
+            print_warnings(supervisor.warnings)
             print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
             print(f"discovery range: {found_by}", flush=True)
             while not stopping and supervisor.alive:
                 for line in supervisor.poll():
                     print(f"[supervisor] {line}", file=sys.stderr, flush=True)
-                figures.poll()
+                next(status)
                 time.sleep(POLL_S)
     except (ConfigError, SupervisorError, FileNotFoundError) as error:
-        for line in str(error).splitlines():
-            print(f"error: {line}", file=sys.stderr)
+        print_errors(error)
         return 2
-    finally:
-        figures.close()
     print("stopped", flush=True)
     return 0 if stopping else 1

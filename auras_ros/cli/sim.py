@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
-from auras_ros.cli.check import say_errors, say_warnings
-from auras_ros.cli.run import config_path
+from auras_ros import resources
+from auras_ros.cli.command import command_parser, print_errors, print_warnings
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import ConfigError, read_parameters_file
 
@@ -30,19 +27,17 @@ The simulator is visible only on this machine unless ROS_AUTOMATIC_DISCOVERY_RAN
 
 
 def run(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="auras sim", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("sim", __doc__, EXAMPLE)
     parser.add_argument("simulator", choices=list(SIMULATORS), help="which simulator")
     parser.add_argument("--config", default="pusht", help="parameter file, or the name of a shipped one")
     options, ros_arguments = parser.parse_known_args(argv)
     try:
-        path: Path = config_path(options.config)
+        path = resources.config(options.config)
         config = read_parameters_file(path)
     except (ConfigError, FileNotFoundError) as error:
-        say_errors(error)
+        print_errors(error)
         return 2
-    say_warnings(config.warnings)
+    print_warnings(config.warnings)
     discovery.apply_range(config)
     from auras_ros.sim.pusht_bridge import main
 

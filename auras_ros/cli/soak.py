@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
+from auras_ros.cli.command import INTERRUPTED, command_parser, stop_signals
 from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
 from auras_ros.live.soak.not_drawn import NOT_DRAWN
 
-INTERRUPTED = 130
 EXAMPLE = """
 examples
   auras soak --minutes 20                          every kind of fault, in an order that follows from seed 0
@@ -34,9 +29,7 @@ faults that are not drawn, and why (tests: docs/reliability.md)
 
 
 def run(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="auras soak", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("soak", __doc__, EXAMPLE)
     parser.add_argument("--minutes", type=float, default=20.0, help="no fault begins later than this (default 20)")
     parser.add_argument("--seed", type=int, default=0, help="seed of order, pauses and garbage (default 0)")
     parser.add_argument("--only", default="", metavar="KIND,...", help="kinds of faults, by their names in the table")
@@ -51,7 +44,7 @@ def run(argv: list[str]) -> int:
     if not 0 < options.minutes <= 10_000:
         parser.error(f"--minutes: must be in (0, 10000], got {options.minutes:g}")
     from auras_ros.live.soak.faults import faults
-    from auras_ros.live.soak.run import Wanted, soak
+    from auras_ros.live.soak.run import SoakSettings, soak
     from auras_ros.live.soak.summary import report, table
 
     only, known = [word for word in options.only.replace(" ", "").split(",") if word], faults(1.0, 1.0)
@@ -64,13 +57,9 @@ def run(argv: list[str]) -> int:
         parser.error(f"--load: must be 1 to 64, without --only and --presses; got {options.load}")
     make_folder(parser, "--log", options.log.parent)
     check_outputs(parser, {"--json": options.json})
-    progress = Progress(quiet_s=5.0)
-    with _signals_noted() as stopping:
-        try:
-            wanted = Wanted(60.0 * options.minutes, options.seed, tuple(only), options.presses, options.load)
-            result = soak(wanted, options.log, lambda: bool(stopping), progress.say)
-        finally:
-            progress.done()
+    settings = SoakSettings(60.0 * options.minutes, options.seed, tuple(only), options.presses, options.load)
+    with stop_signals() as stopping, Progress(quiet_s=5.0) as progress:
+        result = soak(settings, options.log, lambda: bool(stopping), progress.say)
     made = report(result, interrupted=bool(stopping))
     print(f"\n{table(made)}\nlog: {options.log}", flush=True)
     if options.json:
@@ -78,19 +67,3 @@ def run(argv: list[str]) -> int:
     if result.judge.kinds:
         return 1
     return INTERRUPTED if stopping else 0
-
-
-@contextmanager
-def _signals_noted() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM are only noted, so that the run ends in an orderly way with the results so far."""
-    stopping: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        stopping.append(number)
-
-    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopping
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import sys
 from pathlib import Path
 
 from auras_ros import resources
+from auras_ros.cli.command import command_parser, print_errors
 from auras_ros.cli.outputs import check_outputs, make_folder, written
 
 TRACE, PICTURE = "trace.json", "timeline.png"
@@ -24,9 +24,7 @@ always available. A registered policy has random weights; its generation plan is
 
 
 def run(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="auras trace", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("trace", __doc__, EXAMPLE)
     parser.add_argument("--plan", default=DEFAULT_PLAN, help=f"what to run (default: {DEFAULT_PLAN})")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--policy", default="dp-small", help="a registered architecture (default: dp-small)")
@@ -58,7 +56,7 @@ def _trace(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
             folder, dtype = resources.checkpoint(options.checkpoint), options.dtype or "auto"
             setup = trace.from_checkpoint(folder, plan, options.seed, options.device, dtype)
     except (ValueError, FileNotFoundError) as error:  # such as PlanError and CheckpointError
-        print(f"error: {error}", file=sys.stderr)
+        print_errors(error)
         return 2
     importlib.import_module("matplotlib")  # checked, like the folder, before measuring
     make_folder(parser, "--out", options.out)

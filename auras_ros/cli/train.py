@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
+from auras_ros.cli.command import command_parser
 from auras_ros.cli.progress import Progress
 
 EXAMPLE = """
@@ -20,9 +20,7 @@ example
 
 
 def run(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="auras train", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("train", __doc__, EXAMPLE)
     parser.add_argument(
         "policy", choices=["pusht", "pusht-tokens"], help="what to train: a diffusion or an autoregressive policy"
     )
@@ -52,16 +50,15 @@ def run(argv: list[str]) -> int:
     from auras_ros.train.pusht import evaluate, make_policy
     from auras_ros.train.pusht_stages import Schedule
 
-    progress = Progress()
     if options.evaluate:
-        result = evaluate(options.out, options.evaluate, episodes, progress.say)
-        progress.done()
+        with Progress() as progress:
+            result = evaluate(options.out, options.evaluate, episodes, progress.say)
         _print(options.evaluate, result)
         return 0
     work = options.work or options.out.with_name(options.out.name + ".work")
     schedule = Schedule.smoke() if options.smoke else Schedule()
-    record = make_policy(options.policy, options.out, work, options.seed, schedule, episodes, progress.say, **more)
-    progress.done()
+    with Progress() as progress:
+        record = make_policy(options.policy, options.out, work, options.seed, schedule, episodes, progress.say, **more)
     for name, result in record["success"].items():
         _print(name, result)
     print(f"written: {options.out}")

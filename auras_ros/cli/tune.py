@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from auras_ros import resources
-from auras_ros.cli.check import say_errors
-from auras_ros.cli.outputs import check_outputs, make_folder, term_interrupts, written
+from auras_ros.cli.command import INTERRUPTED, command_parser, print_errors, refused_settings, term_interrupts
+from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
-from auras_ros.cli.run import config_path
+from auras_ros.cli.simulation import add_simulation_options
 from auras_ros.nodes.common.config import ConfigError, NodeConfig, read_parameters_file
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from auras_ros.pipeline.plan import Plan
     from auras_ros.policies.checkpoint import Checkpoint
 
-INTERRUPTED = 130
 NOT_FOUND = 3
 EXAMPLE = """
 examples
@@ -51,34 +50,26 @@ def run(argv: list[str]) -> int:
     template: _Template | None = None
     if options.config is not None:
         try:
-            template = _follow(config_path(options.config), options, parser)
+            template = _follow(resources.config(options.config), options, parser)
         except (ConfigError, FileNotFoundError) as error:
-            say_errors(error)
+            print_errors(error)
             return 2
     options.checkpoint, options.device = options.checkpoint or "pusht", options.device or "cpu"
     options.dtype = options.dtype or "auto"
     if options.device == "cuda" and not _has_cuda():
         parser.error("no CUDA device for timing frames; --device cpu times them on the CPU")
     importlib.import_module("matplotlib")  # checked before hours of work
-    from auras_ros.checkpoints.errors import CheckpointError
-    from auras_ros.evaluate.settings import SettingsError
-    from auras_ros.pipeline.plan import PlanError
     from auras_ros.policies.loaders.open import load
     from auras_ros.sim import pusht
 
     pusht.check()
     progress = Progress()
     checkpoint = load(resources.checkpoint(options.checkpoint), options.dtype)
-    try:
+    with refused_settings(parser):
         search, explore = _prepared(checkpoint, options, progress)
         search.space.grid(checkpoint.policy(search.space.base.generation))
-    except (CheckpointError, PlanError, SettingsError) as error:
-        parser.error(str(error))
-    try:
-        with term_interrupts():
-            result = search.run(explore)
-    finally:
-        progress.done()
+    with progress, term_interrupts():
+        result = search.run(explore)
     _show(result, search, checkpoint, options, template)
     if result.partial:
         return INTERRUPTED
@@ -86,24 +77,12 @@ def run(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="auras tune", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("tune", __doc__, EXAMPLE)
     parser.add_argument(
         "--checkpoint", help="folder, or the name of a shipped one (that of the agent in --config, or pusht)"
     )
-    parser.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
     parser.add_argument("--plan", default="", help="common part of all plans, e.g. ddpm100 or ddpm100,batched=false")
-    parser.add_argument(
-        "--device",
-        choices=("cpu", "cuda"),
-        help="where frames are timed (that of the agent in --config, or cpu); episodes are played on the CPU, with "
-        "--dtype auto in float32, even if cuda then times half precision",
-    )
-    parser.add_argument("--dtype", metavar="TYPE", help="of the weights (that of the agent in --config, or auto)")
-    parser.add_argument(
-        "--cores", type=int, metavar="N", help="cores of every plan, seq too, while it is timed (1; with a GPU all)"
-    )
+    add_simulation_options(parser, "(that of the agent in --config, or {})", device=None, dtype=None)
     wanted = parser.add_argument_group("requirements")
     wanted.add_argument("--rate", metavar="HZ|Nx", help="least chunks per second, or 2x for twice seq's rate")
     wanted.add_argument(
@@ -128,7 +107,6 @@ def _parser() -> argparse.ArgumentParser:
     effort.add_argument("--episodes", type=int, default=96, metavar="N", help="episodes of the last round (96)")
     effort.add_argument("--confirm", type=int, default=0, metavar="N", help="new episodes for the chosen plan (0)")
     effort.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the first episode and of Optuna (0)")
-    effort.add_argument("--max-steps", type=int, default=300, metavar="N", help="control steps of an episode (300)")
     effort.add_argument("--batch", type=int, default=32, metavar="N", help="episodes that are stepped together (32)")
     effort.add_argument(
         "--frame-steps", type=int, default=0, metavar="N", help="paused clock, N control steps a frame (0: charged)"

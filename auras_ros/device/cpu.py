@@ -33,9 +33,9 @@ class OverMark:
 class InlineLane:
     """Runs a stage in the thread that launches it, before `launch` returns. Its exception is raised by the mark."""
 
-    def __init__(self, name: str, failures: StageFailures, spans: Spans | None) -> None:
+    def __init__(self, name: str, failures: StageFailures) -> None:
         self.name = name
-        self._failures, self._spans = failures, spans
+        self._failures = failures
         self._well = OverMark(failures)  # one shared mark for every successful launch
         self._lock = threading.Lock()
         self._runs_in: int | None = None
@@ -52,7 +52,7 @@ class InlineLane:
             try:
                 for earlier in after:
                     earlier.wait()
-                own.run_timed(self._spans)
+                own.run()
             except Exception as error:  # noqa: BLE001  (raised again where the mark is waited for)
                 return OverMark(self._failures, self._failures.note(own.name, error))
             finally:
@@ -79,10 +79,10 @@ class CpuDevice(LanedDevice[InlineLane | ThreadLane]):
     def lane(self, name: str, cores: Sequence[int] | None = None, threads: int | None = None) -> Lane:
         self._refuse_if_closed(name)
         if cores is None and threads is None:
-            self._lanes.append(InlineLane(name, self._failures, self._spans))
+            self._lanes.append(InlineLane(name, self._failures))
         else:
-            self._lanes.append(ThreadLane(name, *checked(name, cores, threads), self._failures, self._spans))
+            self._lanes.append(ThreadLane(name, *checked(name, cores, threads), self._failures))
         return self._lanes[-1]
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
-        return PlainStage(name, body, self._own(name, lane), self.uncaptured)
+        return PlainStage(name, body, self._own(name, lane), self.uncaptured, self._spans)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from auras_ros.device.lane import DeviceError, Lane, Stage
 from auras_ros.device.spans import Spans
@@ -11,43 +12,40 @@ from auras_ros.device.uncaptured import Reasons, listening
 
 
 class PlainStage:
-    """`body` with a name. It does not run at capture, so the buffers are unchanged. Whether it calls `cannot_capture`
-    is known after its first run, and noted in the device's `uncaptured`."""
+    """`run` is the body itself, without autograd: that is switched per thread, so a thread lane would record what an
+    inline lane does not. It does not run at capture, so the buffers are unchanged. Whether it calls `cannot_capture` is
+    known after its first run, and noted in the device's `uncaptured`. With `spans` every run adds one, even if it
+    raises."""
 
-    __slots__ = ("_no_grad", "_run_before", "_uncaptured", "body", "captured", "lane", "name")
+    __slots__ = ("_body", "_uncaptured", "captured", "lane", "name", "run")
 
     def __init__(
-        self, name: str, body: Callable[[], None], lane: Lane, uncaptured: dict[str, Reasons] | None = None
+        self,
+        name: str,
+        body: Callable[[], None],
+        lane: Lane,
+        uncaptured: dict[str, Reasons] | None = None,
+        spans: Spans | None = None,
     ) -> None:
         from torch import no_grad
 
-        self.name, self.body, self.lane = name, body, lane
-        self.captured, self._run_before = True, False
+        self.name, self.lane, self.captured = name, lane, True
         self._uncaptured = {} if uncaptured is None else uncaptured
-        self._no_grad = no_grad
-
-    def run(self) -> None:
-        """Without autograd: it is switched per thread, so a thread lane would record what an inline lane does not."""
-        with self._no_grad():
-            if self._run_before:
-                self.body()
-            else:
-                self._first_run()
+        without_autograd = no_grad()(body)
+        self._body = without_autograd if spans is None else partial(self._timed, without_autograd, spans)
+        self.run: Callable[[], None] = self._first_run
 
     def _first_run(self) -> None:
         with listening() as reasons:
-            self.body()
-        self._run_before = True
+            self._body()
+        self.run = self._body
         if reasons:
             self.captured, self._uncaptured[self.name] = False, tuple(reasons)
 
-    def run_timed(self, spans: Spans | None) -> None:
-        """Run and write the span, even if the run raises."""
-        if spans is None:
-            return self.run()
+    def _timed(self, body: Callable[[], None], spans: Spans) -> None:
         start_ns = time.monotonic_ns()
         try:
-            self.run()
+            body()
         finally:
             spans.add(self.lane.name, self.name, start_ns, time.monotonic_ns())
 

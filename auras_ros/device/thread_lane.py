@@ -13,7 +13,6 @@ from auras_ros.device.cores import occupy
 from auras_ros.device.failure import Failure, StageFailures
 from auras_ros.device.lane import DeviceError, Mark, Stage
 from auras_ros.device.plain import PlainStage, plain
-from auras_ros.device.spans import Spans
 
 DEPTH = 64  # launches that a lane holds; one more waits for the oldest
 _STARTING = threading.Lock()  # torch's default number of threads is per process, so one lane starts at a time
@@ -53,15 +52,12 @@ class ThreadMark:
 class ThreadLane:
     """See the module's docstring. threads: intra-op threads. cores: None keeps those of the thread that makes it."""
 
-    def __init__(
-        self, name: str, cores: frozenset[int] | None, threads: int, failures: StageFailures, spans: Spans | None
-    ) -> None:
+    def __init__(self, name: str, cores: frozenset[int] | None, threads: int, failures: StageFailures) -> None:
         self.name = name
         self.failures = failures
         self.lock = threading.Lock()
         self.ended = threading.Condition(self.lock)
         self._came = threading.Condition(self.lock)
-        self._spans = spans
         self._queue: deque[ThreadMark] = deque()  # the first one runs
         self._closing = False
         self._start(cores, threads)
@@ -134,7 +130,7 @@ class ThreadLane:
         try:
             for earlier in mark.after:
                 earlier.wait()
-            stage.run_timed(self._spans)
+            stage.run()
         except BaseException as error:  # noqa: BLE001  (raised again where the mark is waited for)
             return self.failures.note(stage.name, error)
         return None

@@ -8,7 +8,7 @@ run of the group is kept for the next time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from auras_ros.evaluate.episode_runners import EpisodeRunners
@@ -17,8 +17,7 @@ from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
 from auras_ros.evaluate.work import Work
 from auras_ros.policies.checkpoint import Checkpoint
-
-Say = Callable[[str], None]
+from auras_ros.report.result import Say
 
 
 @dataclass
@@ -56,8 +55,8 @@ class Campaign:
             return known
         settings = self.settings
 
-        def watch(episode_runners: EpisodeRunners) -> None:
-            self.say(pace.line(episode_runners))
+        def watch(runners: EpisodeRunners) -> None:
+            self.say(pace.line(runners))
 
         timing = settings.timing(clock)
         made = play(self.checkpoint, contender.plan, group, settings.task, timing, contender.plain, watch)
@@ -82,14 +81,14 @@ class _Pace:
         self._run, self._began_s = (run[0], run[1]), now_s
         self._left.remove(self._run)
 
-    def line(self, episode_runners: EpisodeRunners) -> str:
+    def line(self, runners: EpisodeRunners) -> str:
         clock, name = self._run or ("", "")
-        over = episode_runners.finished
+        over = runners.finished
         won = sum(episode.success for episode in over)
-        done, of = self._total - len(self._left), len(over) + len(episode_runners)
+        done, of = self._total - len(self._left), len(over) + len(runners.living())
         return (
             f"run {done} of {self._total}, {clock} {name}: {len(over)} of {of} episodes over, "
-            f"{won} succeed, about {_minutes(self._left_s(episode_runners.progress))} left"
+            f"{won} succeed, about {_minutes(self._left_s(runners.progress))} left"
         )
 
     def _left_s(self, progress: float) -> float:

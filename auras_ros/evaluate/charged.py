@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from auras_ros.evaluate.episode_runners import EpisodeRunners
-from auras_ros.evaluate.turn import Watch, step
+from auras_ros.evaluate.episode_runners import EpisodeRunners, Watch
 from auras_ros.pipeline.frames import FrameClock
 from auras_ros.pipeline.modes import Executor
-from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.plan import MODES, Plan
 from auras_ros.pipeline.request import Worker
 
 
@@ -26,12 +25,7 @@ def duration_key(mode: str, worker: str) -> str:
     return f"{mode}/{worker}" if mode == "dec" else mode
 
 
-DURATIONS = {
-    "seq": ("seq",),
-    "dec": ("dec/perceive", "dec/generate"),
-    "par": ("par",),
-    "auras": ("auras",),
-}
+DURATIONS = {mode: (mode,) for mode in MODES} | {"dec": ("dec/perceive", "dec/generate")}
 
 
 @dataclass(frozen=True)
@@ -62,26 +56,26 @@ class Charged:
             return plan
         return replace(plan, frame_period_ms=self._duration_ns("par", "") / plan.concurrency / 1e6)
 
-    def play(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> None:
+    def play(self, executor: Executor, runners: EpisodeRunners, now_ns: int, watch: Watch) -> None:
         """Go from event to event until no episode is left. The world's grid starts now."""
         mode = executor.plan.mode
         period_ns = 0 if mode == "par" else round(executor.plan.frame_period_ms * 1e6)
-        runners = [
-            _Runner(worker, FrameClock(period_ns), self._drawn_ns(self._duration_ns(mode, worker.name), place))
+        timed = [
+            _TimedWorker(worker, FrameClock(period_ns), self._drawn_ns(self._duration_ns(mode, worker.name), place))
             for place, worker in enumerate(executor.workers)
         ]
         tick_ns = now_ns
-        while len(episode_runners):
+        while runners.living():
             executor.clock.sleep_until_ns(now_ns)
             if now_ns == tick_ns:
-                episode_runners.observe(now_ns, min(runner.soonest_ns(now_ns) for runner in runners))
-            _settle(runners, episode_runners, now_ns)
+                runners.observe(now_ns, min(each.soonest_ns(now_ns) for each in timed))
+            _settle(timed, runners, now_ns)
             if now_ns == tick_ns:
-                step(executor, episode_runners, now_ns)
-                watch(episode_runners)
-                tick_ns += episode_runners.dt_ns
+                runners.tick(now_ns)
+                watch(runners)
+                tick_ns += runners.dt_ns
             wakes = [tick_ns, now_ns + executor.ledger.closed_ns(now_ns)]
-            wakes += [runner.soonest_ns(now_ns) for runner in runners]
+            wakes += [each.soonest_ns(now_ns) for each in timed]
             now_ns = min(at_ns for at_ns in wakes if at_ns > now_ns)
 
     def _drawn_ns(self, duration_ns: int, place: int) -> Iterator[int]:
@@ -98,16 +92,16 @@ class Charged:
         return self.durations_ns[key]
 
 
-def _settle(runners: Sequence[_Runner], episode_runners: EpisodeRunners, now_ns: int) -> None:
+def _settle(timed: Sequence[_TimedWorker], runners: EpisodeRunners, now_ns: int) -> None:
     """End frames before beginning others, workers in their order, until nothing more happens at this instant."""
     busy = True
     while busy:
-        ended = [runner.end(episode_runners, now_ns) for runner in runners]
-        began = [] if any(ended) else [runner.begin(episode_runners, now_ns) for runner in runners]
+        ended = [each.end(runners, now_ns) for each in timed]
+        began = [] if any(ended) else [each.begin(runners, now_ns) for each in timed]
         busy = any(ended) or any(began)
 
 
-class _Runner:
+class _TimedWorker:
     """One worker in virtual time: idle, or in a frame that ends at `_ends_ns`. durations_ns: of its frames."""
 
     def __init__(self, worker: Worker, frames: FrameClock, durations_ns: Iterator[int]) -> None:
@@ -119,21 +113,19 @@ class _Runner:
         """The earliest time of this worker's next event: the end of its frame, or the start of the next one."""
         return self._frames.next_start_ns(now_ns) if self._ends_ns is None else self._ends_ns
 
-    def end(self, episode_runners: EpisodeRunners, now_ns: int) -> bool:
+    def end(self, runners: EpisodeRunners, now_ns: int) -> bool:
         """End the frame if it is over. Returns whether one ended."""
         if self._ends_ns is None or self._ends_ns > now_ns:
             return False
         self._ends_ns = None
-        emission = self._worker.end(now_ns)
-        for each in () if emission is None else emission.every:
-            episode_runners.offer(each, now_ns)
+        runners.take(self._worker.end(now_ns), now_ns)
         return True
 
-    def begin(self, episode_runners: EpisodeRunners, now_ns: int) -> bool:
+    def begin(self, runners: EpisodeRunners, now_ns: int) -> bool:
         """Begin a frame if one is due. Returns whether one began."""
         if self._ends_ns is not None or self._frames.next_start_ns(now_ns) > now_ns:
             return False
-        seen = episode_runners.seen(now_ns)
+        seen = runners.seen(now_ns)
         if not self._worker.wants(seen, now_ns):
             self._frames.idle()
             return False
@@ -141,5 +133,5 @@ class _Runner:
         self._worker.begin(seen, now_ns)
         self._worker.run()
         self._ends_ns = now_ns + next(self._durations_ns)
-        episode_runners.frames += int(self._emits)
+        runners.frames += int(self._emits)
         return True

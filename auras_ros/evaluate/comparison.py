@@ -8,7 +8,7 @@ from typing import Any
 
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
-from auras_ros.report.statistics import mean, paired_difference, quantile, wilson
+from auras_ros.report.statistics import mean, paired_by_seed, quantile, wilson
 from auras_ros.sim.pusht import CONTROL_DT_MS
 
 Outcomes = Mapping[tuple[str, str], ModeResult]  # (clock, name of the contender)
@@ -34,6 +34,7 @@ def _row(
     if clock == "charged":
         key = "dec/generate" if contender.plan.mode == "dec" else contender.plan.mode
         frame_ms = settings.durations_s[key] * 1e3  # type: ignore[assignment]
+    until = _until_success(outcome.episodes, seq.episodes if seq else [])
     stale, worst = mean(outcome.staleness), quantile(outcome.staleness, 0.99)
     return {
         "mode": contender.name,
@@ -51,7 +52,7 @@ def _row(
         "staleness_ms_mean": None if stale is None else stale * CONTROL_DT_MS,
         "staleness_ms_p99": None if worst is None else worst * CONTROL_DT_MS,
         **{f"context_age_ms_{i}": age_ns / 1e6 / outcome.chunks for i, age_ns in enumerate(outcome.age_ns)},
-        **_until_success(outcome.episodes, seq.episodes if seq else []),
+        **until,
         "hold_share": sum(episode.holds for episode in outcome.episodes) / outcome.steps,
         "refused": sum(episode.refused for episode in outcome.episodes),
     }
@@ -59,13 +60,8 @@ def _row(
 
 def _difference(outcome: ModeResult, seq: ModeResult | None) -> dict[str, float | None]:
     """Success minus that of seq, paired by seed, with its 95 % interval."""
-    if seq is None:
-        return {"diff": None, "diff_low": None, "diff_high": None}
-    table = {(mine, its): 0 for mine in (True, False) for its in (True, False)}
-    for episode, other in _pairs(outcome.episodes, seq.episodes):
-        table[episode.success, other.success] += 1
-    counts = table[True, True], table[True, False], table[False, True], table[False, False]
-    return dict(zip(("diff", "diff_low", "diff_high"), paired_difference(*counts), strict=True))
+    found = (None, None, None) if seq is None else paired_by_seed(outcome.won, seq.won)
+    return dict(zip(_NOTHING, found, strict=True))
 
 
 def _until_success(episodes: Sequence[EpisodeRecord], seq: Sequence[EpisodeRecord]) -> dict[str, float | None]:

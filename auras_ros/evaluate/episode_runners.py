@@ -1,12 +1,13 @@
 """Episodes that share one schedule, stepped together: one batch for the executor, one runner for each episode.
 
-Frames depend on time and not on the world, so that a whole batch latches, computes and acts at the same instants. This
-module does not depend on modes or clocks.
+Frames depend on time and not on the world, so that a whole batch latches, computes and acts at the same instants. The
+batch is fixed: the row of a finished episode keeps its last observation, and its chunks are not used. So the executor
+runs here exactly as it does on a robot. This module does not depend on modes or clocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,9 +18,9 @@ from auras_ros.evaluate.episode_runner import EpisodeRunner, LockstepError, Task
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.seams import Seams
 from auras_ros.loading.pipeline import to_latched
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.request import Emission, Identity, Latched, to_chunk
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.policies.noise import noise_tape
 
 REQUESTS_PER_EPISODE = 1_000  # each episode has its own stretch of the noise tape, so that seeds are paired
 SEEDS = 2**32 // REQUESTS_PER_EPISODE  # number of seeds that have their own stretch of the noise tape
@@ -28,8 +29,8 @@ _IDENTITY = Identity()
 
 
 class EpisodeRunners:
-    """One runner for each seed; finished ones leave the batch. frames: the executor's frames so far, without those that
-    only perceive. seams: optional counter of all runners' seams."""
+    """One runner for each seed. frames: the executor's frames so far, without those that only perceive. finished:
+    episodes that are over, in the order in which they ended. seams: optional counter of all runners' seams."""
 
     def __init__(
         self,
@@ -45,83 +46,80 @@ class EpisodeRunners:
         self._checkpoint, self.task = checkpoint, task
         self.dt_ns = checkpoint.contract.dt_ns
         self._reach_ns = checkpoint.spec.history * max(self.dt_ns, checkpoint.spec.dt_ns)
-        self._live = [EpisodeRunner(checkpoint, task, seed, plain, task.world(), start_ns, seams) for seed in seeds]
-        self._count = len(self._live)
-        self._finished: list[EpisodeRecord] = []
+        self._runners = [EpisodeRunner(checkpoint, task, seed, plain, task.world(), start_ns, seams) for seed in seeds]
+        self.finished: list[EpisodeRecord] = []
         self._outcome = ModeResult()
+        self._rows: dict[int, Latched] = {}  # the newest observation of each episode
         self._latched: Latched | None = None
-        self._observed_ns = -1
         self.frames = 0
 
-    def __len__(self) -> int:
-        return len(self._live)
-
-    @property
-    def finished(self) -> list[EpisodeRecord]:
-        """Episodes that are over, in the order in which they ended."""
-        return self._finished
+    def living(self) -> dict[int, EpisodeRunner]:
+        """The runners whose episodes are not over, by their row in the batch."""
+        return {row: runner for row, runner in enumerate(self._runners) if not runner.done}
 
     @property
     def progress(self) -> float:
         """The share that is done, 0 to 1; an episode that ends early counts as complete."""
-        played = sum(episode_runner.episode.steps for episode_runner in self._live) / self.task.max_steps
-        return (len(self._finished) + played) / self._count
+        played = sum(runner.episode.steps for runner in self.living().values()) / self.task.max_steps
+        return (len(self.finished) + played) / len(self._runners)
 
     def outcome(self) -> ModeResult:
         """The result of all episodes, once none is left."""
-        return ModeResult.join([ModeResult(list(self._finished), self._outcome.staleness, self._outcome.age_ns)])
+        return ModeResult.join([ModeResult(list(self.finished), self._outcome.staleness, self._outcome.age_ns)])
 
     def noise(self, shape: tuple[int, ...], request: int) -> Tensor:
-        """The noise of every live episode for its request of this number, [E, *shape] (rule 7 of docs/pipeline.md)."""
+        """The noise of every episode for its request of this number, [E, *shape] (rule 7 of docs/pipeline.md)."""
         if request >= REQUESTS_PER_EPISODE:
             raise LockstepError(f"more than {REQUESTS_PER_EPISODE} requests in one episode")
-        bases = [episode_runner.seed * REQUESTS_PER_EPISODE for episode_runner in self._live]
+        bases = [runner.seed * REQUESTS_PER_EPISODE for runner in self._runners]
         return torch.stack([noise_tape(shape, NOISE_SEED, base + request) for base in bases])
 
     def observe(self, now_ns: int, soonest_ns: int) -> None:
         """Take new sensor values. soonest_ns: no frame begins before; images that no frame can see are not rendered."""
         image = soonest_ns < now_ns + self._reach_ns
-        for episode_runner in self._live:
-            episode_runner.observe(now_ns, image)
-        self._observed_ns, self._latched = now_ns, None
+        for runner in self.living().values():
+            runner.observe(now_ns, image)
+        self._latched = None
 
     def seen(self, now_ns: int) -> Latched:
-        """The newest observation of all live episodes, as of now. The same object until the next one comes."""
+        """The newest observation of all episodes, as of now; of a finished one the last that it had. The same object
+        until the next one comes."""
         if self._latched is None:
-            every = [to_latched(episode_runner.latch(now_ns), self._checkpoint) for episode_runner in self._live]
-            first = every[0]
-            if any(one.origin.mono_ns != first.origin.mono_ns for one in every):
+            new = {row: to_latched(runner.latch(now_ns), self._checkpoint) for row, runner in self.living().items()}
+            origin, *others = (one.origin for one in new.values())
+            if any(other.mono_ns != origin.mono_ns for other in others):
                 raise LockstepError("episodes of one batch saw different instants")
+            self._rows |= new
+            every = self._rows.values()
             references = [one.origin.reference for one in every if one.origin.reference is not None]
             self._latched = Latched(
                 images=torch.cat([one.images for one in every]),
                 state=torch.cat([one.state for one in every]),
-                origin=replace(first.origin, reference=np.concatenate(references) if references else None),
+                origin=replace(origin, reference=np.concatenate(references) if references else None),
             )
         return self._latched
 
-    def offer(self, emission: Emission, now_ns: int) -> None:
-        """Give each live episode its row of the chunks."""
-        if len(emission.actions) != len(self._live):
-            raise LockstepError(f"{len(emission.actions)} rows of actions for {len(self._live)} episodes")
-        for row, episode_runner in enumerate(self._live):
+    def take(self, emission: Emission | None, now_ns: int) -> None:
+        """Give each living episode its row of what a frame has finished."""
+        for each in () if emission is None else emission.every:
+            self._offer(each, now_ns)
+
+    def _offer(self, emission: Emission, now_ns: int) -> None:
+        if len(emission.actions) != len(self._runners):
+            raise LockstepError(f"{len(emission.actions)} rows of actions for {len(self._runners)} episodes")
+        for row, runner in self.living().items():
             chunk = to_chunk(emission, _IDENTITY, row)
-            episode_runner.offer(chunk, now_ns)
+            runner.offer(chunk, now_ns)
             self._outcome.aged(chunk.provenance.context_age_ns)
 
-    def tick(self, now_ns: int) -> Tensor | None:
-        """One control step of all episodes. Returns the rows that continue, int64, if any episode has ended, else
-        None."""
-        for episode_runner in self._live:
-            age_steps = episode_runner.tick(now_ns, self.frames)
+    def tick(self, now_ns: int) -> None:
+        """One control step of all living episodes."""
+        for runner in self.living().values():
+            age_steps = runner.tick(now_ns, self.frames)
             if age_steps is not None:
                 self._outcome.acted(age_steps)
-        rows = [row for row, episode_runner in enumerate(self._live) if not episode_runner.done]
-        if len(rows) == len(self._live):
-            return None
-        self._finished += [episode_runner.episode for episode_runner in self._live if episode_runner.done]
-        self._live = [self._live[row] for row in rows]
-        kept = torch.tensor(rows, dtype=torch.int64)
-        if rows and self._latched is not None:
-            self._latched = self._latched.keep(kept)
-        return kept
+            if runner.done:
+                self.finished.append(runner.episode)
+
+
+Watch = Callable[[EpisodeRunners], None]  # called after each control step

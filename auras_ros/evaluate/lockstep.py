@@ -14,16 +14,18 @@ import torch
 from auras_ros.clock import VirtualClock
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.episode_runner import Task
-from auras_ros.evaluate.episode_runners import EpisodeRunners
+from auras_ros.evaluate.episode_runners import EpisodeRunners, Watch
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seams import Seams
-from auras_ros.evaluate.turn import Timing, Watch
+from auras_ros.loading.pipeline import example
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.checkpoint import Checkpoint
 
 BATCH = 64
+Timing = Paused | Charged  # how time passes for the world while the executor computes
 
 
 def play(
@@ -33,7 +35,7 @@ def play(
     task: Task,
     timing: Timing,
     plain: bool = False,
-    watch: Watch = lambda episode_runners: None,
+    watch: Watch = lambda runners: None,
     seams: Seams | None = None,
 ) -> ModeResult:
     """Play all seeds as one batch, until the last episode ends. plain: chunks run from index 0 whenever they come.
@@ -44,21 +46,24 @@ def play(
     torch.set_num_threads(1)  # for small networks, synchronising threads costs far more than they gain
     start_ns = checkpoint.contract.dt_ns
     policy = checkpoint.policy(plan.generation)
-    episode_runners = EpisodeRunners(checkpoint, task, list(seeds), plain, start_ns, seams)
+    group = list(seeds)
+    runners = EpisodeRunners(checkpoint, task, group, plain, start_ns, seams)
     if isinstance(timing, Charged):
         plan = timing.paced(plan)
-    executor = make_executor(
+    context = RunContext(
         policy,
         plan,
-        lambda request: episode_runners.noise(policy.noise_shape, request),
+        lambda request: runners.noise(policy.noise_shape, request),
+        example(checkpoint, len(group)),
         VirtualClock(start_ns),
         contract=checkpoint.contract,
     )
+    executor = make_executor(context)
     try:
-        timing.play(executor, episode_runners, start_ns, watch)
+        timing.play(executor, runners, start_ns, watch)
     finally:
         executor.close()
-    return episode_runners.outcome()
+    return runners.outcome()
 
 
 def run_episodes(
@@ -79,8 +84,8 @@ def run_episodes(
         raise ValueError(f"execute_steps must be in [1, {checkpoint.horizon}], got {execute_steps}")
     done: list[EpisodeRecord] = []
 
-    def watch(episode_runners: EpisodeRunners) -> None:
-        report([*done, *episode_runners.finished])
+    def watch(runners: EpisodeRunners) -> None:
+        report([*done, *runners.finished])
 
     for group in grouped(seeds, batch):
         done += play(

@@ -46,6 +46,11 @@ class ModeResult:
         return [episode.seed for episode in self.episodes]
 
     @property
+    def won(self) -> dict[int, bool]:
+        """Success by seed."""
+        return {episode.seed: episode.success for episode in self.episodes}
+
+    @property
     def successes(self) -> int:
         return sum(episode.success for episode in self.episodes)
 

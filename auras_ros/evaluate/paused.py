@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from auras_ros.evaluate.episode_runners import EpisodeRunners
-from auras_ros.evaluate.turn import Watch, step
+from auras_ros.evaluate.episode_runners import EpisodeRunners, Watch
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.request import Worker
 
@@ -29,46 +28,38 @@ class Paused:
         if self.frame_steps < 1:
             raise ValueError(f"frame_steps must be at least 1, got {self.frame_steps}")
 
-    def play(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> None:
+    def play(self, executor: Executor, runners: EpisodeRunners, now_ns: int, watch: Watch) -> None:
         """Frame by frame until no episode is left: observe, begin and run, end, offer, move the world."""
         lasts = executor.plan.concurrency if executor.plan.mode == "par" else 1
         ends: dict[str, int] = {}  # worker -> its last frame
         frame = 0
-        while len(episode_runners):
+        while runners.living():
             executor.clock.sleep_until_ns(now_ns)
-            episode_runners.observe(now_ns, now_ns)
-            began = self._begin(executor, episode_runners, now_ns, ends)
+            runners.observe(now_ns, now_ns)
+            runners.frames += 1
+            seen, began = runners.seen(now_ns), list[Worker]()
+            for worker in executor.workers:
+                if worker.name not in ends and worker.wants(seen, now_ns):
+                    worker.begin(seen, now_ns)
+                    began.append(worker)
             for worker in began:
                 ends[worker.name] = frame + lasts - 1
                 worker.run()
             for worker in executor.workers:
                 if ends.get(worker.name) == frame:
                     del ends[worker.name]
-                    emission = worker.end(now_ns)
-                    for each in () if emission is None else emission.every:
-                        episode_runners.offer(each, now_ns)
-            now_ns = self._move(executor, episode_runners, now_ns, watch)
+                    runners.take(worker.end(now_ns), now_ns)
+            now_ns = self._move(runners, now_ns, watch)
             frame += 1
 
-    def _begin(
-        self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, busy: dict[str, int]
-    ) -> list[Worker]:
-        began = []
-        episode_runners.frames += 1
-        for worker in executor.workers:
-            if worker.name not in busy and worker.wants(episode_runners.seen(now_ns), now_ns):
-                worker.begin(episode_runners.seen(now_ns), now_ns)
-                began.append(worker)
-        return began
-
-    def _move(self, executor: Executor, episode_runners: EpisodeRunners, now_ns: int, watch: Watch) -> int:
+    def _move(self, runners: EpisodeRunners, now_ns: int, watch: Watch) -> int:
         """The frame's control steps. Returns when the next frame starts."""
-        next_ns = now_ns + self.frame_steps * episode_runners.dt_ns
-        for at_ns in range(now_ns, next_ns, episode_runners.dt_ns):
+        next_ns = now_ns + self.frame_steps * runners.dt_ns
+        for at_ns in range(now_ns, next_ns, runners.dt_ns):
             if at_ns > now_ns:
-                episode_runners.observe(at_ns, next_ns)
-            step(executor, episode_runners, at_ns)
-            watch(episode_runners)
-            if not len(episode_runners):
+                runners.observe(at_ns, next_ns)
+            runners.tick(at_ns)
+            watch(runners)
+            if not runners.living():
                 break
         return next_ns

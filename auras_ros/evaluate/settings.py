@@ -9,8 +9,8 @@ from typing import Any
 from auras_ros.evaluate.charged import DURATIONS, Charged
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import REQUESTS_PER_EPISODE, SEEDS
+from auras_ros.evaluate.lockstep import Timing
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.turn import Timing
 from auras_ros.measure.cores import available
 from auras_ros.pipeline.plan import MODES, Plan, PlanError
 from auras_ros.sim.pusht import default_coverage

@@ -11,7 +11,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from auras_ros.nodes.common import discovery
-from auras_ros.ros import Node, init, try_shutdown
+from auras_ros.ros import Context, Node, SignalHandlerOptions, init, try_shutdown
 
 START_S = 90.0
 LAST_LINES = 12  # of the processes' output, beside an error
@@ -54,12 +54,26 @@ def on_loopback() -> Iterator[str]:
     if discovery.is_set():
         yield "as set in the environment"
         return
-    before = os.environ.get(discovery.VARIABLE)
+    before = os.environ.pop(discovery.VARIABLE, None)
     os.environ[discovery.VARIABLE] = discovery.DEFAULT
     try:
         yield discovery.DEFAULT
     finally:
-        if before is None:
-            del os.environ[discovery.VARIABLE]
-        else:
+        del os.environ[discovery.VARIABLE]
+        if before is not None:
             os.environ[discovery.VARIABLE] = before
+
+
+@contextmanager
+def own_node(name: str, namespace: str | None = None) -> Iterator[Node]:
+    """A node in a context of its own, which leaves the process's signals alone."""
+    context = Context()
+    init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        node = Node(name, namespace=namespace, context=context)
+        try:
+            yield node
+        finally:
+            node.destroy_node()
+    finally:
+        try_shutdown(context=context)

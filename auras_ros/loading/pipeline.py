@@ -9,22 +9,22 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from auras_ros.action import Chunk
 from auras_ros.checkpoints.dtype import runtime_dtype
-from auras_ros.clock import MonotonicClock, SchedulerClock
+from auras_ros.clock import SchedulerClock
 from auras_ros.device import Device, Offload, Reasons, make_device
 from auras_ros.device.memory import device_bytes
 from auras_ros.loading.placement import place_policy
 from auras_ros.observation import Observation
 from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.noise import noise_of
 from auras_ros.pipeline.plan import Plan, TooSlowError
-from auras_ros.pipeline.request import Emission, Identity, Latched, NoiseTape, ObservationOrigin, to_chunk
+from auras_ros.pipeline.request import Emission, Identity, Latched, ObservationOrigin, to_chunk
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
-from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import PromptedPolicy
 
 MEASURES = 3  # how often a frame's duration is measured before a plan is refused as too slow
@@ -66,10 +66,11 @@ class Pipeline:
         self._device = device = device or make_device(settings.device)
         self.placed = place_policy(policy, device.tensors, settings.offload)
 
-        def noise(request: int) -> Tensor:
-            return noise_tape(policy.noise_shape, settings.seed, request)[None]
-
-        self.executor: Executor = make_executor(policy, plan, noise, clock, device, settings.cores, checkpoint.contract)
+        contract, like = checkpoint.contract, example(checkpoint)
+        noise = noise_of(policy, settings.seed)
+        self.executor: Executor = make_executor(
+            RunContext(policy, plan, noise, like, clock, device, settings.cores, contract)
+        )
         policy_name = f"{checkpoint.name}@{checkpoint.digest[:12]}"
         self._identity = Identity(settings.host, settings.session, str(plan), policy_name)
         self._settings, self._clock = settings, clock
@@ -90,17 +91,11 @@ class Pipeline:
     def warm_up(self) -> None:
         """Run discarded frames on random values, then refuse a plan whose chunks would come too late (rule 9 of
         docs/pipeline.md). If it is too slow it is measured again, here and in a further call; the best time counts."""
-        spec, contract = self.checkpoint.spec, self.checkpoint.contract
-        height, width = spec.image_size
-        states = 0 if spec.state is None else len(spec.state.names)
-        images = torch.zeros((1, spec.history, len(spec.cameras), spec.channels, height, width))
-        reference = None if spec.state is None else np.zeros((1, len(contract.names)))
-        like = Latched(images, torch.zeros((1, spec.history, states)), ObservationOrigin(0, 0, reference))
-        horizon_ns = self.checkpoint.horizon * contract.dt_ns
+        horizon_ns = self.checkpoint.horizon * self.checkpoint.contract.dt_ns
 
         def measure() -> None:
             before_ns = self.executor.frame_ns
-            self.executor.warm_up(like)
+            self.executor.warm_up()
             if before_ns:
                 self.executor.frame_ns = min(before_ns, self.executor.frame_ns)
 
@@ -168,12 +163,23 @@ def load_pipeline(
     return pipeline
 
 
-def executor_on(device: str, checkpoint: Checkpoint, policy: LoadedPolicy, plan: Plan, noise: NoiseTape) -> Executor:
+def executor_on(
+    device: str, checkpoint: Checkpoint, policy: LoadedPolicy, plan: Plan, seed: int, spaced: bool = True
+) -> Executor:
     """The executor of one of a checkpoint's policies. The policy is moved to `device` (cpu, cuda or auto), its weights
-    in the type in which an agent would run them there. Raises DeviceError."""
+    in the type in which an agent would run them there. seed, spaced: of its noise, see `RunContext`. Raises
+    DeviceError."""
     where = make_device(device)
     place_policy(policy, where.tensors, None, runtime_dtype(checkpoint.asked, where.tensors.type, checkpoint.stored))
-    return make_executor(policy, plan, noise, MonotonicClock(), where, contract=checkpoint.contract)
+    noise, like, contract = noise_of(policy, seed), example(checkpoint), checkpoint.contract
+    return make_executor(RunContext(policy, plan, noise, like, device=where, contract=contract, spaced=spaced))
+
+
+def example(checkpoint: Checkpoint, batch: int = 1, seed: int = 0) -> Latched:
+    """A random observation of this checkpoint's shapes, with zeros as the state in channel order."""
+    images, state = checkpoint.trained.architecture.example(batch, torch.Generator().manual_seed(seed))
+    reference = None if checkpoint.spec.state is None else np.zeros((batch, len(checkpoint.contract.names)))
+    return Latched(images, state, ObservationOrigin(0, 0, reference))
 
 
 def to_latched(observation: Observation, checkpoint: Checkpoint) -> Latched:

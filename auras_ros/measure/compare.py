@@ -17,7 +17,7 @@ from auras_ros.measure.cores import threads_tried
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.forms import Variant, control_of, forms
 from auras_ros.measure.job import Job
-from auras_ros.measure.minutes import OVER, OverError, disturb
+from auras_ros.measure.minutes import OVER, OverError
 from auras_ros.measure.rounds import Rates, Rounds
 from auras_ros.measure.same import check_same
 from auras_ros.pipeline.plan import Plan
@@ -85,8 +85,12 @@ def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
     if seq not in rates:
         raise RuntimeError(f"{plans[0]} gave no rate: there is nothing to compare with")
     said = disturbed(rates, seq)
-    disturb(job.report, job.what, said.values())
+    job.report.disturb(job.what, said.values())
     return Measured(rates, best, bench, said, difference)
+
+
+SPEEDUP_COLUMNS = (("x seq", "{speedup:.2f}"), ("quartiles", "{speedup_low:.2f} to {speedup_high:.2f}"))
+RATE_COLUMNS = (("cores", "{cores}"), ("chunks/s", "{rate_hz:.2f}"), *SPEEDUP_COLUMNS)  # of `Measured.figures`
 
 
 def marked(row: Mapping[str, Any]) -> str:

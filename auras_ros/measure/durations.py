@@ -10,26 +10,24 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from auras_ros.loading.pipeline import executor_on
+from auras_ros.loading.pipeline import example, executor_on
 from auras_ros.measure.cores import available, on_cores
-from auras_ros.pipeline.decoupled import PerceptionWorker
-from auras_ros.pipeline.live import Live
+from auras_ros.pipeline.live import Frame, Live
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin, Worker
+from auras_ros.pipeline.request import Latched
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.policies.noise import noise_tape
+from auras_ros.report.result import Say
 
 ROUNDS, FRAMES, LIMIT_S = 3, 8, 120.0
 NOISE_SEED = 0
 POLL_S = 0.01
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -94,25 +92,16 @@ def _every_ns(plan: Plan, observation_ms: float) -> int:
 
 
 class _Timed:
-    """A worker that records how long its frames take: all of them, or those that end with a chunk."""
+    """How long the frames of one worker take: all of them, or those that end with a chunk."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker, self.name = worker, worker.name
-        self._makes_chunks = not isinstance(worker, PerceptionWorker)
-        self.wants = worker.wants
-        self.run = worker.run
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.newest_ns: list[int] = []  # of this round
         self.kept_ns: list[int] = []
 
-    def begin(self, seen: Latched | None, now_ns: int) -> None:
-        self._began_ns = time.monotonic_ns()
-        self._worker.begin(seen, now_ns)
-
-    def end(self, now_ns: int) -> Emission | None:
-        emission = self._worker.end(now_ns)
-        if emission is not None or not self._makes_chunks:
-            self.newest_ns.append(time.monotonic_ns() - self._began_ns)
-        return emission
+    def ended(self, frame: Frame) -> None:
+        if frame.emission is not None or frame.number is None:
+            self.newest_ns.append(frame.ended_ns - frame.began_ns)
 
     def settle(self) -> None:
         """Keep the round's frames except the first: a new thread's first frame has one-time costs."""
@@ -126,19 +115,19 @@ class _Run:
     def __init__(self, checkpoint: Checkpoint, plan: Plan, observation_ns: int, device: str = "cpu") -> None:
         self._observation_ns = observation_ns
         policy = checkpoint.policy(plan.generation)
-
-        def noise(request: int) -> torch.Tensor:
-            return noise_tape(policy.noise_shape, NOISE_SEED, request)[None]
-
-        self.executor: Executor = executor_on(device, checkpoint, policy, plan, noise)
-        self._newest = _random(checkpoint)
-        self.executor.warm_up(self._newest)
-        self.executor.ledger.interval_ns = 0  # so that par's workers do not wait for each other
-        self._timed = [_Timed(worker) for worker in self.executor.workers]
-        self.executor.workers = tuple(self._timed)
+        self.executor: Executor = executor_on(device, checkpoint, policy, plan, NOISE_SEED, spaced=False)
+        self._newest = example(checkpoint)
+        self.executor.warm_up()
+        self._timed = [_Timed(worker.name) for worker in self.executor.workers]
 
     def round(self, label: str, frames: int) -> None:
-        live = Live(self.executor, self._latch, lambda emission: None)
+        timed_of = {timed.name: timed for timed in self._timed}
+        live = Live(
+            self.executor,
+            self._latch,
+            lambda emission: None,
+            observer=lambda frame: timed_of[frame.worker].ended(frame),
+        )
         end_s = time.monotonic() + LIMIT_S
         live.start()
         try:
@@ -173,14 +162,3 @@ class _Run:
             p10, median, p90 = (float(q) / 1e9 for q in np.percentile(kept_ns, [10, 50, 90]))
             found[key] = FrameDuration(median, len(kept_ns), p10, p90)
         return found
-
-
-def _random(checkpoint: Checkpoint) -> Latched:
-    """One environment's observation of this checkpoint's shapes, standard normal."""
-    spec, random = checkpoint.spec, torch.Generator().manual_seed(0)
-    height, width = spec.image_size
-    states = 0 if spec.state is None else len(spec.state.names)
-    images = torch.randn((1, spec.history, len(spec.cameras), spec.channels, height, width), generator=random)
-    state = torch.randn((1, spec.history, states), generator=random)
-    reference = None if spec.state is None else np.zeros((1, len(checkpoint.contract.names)))
-    return Latched(images, state, ObservationOrigin(0, 0, reference))

@@ -7,11 +7,8 @@ the start of its thread nor an unfinished chunk counts. All threads of a bench s
 
 from __future__ import annotations
 
-import copy
 import gc
 from dataclasses import replace
-
-from torch import Tensor
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import make_device
@@ -21,9 +18,10 @@ from auras_ros.measure.forms import Variant
 from auras_ros.measure.window import Length, Meter
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.modes import WARM_UP_RUNS, Executor, make_executor
+from auras_ros.pipeline.noise import noise_of
 from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.family import LoadedPolicy
-from auras_ros.policies.noise import noise_tape
 
 END_S = 600.0  # how long to wait for the frame that is running when its window ends
 POLL_S = 0.5
@@ -40,7 +38,7 @@ class Bench:
         self.cores = available() if cores is None else cores
         self.staleness_ms: dict[Variant, list[float]] = {}
         self.device = make_device(device).tensors
-        self._seed, self._most = seed, most
+        self.noise, self._most = noise_of(policy, seed), most
         self.feed = random_feed(policy, seed)
         policy.to(self.device)
         self._policy = policy
@@ -51,15 +49,14 @@ class Bench:
     def policy(self) -> LoadedPolicy:
         return self._policy
 
-    def noise(self, request: int) -> Tensor:
-        return noise_tape(self._policy.noise_shape, self._seed, request)[None]
-
     def make(self, plan: Plan) -> Executor:
         """A new warmed-up executor, which the caller must close."""
         with on_cores(self.cores):
-            executor = make_executor(self._policy, plan, self.noise, self._clock, make_device(self.device.type))
-            executor.warm_up(self.feed(0), 1 if plan.mode == "par" else WARM_UP_RUNS)  # a worker has no pipeline
-        executor.ledger.interval_ns = 0  # par's workers do not wait for each other
+            device, like = make_device(self.device.type), self.feed(0)
+            executor = make_executor(
+                RunContext(self._policy, plan, self.noise, like, self._clock, device, spaced=False)
+            )
+            executor.warm_up(1 if plan.mode == "par" else WARM_UP_RUNS)  # a worker has no pipeline
         return executor
 
     def prepare(self, plan: Plan) -> Executor:
@@ -67,9 +64,7 @@ class Bench:
         has an executor of its own."""
         if plan.mode != "par" or plan.together:
             return self._kept(plan)
-        executor = copy.copy(self._kept(replace(plan, concurrency=self._most)))
-        executor.workers = executor.workers[: plan.concurrency]
-        return executor
+        return self._kept(replace(plan, concurrency=self._most)).first(plan.concurrency)
 
     def _kept(self, plan: Plan) -> Executor:
         if plan not in self._made:

@@ -13,9 +13,7 @@ from auras_ros.measure.cores import words
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.policies.family import LoadedPolicy
-from auras_ros.report.result import Report
-
-Progress = Callable[[str], None]
+from auras_ros.report.result import Report, Say
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Job:
     cores: int
     options: argparse.Namespace
     report: Report
-    say: Progress
+    say: Say
     ends: Ends
 
     @contextmanager
@@ -42,9 +40,7 @@ class Job:
 Subjects = Mapping[str, Callable[[Job], None]]
 
 
-def run_jobs(
-    subjects: Subjects, options: argparse.Namespace, report: Report, say: Progress, **others: MeasureStep
-) -> None:
+def run_jobs(subjects: Subjects, options: argparse.Namespace, report: Report, say: Say, **others: MeasureStep) -> None:
     """Run every subject on the first number of cores (the fair one, in case time is short), then on the next one, then
     `others`."""
     torch.set_num_threads(1)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from auras_ros.pipeline.plan import PlanError
-from auras_ros.report.result import Report
+from auras_ros.report.result import Report, Say
 
 # DeviceError and CUDA's out of memory are RuntimeErrors, ConfigError is a ValueError; options are checked before.
 FAILURES = (RuntimeError, PlanError, MemoryError, ValueError, OSError)
@@ -46,24 +46,9 @@ class Budget:
         now_s = time.monotonic()
         parts, self._left = max(1, self._left), self._left - 1
         if now_s >= self._end_s:
-            leave_out(report, name, OVER)
+            report.leave_out(name, OVER)
             return None
         return Ends(now_s + (self._end_s - now_s) / parts, self._end_s)
-
-
-def leave_out(report: Report, name: str, why: str) -> None:
-    report.more.setdefault("left_out", []).append(f"{name}: {why}")
-
-
-def fail(report: Report, name: str, why: object) -> None:
-    """Note a failure: the bench will end with status 1, after everything else."""
-    report.more.setdefault("failed", []).append(f"{name}: {(str(why).splitlines() or [repr(why)])[0]}")
-
-
-def disturb(report: Report, name: str, notes: Iterable[str]) -> None:
-    """Note that something else used the machine during this measurement, with the evidence, each note once."""
-    for text in dict.fromkeys(notes):
-        report.more.setdefault("disturbed", []).append(f"{name}: {text}")
 
 
 @contextmanager
@@ -72,9 +57,9 @@ def attempt(report: Report, name: str) -> Iterator[None]:
     try:
         yield
     except OverError as over:
-        leave_out(report, name, str(over) or CUT)
+        report.leave_out(name, str(over) or CUT)
     except FAILURES as error:
-        fail(report, name, error)
+        report.fail(name, error)
 
 
 def run_parts(report: Report, minutes: float, parts: Mapping[str, MeasureStep]) -> None:
@@ -101,10 +86,10 @@ def run_turns(report: Report, groups: Iterable[Sequence[int]], turns: Mapping[st
             try:
                 turn(group)
             except FAILURES as error:
-                fail(report, name, error)
+                report.fail(name, error)
                 del going[name]
             except OverError:
-                leave_out(report, f"{name}, seeds from {group[0]} on, and everything after it", CUT)
+                report.leave_out(f"{name}, seeds from {group[0]} on, and everything after it", CUT)
                 return
 
 
@@ -117,7 +102,7 @@ def interruptible(report: Report) -> Iterator[None]:
         report.more["interrupted"] = "interrupted: each row has its number of episodes"
 
 
-def until(end_s: float, say: Callable[[str], None]) -> Callable[[str], None]:
+def until(end_s: float, say: Say) -> Say:
     """A version of `say`, for code that calls it often: it raises OverError after end_s of the monotonic clock."""
 
     def checked(text: str) -> None:

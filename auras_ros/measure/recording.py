@@ -15,8 +15,8 @@ from torch import Tensor
 
 from auras_ros.clock import SchedulerClock
 from auras_ros.device import Span
-from auras_ros.pipeline.modes import Executor
-from auras_ros.pipeline.request import Emission, Latched, NoiseTape, Worker
+from auras_ros.pipeline.live import Frame
+from auras_ros.pipeline.request import NoiseTape
 
 NS_PER_US = 1000
 PROCESS = 1  # the only process of a trace
@@ -24,7 +24,7 @@ FRAMES = 0  # the row of the frame marks; lanes follow
 
 
 class FrameMark(NamedTuple):
-    """A frame's boundaries on the executor's clock. end_ns is 0 if it was never finished."""
+    """A frame's boundaries on the executor's clock. Perception of its own (dec) counts no frames and leaves no mark."""
 
     worker: str
     number: int
@@ -42,7 +42,7 @@ class RequestMark(NamedTuple):
 
 
 class Recording:
-    """Frames and requests of one executor: `noise` and `workers` record them, and the caller calls `emitted`."""
+    """Frames and requests of one executor: `noise` records what is admitted, `ended` what is over."""
 
     def __init__(self, clock: SchedulerClock) -> None:
         self._clock = clock
@@ -60,26 +60,14 @@ class Recording:
 
         return watched
 
-    def workers(self, executor: Executor) -> tuple[Worker, ...]:
-        """The executor's workers, recorded."""
-        return tuple(_Watched(worker, executor, self) for worker in executor.workers)
-
-    def emitted(self, emission: Emission) -> None:
+    def ended(self, frame: Frame) -> None:
+        """Record a frame, and the chunks that came of it (`Live`'s observer)."""
         with self._lock:
-            mark = self._requests[emission.request]
-            self._requests[emission.request] = mark._replace(
-                emitted_ns=self._clock.now_ns(), stage_ns=emission.stage_ns
-            )
-
-    def begun(self, worker: str, number: int, now_ns: int) -> int:
-        """Returns the mark's index, for `ended`."""
-        with self._lock:
-            self._frames.append(FrameMark(worker, number, now_ns, 0))
-            return len(self._frames) - 1
-
-    def ended(self, place: int, now_ns: int) -> None:
-        with self._lock:
-            self._frames[place] = self._frames[place]._replace(end_ns=now_ns)
+            if frame.number is not None:
+                self._frames.append(FrameMark(frame.worker, frame.number, frame.began_ns, frame.ran_ns))
+            for each in () if frame.emission is None else frame.emission.every:
+                mark = self._requests[each.request]
+                self._requests[each.request] = mark._replace(emitted_ns=frame.ended_ns, stage_ns=each.stage_ns)
 
     def clear(self) -> None:
         """Forget everything, as after a warm-up (rule 10 of docs/pipeline.md)."""
@@ -96,36 +84,6 @@ class Recording:
         """In the order of their numbers, which is that of their admission."""
         with self._lock:
             return sorted(self._requests.values())
-
-
-class _Watched:
-    """A worker whose frames are recorded. The perception worker of dec counts no frames and leaves no mark."""
-
-    def __init__(self, worker: Worker, executor: Executor, recording: Recording) -> None:
-        self._worker, self._executor, self._recording = worker, executor, recording
-        self._place: int | None = None
-
-    @property
-    def name(self) -> str:
-        return self._worker.name
-
-    def wants(self, seen: Latched | None, now_ns: int) -> bool:
-        return self._worker.wants(seen, now_ns)
-
-    def begin(self, seen: Latched | None, now_ns: int) -> None:
-        """The driver lets one worker begin at a time, so the frame that is counted here is this worker's."""
-        before = self._executor.frames
-        self._worker.begin(seen, now_ns)
-        counted = self._executor.frames > before
-        self._place = self._recording.begun(self.name, before, now_ns) if counted else None
-
-    def run(self) -> None:
-        self._worker.run()
-
-    def end(self, now_ns: int) -> Emission | None:
-        if self._place is not None:
-            self._recording.ended(self._place, now_ns)
-        return self._worker.end(now_ns)
 
 
 def chrome_trace(

@@ -9,18 +9,17 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.forms import Variant
-from auras_ros.measure.minutes import FAILURES, OVER, Ends, fail, leave_out
-from auras_ros.report.result import Report
+from auras_ros.measure.minutes import FAILURES, OVER, Ends
+from auras_ros.report.result import Report, Say
 
 TRIAL_ROUNDS = 3
 TRIAL_SHARE = 1 / 3  # share of the time for trials
-Progress = Callable[[str], None]
 Rates = dict[Variant, list[float]]
 
 
@@ -33,7 +32,7 @@ class Rounds:
     name: str
     options: argparse.Namespace
     ends: Ends
-    say: Progress
+    say: Say
     failed: dict[Variant, str] = field(default_factory=dict)
     aside: dict[Variant, str] = field(default_factory=dict)
 
@@ -93,8 +92,8 @@ class Rounds:
     def tell(self, report: Report) -> None:
         """Report what was not measured, and why. Lack of time is not a failure."""
         for variant, why in {**self.failed, **self.aside}.items():
-            note = leave_out if why == OVER or variant in self.aside else fail
-            note(report, f"{self.name}, {variant.label}", why)
+            note = report.leave_out if why == OVER or variant in self.aside else report.fail
+            note(f"{self.name}, {variant.label}", why)
 
     def _round(
         self, what: str, going: Sequence[Variant], order: random.Random, out: dict[Variant, str], first: bool

@@ -21,14 +21,14 @@ from auras_ros.measure.feed import DIFFERENT, Feed, random_feed
 from auras_ros.measure.recording import Recording, chrome_trace
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.noise import noise_of
 from auras_ros.pipeline.plan import Plan, PlanError
-from auras_ros.pipeline.request import Emission
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.architectures import make_policy
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.denoising import SamplerName
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
-from auras_ros.policies.noise import noise_tape
 from auras_ros.report.result import hardware, versions
 
 __all__ = ["Plan", "Setup", "Traced", "from_checkpoint", "from_registry", "record"]
@@ -113,17 +113,13 @@ def record(setup: Setup, device: str, seconds: float, seed: int, threads: int) -
     clock, spans = MonotonicClock(), Spans(CAPACITY)
     where = make_device(device, spans)
     policy, recording = setup.policy.to(where.tensors), Recording(clock)
-
-    def noise(request: int) -> Tensor:
-        return noise_tape(policy.noise_shape, seed, request)[None]
-
     torch.set_num_threads(threads)
-    executor = make_executor(policy, setup.plan, recording.noise(noise), clock, where, contract=setup.contract)
+    noise, like = recording.noise(noise_of(policy, seed)), setup.feed(0)
+    executor = make_executor(RunContext(policy, setup.plan, noise, like, clock, where, contract=setup.contract))
     try:
-        executor.warm_up(setup.feed(0))
+        executor.warm_up()
         spans.clear()
         recording.clear()
-        executor.workers = recording.workers(executor)
         _run(executor, setup.feed, recording, threads, seconds)
     finally:
         executor.close()
@@ -132,12 +128,7 @@ def record(setup: Setup, device: str, seconds: float, seed: int, threads: int) -
 
 def _run(executor: Executor, feed: Feed, recording: Recording, threads: int, seconds: float) -> None:
     first, never = threading.Event(), threading.Event()
-
-    def emit(emission: Emission) -> None:
-        recording.emitted(emission)
-        first.set()
-
-    live = Live(executor, feed, emit, threads=threads)
+    live = Live(executor, feed, lambda emission: first.set(), threads=threads, observer=recording.ended)
     live.start()
     try:
         if not _wait(live, first, FIRST_CHUNK_S):

@@ -7,18 +7,14 @@ at its end (rules 2 to 5 of docs/pipeline.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
-from auras_ros.clock import SchedulerClock
-from auras_ros.device import Device, Mark
+from auras_ros.device import Mark
 from auras_ros.pipeline.continuity import Continuity
-from auras_ros.pipeline.frame_stages import FrameStages, Lanes
-from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission, Latched, Ledger, NoiseTape, ObservationOrigin
-from auras_ros.policies.policy import Policy
+from auras_ros.pipeline.frame_stages import FrameStages
+from auras_ros.pipeline.generation import ChunkWorker
+from auras_ros.pipeline.request import Emission, Latched, Ledger, ObservationOrigin
+from auras_ros.pipeline.run_context import RunContext
 
 
 @dataclass
@@ -34,29 +30,13 @@ class _Request:
         return min(seen.mono_ns for seen in self.contexts)
 
 
-class PipelineWorker:
+class PipelineWorker(ChunkWorker):
     """See the module's docstring."""
 
-    name = "frame"
-
-    def __init__(
-        self,
-        policy: Policy,
-        plan: Plan,
-        noise: NoiseTape,
-        ledger: Ledger,
-        clock: SchedulerClock,
-        device: Device,
-        continuity: Continuity,
-        cores: Sequence[int] | None = None,
-    ) -> None:
-        self._continuity = continuity
-        self._policy, self._plan, self._noise = policy, plan, noise
-        self._ledger, self._clock, self._device = ledger, clock, device
-        self._lanes = Lanes(device, plan, cores)
-        self._stages: FrameStages | None = None
+    def __init__(self, run_context: RunContext, ledger: Ledger, continuity: Continuity) -> None:
+        super().__init__(run_context, ledger, continuity, "frame")
+        self._stages = FrameStages(run_context)
         self._clear()
-        self._frame = -1
 
     def _clear(self) -> None:
         """Start an epoch: forget every observation and request (rule 9 of docs/pipeline.md)."""
@@ -64,8 +44,7 @@ class PipelineWorker:
         self._rows: list[_Request | None] = [None] * self._plan.pp_generation  # oldest first
         self._perceiving: list[ObservationOrigin | None] = [None] * self._plan.pp_perception
         self._seen: ObservationOrigin | None = None
-        if self._stages:
-            self._stages.clear()
+        self._stages.clear()
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
         """Run a frame if there is a newer observation, or while requests are in flight."""
@@ -79,8 +58,6 @@ class PipelineWorker:
     def begin(self, seen: Latched | None, now_ns: int) -> None:
         if seen is None:
             raise ValueError("a frame needs an observation")
-        if self._stages is None:
-            self._stages = FrameStages(self._policy, self._plan, self._device, self._lanes, seen.images, seen.state)
         if self._epoch != self._ledger.epoch:
             self._clear()
         self._frame, self._latched_ns = self._ledger.count_frame(), now_ns
@@ -97,8 +74,7 @@ class PipelineWorker:
     def _guide(self, now_ns: int) -> None:
         """All rows share the oldest request's guidance target. With no request in flight there is nothing to guide."""
         self._continuity.began(self._epoch, now_ns)
-        if self._plan.guide != "none" and self._seen is not None and any(self._rows):
-            assert self._stages is not None
+        if self._seen is not None and any(self._rows):
             self._stages.aim(self._continuity.aim(self._seen, now_ns))
 
     def _drop_stale(self, newest: ObservationOrigin) -> None:
@@ -111,7 +87,6 @@ class PipelineWorker:
         before, last = (self._rows, self._perceiving), self._seen
         self._rows = [row if row is None or row.oldest_ns >= fresh else None for row in self._rows]
         self._perceiving = [seen if seen is None or seen.mono_ns >= fresh else None for seen in self._perceiving]
-        assert self._stages is not None
         self._stages.public.forget(fresh)
         overtaken = last is not None and last.mono_ns < fresh  # what the last frame generated from
         if overtaken or (self._rows, self._perceiving) != before:
@@ -119,7 +94,6 @@ class PipelineWorker:
 
     def _admit(self, now_ns: int) -> None:
         """Admit before the rows are moved up."""
-        assert self._stages is not None
         number = self._ledger.admit(self._seen, now_ns, self._epoch)
         if number is not None:
             self._rows[-1] = _Request(number)
@@ -127,74 +101,45 @@ class PipelineWorker:
             self._stages.launch_boundary(None if number is None else self._noise(number))
 
     def run(self) -> None:
-        stages, offset = self._stages, self._plan.fetch_offset
-        assert stages is not None
-        began_ns = self._clock.now_ns()
-        perceived = stages.launch_perception(self._frame)
+        stages, offset, clock = self._stages, self._plan.fetch_offset, self._clock
+        began_ns = clock.now_ns()
+        perceived: list[Mark] = []
+        for lane, stage in stages.perception[self._frame % 2]:
+            perceived.append(lane.launch(stage, () if perceived else stages.arrived))
         public = perceived[-1]  # earlier stages work for later frames and run beside generation
         ahead = offset < 0 or stages.launches_ahead
         if not ahead:
-            self._perceived_ns = self._waited(public)
-        generated: Sequence[Mark] = ()
+            self._perceived_ns = self._over(public)
+        generated: list[Mark] = []
         if any(self._rows):
-            generated = stages.launch_generation(self._frame, () if offset < 0 else (public,))
-        left = [stages.launch_leaving(generated)] if self._rows[0] is not None else []
+            fetched = stages.launch_fetch(self._frame, () if offset < 0 else (public,))
+            for lane, stage in stages.generation:
+                generated.append(lane.launch(stage, (fetched,)))
+        left = [stages.leaving.launch(generated)] if self._rows[0] is not None else []
         if ahead:
-            self._perceived_ns = self._waited(public)
+            self._perceived_ns = self._over(public)
         for mark in (*perceived, *generated):
             mark.wait()
-        self._generated_ns = self._clock.now_ns()
+        self._generated_ns = clock.now_ns()
         for mark in left:
             mark.wait()
         self._note(began_ns if offset < 0 else self._perceived_ns)
 
-    def _waited(self, mark: Mark) -> int:
-        """Wait for the mark. Returns the time then, in ns."""
-        mark.wait()
-        return self._clock.now_ns()
-
     def _note(self, began_ns: int) -> None:
         """Note for every request in flight that it has seen this frame's context."""
         for row in self._rows:
-            if row is not None:
-                assert self._seen is not None
+            if row is not None and self._seen is not None:
                 row.contexts.append(self._seen)
                 row.stage_ns.append(began_ns)
 
     def end(self, now_ns: int) -> Emission | None:
-        assert self._stages is not None
         done, emission = self._rows[0], None
         if done is not None and self._epoch == self._ledger.epoch:
-            emission = Emission(
-                actions=self._stages.finished(),
-                request=done.number,
-                frame=self._frame,
-                epoch=self._epoch,
-                contexts=tuple(done.contexts),
-                stage_ns=tuple(done.stage_ns),
-                latched_ns=self._latched_ns,
-                perceived_ns=self._perceived_ns,
-                generated_ns=self._generated_ns,
-            )
+            actions = self._stages.leaving.take()
+            emission = self._emission(actions, done.number, done.contexts, done.stage_ns, self._epoch)
         self._continuity.ended(emission, now_ns, generated=any(self._rows))
         self._rows = [*self._rows[1:], None]
         return emission
-
-    def keep(self, rows: Tensor) -> None:
-        """Continue with these environments only (lockstep)."""
-        if self._stages is not None:
-            self._stages = self._stages.keep(rows)
-            if self._rows[0] is not None:  # a finished request's actions are read again for the remaining rows
-                self._stages.launch_leaving(()).wait()
-        self._perceiving = [_keep(seen, rows) for seen in self._perceiving]
-        self._seen = _keep(self._seen, rows)
-        for request in self._rows:
-            if request is not None:
-                request.contexts = [seen.keep(rows) for seen in request.contexts]
-
-
-def _keep(seen: ObservationOrigin | None, rows: Tensor) -> ObservationOrigin | None:
-    return None if seen is None else seen.keep(rows)
 
 
 def _same(one: ObservationOrigin | None, other: ObservationOrigin) -> bool:

@@ -35,23 +35,6 @@ class PublicContext:
         """Invalidate contexts of older observations."""
         self._seen = [seen if seen is None or seen.mono_ns >= before_ns else None for seen in self._seen]
 
-    def take(self, other: PublicContext, rows: Tensor, environments: int) -> None:
-        """Copy the state of these environments from another context, which has `environments` of them."""
-        for mine, theirs in zip(self.slots, other.slots, strict=True):
-            store(mine, tuple(of_environments(part, rows, environments) for part in theirs))
-        self._seen = [None if seen is None else seen.keep(rows) for seen in other._seen]
-
-
-def of_environments(part: Tensor, rows: Tensor, environments: int) -> Tensor:
-    """The rows of these environments in an output of perception. Between perception's blocks an environment may have
-    several rows, one after the other: one for each picture of its history and cameras. Raises ValueError if the rows do
-    not divide evenly."""
-    each, rest = divmod(len(part), environments)
-    if rest or not each:
-        raise ValueError(f"perception returned {len(part)} rows for {environments} environments: not a multiple")
-    kept: Tensor = part.unflatten(0, (environments, each))[rows].flatten(0, 1)
-    return kept
-
 
 def as_tuple(value: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return value if isinstance(value, tuple) else (value,)

@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from auras_ros.action import DEFAULT_CLIP_TOLERANCE, ChannelKind, Contract, Interpolation
-from auras_ros.pipeline.plan import PlanError
+from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.pipeline.request import Emission, ObservationOrigin
 
 REMEMBERED_FRAMES = 10  # the next frame is expected to last as long as the longest of them (Black et al. 2025, alg. 1),
@@ -35,20 +34,41 @@ class Aim(NamedTuple):
 
 
 class Continuity:
-    """One worker's thread calls `began`, `aim`, `ended` in turn; `cut` may be called from any thread.
+    """Of a plan without guide: no chunk continues another. One worker's thread calls `began`, `aim`, `ended` in turn;
+    `cut` may be called from any thread."""
 
-    guide: the plan's; with "none" no chunk continues another, and no contract is needed. Raises PlanError if one is
-    needed and missing.
-    """
+    def cut(self) -> None:
+        """The active chunk is not being executed: do not continue the next chunk from it."""
 
-    def __init__(self, guide: str = "none", contract: Contract | None = None) -> None:
-        self.guide = guide
+    def began(self, epoch: int, now_ns: int) -> None:
+        """Note that a frame or a request begins. In a new epoch everything before is forgotten, warm-up times too."""
+
+    def ended(self, emission: Emission | None, now_ns: int, generated: bool = True) -> None:
+        """Note that it ended. generated: whether generation ran. The duration of a frame that only perceived, or had
+        nothing to do, does not help to predict when a chunk will be there."""
+
+    def aim(self, origin: ObservationOrigin, now_ns: int) -> Aim | None:
+        """The guidance target of a chunk whose index 0 is at `origin`, generated from now on. None if there is nothing
+        to continue: no chunk of this epoch, one that is used up or that no actuator would accept, or an observation
+        that is older than the chunk's (a clock was set)."""
+        return None
+
+
+def make_continuity(plan: Plan, contract: Contract | None) -> Continuity:
+    """Raises PlanError if a guided plan comes without a contract."""
+    if plan.guide == "none":
+        return Continuity()
+    if contract is None:
+        raise PlanError(f"plan: guide: {plan.guide!r} needs the channel contract: the step and each channel's kind")
+    return GuidedContinuity(contract)
+
+
+class GuidedContinuity(Continuity):
+    """Of a guided plan."""
+
+    def __init__(self, contract: Contract) -> None:
         self._epoch: int | None = None
         self._forget()
-        if guide == "none":
-            return
-        if contract is None:
-            raise PlanError(f"plan: guide: {guide!r} needs the channel contract: the step and each channel's kind")
         self._dt_ns = contract.dt_ns
         self._relative = contract.is_kind(ChannelKind.DELTA_ORIGIN)
         bounds = np.array([[each.lower, each.upper] for each in contract.channels])
@@ -62,38 +82,28 @@ class Continuity:
         self._began_ns: int | None = None
 
     def cut(self) -> None:
-        """The active chunk is not being executed: do not continue the next chunk from it."""
         self._newest = None
 
     def began(self, epoch: int, now_ns: int) -> None:
-        """Note that a frame or a request begins. In a new epoch everything before is forgotten, warm-up times too."""
-        if self.guide == "none":
-            return
         if epoch != self._epoch:
             self._forget()
             self._epoch = epoch
         self._began_ns = now_ns
 
     def ended(self, emission: Emission | None, now_ns: int, generated: bool = True) -> None:
-        """Note that it ended. generated: whether generation ran. The duration of a frame that only perceived, or had
-        nothing to do, does not help to predict when a chunk will be there."""
-        if self.guide == "none":
-            return
         if generated and self._began_ns is not None:
             self._durations_ns.append(now_ns - self._began_ns)
         if emission is not None and emission.epoch == self._epoch:
             self._newest = emission if self._executable(emission) else None
 
     def _executable(self, emission: Emission) -> bool:
-        """Whether an actuator would accept it: finite, and within the limits as far as they can be checked here."""
+        """Whether an actuator would accept it: finite, and within the limits as far as they can be checked here. In
+        lockstep all rows are asked, those of finished episodes too."""
         actions: Array = emission.actions.numpy()
         within = ((actions >= self._lower) & (actions <= self._upper)) | self._relative
         return bool(np.isfinite(actions).all() and within.all())
 
     def aim(self, origin: ObservationOrigin, now_ns: int) -> Aim | None:
-        """The guidance target of a chunk whose index 0 is at `origin`, generated from now on. None if there is nothing
-        to continue: no chunk of this epoch, one that is used up or that no actuator would accept, or an observation
-        that is older than the chunk's (a clock was set)."""
         newest = self._newest
         if newest is None or not self._durations_ns or origin.mono_ns < newest.origin.mono_ns:
             return None
@@ -136,12 +146,6 @@ class Continuity:
         known = np.isfinite(moved)
         values += np.where(known, moved, 0.0)[:, None]
         weight *= known[:, None]
-
-    def keep(self, rows: Tensor) -> None:
-        """Continue with these environments only (lockstep)."""
-        newest = self._newest
-        if newest is not None:
-            self._newest = newest.keep(rows)
 
 
 def weights(frozen: int, overlap: int, horizon: int) -> Array:

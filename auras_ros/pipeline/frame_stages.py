@@ -6,64 +6,83 @@ them may run at once. The buffers of the last stage are the public context.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from auras_ros.device import Device, Download, Mark, Stage, Upload, launches_ahead
-from auras_ros.pipeline.context import PublicContext, store
+from auras_ros.device import Download, Lane, Mark, Stage, Upload, launches_ahead
+from auras_ros.pipeline.context import PublicContext, as_tuple, store
 from auras_ros.pipeline.continuity import Aim
-from auras_ros.pipeline.drawn import Drawn
+from auras_ros.pipeline.guided import GuidedSteps
 from auras_ros.pipeline.merged import MergedSlab
+from auras_ros.pipeline.noise import NoiseBuffer
 from auras_ros.pipeline.perception import Block, perception_stages, run_blocks
-from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.slab import Slab
-from auras_ros.policies.policy import CausalPolicy, Policy
+from auras_ros.pipeline.run_context import RunContext
+from auras_ros.pipeline.slab import DenoisingSlab, Slab
+from auras_ros.policies.policy import CausalPolicy
 
-
-class Lanes:
-    """One lane for each perception stage; one for generation, or one for each row if rows are not batched; one for
-    copies from and to the host.
-
-    Perception has a thread of its own only if something runs beside it: fetch_offset -1, or several stages.
-    """
-
-    def __init__(self, device: Device, plan: Plan, cores: Sequence[int] | None = None) -> None:
-        beside = plan.fetch_offset < 0 or plan.pp_perception > 1
-        chosen, threads = (cores or None, 1) if beside else (None, None)
-        self.perception = [device.lane(name, chosen, threads) for name in _names("perception", plan.pp_perception)]
-        self.copies = device.lane("frame copies")
-        self.generation = [device.lane(n) for n in _names("generation", 1 if plan.batched else plan.pp_generation)]
+LaneStage = tuple[Lane, Stage]  # a stage and the lane that it was captured for
 
 
 class FrameStages:
-    """images [E, history, cameras, 3, h, w] and state [E, history, D]: the shapes of every frame. groups: the
-    perception stages, if they have been cut before.
+    """One lane for each perception stage; one for generation, or one for each row if rows are not batched; one for
+    copies from and to the host. Perception has a thread of its own only if something runs beside it: fetch_offset -1,
+    or several stages.
+
+    perception: its stages, for frames of even and of odd number. generation: the stages that advance every row.
+    leaving: computes the oldest row's actions, float64 [E, horizon, channels], and copies them to the host.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        plan: Plan,
-        device: Device,
-        lanes: Lanes,
-        images: Tensor,
-        state: Tensor,
-        groups: list[list[Block]] | None = None,
-    ) -> None:
-        self._policy, self._plan, self._device, self._lanes = policy, plan, device, lanes
-        self.inputs = (images.to(device.tensors, copy=True), state.to(device.tensors, copy=True))
-        self._groups = groups or perception_stages(policy, plan.pp_perception, *self.inputs)
+    def __init__(self, run_context: RunContext) -> None:
+        policy, plan, device = run_context.policy, run_context.plan, run_context.device
+        self._device, self._offset = device, plan.fetch_offset
+        beside = plan.fetch_offset < 0 or plan.pp_perception > 1
+        chosen, threads = (run_context.cores or None, 1) if beside else (None, None)
+        perceiving = [device.lane(name, chosen, threads) for name in _names("perception", plan.pp_perception)]
+        copies = device.lane("frame copies")
+        generating = [device.lane(n) for n in _names("generation", 1 if plan.batched else plan.pp_generation)]
+        self._first = first = generating[0]
+
+        self.inputs = run_context.inputs()
+        self._arriving = Upload("copy in", device, copies, self.inputs)
+        self.arrived: Sequence[Mark] = ()
+        self._groups = perception_stages(policy, plan.pp_perception, *self.inputs)  # captured: they must live on
         value: tuple[Tensor, ...] = self.inputs
         self._between: list[PublicContext] = []
         with torch.no_grad():
             for group in self._groups:
                 value = run_blocks(group, value)
                 self._between.append(PublicContext(value))
-        self.slab = make_slab(policy, plan, value[0])
-        self._unprimed = self.slab.needs_priming
-        self._capture()
+        self.perception: tuple[list[LaneStage], list[LaneStage]] = ([], [])
+        for parity, stages in enumerate(self.perception):
+            source: tuple[Tensor, ...] = self.inputs
+            for lane, group, between in zip(perceiving, self._groups, self._between, strict=True):
+                body = partial(_perceive, group, source, between.slots[parity])
+                stages.append((lane, device.capture(lane.name, body, lane)))
+                source = between.slots[1 - parity]  # of the previous frame
+
+        guided = plan.guide != "none"
+        rows, batch = plan.pp_generation, len(value[0])
+        self._guide = GuidedSteps(run_context, rows, batch, first, copies) if guided else None
+        self.slab: Slab
+        if isinstance(policy, CausalPolicy):
+            self.slab = MergedSlab(policy, plan, value[0])
+        else:
+            self.slab = DenoisingSlab(policy, plan, value[0], policy.step if self._guide is None else self._guide.step)
+        self._fetch = [device.capture("fetch", partial(self.slab.fetch, slot[0]), first) for slot in self.public.slots]
+        self._variants = {
+            key: [(lane, device.capture(lane.name, body, lane)) for lane, body in zip(generating, bodies, strict=True)]
+            for key, bodies in self.slab.variants().items()
+        }
+        self.generation = next(iter(self._variants.values()))
+        self._prime = device.capture("prime", self.slab.prime, first) if self.slab.needs_priming else None
+        self._unprimed = True
+        self._noise = NoiseBuffer(policy, device, copies, batch)
+        self._boundary = device.capture("boundary", self._move_up, first)
+        self._moved: Sequence[Mark] = ()
+        self.leaving = Download("copy out", device, copies, self.slab.finish, self.slab.finish())
 
     @property
     def launches_ahead(self) -> bool:
@@ -75,79 +94,33 @@ class FrameStages:
     def public(self) -> PublicContext:
         return self._between[-1]
 
-    def _capture(self) -> None:
-        device, lanes = self._device, self._lanes
-        self._arriving = Upload("copy in", device, lanes.copies, self.inputs)
-        self._arrived: Mark | None = None
-        self._leaving = Download("copy out", device, lanes.copies, self.slab.finish, self.slab.finish())
-        self._perceive: list[tuple[Stage, ...]] = []  # by stage, then by frame parity
-        for j, lane in enumerate(lanes.perception):
-            bodies = [self._perception_body(j, parity) for parity in (0, 1)]
-            self._perceive.append(tuple(device.capture(lane.name, body, lane) for body in bodies))
-        first = lanes.generation[0]
-        self._fetch = [device.capture("fetch", self._fetch_body(slot), first) for slot in (0, 1)]
-        self._generate = {
-            key: [device.capture(n.name, b, n) for n, b in zip(lanes.generation, bodies, strict=True)]
-            for key, bodies in self.slab.variants().items()
-        }
-        self._prime = device.capture("prime", self.slab.prime, first) if self.slab.needs_priming else None
-        self._noise = Drawn(self._policy, device, lanes.copies, len(self.inputs[0]))
-        self._boundary = device.capture("boundary", self._move_up, first)
-        self._moved: tuple[Mark, ...] = ()
-        if isinstance(self.slab, Slab):
-            self.slab.steps.capture(device, first, lanes.copies)
-
     def _move_up(self) -> None:
         """Move every request up by one row and begin a new one in the youngest row. In a bubble that row is unused."""
         self.slab.roll()
         self.slab.admit(self._noise.buffer)
 
-    def _perception_body(self, j: int, parity: int) -> Callable[[], None]:
-        source = self.inputs if j == 0 else self._between[j - 1].slots[1 - parity]
-        target, group = self._between[j].slots[parity], self._groups[j]
-
-        return lambda: store(target, run_blocks(group, source))
-
-    def _fetch_body(self, slot: int) -> Callable[[], None]:
-        return lambda: self.slab.fetch(self.public.slots[slot][0])
-
     def latch(self, images: Tensor, state: Tensor) -> None:
         """Launch the copy of what this frame perceives. The caller may use the tensors again at once."""
-        self._arrived = self._arriving.send((images, state))
+        self.arrived = (self._arriving.send((images, state)),)
 
     def launch_boundary(self, noise: Tensor | None) -> None:
         """Between two frames: all rows move up, and with `noise` a new request begins."""
         drawn = () if noise is None else self._noise.send(noise)
-        self._moved = (self._lanes.generation[0].launch(self._boundary, drawn),)
+        self._moved = (self._first.launch(self._boundary, drawn),)
 
     def aim(self, aim: Aim | None) -> None:
-        """Set what this frame's requests continue (guided plans). Call before `launch_generation`."""
-        assert isinstance(self.slab, Slab)
-        self.slab.steps.aim(aim)
+        """Set what this frame's requests continue (guided plans). Call before `launch_fetch`."""
+        if self._guide is not None:
+            self._guide.aim(aim)
 
-    def launch_perception(self, frame: int) -> Sequence[Mark]:
-        marks: list[Mark] = []
-        for j, (lane, stages) in enumerate(zip(self._lanes.perception, self._perceive, strict=True)):
-            after = (self._arrived,) if j == 0 and self._arrived is not None else ()
-            marks.append(lane.launch(stages[frame % 2], after))
-        return marks
-
-    def launch_generation(self, frame: int, after: Sequence[Mark]) -> Sequence[Mark]:
-        """Fetch the context that this frame generates from, then advance every row."""
-        lanes, slot = self._lanes.generation, (frame + self._plan.fetch_offset) % 2
-        stages = self._generate[self.slab.select_variant(self.public.slots[slot][0])]
-        fetched = lanes[0].launch(self._fetch[slot], (*after, *self._moved))
+    def launch_fetch(self, frame: int, after: Sequence[Mark]) -> Mark:
+        """Fetch the context that this frame generates from, and choose its stages of `generation`."""
+        slot = (frame + self._offset) % 2
+        self.generation = self._variants[self.slab.select_variant(self.public.slots[slot][0])]
+        fetched = self._first.launch(self._fetch[slot], (*after, *self._moved))
         if self._prime is not None and self._unprimed:
-            fetched, self._unprimed = lanes[0].launch(self._prime, (fetched,)), False
-        return [lane.launch(s, (fetched,)) for lane, s in zip(lanes, stages, strict=True)]
-
-    def launch_leaving(self, after: Sequence[Mark]) -> Mark:
-        """Compute the oldest row's actions and copy them to the host."""
-        return self._leaving.launch(after)
-
-    def finished(self) -> Tensor:
-        """The actions that were copied last, float64 [E, horizon, channels], on the host."""
-        return self._leaving.take()
+            fetched, self._unprimed = self._first.launch(self._prime, (fetched,)), False
+        return fetched
 
     def clear(self) -> None:
         """Start an epoch: forget what was perceived and generated before."""
@@ -157,26 +130,13 @@ class FrameStages:
     def forget_generated(self) -> None:
         """A new request must not continue from an earlier request's tokens or KV cache. Requests in flight are kept."""
         self.slab.clear()
-        self._unprimed = self.slab.needs_priming
-
-    def keep(self, rows: Tensor) -> FrameStages:
-        """New stages with the state of these environments only."""
-        for mark in (*self._moved, *(() if self._arrived is None else (self._arrived,))):
-            mark.wait()
-        images, state = (part[rows] for part in self.inputs)
-        kept = FrameStages(self._policy, self._plan, self._device, self._lanes, images, state, self._groups)
-        for new, old in zip(kept._between, self._between, strict=True):
-            new.take(old, rows, len(self.inputs[0]))
-        kept.slab.take(self.slab, rows)  # type: ignore[arg-type]  # the same policy has the same kind of slab
-        kept._unprimed = self._unprimed
-        return kept
+        self._unprimed = True
 
 
-def make_slab(policy: Policy, plan: Plan, like: Tensor) -> Slab | MergedSlab:
-    """The buffer of the requests in flight: each with its own steps, or merged. like: one context."""
-    if isinstance(policy, CausalPolicy):
-        return MergedSlab(policy, plan, like)
-    return Slab(policy, plan.pp_generation, plan.alpha, plan.batched, like, plan.guide)
+def _perceive(blocks: Sequence[Block], value: tuple[Tensor, ...], into: tuple[Tensor, ...]) -> None:
+    for block in blocks:
+        value = as_tuple(block(*value))
+    store(into, value)
 
 
 def _names(stem: str, count: int) -> list[str]:

@@ -31,9 +31,7 @@ class FrameClock:
 
         Ticks that passed during an overrun are counted in `skipped`; they are never made up.
         """
-        if self.period_ns == 0:
-            return now_ns
-        if self._origin_ns is None:
+        if self.period_ns == 0 or self._origin_ns is None:
             return now_ns
         since_ns = now_ns - self._origin_ns
         is_open = self._patient and self._idle

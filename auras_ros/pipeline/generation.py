@@ -1,24 +1,58 @@
-"""The generation of one whole request: its state, the context that it keeps to its end, and all steps in one stage.
+"""What workers that end requests have in common; and those whose frame is one whole request.
 
-`seq`, `par` and `dec` generate like this; `auras` has the slab. Nothing here depends on observations or time.
+`seq`, `par` and `dec` generate with all steps in one stage, from a context that they keep; `auras` has the slab. Where
+the context comes from is a subclass's: from a perception of its own (`whole`), or from another worker's (`decoupled`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from auras_ros.clock import SchedulerClock
-from auras_ros.device import Device, Download, Lane, Mark, Stage
+from auras_ros.device import Download, Mark
 from auras_ros.pipeline.context import store
-from auras_ros.pipeline.continuity import Aim
-from auras_ros.pipeline.drawn import Drawn
-from auras_ros.pipeline.guided import make_steps
-from auras_ros.pipeline.request import ObservationOrigin
+from auras_ros.pipeline.continuity import Continuity
+from auras_ros.pipeline.guided import GuidedSteps
+from auras_ros.pipeline.noise import NoiseBuffer
+from auras_ros.pipeline.request import Emission, Ledger, ObservationOrigin
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.policy import CausalPolicy, Policy
+
+
+class ChunkWorker:
+    """Base of a worker that emits chunks: who counts its frames, and when its last one was."""
+
+    def __init__(self, run_context: RunContext, ledger: Ledger, continuity: Continuity, name: str) -> None:
+        self.name, self._ledger, self._continuity = name, ledger, continuity
+        self._policy, self._plan, self._device = run_context.policy, run_context.plan, run_context.device
+        self._noise, self._clock = run_context.noise, run_context.clock
+        self._frame, self._latched_ns = -1, 0
+        self._perceived_ns = self._generated_ns = 0
+
+    def _emission(
+        self, actions: Tensor, request: int, contexts: Sequence[ObservationOrigin], stage_ns: Sequence[int], epoch: int
+    ) -> Emission:
+        """A request that this frame has finished."""
+        return Emission(
+            actions=actions,
+            request=request,
+            frame=self._frame,
+            epoch=epoch,
+            contexts=tuple(contexts),
+            stage_ns=tuple(stage_ns),
+            latched_ns=self._latched_ns,
+            perceived_ns=self._perceived_ns,
+            generated_ns=self._generated_ns,
+        )
+
+    def _over(self, mark: Mark) -> int:
+        """Wait for the mark. Returns the time then, in ns."""
+        mark.wait()
+        return self._clock.now_ns()
 
 
 class Admitted(NamedTuple):
@@ -28,72 +62,84 @@ class Admitted(NamedTuple):
     epoch: int
     seen: ObservationOrigin
 
-    def keep(self, rows: Tensor) -> Admitted:
-        return self._replace(seen=self.seen.keep(rows))
 
-
-class WholeGeneration:
-    """`context` [E, ...] has a fixed address; the stage generates from what is there when it runs."""
+class WholeRequestWorker(ChunkWorker):
+    """context [batch, ...] has a fixed address; `_generation` generates from what is there when it runs, for `count`
+    requests that begin together. The batch has one request after the other, each with all environments."""
 
     def __init__(
-        self, policy: Policy, device: Device, lane: Lane, context: Tensor, copies: Lane, guide: str = "none"
+        self,
+        run_context: RunContext,
+        ledger: Ledger,
+        continuity: Continuity,
+        name: str,
+        context: Tensor,
+        count: int = 1,
     ) -> None:
-        """copies: the lane that copies finished actions to the host."""
-        self._policy, self.context, self._lane = policy, context, lane
-        batch = len(context)
-        self._noise = Drawn(policy, device, copies, batch)
-        self._begun: Sequence[Mark] = ()
-        start = policy.begin(self._noise.buffer)
+        policy, device, batch = run_context.policy, run_context.device, len(context)
+        super().__init__(run_context, ledger, continuity, name)
+        self._context, self._count = context, count
+        self._lane, self._copies = device.lane(name), device.lane(f"{name} copies")
+        self._drawn = NoiseBuffer(policy, device, self._copies, batch)
+        start = policy.begin(self._drawn.buffer)
         self._state = start._make(part.clone() for part in start)
-        self._steps = make_steps(policy, guide, 1, batch, context.device)
-        self._steps.capture(device, lane, copies)
-        self._stage: Stage = device.capture("generation", self._body(), lane)
-        self._leaving = Download("copy out", device, copies, self._finish, self._finish())
+        guided = run_context.plan.guide != "none"
+        self._guide = GuidedSteps(run_context, 1, batch, self._lane, self._copies) if guided else None
+        self._step = policy.step if self._guide is None else self._guide.step
+        self._kept = _kept(policy, context)
+        body = self._decode if isinstance(policy, CausalPolicy) else self._denoise
+        self._generation = device.capture("generation", body, self._lane)
+        self._leaving = Download("copy out", device, self._copies, self._finish, self._finish())
+        self._request: Admitted | None = None
+        self._begun: Sequence[Mark] = ()
 
-    def _body(self) -> Callable[[], None]:
-        policy, batch = self._policy, len(self.context)
-        if isinstance(policy, CausalPolicy):  # with a KV cache, so that the baseline is not handicapped
-            self._workspace = policy.workspace(batch, self.context.shape[1])
-            return lambda: store(self._state, policy.complete(self.context, self._workspace))
-        self._indices = [torch.full((batch,), i, device=self.context.device) for i in range(policy.steps)]
+    def _denoise(self) -> None:
+        store(self._state, self._policy.begin(self._drawn.buffer))
+        for index in self._kept:
+            store(self._state, self._step(self._state, self._context, index))
 
-        def run() -> None:
-            store(self._state, policy.begin(self._noise.buffer))
-            for index in self._indices:
-                store(self._state, self._steps.step(self._state, self.context, index))
-
-        return run
-
-    def begin(self, noise: Tensor, aim: Aim | None = None) -> None:
-        """Begin a new request. noise [E, *noise_shape]. aim: what its chunk continues."""
-        self._steps.aim(aim)
-        self._begun = self._noise.send(noise)
+    def _decode(self) -> None:
+        """All tokens with a KV cache, so that the baseline is not handicapped."""
+        store(self._state, cast("CausalPolicy", self._policy).complete(self._context, self._kept))
 
     def _finish(self) -> Tensor:
         return self._policy.finish(self._state)
 
-    def launch(self, after: Sequence[Mark] = ()) -> None:
-        """Launch all steps, then the copy of the actions to the host."""
-        self._generated = self._lane.launch(self._stage, (*after, *self._begun))
-        self._left = self._leaving.launch((self._generated,))
+    def _admit(self, seen: ObservationOrigin | None, now_ns: int, epoch: int) -> Admitted | None:
+        """Count a frame, and admit a request on this observation if there is one that is newer."""
+        self._frame, self._latched_ns = self._ledger.count_frame(), now_ns
+        self._continuity.began(epoch, now_ns)
+        number = self._ledger.admit(seen, now_ns, epoch, self._count)
+        self._request = None if number is None or seen is None else Admitted(number, epoch, seen)
+        return self._request
 
-    def wait(self, clock: SchedulerClock) -> int:
-        """Wait until the actions are on the host. Returns when the last step ended, in ns."""
-        self._generated.wait()
-        ended_ns = clock.now_ns()
-        self._left.wait()
-        return ended_ns
+    def _send(self, request: Admitted, now_ns: int) -> None:
+        """Launch the copies of a new request's noise, and of what its chunk continues."""
+        if self._guide is not None:
+            self._guide.aim(self._continuity.aim(request.seen, now_ns))
+        noise = [self._noise(request.number + i) for i in range(self._count)]
+        self._begun = self._drawn.send(noise[0] if self._count == 1 else torch.cat(noise))
 
-    def finished(self) -> Tensor:
-        """The actions that were copied last, float64 [E, horizon, channels], on the host."""
-        return self._leaving.take()
+    def end(self, now_ns: int) -> Emission | None:
+        request, self._request = self._request, None
+        emission = None
+        if request is not None and request.epoch == self._ledger.epoch:
+            emission = self._finished(request)
+        self._continuity.ended(emission, now_ns, generated=request is not None)
+        return emission
 
-    def take(self, other: WholeGeneration, rows: Tensor, ran: bool) -> None:
-        """Copy the state of these environments from another one. ran: a request has run and its actions are not yet
-        taken, so copy the remaining environments' actions to the host again."""
-        self.context.copy_(other.context[rows])
-        store(self._state, tuple(part[rows] for part in other._state))
-        self._noise.take(other._noise, rows)
-        self._steps.take(other._steps, rows)
-        if ran:
-            self._leaving.launch(()).wait()
+    def _finished(self, request: Admitted) -> Emission:
+        actions = self._leaving.take().unflatten(0, (self._count, -1))
+        first, *others = (
+            self._emission(each, number, (request.seen,), (self._perceived_ns,), request.epoch)
+            for number, each in enumerate(actions, request.number)
+        )
+        return replace(first, beside=tuple(others))
+
+
+def _kept(policy: Policy, context: Tensor) -> Any:
+    """What a captured generation reads besides: room for keys and values, or the index of each step."""
+    batch = len(context)
+    if isinstance(policy, CausalPolicy):
+        return policy.workspace(batch, context.shape[1])
+    return [torch.full((batch,), i, device=context.device) for i in range(policy.steps)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import checked, occupy
@@ -18,6 +19,20 @@ from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.phase import PhaseLock
 from auras_ros.pipeline.request import Emission, Latched, Worker
 
+
+class Frame(NamedTuple):
+    """A frame that is over; times on the executor's clock. number: None for perception of its own (dec), which counts
+    none. ran_ns: its work was done; ended_ns: its boundary too. emission: None for a bubble."""
+
+    worker: str
+    number: int | None
+    began_ns: int
+    ran_ns: int
+    ended_ns: int
+    emission: Emission | None
+
+
+Observer = Callable[[Frame], None]  # called in the worker's thread before the chunk is given out; it changes nothing
 POLL_S = 0.02  # how long a worker waits for a notification before it checks again
 
 
@@ -26,8 +41,8 @@ class Live:
 
     Both are called from the workers' threads. threads: intra-op threads of each worker. cores: dealt out to the workers
     in turn, as many to each as it has threads; None leaves that to the system. arrivals: arrival times of the images
-    that `latch` returns; the frame grid is kept in phase with them. None leaves the grid where it began. Raises
-    DeviceError for more threads than cores.
+    that `latch` returns; the frame grid is kept in phase with them. None leaves the grid where it began. observer: is
+    told every frame. Raises DeviceError for more threads than cores.
     """
 
     def __init__(
@@ -38,9 +53,10 @@ class Live:
         cores: Sequence[int] | None = None,
         threads: int = 1,
         arrivals: Arrivals | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.executor = executor
-        self._latch, self._emit = latch, emit
+        self._latch, self._emit, self._observer = latch, emit, observer
         _, self._threads_each = checked("workers", cores, threads)
         self._cores = list(cores) if cores else []
         self._clock = MonotonicClock()
@@ -106,13 +122,17 @@ class Live:
                 count = self._count
                 if not self._sleep_until(frames.next_start_ns(self._clock.now_ns())):
                     continue
-                if not self._begin(worker, frames):
+                began = self._begin(worker, frames)
+                if began is None:
                     frames.idle()
                     self._wait(count)
                     continue
                 self.meter.began(worker.name, self._clock.now_ns())
                 worker.run()
-                emission = worker.end(self._clock.now_ns())
+                ran_ns = self._clock.now_ns()
+                emission = worker.end(ran_ns)
+                if self._observer is not None:
+                    self._observer(Frame(worker.name, *began, ran_ns, self._clock.now_ns(), emission))
                 self.arrived()  # other workers may have a new context, or may be admitted now
                 for each in () if emission is None else emission.every:
                     self._emit(each)
@@ -128,23 +148,25 @@ class Live:
         chosen = [self._cores[(first + k) % len(self._cores)] for k in range(self._threads_each) if self._cores]
         return frozenset(chosen) or None
 
-    def _begin(self, worker: Worker, frames: FrameClock) -> bool:
+    def _begin(self, worker: Worker, frames: FrameClock) -> tuple[int | None, int] | None:
+        """Begin a frame: its number (None for perception of its own) and its time. None if there is nothing to do."""
+        ledger = self.executor.ledger
         with self._boundary:
             now_ns = self._clock.now_ns()
             phase = self._phase if worker is self.executor.workers[0] else None  # only the first one latches
             if phase is not None and phase.wait_ns(now_ns) > 0:
-                return False
+                return None
             seen = self._latch(now_ns)
             if not worker.wants(seen, now_ns):
                 if phase is not None:
                     phase.nothing()
-                return False
-            tick_ns = frames.tick_ns
+                return None
+            tick_ns, number = frames.tick_ns, ledger.frames
             frames.started(now_ns)
             if phase is not None and tick_ns is not None:
                 phase.started(tick_ns, now_ns)
             worker.begin(seen, now_ns)
-            return True
+            return number if ledger.frames > number else None, now_ns
 
     def _sleep_until(self, at_ns: int) -> bool:
         """Returns False if the worker was stopped meanwhile."""

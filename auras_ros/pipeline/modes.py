@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from itertools import count
 from statistics import median
-from typing import Protocol
 
 import torch
-from torch import Tensor
 
-from auras_ros.action import Contract
-from auras_ros.clock import SchedulerClock
-from auras_ros.device import Device, make_device, occupy
+from auras_ros.device import occupy
 from auras_ros.pipeline.auras import PipelineWorker
-from auras_ros.pipeline.continuity import Continuity
-from auras_ros.pipeline.decoupled import GenerationWorker, PerceptionWorker, Shared
+from auras_ros.pipeline.continuity import Continuity, make_continuity
+from auras_ros.pipeline.decoupled import GenerationWorker, PerceptionWorker
 from auras_ros.pipeline.perception import check_stages
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
-from auras_ros.pipeline.request import Latched, Ledger, NoiseTape, ObservationOrigin, Worker
+from auras_ros.pipeline.request import Emission, Latched, Ledger, ObservationOrigin, Worker
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.pipeline.whole import RequestWorker
 from auras_ros.policies.guidance import GuidablePolicy
 from auras_ros.policies.policy import CausalPolicy, Policy
 
 WARM_UP_RUNS = 3
-
-
-class _Keeping(Worker, Protocol):
-    def keep(self, rows: Tensor) -> None: ...
 
 
 def _random_observations(like: Latched) -> Iterator[Latched]:
@@ -43,36 +37,40 @@ class Executor:
     """The workers of one plan. They are driven by threads (`live`) or in virtual time (lockstep)."""
 
     def __init__(
-        self,
-        policy: Policy,
-        plan: Plan,
-        workers: Sequence[_Keeping],
-        ledger: Ledger,
-        clock: SchedulerClock,
-        device: Device,
-        continuity: Continuity,
+        self, run_context: RunContext, workers: Sequence[Worker], ledger: Ledger, continuity: Continuity
     ) -> None:
-        self.continuity = continuity
-        self.policy, self.plan, self.clock = policy, plan, clock
-        self.workers: tuple[Worker, ...] = tuple(workers)
-        self.ledger = ledger
+        self.policy, self.plan, self.clock = run_context.policy, run_context.plan, run_context.clock
+        self.workers, self.ledger, self.continuity = tuple(workers), ledger, continuity
         self.frame_ns = 0  # how long the longest worker's frame took at warm-up
-        self._keeping, self._device = workers, device
+        self._run_context = run_context
 
     @property
     def frames(self) -> int:
         """Frames begun since the start, without warm-up and without frames that only perceive (dec)."""
         return self.ledger.frames
 
-    def warm_up(self, like: Latched, runs: int = WARM_UP_RUNS) -> None:
-        """Run every worker on random values of these shapes and discard the results (rule 10 of docs/pipeline.md).
+    def first(self, concurrency: int) -> Executor:
+        """The same with its first so many workers only, which stay those of this executor: close this one."""
+        made = copy(self)
+        made.workers = self.workers[:concurrency]
+        return made
+
+    def frame(self, seen: Latched, now_ns: int) -> Emission | None:
+        """One whole frame of the only worker, in the caller's thread."""
+        (worker,) = self.workers
+        worker.begin(seen, now_ns)
+        worker.run()
+        return worker.end(now_ns)
+
+    def warm_up(self, runs: int = WARM_UP_RUNS) -> None:
+        """Run every worker on random values and discard the results (rule 10 of docs/pipeline.md).
 
         Several workers first run alone, then side by side as they will run later: two workers on shared cores take
         longer than one. `frame_ns` is the median of the last `runs` times of the slowest worker.
         """
         self.ledger.rehearse()
         interval_ns, self.ledger.interval_ns = self.ledger.interval_ns, 0
-        observations, took = _random_observations(like), [[0] for _ in self.workers]
+        observations, took = _random_observations(self._run_context.like), [[0] for _ in self.workers]
         filling = self.plan.latency_frames if self.plan.mode == "auras" else 0
         for _ in range(runs + filling):
             took = [
@@ -89,7 +87,7 @@ class Executor:
         self.frame_ns = max(round(median(times[-runs:])) for times in took)
         if self.plan.mode == "par" and not self.plan.together and self.plan.frame_period_ms == 0:
             interval_ns = self.frame_ns // self.plan.concurrency  # evenly spaced
-        self.ledger.interval_ns = interval_ns
+        self.ledger.interval_ns = interval_ns if self._run_context.spaced else 0
 
     def _rehearse(self, workers: Sequence[Worker], observations: Iterator[Latched]) -> list[int]:
         """Run one frame of each of these workers side by side. Returns how long each took, in ns."""
@@ -99,13 +97,8 @@ class Executor:
             took = [self._timed(workers[0])]
         else:
             threads = torch.get_num_threads()
-
-            def beside(worker: Worker) -> int:
-                occupy(worker.name, None, threads)
-                return self._timed(worker)
-
-            with ThreadPoolExecutor(len(workers)) as pool:
-                took = list(pool.map(beside, workers))
+            with ThreadPoolExecutor(len(workers), initializer=lambda: occupy("warm-up", None, threads)) as pool:
+                took = list(pool.map(self._timed, workers))
         for worker in workers:
             worker.end(self.clock.now_ns())
         return took
@@ -123,15 +116,9 @@ class Executor:
         """
         self.ledger.reset(first_request)
 
-    def keep(self, rows: Tensor) -> None:
-        """Continue with these environments only, int64 [E'] (lockstep). The caller's noise must have them only, too."""
-        for worker in self._keeping:
-            worker.keep(rows)
-        self.continuity.keep(rows)
-
     def close(self) -> None:
         """Close the device's lanes."""
-        self._device.close()
+        self._run_context.device.close()
 
 
 def family_offset(policy: Policy) -> int:
@@ -145,9 +132,9 @@ def check_plan(policy: Policy, plan: Plan) -> None:
     stage_steps(policy.steps, plan.pp_generation, plan.alpha)
     check_stages(policy, plan.pp_perception)
     causal = isinstance(policy, CausalPolicy)
-    for name, default in (("merge", "step"), ("emit", "newest"), ("reuse", "none")):
-        if getattr(plan, name) != default and not causal:
-            given = getattr(plan, name)
+    for name in ("merge", "emit", "reuse"):
+        given = getattr(plan, name)
+        if given != getattr(Plan, name) and not causal:
             raise PlanError(f"plan: {name}: {given!r} has no meaning for a policy that is not autoregressive")
     if plan.guide != "none" and not isinstance(policy, GuidablePolicy):
         raise PlanError(f"plan: guide: {plan.guide!r} has no meaning for a policy that does not denoise its chunk")
@@ -155,35 +142,21 @@ def check_plan(policy: Policy, plan: Plan) -> None:
         raise PlanError("plan: batched: false has no meaning for an autoregressive policy: its requests are merged")
 
 
-def make_executor(
-    policy: Policy,
-    plan: Plan,
-    noise: NoiseTape,
-    clock: SchedulerClock,
-    device: Device | None = None,
-    cores: Sequence[int] | None = None,
-    contract: Contract | None = None,
-) -> Executor:
-    """The executor of a plan, on the CPU if no device is given. cores: for lanes with a thread of their own; the cores
-    of the workers' threads are set by their driver. contract: the policy's channels, needed by a guided plan. Raises
-    PlanError.
-    """
-    check_plan(policy, plan)
-    where = device or make_device("cpu")
-    ledger = Ledger(plan.admission_ns)
-    continuity = Continuity(plan.guide, contract)
-    workers: list[_Keeping]
+def make_executor(run_context: RunContext) -> Executor:
+    """The executor of a plan. Raises PlanError, and DeviceError if a stage cannot be made."""
+    plan = run_context.plan
+    check_plan(run_context.policy, plan)
+    ledger = Ledger(plan.admission_ns if run_context.spaced else 0)
+    continuity = make_continuity(plan, run_context.contract)
+    workers: list[Worker]
     if plan.mode == "auras":
-        workers = [PipelineWorker(policy, plan, noise, ledger, clock, where, continuity, cores)]
+        workers = [PipelineWorker(run_context, ledger, continuity)]
     elif plan.mode == "dec":
-        shared = Shared()
-        workers = [
-            PerceptionWorker(policy, shared, ledger, where),
-            GenerationWorker(policy, shared, noise, ledger, clock, where, continuity),
-        ]
+        perception = PerceptionWorker(run_context, ledger)
+        workers = [perception, GenerationWorker(run_context, ledger, continuity, perception)]
+    elif plan.mode == "par" and not plan.together:
+        names = [f"worker{i}" for i in range(plan.concurrency)]
+        workers = [RequestWorker(run_context, ledger, continuity, name) for name in names]
     else:
-        apart = plan.mode == "par" and not plan.together
-        names = [f"worker{i}" for i in range(plan.concurrency)] if apart else ["frame"]
-        count = 1 if apart else plan.concurrency
-        workers = [RequestWorker(name, policy, noise, ledger, clock, where, continuity, count) for name in names]
-    return Executor(policy, plan, workers, ledger, clock, where, continuity)
+        workers = [RequestWorker(run_context, ledger, continuity, count=plan.concurrency)]
+    return Executor(run_context, workers, ledger, continuity)

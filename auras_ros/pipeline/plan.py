@@ -73,11 +73,12 @@ class Plan:
         for name in ("batched", "together"):
             if type(getattr(self, name)) is not bool:
                 raise PlanError(f"plan: {name}: must be true or false, got {getattr(self, name)!r}")
-        for name in ("pp_perception", "pp_generation", "concurrency"):
-            self._whole(name, 1, MAX_STAGES)
-        self._whole("fetch_offset", -1, 0)
-        self._real("alpha", 0.0, 10.0)
-        self._real("frame_period_ms", 0.0, 60_000.0)
+        for name, (low, high) in _RANGES.items():
+            value, whole = getattr(self, name), isinstance(low, int)
+            is_number = type(value) is int if whole else type(value) in (int, float)
+            if not is_number or not low <= value <= high:
+                what = "whole number" if whole else "number"
+                raise PlanError(f"plan: {name}: must be a {what} in [{low:g}, {high:g}], got {value!r}")
         for name, mode in _ONLY.items():
             default = _DEFAULTS[name]
             if self.mode != mode and getattr(self, name) != default:
@@ -89,16 +90,6 @@ class Plan:
             raise PlanError(
                 "plan: guide: has no meaning in mode par: a request begins before the active chunk is there"
             )
-
-    def _whole(self, name: str, low: int, high: int) -> None:
-        value = getattr(self, name)
-        if type(value) is not int or not low <= value <= high:
-            raise PlanError(f"plan: {name}: must be a whole number in [{low}, {high}], got {value!r}")
-
-    def _real(self, name: str, low: float, high: float) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise PlanError(f"plan: {name}: must be a number in [{low:g}, {high:g}], got {value!r}")
 
     @classmethod
     def parse(cls, text: str, mode: str = "seq") -> Plan:
@@ -188,18 +179,14 @@ class Plan:
             )
 
 
-_ONLY = {
-    "pp_perception": "auras",
-    "pp_generation": "auras",
-    "fetch_offset": "auras",
-    "alpha": "auras",
-    "batched": "auras",
-    "merge": "auras",
-    "emit": "auras",
-    "reuse": "auras",
-    "concurrency": "par",
-    "together": "par",
+_RANGES = {
+    **dict.fromkeys(("pp_perception", "pp_generation", "concurrency"), (1, MAX_STAGES)),
+    "fetch_offset": (-1, 0),
+    "alpha": (0.0, 10.0),
+    "frame_period_ms": (0.0, 60_000.0),
 }
+_AURAS = ("pp_perception", "pp_generation", "fetch_offset", "alpha", "batched", "merge", "emit", "reuse")
+_ONLY = {**dict.fromkeys(_AURAS, "auras"), "concurrency": "par", "together": "par"}  # field -> the mode that has it
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(Plan)}
 
 

@@ -6,7 +6,8 @@ Everything here has E environments that share one schedule: one on a robot, many
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import numpy as np
@@ -28,10 +29,6 @@ class ObservationOrigin:
     mono_ns: int
     reference: NDArray[np.float64] | None = None
 
-    def keep(self, rows: Tensor) -> ObservationOrigin:
-        """Only the environments of these rows, int64 [E']."""
-        return self if self.reference is None else replace(self, reference=self.reference[rows.numpy()])
-
 
 @dataclass(frozen=True, eq=False)
 class Latched:
@@ -43,10 +40,6 @@ class Latched:
     images: Tensor
     state: Tensor
     origin: ObservationOrigin
-
-    def keep(self, rows: Tensor) -> Latched:
-        """Only the environments of these rows, int64 [E']."""
-        return Latched(self.images[rows], self.state[rows], self.origin.keep(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,20 +71,9 @@ class Emission:
     def origin(self) -> ObservationOrigin:
         return self.contexts[-1]
 
-    def keep(self, rows: Tensor) -> Emission:
-        """Only the environments of these rows, int64 [E']."""
-        return replace(
-            self,
-            actions=self.actions[rows],
-            contexts=tuple(seen.keep(rows) for seen in self.contexts),
-            beside=tuple(each.keep(rows) for each in self.beside),
-        )
 
-
-class NoiseTape(Protocol):
-    """The noise tape of a request for all environments, [E, *noise_shape] (rule 7 of docs/pipeline.md)."""
-
-    def __call__(self, request: int) -> Tensor: ...
+# The noise of the request of this number for all environments, [E, *noise_shape] (rule 7 of docs/pipeline.md).
+NoiseTape = Callable[[int], Tensor]
 
 
 class Worker(Protocol):
@@ -205,14 +187,11 @@ def to_chunk(emission: Emission, identity: Identity, row: int = 0) -> Chunk:
     provenance = Provenance(
         origin_stamp_ns=origin.stamp_ns,
         origin_mono_ns=origin.mono_ns,
-        host=identity.host,
-        session=identity.session,
         frame=emission.frame,
         request=emission.request,
         epoch=emission.epoch,
         context_age_ns=tuple(ages),
-        plan=identity.plan,
-        checkpoint=identity.checkpoint,
+        **asdict(identity),
     )
     reference = None if origin.reference is None else origin.reference[row]
     return Chunk(emission.actions[row].numpy(), provenance, reference)

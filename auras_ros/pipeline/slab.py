@@ -1,114 +1,51 @@
 """The generation slab: one row of state for each request in the pipeline, oldest first (rule 5 of docs/pipeline.md).
 
-Row r is in stage (rows - 1 - r). Addresses never change: a request moves up by one row at each frame boundary. The
-slab only computes; it has no observations, epochs or times.
+Row r is in stage (rows - 1 - r). Addresses never change: a request moves up by one row at each frame boundary. A slab
+only computes; it has no observations, epochs or times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from auras_ros.pipeline.context import store
-from auras_ros.pipeline.guided import make_steps
-from auras_ros.pipeline.plan import stage_steps
+from auras_ros.pipeline.plan import Plan, stage_steps
 from auras_ros.policies.policy import Policy, State
 
-
-class _Micro(NamedTuple):
-    """Rows that advance together by one step: views into the slab, or the rows to gather if they do not adjoin."""
-
-    state: State
-    context: Tensor
-    step: Tensor  # int64, the step that each row of the batch is at
-    gathered: Tensor | None
+Bodies = list[Callable[[], None]]
 
 
 class Slab:
-    """`rows` requests of `batch` environments each; `like` is one context, [batch, ...]."""
+    """What the two slabs have in common. state: tensors [rows, batch, ...] of a policy's state."""
 
-    def __init__(
-        self, policy: Policy, rows: int, alpha: float, batched: bool, like: Tensor, guide: str = "none"
-    ) -> None:
-        self.policy, self.rows, self.alpha, self.batched = policy, rows, alpha, batched
-        self.batch, self.device = len(like), like.device
-        noise = torch.zeros((self.batch, *policy.noise_shape), device=self.device)
-        start = policy.begin(noise)
-        self.state = start._make(
-            torch.zeros((rows, *part.shape), dtype=part.dtype, device=self.device) for part in start
-        )
-        self.steps = make_steps(policy, guide, rows, self.batch, self.device)
-        # All requests of a frame generate from one context. With one environment, every row is a view of one memory.
-        self._own = like.new_zeros((1 if self.batch == 1 else rows, *like.shape))
-        self.context = self._own.expand(rows, *like.shape)
-        self._plan()
+    policy: Policy
+    rows: int
+    state: State
+    needs_priming = False  # whether the first frame of an epoch needs initial tokens
+    inspects_context = False  # whether `select_variant` reads the context's values
 
-    def _plan(self) -> None:
-        steps = stage_steps(self.policy.steps, self.rows, self.alpha)
-        done = [sum(steps[:stage]) for stage in range(self.rows)]
-        self._due = list(reversed(steps))  # by row: the oldest is in the last stage
-        self._first = list(reversed(done))
-        together = [list(range(self.rows))] if self.batched else [[row] for row in range(self.rows)]
-        self._micro = [[self._step(rows, k) for k in range(max(self._due))] for rows in together]
-
-    def _step(self, rows: list[int], k: int) -> _Micro | None:
-        """Micro-step k of those of `rows` that have steps left in this frame."""
-        active = [row for row in rows if self._due[row] > k]
-        if not active:
-            return None
-        index = torch.tensor([self._first[row] + k for row in active]).repeat_interleave(self.batch).to(self.device)
-        adjoining = active == list(range(active[0], active[-1] + 1))
-        if not adjoining:
-            return _Micro(self.state, self.context, index, torch.tensor(active, device=self.device))
-        span = slice(active[0], active[-1] + 1)
-        state = self.state._make(part[span].flatten(0, 1) for part in self.state)
-        return _Micro(state, self.context[span].flatten(0, 1), index, None)
-
-    needs_priming = False
-
-    def variants(self) -> dict[Hashable, list[Callable[[], None]]]:
+    def variants(self) -> dict[Hashable, Bodies]:
         """The bodies of a frame, by the key that `select_variant` returns."""
-        return {None: self.bodies()}
-
-    inspects_context = False  # whether `select_variant` looks at the context's values
-
-    def select_variant(self, context: Tensor) -> Hashable:
-        """Always None: no keys and values are reused, so every frame does the same work."""
-        return None
-
-    def clear(self) -> None:
-        """Nothing to do: requests overwrite their rows."""
-
-    def prime(self) -> None:
-        """Nothing to do: every request begins with its own noise."""
-
-    def bodies(self) -> list[Callable[[], None]]:
-        """One frame's generation: all rows in one body, or a body for each row (unbatched)."""
-        return [lambda steps=steps: self._run(steps) for steps in self._micro]  # type: ignore[misc]
-
-    def _run(self, steps: list[_Micro | None]) -> None:
-        for micro in steps:
-            if micro is None:
-                continue
-            if micro.gathered is None:
-                store(micro.state, self.steps.step(micro.state, micro.context, micro.step))
-            else:
-                self._gathered(micro.gathered, micro.step)
-
-    def _gathered(self, rows: Tensor, index: Tensor) -> None:
-        state = self.state._make(part.index_select(0, rows).flatten(0, 1) for part in self.state)
-        new = self.steps.step(state, self.context[: len(rows)].flatten(0, 1), index)  # all rows' contexts are equal
-        for target, before, after in zip(self.state, state, new, strict=True):
-            if after is not before:  # the noise tape is not changed by a step
-                target.index_copy_(0, rows, after.unflatten(0, (len(rows), self.batch)))
+        raise NotImplementedError
 
     def fetch(self, context: Tensor) -> None:
-        """Every row generates from this context from now on. With one environment it is copied once; with several, once
-        for each row, because a step reads the environments of all rows as one batch."""
-        self._own.copy_(context.unsqueeze(0).expand_as(self._own))
+        """Every row generates from this context from now on."""
+        raise NotImplementedError
+
+    def select_variant(self, context: Tensor) -> Hashable:
+        """Which bodies the frame runs that generates from this context. None: every frame does the same."""
+        return None
+
+    def prime(self) -> None:
+        """Fill what the first frame of an epoch needs."""
+
+    def clear(self) -> None:
+        """Reuse nothing that was generated before."""
 
     def admit(self, noise: Tensor) -> None:
         """Put a new request into the youngest row. noise [batch, *noise_shape], on the slab's device."""
@@ -124,8 +61,85 @@ class Slab:
             for row in range(self.rows - 1):
                 part[row].copy_(part[row + 1])
 
-    def take(self, other: Slab, environments: Tensor) -> None:
-        """Copy the state of these environments from another slab."""
-        store(self.state, tuple(part[:, environments] for part in other.state))
-        self.fetch(other.context[0, environments])
-        self.steps.take(other.steps, environments)
+
+class StageShare(NamedTuple):
+    """Which steps each row does in one frame; the oldest row is in the last stage. due: how many; first: the first's
+    number."""
+
+    due: list[int]
+    first: list[int]
+
+    @classmethod
+    def of(cls, steps: int, plan: Plan) -> StageShare:
+        """Raises PlanError for fewer steps than stages."""
+        due = list(reversed(stage_steps(steps, plan.pp_generation, plan.alpha)))
+        return cls(due, [steps - sum(due[: row + 1]) for row in range(len(due))])
+
+
+class _Micro(NamedTuple):
+    """Rows that advance together by one step: views into the slab, or the rows to gather if they do not adjoin."""
+
+    state: State
+    context: Tensor
+    step: Tensor  # int64, the step that each row of the batch is at
+    gathered: Tensor | None
+
+
+class DenoisingSlab(Slab):
+    """`plan.pp_generation` requests of `batch` environments each, every one at its own step; `like` is one context
+    [batch, ...]. step: the policy's, or a guided one."""
+
+    def __init__(
+        self, policy: Policy, plan: Plan, like: Tensor, step: Callable[[State, Tensor, Tensor], State]
+    ) -> None:
+        self.policy, self.rows = policy, plan.pp_generation
+        self._step, self._batch, rows = step, len(like), plan.pp_generation
+        start = policy.begin(torch.zeros((self._batch, *policy.noise_shape), device=like.device))
+        self.state = start._make(
+            torch.zeros((rows, *part.shape), dtype=part.dtype, device=like.device) for part in start
+        )
+        # All requests of a frame generate from one context. With one environment, every row is a view of one memory.
+        self._own = like.new_zeros((1 if self._batch == 1 else rows, *like.shape))
+        self.context = self._own.expand(rows, *like.shape)
+        self._share = StageShare.of(policy.steps, plan)
+        together = [list(range(rows))] if plan.batched else [[row] for row in range(rows)]
+        self._micro = [
+            [micro for k in range(max(self._share.due)) if (micro := self._made(group, k)) is not None]
+            for group in together
+        ]
+
+    def _made(self, rows: list[int], k: int) -> _Micro | None:
+        """Micro-step k of those of `rows` that have steps left in this frame."""
+        active = [row for row in rows if self._share.due[row] > k]
+        if not active:
+            return None
+        device, first = self.context.device, self._share.first
+        index = torch.tensor([first[row] + k for row in active]).repeat_interleave(self._batch).to(device)
+        if active != list(range(active[0], active[-1] + 1)):
+            return _Micro(self.state, self.context, index, torch.tensor(active, device=device))
+        span = slice(active[0], active[-1] + 1)
+        state = self.state._make(part[span].flatten(0, 1) for part in self.state)
+        return _Micro(state, self.context[span].flatten(0, 1), index, None)
+
+    def variants(self) -> dict[Hashable, Bodies]:
+        """One frame's generation: all rows in one body, or a body for each row (unbatched)."""
+        return {None: [partial(self._run, steps) for steps in self._micro]}
+
+    def _run(self, steps: list[_Micro]) -> None:
+        for micro in steps:
+            if micro.gathered is None:
+                store(micro.state, self._step(micro.state, micro.context, micro.step))
+            else:
+                self._gathered(micro.gathered, micro.step)
+
+    def _gathered(self, rows: Tensor, index: Tensor) -> None:
+        state = self.state._make(part.index_select(0, rows).flatten(0, 1) for part in self.state)
+        new = self._step(state, self.context[: len(rows)].flatten(0, 1), index)  # all rows' contexts are equal
+        for target, before, after in zip(self.state, state, new, strict=True):
+            if after is not before:  # the noise tape is not changed by a step
+                target.index_copy_(0, rows, after.unflatten(0, (len(rows), self._batch)))
+
+    def fetch(self, context: Tensor) -> None:
+        """With one environment it is copied once; with several, once for each row, because a step reads the
+        environments of all rows as one batch."""
+        self._own.copy_(context.unsqueeze(0).expand_as(self._own))

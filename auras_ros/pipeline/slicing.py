@@ -8,22 +8,17 @@ Nothing here schedules a stage.
 
 from __future__ import annotations
 
-import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-
-Cost = Literal["flops", "time"]
-TIMED_RUNS = 5
 
 
 class SliceError(ValueError):
@@ -38,31 +33,32 @@ def counting() -> Iterator[FlopCounterMode]:
         yield counter
 
 
+@dataclass(frozen=True)
 class Slice:
     """A stage: `outs = stage(*ins)`. The first takes the module's inputs, the last returns its outputs as a tuple.
 
-    name: the module and the first and last operation. cost: in FLOPs or nanoseconds.
+    name: the module and the first and last operation. cost: in FLOPs.
     """
 
-    def __init__(self, name: str, body: fx.GraphModule, cost: int) -> None:
-        self.name, self.body, self.cost = name, body, cost
+    name: str
+    body: fx.GraphModule
+    cost: int
 
     def __call__(self, *ins: Tensor) -> tuple[Tensor, ...]:
         outs: tuple[Tensor, ...] = self.body(*ins)
         return outs
 
 
-def slice_module(module: nn.Module, inputs: Sequence[Tensor], stages: int, cost: Cost = "flops") -> list[Slice]:
+def slice_module(module: nn.Module, inputs: Sequence[Tensor], stages: int) -> list[Slice]:
     """`module` in `stages` stages whose largest cost is minimal. inputs: an example with the shapes of later inputs.
 
-    cost: "flops", by torch's counter, or "time", the median of some runs on this CPU. An operation without cost counts
-    as 1, so that no stage is empty. The stages share the module's parameters. Raises SliceError, naming the module and
-    the obstacle.
+    An operation costs its FLOPs, by torch's counter; one without any counts as 1, so that no stage is empty. The stages
+    share the module's parameters. Raises SliceError, naming the module and the obstacle.
     """
     if stages < 1:
         raise SliceError(f"{type(module).__name__}: {stages} stages")
     with torch.no_grad(), _unchanged(module):
-        spine = _Spine(module, inputs, cost)
+        spine = _Spine(module, inputs)
     places = spine.places()
     if len(places) + 1 < stages:
         raise SliceError(f"{spine.name}: {stages} stages, but it can be cut into {len(places) + 1}{spine.obstacle}")
@@ -77,7 +73,7 @@ def slice_module(module: nn.Module, inputs: Sequence[Tensor], stages: int, cost:
 class _Spine:
     """A traced module: its operations in order, what each costs, and what is alive between them."""
 
-    def __init__(self, module: nn.Module, inputs: Sequence[Tensor], cost: Cost) -> None:
+    def __init__(self, module: nn.Module, inputs: Sequence[Tensor]) -> None:
         self.name, self.obstacle = type(module).__name__, ""
         try:
             self._traced = fx.symbolic_trace(module)
@@ -90,23 +86,14 @@ class _Spine:
             names = ", ".join(node.name for node in self._inputs)
             raise SliceError(f"{self.name}: {len(inputs)} inputs, but it takes {len(self._inputs)}: {names}")
         self._results = _results(next(iter(reversed(graph.nodes))), self.name)
-        watched = self._watch(inputs, cost)
-        counted = watched.flops if cost == "flops" else {node: round(median(t)) for node, t in watched.took_ns.items()}
-        self.cost = {node: max(1, counted.get(node, 0)) for node in self.nodes}
-        self._values = watched.values
-
-    def _watch(self, inputs: Sequence[Tensor], cost: Cost) -> _CostInterpreter:
-        """Run on copies of the example. For time the first run is not counted, because it is slower."""
-        watched = _CostInterpreter(self._traced, cost)
-        for run in range(1 + TIMED_RUNS if cost == "time" else 1):
-            watched.counts = run > 0 or cost == "flops"
-            try:
-                watched.run(*deepcopy([given.detach() for given in inputs]))
-            except Exception as error:  # whatever the module's own code raises
-                shapes = ", ".join(f"{str(given.dtype).removeprefix('torch.')} {[*given.shape]}" for given in inputs)
-                what = f"'{watched.at}' fails on the example ({shapes}): {type(error).__name__}: {error}"
-                raise SliceError(f"{self.name}: {what}") from error
-        return watched
+        watched = _CostInterpreter(self._traced)
+        try:
+            watched.run(*deepcopy([given.detach() for given in inputs]))
+        except Exception as error:  # whatever the module's own code raises
+            shapes = ", ".join(f"{str(given.dtype).removeprefix('torch.')} {[*given.shape]}" for given in inputs)
+            what = f"'{watched.at}' fails on the example ({shapes}): {type(error).__name__}: {error}"
+            raise SliceError(f"{self.name}: {what}") from error
+        self.cost, self._values = watched.cost, watched.values
 
     def places(self) -> list[int]:
         """The operations before which a cut is possible."""
@@ -160,28 +147,20 @@ class _Spine:
 
 
 class _CostInterpreter(fx.Interpreter):
-    """Runs a traced module and keeps each operation's result and cost. FLOPs and time are measured in separate runs,
-    because the counter takes longer than a small operation."""
+    """Runs a traced module and keeps each operation's result and cost."""
 
-    def __init__(self, traced: fx.GraphModule, cost: Cost) -> None:
+    def __init__(self, traced: fx.GraphModule) -> None:
         super().__init__(traced, garbage_collect_values=False)
         self.extra_traceback = False  # it would change error messages
-        self._cost, self.counts, self.at = cost, True, ""
+        self.at = ""
         self.values: dict[fx.Node, Any] = {}
-        self.flops: dict[fx.Node, int] = {}
-        self.took_ns: dict[fx.Node, list[int]] = defaultdict(list)
+        self.cost: dict[fx.Node, int] = {}
 
     def run_node(self, n: fx.Node) -> Any:
         self.at = n.name
-        if self._cost == "flops":
-            with counting() as counter:
-                self.values[n] = super().run_node(n)
-            self.flops[n] = int(counter.get_total_flops())
-            return self.values[n]
-        began_ns = time.perf_counter_ns()
-        self.values[n] = super().run_node(n)
-        if self.counts:
-            self.took_ns[n].append(time.perf_counter_ns() - began_ns)
+        with counting() as counter:
+            self.values[n] = super().run_node(n)
+        self.cost[n] = max(1, int(counter.get_total_flops()))
         return self.values[n]
 
 

@@ -7,75 +7,35 @@ each request perceives for itself, as if it had an observation of its own. Frame
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from auras_ros.clock import SchedulerClock
-from auras_ros.device import Device, Lane, Mark, Upload, launches_ahead
+from auras_ros.device import Mark, Upload, launches_ahead
 from auras_ros.pipeline.continuity import Continuity
-from auras_ros.pipeline.generation import Admitted, WholeGeneration
-from auras_ros.pipeline.request import Emission, Latched, Ledger, NoiseTape
-from auras_ros.policies.policy import Policy
+from auras_ros.pipeline.generation import WholeRequestWorker
+from auras_ros.pipeline.request import Latched, Ledger
+from auras_ros.pipeline.run_context import RunContext
 
 
-class WholeStages:
-    """Perception and generation of `count` requests as two captured stages, with their fixed addresses. The batch has
-    one request after the other, each with all environments."""
+class RequestWorker(WholeRequestWorker):
+    """See the module's docstring. count: requests that run as one batch."""
 
     def __init__(
-        self,
-        policy: Policy,
-        device: Device,
-        lanes: tuple[Lane, Lane],
-        images: Tensor,
-        state: Tensor,
-        guide: str = "none",
-        count: int = 1,
+        self, run_context: RunContext, ledger: Ledger, continuity: Continuity, name: str = "frame", count: int = 1
     ) -> None:
-        """lanes: one for the two stages, one for copies from and to the host."""
-        self._policy, (lane, copies), self.count = policy, lanes, count
-        self.inputs = (images.to(device.tensors, copy=True), state.to(device.tensors, copy=True))
+        inputs = run_context.inputs()
         with torch.no_grad():
-            context = self._perceived().clone()
-        self.generation = WholeGeneration(policy, device, lane, context, copies, guide)
-        self.perception = device.capture("perception", self._perceive, lane)
-        self.arriving = Upload("copy in", device, copies, self.inputs)
-
-    def _perceived(self) -> Tensor:
-        return self._policy.perceive(*(_times(part, self.count) for part in self.inputs))
+            context = run_context.policy.perceive(*(_times(part, count) for part in inputs)).clone()
+        super().__init__(run_context, ledger, continuity, name, context, count)
+        self._inputs = inputs
+        self._perception = self._device.capture("perception", self._perceive, self._lane)
+        self._arriving = Upload("copy in", self._device, self._copies, inputs)
+        self._arrived: Sequence[Mark] = ()
 
     def _perceive(self) -> None:
-        self.generation.context.copy_(self._perceived())
-
-    def keep(self, rows: Tensor) -> Tensor:
-        """The batch rows of these environments of every request, int64."""
-        batch = len(self.inputs[0])
-        return torch.cat([rows + batch * request for request in range(self.count)])
-
-
-class RequestWorker:
-    """See the module's docstring."""
-
-    def __init__(
-        self,
-        name: str,
-        policy: Policy,
-        noise: NoiseTape,
-        ledger: Ledger,
-        clock: SchedulerClock,
-        device: Device,
-        continuity: Continuity,
-        count: int = 1,
-    ) -> None:
-        """count: requests that run as one batch."""
-        self.name, self._continuity, self._count = name, continuity, count
-        self._policy, self._noise = policy, noise
-        self._ledger, self._clock, self._device = ledger, clock, device
-        self._lane, self._copies = device.lane(name), device.lane(f"{name} copies")
-        self._stages: WholeStages | None = None
-        self._request: Admitted | None = None
+        self._context.copy_(self._policy.perceive(*(_times(part, self._count) for part in self._inputs)))
 
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
         return self._ledger.would_admit(None if seen is None else seen.origin, now_ns)
@@ -83,79 +43,25 @@ class RequestWorker:
     def begin(self, seen: Latched | None, now_ns: int) -> None:
         if seen is None:
             raise ValueError("a request needs an observation")
-        if self._stages is None:
-            self._stages = self._captured(seen.images, seen.state)
-        epoch = self._ledger.epoch
-        self._continuity.began(epoch, now_ns)
-        self._frame, self._latched_ns = self._ledger.count_frame(), now_ns
-        number = self._ledger.admit(seen.origin, now_ns, epoch, self._count)
-        self._request = None if number is None else Admitted(number, epoch, seen.origin)
-        if number is not None:
-            self._arrived = self._stages.arriving.send((seen.images, seen.state))
-            noise = [self._noise(number + i) for i in range(self._count)]
-            drawn = noise[0] if self._count == 1 else torch.cat(noise)
-            self._stages.generation.begin(drawn, self._continuity.aim(seen.origin, now_ns))
-
-    def _captured(self, images: Tensor, state: Tensor) -> WholeStages:
-        lanes = (self._lane, self._copies)
-        return WholeStages(self._policy, self._device, lanes, images, state, self._continuity.guide, self._count)
+        request = self._admit(seen.origin, now_ns, self._ledger.epoch)
+        if request is not None:
+            self._arrived = (self._arriving.send((seen.images, seen.state)),)
+            self._send(request, now_ns)
 
     def run(self) -> None:
-        stages = self._stages
-        assert stages is not None
         self._perceived_ns = self._generated_ns = self._clock.now_ns()
         if self._request is None:
             return  # a bubble: another worker took the observation
         ahead = launches_ahead(self._device)
-        perceived = self._lane.launch(stages.perception, (self._arrived,))
+        perceived = self._lane.launch(self._perception, self._arrived)
         if not ahead:
-            self._perceived_ns = self._waited(perceived)
-        stages.generation.launch((perceived,))
+            self._perceived_ns = self._over(perceived)
+        generated = self._lane.launch(self._generation, (perceived, *self._begun))
+        left = self._leaving.launch((generated,))
         if ahead:
-            self._perceived_ns = self._waited(perceived)
-        self._generated_ns = stages.generation.wait(self._clock)
-
-    def _waited(self, mark: Mark) -> int:
-        """Wait for the mark. Returns the time then, in ns."""
-        mark.wait()
-        return self._clock.now_ns()
-
-    def end(self, now_ns: int) -> Emission | None:
-        request, self._request = self._request, None
-        emission = None
-        if request is not None and request.epoch == self._ledger.epoch:
-            emission = self._emission(request)
-        self._continuity.ended(emission, now_ns, generated=request is not None)
-        return emission
-
-    def _emission(self, request: Admitted) -> Emission:
-        assert self._stages is not None
-        first, *others = self._stages.generation.finished().unflatten(0, (self._count, -1))
-        emission = Emission(
-            actions=first,
-            request=request.number,
-            frame=self._frame,
-            epoch=request.epoch,
-            contexts=(request.seen,),
-            stage_ns=(self._perceived_ns,),
-            latched_ns=self._latched_ns,
-            perceived_ns=self._perceived_ns,
-            generated_ns=self._generated_ns,
-        )
-        numbered = enumerate(others, request.number + 1)
-        return replace(emission, beside=tuple(replace(emission, actions=a, request=n) for n, a in numbered))
-
-    def keep(self, rows: Tensor) -> None:
-        """Continue with these environments only (lockstep)."""
-        old = self._stages
-        if old is None:
-            return
-        if self._request is not None:
-            self._arrived.wait()
-        self._stages = self._captured(old.inputs[0][rows], old.inputs[1][rows])
-        self._stages.generation.take(old.generation, old.keep(rows), self._request is not None)
-        if self._request is not None:
-            self._request = self._request.keep(rows)
+            self._perceived_ns = self._over(perceived)
+        self._generated_ns = self._over(generated)
+        left.wait()
 
 
 def _times(part: Tensor, count: int) -> Tensor:

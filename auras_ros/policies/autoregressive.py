@@ -72,19 +72,6 @@ class GappedPrefix(PrefixEncoder, Protocol):
         ...
 
 
-class MaskedDecoder(CausalDecoder, Protocol):
-    """A decoder that can leave tokens out of sight (`models.llama.Llama`): what a `GappedPrefix` needs."""
-
-    def __call__(
-        self,
-        embeddings: Tensor,
-        positions: Tensor | None = None,
-        cache: Any = None,
-        mask: Tensor | None = None,
-        places: Tensor | None = None,
-    ) -> Tensor: ...
-
-
 class AutoregressivePolicy(nn.Module):
     """horizon * channels tokens a chunk, action by action; what an id means is the codec's matter.
 
@@ -171,10 +158,11 @@ class AutoregressivePolicy(nn.Module):
         prefix = context.shape[1]
         positions = torch.arange(prefix + self.steps - 1, device=context.device)
         first = positions[:prefix] if recompute is None else recompute
-        hidden = self._hidden(context.index_select(1, first), first, workspace)
+        hidden = self.decoder(*self._inputs(context.index_select(1, first), first, workspace))
         ids = [self._likeliest(hidden[:, -1])]
         for at in range(prefix, prefix + self.steps - 1):
-            hidden = self._hidden(self.decoder.embed(ids[-1][:, None]), positions[at : at + 1], workspace)
+            embedded = self.decoder.embed(ids[-1][:, None])
+            hidden = self.decoder(*self._inputs(embedded, positions[at : at + 1], workspace))
             ids.append(self._likeliest(hidden[:, -1]))
         return TokenState(torch.stack(ids, 1))
 
@@ -225,18 +213,20 @@ class AutoregressivePolicy(nn.Module):
         prefix = context.shape[1]
         positions = torch.arange(prefix + count - 1, device=context.device)
         if workspace is None:
-            return self._hidden(torch.cat([context, written], 1), positions)[:, -count:]
+            return self.decoder(*self._inputs(torch.cat([context, written], 1), positions))[:, -count:]
         first = positions[:prefix] if recompute is None else recompute
         embedded = torch.cat([context.index_select(1, first), written], 1)
-        return self._hidden(embedded, torch.cat([first, positions[prefix:]]), workspace)[:, -count:]
+        slots = torch.cat([first, positions[prefix:]])
+        return self.decoder(*self._inputs(embedded, slots, workspace))[:, -count:]
 
-    def _hidden(self, embedded: Tensor, slots: Tensor, workspace: Any = None) -> Tensor:
-        """One forward over the embeddings at these slots; without a workspace they are all there is."""
+    def _inputs(self, embedded: Tensor, slots: Tensor, workspace: Any = None) -> tuple[Any, ...]:
+        """Of one forward over the embeddings at these slots; without a workspace they are all there is. A decoder whose
+        prefix has a gap can leave tokens out of sight, as `models.llama.Llama` can: it takes their mask and places."""
         if self._gapped:
             length = len(slots) if workspace is None else workspace.length
             places, mask = cast(GappedPrefix, self.prefix).layout(slots, length)
-            return cast(MaskedDecoder, self.decoder)(embedded, slots, workspace, mask, places)
-        return self.decoder(embedded) if workspace is None else self.decoder(embedded, slots, workspace)
+            return embedded, slots, workspace, mask, places
+        return (embedded,) if workspace is None else (embedded, slots, workspace)
 
     def _likeliest(self, hidden: Tensor) -> Tensor:
         return self.decoder.logits(hidden).argmax(-1)

@@ -7,6 +7,7 @@ import os
 import platform
 import shlex
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib import metadata
@@ -18,6 +19,7 @@ from auras_ros import __version__
 
 PACKAGES = ("torch", "triton", "numpy", "cyclonedds", "rosbags", "gym-pusht")
 CPUINFO = Path("/proc/cpuinfo")
+Say = Callable[[str], None]  # tells the user what is being measured
 
 
 @dataclass
@@ -40,6 +42,21 @@ class Report:
             "summary": self.summary,
             **self.more,
         }
+
+    def fail(self, name: str, why: object) -> None:
+        """Note a failure: the bench will end with status 1, after everything else."""
+        self._note("failed", name, (str(why).splitlines() or [repr(why)])[0])
+
+    def leave_out(self, name: str, why: str) -> None:
+        self._note("left_out", name, why)
+
+    def disturb(self, name: str, notes: Iterable[str]) -> None:
+        """Note that something else used the machine during this measurement, with the evidence, each note once."""
+        for text in dict.fromkeys(notes):
+            self._note("disturbed", name, text)
+
+    def _note(self, kind: str, name: str, text: str) -> None:
+        self.more.setdefault(kind, []).append(f"{name}: {text}")
 
     def write(self, path: Path) -> None:
         """Write the JSON atomically. Raises ValueError for NaN or infinity, which JSON does not have."""

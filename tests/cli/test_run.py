@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from auras_ros import resources
 from auras_ros.cli import run as run_command
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common import supervisor as module
@@ -350,9 +351,9 @@ def test_a_config_that_is_not_there_is_named_with_those_that_are(capsys: pytest.
 def test_a_shipped_config_is_found_by_name_and_any_by_path(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
     mine.touch()
-    assert run_command.config_path(str(mine)) == mine
-    assert run_command.config_path("pusht") == run_command.config_path("pusht.yaml")
-    assert run_command.config_path("pusht").name == "pusht.yaml"
+    assert resources.config(str(mine)) == mine
+    assert resources.config("pusht") == resources.config("pusht.yaml")
+    assert resources.config("pusht").name == "pusht.yaml"
 
 
 def test_a_child_whose_supervisor_is_already_gone_does_not_start(tmp_path: Path) -> None:

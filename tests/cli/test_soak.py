@@ -18,13 +18,13 @@ import pytest
 from auras_ros import resources
 from auras_ros.cli import soak as cli
 from auras_ros.live.soak import run
-from auras_ros.live.soak.faults import HOLD_MS, faults
-from auras_ros.live.soak.judge import CommandLimits, Judge
+from auras_ros.live.soak.faults import faults
+from auras_ros.live.soak.judge import HOLD_MS, CommandLimits, Judge
 from auras_ros.live.soak.not_drawn import NOT_DRAWN
 from auras_ros.live.soak.run import (
     GROWTH_S,
-    Ended,
     FaultResult,
+    LoadResult,
     SoakResult,
     judge_growth,
     judge_time,
@@ -101,7 +101,8 @@ def test_what_grows_is_a_violation(
     result.usage, result.seconds = {"agent": Usage({7: readings})}, GROWTH_S
     judge_growth(result)
     assert dict(result.judge.kinds) == kinds
-    short = SoakResult(Judge(CommandLimits.of([(0.0, 1.0, None)], 100.0, 1600.0)), {}, usage=result.usage, seconds=60.0)
+    short = SoakResult(Judge(CommandLimits.of([(0.0, 1.0, None)], 100.0, 1600.0)), {})
+    short.usage, short.seconds = result.usage, 60.0
     judge_growth(short)
     assert "memory grows" not in short.judge.kinds
 
@@ -149,7 +150,7 @@ def test_beside_a_load_the_summary_says_what_needed_a_person(result: SoakResult)
     """ended_unasked, rearmed and disarmed_by_stall are three things; without a load nobody asks for them."""
     names = ("ended_unasked", "rearmed", "disarmed_by_stall")
     assert not set(names) & report(result, interrupted=False).summary.keys()
-    result.ended = Ended(rearmed=2, by_stall=3, reasons=["agent is unconfigured"])
+    result.load = LoadResult(rearmed=2, by_stall=3, reasons=["agent is unconfigured"])
     for kind in ("process ended", "arming needed", "arming needed"):
         result.judge.violate(kind, "once")
     made = report(result, interrupted=False)

@@ -241,7 +241,7 @@ def threaded() -> Iterator[Callable[[int], ThreadLane]]:
     made: list[ThreadLane] = []
 
     def make(threads: int) -> ThreadLane:
-        made.append(ThreadLane(f"lane{threads}", None, threads, StageFailures(), None))
+        made.append(ThreadLane(f"lane{threads}", None, threads, StageFailures()))
         return made[-1]
 
     yield make

@@ -17,6 +17,7 @@ from auras_ros.evaluate import lockstep
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, Ledger
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.sim.pusht import PushTWorld, StepResult
 from auras_ros.train import export
@@ -89,7 +90,9 @@ def scripted_checkpoint(**changes: Any) -> Any:
     """What lockstep asks of a checkpoint, without a network."""
     given = {"spec": export.observation_spec(), "contract": export.contract(), "horizon": HORIZON}
     policy = SimpleNamespace(noise_shape=(3,), steps=2)
-    return SimpleNamespace(**given | changes, policy=lambda plan: policy)
+    shape = SimpleNamespace(example=lambda batch, random: (torch.zeros(batch), torch.zeros(batch)))
+    trained = SimpleNamespace(architecture=shape)
+    return SimpleNamespace(**given | changes, trained=trained, policy=lambda plan: policy)
 
 
 @dataclass
@@ -157,12 +160,7 @@ class Scripted:
         names = [f"worker{i}" for i in range(plan.concurrency)] if plan.mode == "par" else ["frame"]
         self.workers = tuple(ScriptedWorker(name, self) for name in names)
         self.tapes: list[torch.Tensor] = []
-        self.kept: list[list[int]] = []
         self.closed = False
-
-    def keep(self, rows: torch.Tensor) -> None:
-        self.kept.append(rows.tolist())
-        self.batch = len(rows)
 
     def close(self) -> None:
         self.closed = True
@@ -177,9 +175,9 @@ class Script:
     bad_row: tuple[int, int, float] | None = None  # step, channel, value
 
     def install(self, monkeypatch: pytest.MonkeyPatch, batch: int) -> Script:
-        def make(policy: Any, plan: Plan, noise: Any, clock: SchedulerClock, contract: Any) -> Scripted:
+        def make(context: RunContext) -> Scripted:
             self.frames.clear()
-            self.executors.append(Scripted(self, plan, noise, clock, batch))
+            self.executors.append(Scripted(self, context.plan, context.noise, context.clock, batch))
             return self.executors[-1]
 
         monkeypatch.setattr(lockstep, "make_executor", make)

@@ -15,10 +15,9 @@ import pytest
 
 from auras_ros.evaluate.charged import Charged, duration_key
 from auras_ros.evaluate.episode_runner import Task
-from auras_ros.evaluate.lockstep import play
+from auras_ros.evaluate.lockstep import Timing, play
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.turn import Timing
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
 from tests.evaluate.tables import DT, MS, Recorder, Script, Tables, indices, scripted_checkpoint
@@ -178,16 +177,19 @@ def test_images_are_drawn_only_where_a_frame_can_see_them(monkeypatch: pytest.Mo
     assert world.images == drawn
 
 
-def test_an_observation_kept_over_a_tick_loses_the_episodes_that_ended_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_observation_kept_over_a_tick_keeps_the_rows_of_episodes_that_ended_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Par's second request begins 50 ms after the tick that ends seed 4, with the observation of that tick."""
     tables, script = Tables(monkeypatch, wins={4: 3}), Script().install(monkeypatch, 2)
     checkpoint = cast(Checkpoint, scripted_checkpoint())
     play(checkpoint, Plan(mode="par", concurrency=2), [4, 5], Task(max_steps=9), charged(par=500))
     assert times(script)[:2] == [(0, 0, 500), (250, 200, 750)]
-    assert [len(frame.seen.images) for frame in script.frames[:2]] == [2, 1]
+    assert [len(frame.seen.images) for frame in script.frames[:2]] == [2, 2]
     reference = script.frames[1].seen.origin.reference
     assert reference is not None
-    np.testing.assert_array_equal(reference, [tables.take()[5].agents[2]])
+    worlds = tables.take()
+    np.testing.assert_array_equal(reference, [worlds[4].agents[2], worlds[5].agents[2]])
 
 
 def test_with_jitter_each_frame_lasts_within_its_share_and_a_seed_draws_the_same_for_every_plan(

@@ -18,9 +18,8 @@ from matplotlib.image import imread
 from auras_ros.evaluate.comparison import rows, summary
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.parts import EvaluationPart, merge
-from auras_ros.evaluate.picture import draw
 from auras_ros.evaluate.settings import EvaluationSettings, SettingsError
-from auras_ros.evaluate.table import table
+from auras_ros.evaluate.show import draw, table
 from auras_ros.measure.durations import FrameDuration
 from auras_ros.report.statistics import paired_difference, wilson
 

@@ -20,13 +20,13 @@ from auras_ros.evaluate import lockstep
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.episode_runner import EpisodeRunner, Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
-from auras_ros.evaluate.lockstep import play
+from auras_ros.evaluate.lockstep import Timing, play
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.turn import Timing
 from auras_ros.loading.pipeline import Pipeline, PipelineSettings, to_latched
 from auras_ros.observation import Assembler, decode_raw
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.flow import FlowState
@@ -132,9 +132,9 @@ def shown(checkpoint: Checkpoint, plan: str, timing: Timing, monkeypatch: pytest
         found.append(((clocks[-1].now_ns() - START) // DT, (images.clone(), state.clone())))
         return perceive(policy, images, state)
 
-    def made(policy: Any, plan: Plan, noise: Any, clock: VirtualClock, contract: Any) -> Any:
-        clocks.append(clock)
-        return make_executor(policy, plan, noise, clock, contract=contract)
+    def made(context: RunContext) -> Any:
+        clocks.append(context.clock)
+        return make_executor(context)
 
     with monkeypatch.context() as patch:
         patch.setattr(lockstep, "make_executor", made)

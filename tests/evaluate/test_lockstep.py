@@ -21,9 +21,9 @@ from auras_ros.evaluate.lockstep import grouped, play, run_episodes
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.observation import StateSpec
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.policies.noise import noise_tape
 from auras_ros.sim.pusht import PushTWorld
 from auras_ros.sim.pusht import StepResult as Stepped
 from auras_ros.train import export
@@ -75,7 +75,7 @@ def test_the_policy_sees_the_world_as_it_is_when_the_chunk_is_made(monkeypatch: 
     assert not torch.equal(one[0], one[1])
 
 
-def test_an_episode_ends_with_its_success_and_leaves_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_episode_ends_with_its_success_and_its_row_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome, script, worlds = run(monkeypatch, seeds=(5, 6, 7, 8), wins={5: 13, 7: 13, 8: 2})
     assert [(e.seed, e.success, e.steps) for e in outcome.episodes] == [
         (5, True, 13),
@@ -84,8 +84,24 @@ def test_an_episode_ends_with_its_success_and_leaves_the_batch(monkeypatch: pyte
         (8, True, 2),
     ]
     assert [len(world.actions) for world in worlds.values()] == [13, 20, 13, 2]
-    assert script.executors[0].kept == [[0, 1, 2], [1]]
-    assert [len(tape) for tape in script.executors[0].tapes] == [4, 3, 1]
+    assert [len(tape) for tape in script.executors[0].tapes] == [4, 4, 4]
+    assert [episode.chunks for episode in outcome.episodes] == [2, 3, 2, 1]
+
+
+def test_a_finished_episode_is_left_alone_and_changes_nothing_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its world gets no action and draws no image; the others see and do the same as if it went on, bit for bit."""
+    _, script, worlds = run(monkeypatch, execute_steps=4, seeds=(5, 6, 7), wins={6: 6})
+    _, other, whole = run(monkeypatch, execute_steps=4, seeds=(5, 6, 7))
+    assert len(worlds[6].actions) == 6
+    assert worlds[6].images == 3 < whole[6].images
+    for seed in (5, 7):
+        np.testing.assert_array_equal(worlds[seed].actions, whole[seed].actions)
+        assert worlds[seed].images == whole[seed].images
+    for k, (frame, with_it) in enumerate(zip(script.frames, other.frames, strict=True)):
+        assert torch.equal(frame.seen.images[[0, 2]], with_it.seen.images[[0, 2]])
+        assert torch.equal(frame.seen.state[[0, 2]], with_it.seen.state[[0, 2]])
+        last = script.frames[min(k, 1)].seen  # of the last frame before its end
+        assert torch.equal(frame.seen.state[1], last.state[1])
 
 
 def test_best_coverage_is_the_largest_of_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:

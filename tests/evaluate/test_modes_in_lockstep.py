@@ -14,10 +14,9 @@ import pytest
 from auras_ros.evaluate import episode_runners
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.episode_runner import Task
-from auras_ros.evaluate.lockstep import play
+from auras_ros.evaluate.lockstep import Timing, play
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.paused import Paused
-from auras_ros.evaluate.turn import Timing
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission
 from auras_ros.policies.checkpoint import Checkpoint

@@ -14,10 +14,9 @@ import pytest
 from auras_ros.action import ActionStream, Chunk, Contract, ContractError
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.episode_runner import Task
-from auras_ros.evaluate.lockstep import play
+from auras_ros.evaluate.lockstep import Timing, play
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seams import Seams
-from auras_ros.evaluate.turn import Timing
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.train import export

@@ -11,8 +11,8 @@ import pytest
 
 from auras_ros import resources
 from auras_ros.live.soak.faults.loaded import STALLED
+from auras_ros.live.soak.harness import SoakHarness
 from auras_ros.live.soak.judge import CommandLimits, Judge
-from auras_ros.live.soak.scene import SoakHarness
 from auras_ros.live.soak.witness import Witness
 from auras_ros.nodes.actuator.settings import load_contract
 from auras_ros.nodes.common.supervisor import Supervisor
@@ -60,7 +60,7 @@ def _running(checkpoint: str, folder: Path) -> Iterator[SoakHarness]:
         with (folder / "log.txt").open("w") as log, Supervisor(config, log=log, parameters=parameters) as supervisor:
             harness = SoakHarness(witness, callbacks, supervisor, random.Random(0), lambda: False)
             witness.press(False)
-            assert harness.until(lambda: witness.beat.get("lifecycle") == "active", PATIENCE_S)
+            assert harness.until(lambda: witness.heartbeat.get("lifecycle") == "active", PATIENCE_S)
             assert harness.drive()
             yield harness
     finally:

@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 
 from auras_ros.live.soak.garbage import HUGE_PROMPT
-from auras_ros.live.soak.said import LogListener
+from auras_ros.live.soak.log_listener import LogListener
 from auras_ros.ros.image import compressed_message
 from auras_ros.ros.msg import CompressedImage, String
 from tests.nodes.agent_child import Running, published_ns, running

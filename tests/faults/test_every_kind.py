@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from auras_ros.live.soak.faults import InjectedFault, faults
-from auras_ros.live.soak.scene import MS, RECOVERY_S, SoakHarness
+from auras_ros.live.soak.harness import MS, RECOVERY_S, SoakHarness
 from tests.faults.conftest import MAX_AGE_MS, RATE_HZ, arm_after_a_stall, stood_still
 
 BUSY = 3.0  # room for a machine that has other work, in the limits of what is only named
@@ -50,7 +50,7 @@ def in_time(harness: SoakHarness, kind: str, fault: InjectedFault) -> bool:
     return not violated and end_ns is not None and within
 
 
-def until(harness: SoakHarness, condition: Callable[[], Any], patience_s: float) -> bool:
+def until(harness: SoakHarness, condition: Callable[[], Any], patience_s: float | None = None) -> bool:
     """As the harness's; but one that stood still does not go on by itself, and is not waited for."""
 
     def over() -> bool:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from auras_ros import ros
+from auras_ros.live.soak.harness import SoakHarness
 from auras_ros.live.soak.noise import NOISY, inputs
-from auras_ros.live.soak.scene import SoakHarness
 from auras_ros.ros import BACKEND, msg
 from tests.faults.conftest import arm_after_a_stall
 from tests.ros.test_fuzz import HEADER, filled, noise

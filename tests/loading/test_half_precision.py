@@ -23,7 +23,6 @@ from auras_ros.loading import pipeline as loading
 from auras_ros.loading.pipeline import Pipeline, PipelineSettings, executor_on, load_pipeline
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.loaders.open import load
-from auras_ros.policies.noise import noise_tape
 from tests.pipeline.elsewhere import Elsewhere
 from tests.pipeline.families import FORMS, actions, checkpoint, least_mb
 
@@ -97,7 +96,7 @@ def test_what_is_timed_elsewhere_is_of_the_type_that_an_agent_would_take_there(
     seen = runtime_dtype
     made = replace(checkpoint("diffusion"), asked=asked, stored=torch.bfloat16)
     policy = made.policy("quick")
-    run = executor_on("cuda", made, policy, Plan("quick"), lambda r: noise_tape(policy.noise_shape, 0, r)[None])
+    run = executor_on("cuda", made, policy, Plan("quick"), 0)
     assert {weight.dtype for weight in policy.parameters()} == {dtype}
     run.close()
 

@@ -19,9 +19,9 @@ from auras_ros.clock import VirtualClock
 from auras_ros.loading.pipeline import MEASURES, Pipeline, PipelineSettings, at_best, load_pipeline
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.observation import Observation
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
 from auras_ros.pipeline.request import Emission
-from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
 from tests.policies import tiny
 
@@ -232,7 +232,7 @@ def test_a_machine_that_was_busy_for_a_moment_is_measured_again(tmp_path: Path) 
     quick_ns, slow_ns = 1_000_000, pipeline.checkpoint.horizon * pipeline.checkpoint.contract.dt_ns
     measured = iter([slow_ns, 2 * slow_ns, quick_ns, slow_ns])
 
-    def warm_up(like: object) -> None:
+    def warm_up() -> None:
         pipeline.executor.frame_ns = next(measured)
 
     pipeline.executor.frame_ns = 0

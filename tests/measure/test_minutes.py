@@ -14,7 +14,6 @@ from auras_ros.measure.minutes import (
     Budget,
     Ends,
     OverError,
-    fail,
     interruptible,
     run_parts,
     run_turns,
@@ -97,7 +96,7 @@ def test_an_interrupt_ends_all_parts_with_what_there_is() -> None:
 
 def test_the_first_line_of_a_reason_is_enough() -> None:
     report = Report("x")
-    fail(report, "part", RuntimeError("it ended\nthe last words\nof a process"))
+    report.fail("part", RuntimeError("it ended\nthe last words\nof a process"))
     assert report.more == {"failed": ["part: it ended"]}
 
 

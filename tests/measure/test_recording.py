@@ -12,9 +12,11 @@ import torch
 from auras_ros.clock import VirtualClock
 from auras_ros.device import Spans
 from auras_ros.measure.recording import Recording, chrome_trace
+from auras_ros.pipeline.live import Frame
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, NoiseTape, Worker
+from auras_ros.pipeline.run_context import RunContext
 from tests.device.null_device import NullDevice
 from tests.pipeline.recording import COPIES_NS, RecordingNoise, RecordingPolicy, latched
 
@@ -33,20 +35,21 @@ class Run:
         device = NullDevice(self.clock, {name: ms * MS for name, ms in DURATIONS_MS.items()}, self.spans)
         noise: NoiseTape = RecordingNoise(4, [0])
         noise = self.recording.noise(noise) if watched else noise
-        self.executor: Executor = make_executor(RecordingPolicy(4), Plan.parse(plan), noise, self.clock, device)
+        self.executor: Executor = make_executor(
+            RunContext(RecordingPolicy(4), Plan.parse(plan), noise, latched(99, [0]), self.clock, device)
+        )
         self.watched = watched
-        self.workers = self.recording.workers(self.executor) if watched else self.executor.workers
         if warm:
             self._warm_up()
         for stamp in range(frames):
-            for worker in self.workers:
+            for worker in self.executor.workers:
                 self.frame(worker, stamp)
 
     def _warm_up(self) -> None:
-        """Watched as the frames after it are; then what it left is cleared."""
-        self.executor.workers = self.workers
-        self.executor.warm_up(latched(99, [0]))
-        self.left_by_warm_up = [*self.spans.rows()], self.recording.frames(), self.recording.requests()
+        """What it left is cleared; its frames are not observed, as `Live` does not run them."""
+        self.executor.warm_up()
+        assert not self.recording.frames()
+        self.left_by_warm_up = [*self.spans.rows()], self.recording.requests()
         self.recording.clear()
         self.spans.clear()
         self.started_ns = self.clock.now_ns()
@@ -55,13 +58,16 @@ class Run:
         seen = latched(stamp + 1, [0])
         if not worker.wants(seen, self.clock.now_ns()):
             return
-        worker.begin(seen, self.clock.now_ns())
+        number, began_ns = self.executor.frames, self.clock.now_ns()
+        worker.begin(seen, began_ns)
         worker.run()
-        emission = worker.end(self.clock.now_ns())
+        ran_ns = self.clock.now_ns()
+        emission = worker.end(ran_ns)
         if emission is not None:
             self.emissions.append(replace(emission, actions=emission.actions.clone()))
-            if self.watched:
-                self.recording.emitted(emission)
+        if self.watched:
+            counted = number if self.executor.frames > number else None
+            self.recording.ended(Frame(worker.name, counted, began_ns, ran_ns, self.clock.now_ns(), emission))
         self.clock.advance(MS)
 
     def trace(self) -> dict[str, Any]:
@@ -127,7 +133,6 @@ def test_watching_changes_nothing(plan: str) -> None:
     watched, alone = Run(f"quick{plan}"), Run(f"quick{plan}", watched=False)
     assert watched.recording.requests()
     assert not alone.recording.requests()
-    assert [worker.name for worker in watched.workers] == [worker.name for worker in alone.workers]
     assert watched.executor.frames == alone.executor.frames
     assert watched.clock.now_ns() == alone.clock.now_ns()
     assert len(watched.emissions) >= FRAMES - 1
@@ -140,7 +145,7 @@ def test_watching_changes_nothing(plan: str) -> None:
 
 @pytest.mark.parametrize("plan", ["quick,mode=auras,pp_generation=2", "quick,mode=par,concurrency=2"])
 def test_warm_up_leaves_no_trace(plan: str) -> None:
-    """Rule 10: it did leave spans, frames and requests; once they are cleared the trace is that of a cold start."""
+    """Rule 10: it did leave spans and requests; once they are cleared the trace is that of a cold start."""
     warm, cold = Run(plan, warm=True), Run(plan)
     assert all(warm.left_by_warm_up)
     assert all(span.start_ns >= warm.started_ns for span in warm.spans.rows())
@@ -165,4 +170,4 @@ def test_an_emission_of_a_request_that_was_never_admitted_is_a_fault() -> None:
     emission = worker.end(run.clock.now_ns())
     assert emission is not None
     with pytest.raises(KeyError):
-        other.emitted(emission)
+        other.ended(Frame(worker.name, 0, 0, 0, 0, emission))

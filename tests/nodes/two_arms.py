@@ -19,10 +19,10 @@ from safetensors.torch import save_file
 from auras_ros.checkpoints.manifest import FORMAT, MANIFEST
 from auras_ros.checkpoints.tensors import sha256
 from auras_ros.observation import Preprocessor
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.policies.architectures import RECIPES
 from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, Checkpoint, build
 from auras_ros.policies.golden import GoldenSample, replay
-from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
 from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import image_message, to_time_msg

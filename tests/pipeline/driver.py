@@ -8,20 +8,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from auras_ros.clock import VirtualClock
-from auras_ros.device import Device
-from auras_ros.pipeline.modes import make_executor
+from auras_ros.device import Device, make_device
+from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Worker
+from auras_ros.pipeline.run_context import RunContext
 from tests.pipeline import recording
 from tests.pipeline.recording import RecordingNoise, RecordingPolicy, latched, mono_ns, stamp_of
 from tests.pipeline.reference import Decoupled, Frames, Model, Request, Whole, split
 
 IDLE, BEGUN, RAN = range(3)
 MS = 1_000_000
+
+
+def executor_of(
+    policy: RecordingPolicy, plan: Plan, noise: RecordingNoise, clock: VirtualClock, device: Device | None = None
+) -> Executor:
+    like = latched(9_999, noise.environments)
+    return make_executor(RunContext(policy, plan, noise, like, clock, device or make_device("cpu")))
 
 
 def model_of(plan: Plan, steps: int, stale: int | None = None) -> Model:
@@ -51,7 +58,7 @@ class Both:
         self.environments = list(range(environments))
         self.noise = RecordingNoise(steps, self.environments)
         self.clock = VirtualClock(5 * MS)
-        self.executor = make_executor(RecordingPolicy(steps), plan, self.noise, self.clock, device)
+        self.executor = executor_of(RecordingPolicy(steps), plan, self.noise, self.clock, device)
         self.executor.ledger.stale_ns = None if stale is None else mono_ns(stale)
         self.model = model_of(plan, steps, stale)
         self.stamp: int | None = 1
@@ -64,17 +71,13 @@ class Both:
         self._ran_ns: dict[int, int] = {}  # by begin
 
     def warm_up(self) -> None:
-        self.executor.warm_up(latched(9_999, self.environments))
+        self.executor.warm_up()
         self._drawn_before = len(self.noise.drawn)
 
     def reset(self, first_request: int | None) -> None:
         self.executor.reset(first_request)
         self.model.reset(first_request)
         self._latest, self._went_back = 0, False
-
-    def keep(self, rows: list[int]) -> None:
-        self.environments[:] = [self.environments[row] for row in rows]
-        self.executor.keep(torch.tensor(rows))
 
     def advance(self, number: int, forced: bool = False) -> Left | None:
         """The next of begin, run and end of one worker. `forced`: begin although there is nothing to do."""

@@ -98,7 +98,7 @@ def actions(pipeline: Pipeline, frames: int = 5) -> list[Tensor]:
     """Warm-up, which runs the workers of a mode side by side, then some frames, one worker after the other."""
     executor, found = pipeline.executor, []
     seen = looks(executor.policy, frames)
-    executor.warm_up(seen[0], 1)
+    executor.warm_up(1)
     executor.ledger.interval_ns = 0
     for one in seen:
         for worker in executor.workers:

@@ -9,6 +9,7 @@ from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
+from auras_ros.pipeline.run_context import RunContext
 from tests.policies.tiny_autoregressive import CHANNELS, HORIZON, tiny_autoregressive
 
 MS = 1_000_000
@@ -23,8 +24,9 @@ def seen(stamp: int, environments: int = 1) -> Latched:
     return Latched(images, state, ObservationOrigin(stamp * MS, stamp * MS, None))
 
 
-def executor(plan: Plan) -> Executor:
-    return make_executor(POLICY, plan, lambda request: torch.zeros(1, 0), VirtualClock())
+def executor(plan: Plan, environments: int = 1) -> Executor:
+    like = seen(0, environments)
+    return make_executor(RunContext(POLICY, plan, lambda request: torch.zeros(environments, 0), like, VirtualClock()))
 
 
 def frames(run: Executor, stamps: list[int], environments: int = 1) -> list[Emission | None]:

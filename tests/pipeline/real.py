@@ -8,9 +8,10 @@ import torch
 
 from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
-from auras_ros.policies.noise import noise_tape
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.policy import Policy
 from tests.policies import tiny
 
@@ -23,7 +24,7 @@ def real(plan: Plan, policy: Policy, seeds: Sequence[int] = SEEDS) -> Executor:
     def noise(request: int) -> torch.Tensor:
         return torch.stack([noise_tape(policy.noise_shape, seed, request) for seed in seeds])
 
-    return make_executor(policy, plan, noise, VirtualClock())
+    return make_executor(RunContext(policy, plan, noise, still(1, seeds)[0], VirtualClock()))
 
 
 def still(frames: int, seeds: Sequence[int] = SEEDS) -> list[Latched]:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.noise import noise_of
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin, Worker
-from auras_ros.policies.noise import noise_tape
+from auras_ros.pipeline.run_context import RunContext
 from tests.policies import tiny
 
 PATIENCE_S = 30.0
@@ -81,6 +82,7 @@ def executor(text: str) -> Executor:
     plan = Plan.parse(text)
     policy = tiny.checkpoint().policy(plan.generation)
     clock = MonotonicClock()
-    made = make_executor(policy, plan, lambda request: noise_tape(policy.noise_shape, 0, request)[None], clock)
-    made.warm_up(Latched(*tiny.observed(1, 3), ObservationOrigin(0, 0)))
+    like = Latched(*tiny.observed(1, 3), ObservationOrigin(0, 0))
+    made = make_executor(RunContext(policy, plan, noise_of(policy, 0), like, clock))
+    made.warm_up()
     return made

@@ -22,9 +22,10 @@ from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.context import store
 from auras_ros.pipeline.frame_stages import FrameStages
 from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.denoising import DenoisingState
-from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import Policy
 from tests.device.null_device import NullDevice
 from tests.pipeline.real import moving
@@ -145,7 +146,8 @@ class Steady:
         clock = VirtualClock()
         plan = Plan.parse(f"quick,{text}" if text else "quick")
         device = NullDevice(clock, dict.fromkeys(STAGES, 1))
-        self.executor: Executor = make_executor(self.policy, plan, self.noise, clock, device)
+        like = moving(1, SEEDS)[0]
+        self.executor: Executor = make_executor(RunContext(self.policy, plan, self.noise, like, clock, device))
         self.looks = iter(moving((FILLING + STEADY) * len(self.executor.workers), SEEDS))
         self.rounds(FILLING)
         self.policy.calls.clear()

@@ -26,7 +26,7 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.device import Lane, Mark, Stage
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.loading.pipeline import Pipeline, PipelineSettings
-from auras_ros.pipeline.continuity import Aim, Continuity
+from auras_ros.pipeline.continuity import Aim, GuidedContinuity
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.elsewhere import Elsewhere, values_stay_behind
 from tests.pipeline.families import FORMS, checkpoint, looks
@@ -101,7 +101,7 @@ def test_what_a_stage_reads_outlives_its_capture(kind: str, changes: str) -> Non
     pipeline = Pipeline(
         checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), PipelineSettings(5), MonotonicClock(), device=device
     )
-    pipeline.executor.warm_up(looks(pipeline.executor.policy, 1)[0], 1)
+    pipeline.executor.warm_up(1)
     assert len({name for name, _ in device.held}) >= 2
     assert device.lost() == []
     pipeline.executor.close()
@@ -115,7 +115,7 @@ def test_nothing_is_read_back_or_mixed_with_the_hosts(kind: str, changes: str, m
     pipeline = Pipeline(
         checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), PipelineSettings(5), MonotonicClock(), device=device
     )
-    pipeline.executor.warm_up(looks(pipeline.executor.policy, 1)[0], 1)
+    pipeline.executor.warm_up(1)
     assert device.captures >= 4
     pipeline.executor.close()
 
@@ -243,8 +243,8 @@ def test_nothing_runs_on_the_device_but_stages(kind: str, changes: str, monkeypa
     device, emitted = Apart(), 0
     plan = Plan.parse(FORMS[kind][0] + changes)
     aimed: list[Aim | None] = []
-    aim = Continuity.aim
-    monkeypatch.setattr(Continuity, "aim", lambda *given: aimed.append(aim(*given)) or aimed[-1])
+    aim = GuidedContinuity.aim
+    monkeypatch.setattr(GuidedContinuity, "aim", lambda *given: aimed.append(aim(*given)) or aimed[-1])
     executor = Pipeline(checkpoint(kind), plan, PipelineSettings(5), MonotonicClock(), device=device).executor
     for number, seen in enumerate(looks(executor.policy, 7)):
         eager = Eager()

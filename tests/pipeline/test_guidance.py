@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,11 @@ from auras_ros.action import (
     Interpolation,
     Provenance,
 )
-from auras_ros.clock import VirtualClock
-from auras_ros.pipeline.continuity import REMEMBERED_FRAMES, Aim, Continuity, weights
+from auras_ros.pipeline.continuity import REMEMBERED_FRAMES, Aim, GuidedContinuity, weights
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
-from auras_ros.pipeline.request import Emission, ObservationOrigin
+from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
+from auras_ros.pipeline.run_context import RunContext
 from tests.pipeline.recording import RecordingPolicy
 from tests.policies import tiny, tiny_autoregressive
 
@@ -53,16 +52,16 @@ def emitted(origin_ns: int, actions: np.ndarray[Any, Any] | None = None, epoch: 
     )
 
 
-def after(emission: Emission, contract: Contract = PLAIN, took_ns: int = 0) -> Continuity:
+def after(emission: Emission, contract: Contract = PLAIN, took_ns: int = 0) -> GuidedContinuity:
     """One request that took so long has ended in this chunk."""
-    continuity = Continuity("rtc", contract)
+    continuity = GuidedContinuity(contract)
     continuity.began(emission.epoch, 0)
     continuity.ended(emission, took_ns)
     continuity.began(emission.epoch, took_ns)
     return continuity
 
 
-def aimed(continuity: Continuity, origin: ObservationOrigin, now_ns: int | None = None) -> Aim:
+def aimed(continuity: GuidedContinuity, origin: ObservationOrigin, now_ns: int | None = None) -> Aim:
     aim = continuity.aim(origin, origin.mono_ns if now_ns is None else now_ns)
     assert aim is not None
     return aim
@@ -172,7 +171,7 @@ def test_frames_that_generate_nothing_say_nothing_of_how_long_one_takes() -> Non
 
 
 def test_nothing_goes_on_from_a_chunk_that_is_not_there() -> None:
-    continuity = Continuity("rtc", PLAIN)
+    continuity = GuidedContinuity(PLAIN)
     continuity.began(0, 0)
     assert continuity.aim(ObservationOrigin(0, 0), 0) is None
 
@@ -188,7 +187,7 @@ def test_nothing_goes_on_from_another_epoch_or_from_warm_up_nor_do_their_times()
 
 
 def test_a_chunk_of_an_epoch_that_is_over_is_not_gone_on_from() -> None:
-    continuity = Continuity("rtc", PLAIN)
+    continuity = GuidedContinuity(PLAIN)
     continuity.began(1, 0)
     continuity.ended(emitted(0, epoch=0), 0)
     assert continuity.aim(ObservationOrigin(0, DT_NS), DT_NS) is None
@@ -228,7 +227,7 @@ def test_an_observation_older_than_the_chunk_s_goes_on_from_nothing() -> None:
 
 
 def test_one_slow_frame_does_not_freeze_what_the_others_need_not() -> None:
-    continuity = Continuity("rtc", PLAIN)
+    continuity = GuidedContinuity(PLAIN)
     for took_ns in (50 * MS, 50 * MS, 50 * MS, 700 * MS):
         continuity.began(0, 0)
         continuity.ended(emitted(0), took_ns)
@@ -244,27 +243,19 @@ def test_plans_that_cannot_be_guided_are_refused_by_name() -> None:
     def noise(_: int) -> torch.Tensor:
         return torch.zeros(1)
 
+    like = Latched(*tiny.observed(1), ObservationOrigin(0, 0))
     with pytest.raises(PlanError, match="guide: has no meaning in mode par"):
         Plan(mode="par", concurrency=2, guide="rtc")
     with pytest.raises(PlanError, match="guide: must be one of none, inpaint, rtc"):
         Plan(guide="blend")
     for policy in (RecordingPolicy(4), tiny_autoregressive.tiny_autoregressive()):
         with pytest.raises(PlanError, match="guide: 'rtc' has no meaning for a policy that does not denoise"):
-            make_executor(policy, Plan(guide="rtc"), noise, VirtualClock(), contract=PLAIN)
+            make_executor(RunContext(policy, Plan(guide="rtc"), noise, like, contract=PLAIN))
     with pytest.raises(PlanError, match="guide: 'inpaint' needs the channel contract"):
-        make_executor(tiny.policy(), Plan(guide="inpaint"), noise, VirtualClock())
+        make_executor(RunContext(tiny.policy(), Plan(guide="inpaint"), noise, like))
 
 
 def test_the_guide_is_kept_in_other_modes_but_not_in_par() -> None:
     plan = Plan.parse("quick,mode=auras,pp_generation=2,guide=rtc")
     assert plan.as_mode("seq").guide == "rtc"
     assert plan.as_mode("par", 2).guide == "none"
-
-
-def test_the_kept_emission_is_of_the_environments_that_stay() -> None:
-    emission = emitted(0, np.arange(3 * HORIZON * 2, dtype=np.float64).reshape(3, HORIZON, 2))
-    continuity = after(emission)
-    continuity.keep(torch.tensor([2, 0]))
-    aim = aimed(continuity, ObservationOrigin(0, 0))
-    np.testing.assert_array_equal(aim.target, emission.actions[[2, 0]].numpy())
-    assert replace(emission, actions=emission.actions[:1]).keep(torch.tensor([0])).actions.shape[0] == 1

@@ -18,11 +18,12 @@ import torch
 
 from auras_ros.clock import VirtualClock
 from auras_ros.device import Device, make_device
-from auras_ros.pipeline.continuity import Continuity
+from auras_ros.pipeline.continuity import GuidedContinuity
 from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
-from auras_ros.policies.noise import noise_tape
+from auras_ros.pipeline.run_context import RunContext
 from tests.pipeline.recording import LooseDevice
 from tests.policies import tiny
 
@@ -57,7 +58,10 @@ class Guided:
         def noise(request: int) -> torch.Tensor:
             return torch.stack([noise_tape(policy.noise_shape, seed, request) for seed in self.seeds])
 
-        self.run: Executor = make_executor(policy, Plan.parse(text), noise, VirtualClock(), where, contract=contract)
+        like = Latched(*tiny.observed(len(seeds)), ObservationOrigin(0, 0))
+        self.run: Executor = make_executor(
+            RunContext(policy, Plan.parse(text), noise, like, VirtualClock(), where, contract=contract)
+        )
         self.made.append(self.run)
         self.environments = torch.arange(len(seeds))
         self.frame = 0
@@ -76,11 +80,6 @@ class Guided:
                 emissions += [] if emission is None else [emission]
             self.frame += 1
         return emissions
-
-    def keep(self, rows: list[int]) -> None:
-        self.environments = self.environments[rows]
-        self.seeds = [self.seeds[row] for row in rows]
-        self.run.keep(torch.tensor(rows))
 
 
 @pytest.fixture(autouse=True)
@@ -122,17 +121,15 @@ def test_a_chunk_goes_on_from_the_one_before(mode: str, guide: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_environments_stay_apart_and_some_may_go(mode: str) -> None:
-    """Each row of a batch as if it were alone, before and after the others have left (lockstep)."""
+def test_environments_stay_apart(mode: str) -> None:
+    """Each row of a batch as if it were alone (lockstep)."""
     batch, alone = (Guided(f"quick,{mode},guide=inpaint", seeds) for seeds in ((3, 8, 5), (5,)))
     alone.environments = torch.tensor([2])
     filling = batch.run.plan.latency_frames
-    before = batch.play(filling + 2)
-    batch.keep([2, 0])
-    rows = [(each, 2) for each in before] + [(each, 0) for each in batch.play(3)]
-    assert len(rows) > 4
-    for (emission, row), expected in zip(rows, alone.play(filling + 5), strict=True):
-        torch.testing.assert_close(emission.actions[row], expected.actions[0], rtol=0, atol=0.5)  # px of 512
+    together = batch.play(filling + 5)
+    assert len(together) > 4
+    for emission, expected in zip(together, alone.play(filling + 5), strict=True):
+        torch.testing.assert_close(emission.actions[2], expected.actions[0], rtol=0, atol=0.5)  # px of 512
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -181,7 +178,7 @@ def test_only_frames_that_generate_say_how_long_one_takes(
     monkeypatch: pytest.MonkeyPatch, mode: str, frames: list[bool]
 ) -> None:
     said = list[bool]()
-    monkeypatch.setattr(Continuity, "ended", lambda self, emission, now_ns, generated: said.append(generated))
+    monkeypatch.setattr(GuidedContinuity, "ended", lambda self, emission, now_ns, generated: said.append(generated))
     Guided(f"quick,{mode},guide=rtc").play(6)
     assert said == frames
 

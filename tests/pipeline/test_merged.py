@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
 from auras_ros.pipeline.request import Latched
+from auras_ros.pipeline.run_context import RunContext
 from tests.pipeline.merging import MS, POLICY, actions, executor, frames, seen
 from tests.pipeline.recording import RecordingPolicy
 from tests.policies.tiny_autoregressive import TOKENS, naive_greedy, naive_token
@@ -136,25 +136,14 @@ def test_nothing_of_an_epoch_before_counts(merge: str) -> None:
     assert one is not None
 
 
-def test_environments_stay_apart_and_some_may_go() -> None:
-    """Each row of a batch as if it were alone, before and after the others have left (lockstep)."""
+def test_environments_stay_apart() -> None:
+    """Each row of a batch as if it were alone (lockstep)."""
     plan, stamps = Plan(mode="auras", pp_generation=TOKENS), list(range(1, 3 * TOKENS))
-    kept = torch.tensor([2, 0])
-    count = [3]
-    run = make_executor(POLICY, plan, lambda request: torch.zeros(count[0], 0), VirtualClock())
-    half = len(stamps) // 2
-    before = frames(run, stamps[:half], 3)
-    run.keep(kept)
-    count[0], worker, after = 2, run.workers[0], []
-    for stamp in stamps[half:]:
-        look = seen(stamp, 3)
-        worker.begin(Latched(look.images[kept], look.state[kept], look.origin), stamp * MS)
-        worker.run()
-        after.append(worker.end(stamp * MS))
-    for row, environment in enumerate(kept.tolist()):
+    together = frames(executor(plan, 3), stamps, 3)
+    for environment in (2, 0):
         alone = executor(plan)
         one = alone.workers[0]
-        for stamp, emission in zip(stamps, [*before, *after], strict=True):
+        for stamp, emission in zip(stamps, together, strict=True):
             look = seen(stamp, 3)
             mine = slice(environment, environment + 1)
             one.begin(Latched(look.images[mine], look.state[mine], look.origin), stamp * MS)
@@ -162,13 +151,14 @@ def test_environments_stay_apart_and_some_may_go() -> None:
             expected = one.end(stamp * MS)
             assert (expected is None) == (emission is None)
             if expected is not None and emission is not None:
-                place = row if len(emission.actions) == 2 else environment
-                assert torch.equal(emission.actions[place], expected.actions[0])
+                assert torch.equal(emission.actions[environment], expected.actions[0])
 
 
 def test_a_plan_that_has_no_meaning_is_refused() -> None:
     with pytest.raises(PlanError, match="merge: 'frame' has no meaning for a policy that is not autoregressive"):
-        make_executor(RecordingPolicy(4), Plan(mode="auras", merge="frame"), lambda _: torch.zeros(1), VirtualClock())
+        make_executor(
+            RunContext(RecordingPolicy(4), Plan(mode="auras", merge="frame"), lambda _: torch.zeros(1), seen(0))
+        )
     with pytest.raises(PlanError, match="batched: false has no meaning for an autoregressive policy"):
         executor(Plan(mode="auras", batched=False))
     with pytest.raises(PlanError, match="merge: must be one of step, frame, got 'all'"):
@@ -178,4 +168,4 @@ def test_a_plan_that_has_no_meaning_is_refused() -> None:
     with pytest.raises(PlanError, match="emit: must be one of own, newest, got 'oldest'"):
         Plan(mode="auras", emit="oldest")
     with pytest.raises(PlanError, match="emit: 'own' has no meaning for a policy that is not autoregressive"):
-        make_executor(RecordingPolicy(4), Plan(mode="auras", emit="own"), lambda _: torch.zeros(1), VirtualClock())
+        make_executor(RunContext(RecordingPolicy(4), Plan(mode="auras", emit="own"), lambda _: torch.zeros(1), seen(0)))

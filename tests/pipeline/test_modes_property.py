@@ -35,7 +35,6 @@ EVENTS = {
     "force": (2, 0, 3),  # a worker begins although it does not want to
     "stall": (1, 0, 4_000_000),
     "reset": (2, -1, 1),
-    "keep": (2, 0, 2**16),
 }
 
 
@@ -89,11 +88,6 @@ class Play:
             self.both.advance(worker, forced=True)
             self.both.finish(worker)
 
-    def keep(self, number: int) -> None:
-        """All of the environments, or all but one; in their order."""
-        count = len(self.both.environments)
-        self.both.keep(sorted(random.Random(number).sample(range(count), max(1, count - number % 2))))
-
     def happens(self, what: str, number: int) -> None:
         both, worker = self.both, number % len(self.both.states)
         if what in ("advance", "force"):
@@ -110,10 +104,8 @@ class Play:
             both.reset(None if number < 0 else 1_000 * number)
         elif what == "frames":
             self.frames(number)
-        elif what in ("see", "gap"):
-            self.see(number)
         else:
-            self.keep(number)
+            self.see(number)
 
 
 def drive(seed: int, make: Callable[[random.Random], Plan]) -> None:

@@ -14,11 +14,10 @@ from torch import Tensor
 from auras_ros.clock import VirtualClock
 from auras_ros.pipeline.context import PublicContext
 from auras_ros.pipeline.frames import FrameClock
-from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError, stage_steps
 from auras_ros.policies.denoising import DenoisingState
 from tests.device.null_device import NullDevice
-from tests.pipeline.driver import MS, Both
+from tests.pipeline.driver import MS, Both, executor_of
 from tests.pipeline.recording import COPIES_NS, IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of
 from tests.pipeline.reference import Tick, frame_starts, latency, split
 
@@ -78,7 +77,7 @@ def test_rule_01_the_frame_clock_keeps_to_the_grid(ticks: list[Tick], period: in
 def test_rule_01_inputs_are_latched_once_at_the_start(plan: Plan) -> None:
     """Rule 1: what the camera's buffer holds after `begin` is of no account."""
     noise = RecordingNoise(4, [0])
-    executor = make_executor(RecordingPolicy(4), plan, noise, VirtualClock())
+    executor = executor_of(RecordingPolicy(4), plan, noise, VirtualClock())
     used = []
     for stamp in range(1, 7):
         for worker in executor.workers:
@@ -101,7 +100,7 @@ def timed(plan: Plan, durations_ms: dict[str, int]) -> list[int]:
     """How long each of six frames takes in virtual time, ms, when stages last so long."""
     clock = VirtualClock()
     device = NullDevice(clock, {name: ms * MS for name, ms in durations_ms.items()})
-    executor = make_executor(RecordingPolicy(6), plan, RecordingNoise(6, [0]), clock, device)
+    executor = executor_of(RecordingPolicy(6), plan, RecordingNoise(6, [0]), clock, device)
     [worker] = executor.workers
     taken = []
     for stamp in range(1, 7):
@@ -214,7 +213,7 @@ def test_rule_05_rows_with_steps_left_advance_in_one_batch(batched: bool, calls:
     """Rule 5: six steps as 1, 2 and 3: three calls of 3, 2 and 1 rows, the oldest first, each at its own step."""
     policy = Counting(6)
     plan = Plan(mode="auras", pp_generation=3, alpha=0.5, batched=batched)
-    executor = make_executor(policy, plan, RecordingNoise(6, [0]), VirtualClock())
+    executor = executor_of(policy, plan, RecordingNoise(6, [0]), VirtualClock())
     [worker] = executor.workers
     for stamp in range(5):
         policy.calls.clear()
@@ -239,4 +238,4 @@ def test_rule_06_every_stage_has_a_step_and_every_step_is_used_once() -> None:
     assert stage_steps(10, 8, 2.0) == (1, 1, 1, 1, 1, 1, 1, 3)
     assert stage_steps(8, 8, 2.0) == (1,) * 8
     with pytest.raises(PlanError, match="pp_generation: 8 stages for 7 generation steps"):
-        make_executor(RecordingPolicy(7), Plan(mode="auras", pp_generation=8), RecordingNoise(7, [0]), VirtualClock())
+        executor_of(RecordingPolicy(7), Plan(mode="auras", pp_generation=8), RecordingNoise(7, [0]), VirtualClock())

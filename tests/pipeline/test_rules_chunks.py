@@ -11,11 +11,10 @@ import torch
 
 from auras_ros.action import ActionStream, ActionStreamOptions
 from auras_ros.clock import VirtualClock
-from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Identity, ObservationOrigin, to_chunk
 from tests.device.null_device import NullDevice
-from tests.pipeline.driver import MS, Both
+from tests.pipeline.driver import MS, Both, executor_of
 from tests.pipeline.real import moving, real, run, still
 from tests.pipeline.recording import COPIES_NS, RecordingNoise, RecordingPolicy, latched
 from tests.policies import tiny
@@ -130,7 +129,7 @@ def test_rule_08_an_emission_says_when_each_part_was(
         clock,
         {**COPIES_NS, "perception": 3 * MS, "generation": 5 * MS},
     )
-    executor = make_executor(RecordingPolicy(4), plan, RecordingNoise(4, [0]), clock, device)
+    executor = executor_of(RecordingPolicy(4), plan, RecordingNoise(4, [0]), clock, device)
     [worker] = executor.workers
     for frame in range(frames):
         clock.sleep_until_ns(10 * frame * MS)

@@ -15,11 +15,10 @@ from auras_ros.clock import VirtualClock
 from auras_ros.loading.pipeline import Pipeline, PipelineSettings
 from auras_ros.measure.window import Length, Meter
 from auras_ros.pipeline.decoupled import PerceptionWorker
-from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan, PlanError
 from tests.device.null_device import NullDevice
-from tests.pipeline.driver import BEGUN, MS, Both
-from tests.pipeline.real import moving, real, run, still
+from tests.pipeline.driver import BEGUN, MS, Both, executor_of
+from tests.pipeline.real import moving, real, run
 from tests.pipeline.recording import COPIES_NS, IMAGE, RecordingNoise, RecordingPolicy, latched, stamp_of
 from tests.policies import tiny
 
@@ -101,14 +100,13 @@ def test_rule_09_a_context_perceived_across_a_reset_is_put_with_its_old_epoch_an
     both = Both(Plan(mode="dec"), 4, 1)
     perceive = both.executor.workers[0]
     assert isinstance(perceive, PerceptionWorker)
-    shared = perceive._shared
     both.advance(0)
     both.reset(None)
     both.finish(0)
-    put = shared.newest(0)
+    put = perceive.newest(0)
     assert put is not None
     assert stamp_of(put) == 1  # it is there
-    assert shared.newest(1) is None  # and not for the new epoch
+    assert perceive.newest(1) is None  # and not for the new epoch
     assert both.frame(1) is None
     assert both.noise.drawn == []
     both.stamp = 2
@@ -143,7 +141,7 @@ def test_rule_10_warm_up_leaves_no_trace(plan: Plan) -> None:
     """Rule 10: warm or cold, the same chunks with the same numbers; warm-up is in no count."""
     policy, seen = tiny.policy(), moving(12)
     cold, warm = real(plan, policy), real(plan, policy)
-    warm.warm_up(still(1)[0])
+    warm.warm_up()
     assert warm.frames == 0
     pairs = list(zip(run(cold, seen), run(warm, seen), strict=True))
     assert len(pairs) >= 3
@@ -158,8 +156,8 @@ def test_rule_10_warm_up_runs_on_random_values() -> None:
     policy, given = RecordingPolicy(4), []
     perceive = policy.perceive
     policy.perceive = lambda images, state: given.append(images.clone()) or perceive(images, state)  # type: ignore
-    executor = make_executor(policy, Plan(mode="seq"), RecordingNoise(4, [0, 1]), VirtualClock())
-    executor.warm_up(latched(0, [0, 1]), runs=3)
+    executor = executor_of(policy, Plan(mode="seq"), RecordingNoise(4, [0, 1]), VirtualClock())
+    executor.warm_up(runs=3)
     executor.close()
     assert len(given) >= 4  # three runs, beside what makes the buffers
     assert all(not torch.equal(a, b) and a.std() > 0.1 for a, b in zip(given[-2:], given[-3:-1], strict=True))
@@ -232,7 +230,7 @@ def test_rule_11_throughput_is_chunks_per_second(plan: Plan, generation_ms: int,
         clock,
         {**COPIES_NS, **durations, "generation": generation_ms * MS},
     )
-    executor = make_executor(RecordingPolicy(6), plan, RecordingNoise(6, [0]), clock, device)
+    executor = executor_of(RecordingPolicy(6), plan, RecordingNoise(6, [0]), clock, device)
     meter = Meter(1, Length(chunks=10, seconds=0.0), clock.now_ns)
     [worker] = executor.workers
     for stamp in range(20):
@@ -254,7 +252,7 @@ def test_what_auras_adds_to_a_batch_is_freshness() -> None:
     ):
         clock = VirtualClock()
         lasts = {**COPIES_NS, "perception": perception_ms * MS, "generation": generation_ms * MS}
-        executor = make_executor(RecordingPolicy(8), plan, RecordingNoise(8, [0]), clock, NullDevice(clock, lasts))
+        executor = executor_of(RecordingPolicy(8), plan, RecordingNoise(8, [0]), clock, NullDevice(clock, lasts))
         meter = Meter(1, Length(chunks=40, seconds=0.0), clock.now_ns)
         [worker] = executor.workers
         for stamp in range(60):

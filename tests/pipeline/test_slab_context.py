@@ -10,24 +10,26 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.pipeline.slab import Slab
+from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.slab import DenoisingSlab
 from tests.policies.tiny_flow import noise_of, observed, tiny_flow
 
 POLICY = tiny_flow(steps=6)
 ROWS = 3
 
 
-def slab(batch: int, alpha: float = 0.0, batched: bool = True) -> Slab:
-    return Slab(POLICY, ROWS, alpha, batched, POLICY.perceive(*observed(batch)))
+def slab(batch: int, alpha: float = 0.0, batched: bool = True) -> DenoisingSlab:
+    plan = Plan(mode="auras", pp_generation=ROWS, alpha=alpha, batched=batched)
+    return DenoisingSlab(POLICY, plan, POLICY.perceive(*observed(batch)), POLICY.step)
 
 
-def frames(made: Slab, batch: int, count: int = 5) -> list[Tensor]:
+def frames(made: DenoisingSlab, batch: int, count: int = 5) -> list[Tensor]:
     """What leaves after each frame, with a context and a request of its own for each."""
     out = []
     for frame in range(count):
         made.fetch(POLICY.perceive(*observed(batch, 10 + frame)))
         made.admit(noise_of(batch, 20 + frame))
-        for body in made.bodies():
+        for body in made.variants()[None]:
             body()
         out.append(made.finish())
         made.roll()
@@ -64,13 +66,3 @@ def test_each_stage_reads_the_context_of_its_frame(batch: int, alpha: float, bat
     """With a skew, rows that do not adjoin are gathered."""
     for frame, made in enumerate(frames(slab(batch, alpha, batched), batch)):
         torch.testing.assert_close(made, expected(batch, alpha, frame), rtol=0, atol=1e-4)
-
-
-@pytest.mark.parametrize("kept", [[1], [2, 0]])
-def test_environments_go_on_with_their_own_context(kept: list[int]) -> None:
-    made, context = slab(3), POLICY.perceive(*observed(3, 9))
-    made.fetch(context)
-    other = slab(len(kept))
-    other.take(made, torch.tensor(kept))
-    for row in other.context:
-        assert torch.equal(row, context[kept])

@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
-from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.tinyvla import TinyVlaPolicy, make_tinyvla
 from tests.pipeline.driver import model_of
 from tests.pipeline.real import real, run

@@ -13,11 +13,11 @@ import pytest
 from torch import Tensor
 
 from auras_ros.clock import VirtualClock
-from auras_ros.pipeline.modes import Executor, make_executor
+from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.denoising import DenoisingState
-from tests.pipeline.driver import MS
-from tests.pipeline.recording import RecordingNoise, RecordingPolicy, latched
+from tests.pipeline.driver import MS, executor_of
+from tests.pipeline.recording import RecordingNoise, RecordingPolicy
 
 PATIENCE_S = 30.0
 STEPS = 4
@@ -61,8 +61,8 @@ class Contended(RecordingPolicy):
 def warmed(plan: Plan, workers: int, perceive_ms: int = 0, runs: int = 3) -> tuple[Executor, Contended]:
     clock = VirtualClock()
     policy = Contended(clock, workers, perceive_ms)
-    executor = make_executor(policy, plan, RecordingNoise(STEPS, [0]), clock)
-    executor.warm_up(latched(1, [0]), runs)
+    executor = executor_of(policy, plan, RecordingNoise(STEPS, [0]), clock)
+    executor.warm_up(runs)
     executor.close()
     return executor, policy
 
@@ -105,7 +105,7 @@ def test_rule_10_a_frame_that_is_slow_once_does_not_count() -> None:
             clock.advance(100 * MS if self.calls == 3 * STEPS else MS)
             return super().step(state, context, index)
 
-    executor = make_executor(Slow(STEPS), Plan(mode="seq"), RecordingNoise(STEPS, [0]), clock)
-    executor.warm_up(latched(1, [0]), runs=3)
+    executor = executor_of(Slow(STEPS), Plan(mode="seq"), RecordingNoise(STEPS, [0]), clock)
+    executor.warm_up(runs=3)
     executor.close()
     assert executor.frame_ns == STEPS * MS

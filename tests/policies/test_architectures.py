@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.policies.architectures import RECIPES, make_policy
 from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.networks import build_encoder
-from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
 
 # Name: (encoder, network, the published size in millions, whether that counts the encoder). Auras section 5.1 gives

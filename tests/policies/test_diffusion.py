@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.policies.denoising import DenoisingState
-from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
 from tests.policies.tiny import LOWER, SIDE, UPPER, observed, policy
 

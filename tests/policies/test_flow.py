@@ -13,11 +13,11 @@ import torch
 
 from auras_ros.models.pi0 import Pi0
 from auras_ros.models.presets import PI0S
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
 from auras_ros.policies.flow import FlowMatchingPolicy, FlowState
 from auras_ros.policies.flow_prefix import Pi0Prefix
-from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
 from tests.models.joint_pi0 import joint_velocity
 from tests.pipeline import real

@@ -18,6 +18,7 @@ from auras_ros.models.vision_language import VisionLanguage
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.vision_language import PaddedPrefix, VisionLanguagePrefix, random_ids
 from tests.policies.test_capturable import OneDevice
@@ -158,7 +159,8 @@ def test_executors_take_another_prompt_between_frames(model: VisionLanguage, pla
     """In a still world every mode gives what the prompt alone decodes, before and after; keys of the old one are gone
     with the epoch."""
     room = padded(model, 3)
-    run = make_executor(room, Plan.parse(plan), lambda request: torch.zeros(1, 0), VirtualClock())
+    like = Latched(*[part[:1] for part in seen()], ObservationOrigin(0, 0))
+    run = make_executor(RunContext(room, Plan.parse(plan), lambda request: torch.zeros(1, 0), like, VirtualClock()))
     (worker,), stamp = run.workers, 0
     for length in (3, 8, 1):
         room.set_prompt(torch.cat([FIRST, ids(length)]))

@@ -17,12 +17,13 @@ from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
 from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
 from auras_ros.pipeline.modes import make_executor
+from auras_ros.pipeline.noise import noise_of
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies import checkpoint
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.families import FAMILIES, find
-from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.writing import Description, write
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-policy.md"
@@ -72,7 +73,9 @@ def chunk(loaded: Checkpoint, plan: Plan) -> torch.Tensor:
     """The first chunk of one observation held still."""
     policy = loaded.policy("all")
     images, state = policy.example(1, torch.Generator().manual_seed(1))
-    run = make_executor(policy, plan, lambda request: noise_tape(policy.noise_shape, 0, request)[None], VirtualClock())
+    run = make_executor(
+        RunContext(policy, plan, noise_of(policy, 0), Latched(images, state, ObservationOrigin(0, 0)), VirtualClock())
+    )
     for now in range(1, 20):
         for worker in run.workers:
             if worker.wants(Latched(images, state, ObservationOrigin(1, 1)), now):

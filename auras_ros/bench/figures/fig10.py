@@ -13,38 +13,44 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from auras_ros.bench import pipeline
-from auras_ros.bench.figures.show import finish, with_paper
+from auras_ros.bench.figures.paper import finish, with_paper
+from auras_ros.bench.options import bench_parser, refusing
 from auras_ros.evaluate.parts import EvaluationPart
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.measure.cores import unnamed, words
 from auras_ros.report.picture import COLOURS, legend_below, picture
-from auras_ros.report.result import Report, key
-from auras_ros.report.table import aligned
+from auras_ros.report.result import Report, Say, key
+from auras_ros.report.table import Column, Row, in_columns
 
 ACCURACY = "success is on Push-T only, with a policy that we trained: the paper's other models were not evaluated"
+SUCCESS: tuple[Column, ...] = (
+    ("plan", "{plan}"),
+    ("simulator", "{sim}"),
+    ("clock", "{clock}"),
+    ("mode", "{mode}"),
+    ("Push-T success", "{success:.1%}"),
+    ("95 %", "{low:.1%} to {high:.1%}"),
+    ("episodes", "{episodes}"),
+)
 BATCHED = "par-batched"  # par whose requests begin together
 HEADLINE_CLOCK = "paused"  # the paper's
-Progress = Callable[[str], None]
 
 
-def run(argv: list[str], progress: Progress) -> Report:
-    parser = argparse.ArgumentParser(prog="auras bench fig10", description=__doc__, add_help=False)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+def run(argv: list[str], progress: Say) -> Report:
+    parser = bench_parser("fig10", __doc__, help_=False)
     parser.add_argument("--eval", metavar="FILE,...", default="", help="reports of `auras eval --json`")
     parser.add_argument("--rates", metavar="FILE", type=Path, help="a report of `auras bench pipeline --json`")
     options, rest = parser.parse_known_args(argv)
     if not {"-h", "--help"}.isdisjoint(rest):
         print(f"{parser.format_help()}\nand the options of `auras bench pipeline`:\n")
-    try:
+    with refusing(parser, OSError, SettingsError, what="--eval: "):
         parts = [(EvaluationPart.load(Path(path)), _cores_of(Path(path))) for path in options.eval.split(",") if path]
-    except (OSError, SettingsError) as error:
-        parser.error(f"--eval: {error}")
     if options.rates is not None and rest:
         parser.error(f"with --rates nothing is measured, so {rest[0]} has no effect")
     report = pipeline.run(rest, progress) if options.rates is None else _measured(parser, options.rates)
@@ -52,7 +58,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     _sum_rates(report)
     report.rows += _longest([row for part, cores in parts for row in success_rows(part, cores)])
     _sum_success(report)
-    return finish("fig10", report)
+    return finish(report)
 
 
 def _measured(parser: argparse.ArgumentParser, path: Path) -> Report:
@@ -133,14 +139,8 @@ def table(report: Report) -> str:
     rates = Report(report.name, [row for row in report.rows if row["measure"] != "success"], report.summary)
     lines = [pipeline.table(rates)]
     if rows:
-        columns = ("plan", "simulator", "clock", "mode", "Push-T success", "95 %", "episodes")
-        lines += ["", *aligned([columns, *map(_cells, rows)]), ACCURACY]
-    return with_paper("fig10", report, lines)
-
-
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    span = f"{row['low']:.1%} to {row['high']:.1%}"
-    return (row["plan"], row["sim"], row["clock"], row["mode"], f"{row['success']:.1%}", span, str(row["episodes"]))
+        lines += ["", *in_columns(rows, SUCCESS), ACCURACY]
+    return with_paper(report, lines)
 
 
 def draw(report: Report, path: Path) -> None:
@@ -154,23 +154,23 @@ def draw(report: Report, path: Path) -> None:
         kinds = {row["plan"]: str(row["plan"]).partition(",")[0] for row in played}  # ddpm100; whole if not unique
         names = kinds if len(set(kinds.values())) == len(kinds) else {plan: plan.replace(",", "\n") for plan in kinds}
         _grouped(axes[0], [(names[row["plan"]], row["mode"], row["success"]) for row in played])
-        axes[0].set_title(f"success on Push-T, {clock} clock" if clock else "success: not played (--eval)", fontsize=9)
+        axes[0].set_title(f"success on Push-T, {clock} clock" if clock else "success: not played (--eval)")
         best = {(_where(row), _kind(row)): row["chunks_per_s"] for row in sorted(rounds, key=_rate)}
         order = [*COLOURS, BATCHED]
         rates = sorted(best.items(), key=lambda each: (each[0][0], order.index(each[0][1])))
         _grouped(axes[1], [(policy, mode, rate) for (policy, mode), rate in rates])
-        axes[1].set_title("chunks per second, each mode's best form", fontsize=9)
+        axes[1].set_title("chunks per second, each mode's best form")
 
 
-def _where(row: Mapping[str, Any]) -> str:
+def _where(row: Row) -> str:
     return f"{row['policy']}\n{words(row['cores'])} each"
 
 
-def _kind(row: Mapping[str, Any]) -> str:
+def _kind(row: Row) -> str:
     return BATCHED if row["together"] else str(row["mode"])
 
 
-def _rate(row: Mapping[str, Any]) -> float:
+def _rate(row: Row) -> float:
     return float(row["chunks_per_s"])
 
 

@@ -11,49 +11,71 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from auras_ros.bench.figures.show import finish, with_paper
-from auras_ros.bench.options import add_measured, add_seed, amount, check_job_options, check_stages, listed
+from auras_ros.bench.figures.paper import finish, with_paper
+from auras_ros.bench.options import (
+    add_job_options,
+    add_policies,
+    amount,
+    bench_parser,
+    check_job_options,
+    check_stages,
+    listed,
+    refusing,
+)
 from auras_ros.bench.pipeline.command import SWITCH_S
-from auras_ros.bench.policies import add_choice, auras_plan, build, chosen, is_causal, room_as_run
-from auras_ros.measure.compare import Measured, marked, measure
+from auras_ros.bench.policies import auras_plan, build, is_causal, room_as_run
+from auras_ros.measure.compare import RATE_COLUMNS, Measured, marked, measure
 from auras_ros.measure.cores import on_cores, suffix, words
-from auras_ros.measure.job import Job, Progress, run_jobs
+from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.minutes import OVER, OverError, attempt
 from auras_ros.measure.stream import complete, saturate, spread_percent
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.report.picture import COLOURS, legend_below, picture
-from auras_ros.report.result import Report, key
-from auras_ros.report.table import aligned
+from auras_ros.report.result import Report, Say, key
+from auras_ros.report.table import Column, Row, in_columns
 
 DEFAULTS = {"cuda": ("dp", "dp-plus", "openvla-7b", "llava-1.5-7b"), "cpu": ("dp-small",)}
 WORKERS = {"cuda": (1, 2, 4, 8, 16), "cpu": (1, 2, 3, 4)}
 CAUSAL_WORKERS = 3  # the paper's most for OpenVLA and RT2
 STAGES = 8
 SLACK = 1.05  # input intervals, times those of the slowest round, so that chance alone builds no queue
-RATE = ("plan", "policy", "cores", "chunks/s", "x seq", "quartiles", "age ms", "spread %", "outputs", "")
-JCT = {  # fields of a stream, and their columns
-    "interval_ms": "every ms",
-    "jct_ms": "median ms",
-    "jct_ms_first": "first",
-    "jct_ms_last": "last",
-    "grows_ms": "grows by",
-    "rate_hz": "out /s",
-}
+RATES: tuple[Column, ...] = (
+    ("plan", "{plan}"),
+    ("policy", "{policy}"),
+    *RATE_COLUMNS,
+    ("age ms", "{staleness_ms:.1f}"),
+    ("spread %", "{spread_percent:.1f}"),
+    ("outputs", "{outputs}"),
+    ("", marked),
+)
+COMPLETION: tuple[Column, ...] = (
+    ("completion times", "{plan}"),
+    ("policy", "{policy}"),
+    ("cores", "{cores}"),
+    ("input", "{input}"),
+    ("every ms", "{interval_ms:.1f}"),
+    ("median ms", "{jct_ms:.1f}"),
+    ("first", "{jct_ms_first:.1f}"),
+    ("last", "{jct_ms_last:.1f}"),
+    ("grows by", "{grows_ms:.1f}"),
+    ("out /s", "{rate_hz:.1f}"),
+    ("finished", "{finished} of {jobs}"),
+)
 
 
-def run(argv: list[str], progress: Progress) -> Report:
+def run(argv: list[str], progress: Say) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
     _check(parser, options)
     sys.setswitchinterval(SWITCH_S)
     report = Report("fig11")
     run_jobs({name: partial(_measure, name) for name in options.policy}, options, report, progress)
-    return finish("fig11", report)
+    return finish(report)
 
 
 def _measure(name: str, job: Job) -> None:
@@ -153,31 +175,28 @@ def _sum(report: Report, name: str, cores: int, options: argparse.Namespace, mea
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="auras bench fig11", description=__doc__)
-    add_choice(parser, DEFAULTS)
+    parser = bench_parser("fig11", __doc__)
+    add_policies(parser, DEFAULTS)
     parser.add_argument("--concurrency", type=listed(int), help="par's concurrency (1,2,3,4; on a GPU 1,2,4,8,16)")
     parser.add_argument("--jct-concurrency", type=int, default=2, help="par's concurrency for completion times (2)")
     parser.add_argument("--pp-generation", type=int, default=STAGES, help=f"stages of denoising ({STAGES})")
     parser.add_argument("--jobs", type=int, default=40, help="requests of each stream, outputs of each spread (40)")
     parser.add_argument("--limit", type=amount, default=60.0, help="maximum duration of one stream, s (60)")
-    add_measured(parser)
-    add_seed(parser)
+    add_job_options(parser)
     return parser
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Fill in the defaults that depend on the device. Exits with status 2 if the options cannot be measured."""
     kind = check_job_options(parser, options, steps=2)
-    options.policy = chosen(parser, options.policy, kind, DEFAULTS)
+    options.policy = options.policy or DEFAULTS[kind]
     options.concurrency = sorted(set(options.concurrency or WORKERS[kind]))
     if options.jobs < 3 or not options.limit > 0:
         parser.error("--jobs must be at least 3, and --limit above 0")
-    try:
+    with refusing(parser, PlanError):
         for count in (*options.concurrency, options.jct_concurrency):
             Plan("quick", "par", concurrency=count)
         Plan("quick", "auras", pp_generation=options.pp_generation)
-    except PlanError as error:
-        parser.error(str(error))
     check_stages(parser, options.pp_generation, options.steps)
 
 
@@ -185,25 +204,7 @@ def table(report: Report) -> str:
     """Rates with the spread of intervals, then completion times."""
     rates = [row for row in report.rows if row["measure"] == "rate"]
     jct = [row for row in report.rows if row["measure"] == "jct"]
-    lines = aligned([RATE, *map(_rate, rates)])
-    columns = ("completion times", "policy", "cores", "input", *JCT.values(), "finished")
-    return with_paper("fig11", report, [*lines, "", *aligned([columns, *map(_jct, jct)])])
-
-
-def _rate(row: Mapping[str, Any]) -> tuple[str, ...]:
-    quartiles = f"{row['speedup_low']:.2f} to {row['speedup_high']:.2f}"
-    rates = (f"{row['rate_hz']:.2f}", f"{row['speedup']:.2f}", quartiles)
-    ages = (_number(row["staleness_ms"]), _number(row["spread_percent"]), str(row["outputs"]), marked(row))
-    return (row["plan"], row["policy"], str(row["cores"]), *rates, *ages)
-
-
-def _jct(row: Mapping[str, Any]) -> tuple[str, ...]:
-    times = (_number(row[name]) for name in JCT)
-    return (row["plan"], row["policy"], str(row["cores"]), row["input"], *times, f"{row['finished']} of {row['jobs']}")
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+    return with_paper(report, [*in_columns(rates, RATES), "", *in_columns(jct, COMPLETION)])
 
 
 def draw(report: Report, path: Path) -> None:
@@ -223,7 +224,6 @@ def draw(report: Report, path: Path) -> None:
                 style = {"color": COLOURS[row["mode"]], "linestyle": ":" if row["together"] else "--"}
                 axes[0].axhline(row["rate_hz"], label=_label(row), **style)
         axes[0].set(title="chunks per second over par's concurrency", xlabel="concurrency", ylim=(0, None))
-        axes[0].title.set_fontsize(9)
         axes[0].set_xticks([r["concurrency"] for r in pars])
         legend_below(axes[0], columns=4)
         _bars(axes[1], [(f"{r['mode']}\n{r['input']}", r["mode"], r["jct_ms"]) for r in jct], "completion, median ms")
@@ -231,7 +231,7 @@ def draw(report: Report, path: Path) -> None:
         _bars(axes[2], spreads, "spread of output intervals, % of the mean")
 
 
-def _label(row: Mapping[str, Any]) -> str:
+def _label(row: Row) -> str:
     if row["mode"] != "par":
         return str(row["mode"])
     return f"batch\nof {row['concurrency']}" if row["together"] else f"par {row['concurrency']}"
@@ -240,4 +240,4 @@ def _label(row: Mapping[str, Any]) -> str:
 def _bars(axes: Any, bars: Sequence[tuple[str, str, float | None]], title: str) -> None:
     known = [(label, mode, value) for label, mode, value in bars if value is not None]
     axes.bar([b[0] for b in known], [b[2] for b in known], color=[COLOURS[b[1]] for b in known], width=0.6)
-    axes.set_title(title, fontsize=9)
+    axes.set_title(title)

@@ -8,48 +8,32 @@ as 20/64 of alpha 0's rate: the last stage then has 64 of the 100 steps instead 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from auras_ros.bench.figures.played import Point, Progress, add_options, play
-from auras_ros.bench.figures.played_show import draw_panels, found, lines
-from auras_ros.bench.figures.rates import add_rate_options, rates_of
-from auras_ros.bench.figures.show import finish, with_paper
-from auras_ros.bench.options import check_least, listed
+from auras_ros.bench.figures.played import Point
+from auras_ros.bench.figures.played_figure import PlayedFigure, found
+from auras_ros.bench.options import listed
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.measure.cores import suffix
 from auras_ros.pipeline.plan import Plan, stage_steps
-from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.policies.policy import Policy
+from auras_ros.policies.family import LoadedPolicy
 from auras_ros.report.result import Report, key
 
 PANEL = "alpha"
 
 
-def run(argv: list[str], progress: Progress) -> Report:
-    parser = _parser()
-    options = parser.parse_args(argv)
-    check_least(parser, options, pp_generation=2)  # one stage has no skew
-    report = Report("fig13")
-
-    def stages(policy: Policy, base: Plan) -> list[tuple[str, float, Plan]]:
-        shared = replace(base, pp_generation=options.pp_generation)
-        return [(PANEL, alpha, replace(shared, alpha=alpha)) for alpha in options.alpha]
-
-    def points(checkpoint: Checkpoint, base: Plan) -> Sequence[Point]:
-        if base.alpha:
-            raise SettingsError(f"plan: alpha is what the figure varies (--alpha), got {base.alpha:g}")
-        return [Point(panel, at, plan) for panel, at, plan in stages(checkpoint.policy(base.generation), base)]
-
-    game = play(parser, options, points, report, progress)
-    rates_of(parser, options, stages, report, progress)
-    _sum(report, game.policy.steps, options.pp_generation)
-    return finish("fig13", report)
+def _points(options: argparse.Namespace, policy: LoadedPolicy, base: Plan) -> list[Point]:
+    if options.pp_generation < 2:
+        raise SettingsError(f"--pp-generation must be at least 2, got {options.pp_generation}: one stage has no skew")
+    if base.alpha:
+        raise SettingsError(f"plan: alpha is what the figure varies (--alpha), got {base.alpha:g}")
+    shared = replace(base, pp_generation=options.pp_generation)
+    return [Point(PANEL, alpha, replace(shared, alpha=alpha)) for alpha in options.alpha]
 
 
-def _sum(report: Report, steps: int, stages: int) -> None:
+def _add_summary(report: Report, options: argparse.Namespace, policy: LoadedPolicy) -> None:
     """The paper's two points, alpha 0 and 1, and the gain of alpha 1."""
+    steps, stages = policy.steps, options.pp_generation
     summary, played = report.summary, [row for row in report.rows if row["measure"] == "played"]
     for alpha in (0.0, 1.0):
         summary[f"last_steps_percent_alpha_{alpha:g}"] = 100 * stage_steps(steps, stages, alpha)[-1] / steps
@@ -71,20 +55,19 @@ def _sum(report: Report, steps: int, stages: int) -> None:
             summary.setdefault("gain_percent_alpha_1", gain)  # on the paused clock, the paper's, if it was played
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="auras bench fig13", description=__doc__)
-    add_options(parser, "ddpm100")
-    parser.add_argument(
-        "--alpha", type=listed(float), default=[0.0, 0.25, 0.5, 0.75, 1.0, 1.5], help="skews (0,0.25,0.5,0.75,1,1.5)"
-    )
-    parser.add_argument("--pp-generation", type=int, default=5, help="stages of generation (5, as in the paper)")
-    add_rate_options(parser)
-    return parser
-
-
-def table(report: Report) -> str:
-    return with_paper("fig13", report, lines(report))
-
-
-def draw(report: Report, path: Path) -> None:
-    draw_panels(report, [PANEL], ["skew alpha"], path)
+FIGURE = PlayedFigure(
+    "fig13",
+    __doc__,
+    {PANEL: "skew alpha"},
+    {
+        "--alpha": {
+            "type": listed(float),
+            "default": [0.0, 0.25, 0.5, 0.75, 1.0, 1.5],
+            "help": "skews (0,0.25,0.5,0.75,1,1.5)",
+        },
+        "--pp-generation": {"type": int, "default": 5, "help": "stages of generation (5, as in the paper)"},
+    },
+    _points,
+    _add_summary,
+)
+run, table, draw = FIGURE.run, FIGURE.table, FIGURE.draw

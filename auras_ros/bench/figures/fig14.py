@@ -17,22 +17,28 @@ from typing import Any
 
 import torch
 
-from auras_ros.bench.figures.show import finish, with_paper
-from auras_ros.bench.options import add_measured, add_seed, check_job_options, check_stages, listed
-from auras_ros.bench.policies import add_choice, auras_plan, build, chosen, room_as_run
+from auras_ros.bench.figures.paper import finish, with_paper
+from auras_ros.bench.options import (
+    add_job_options,
+    add_policies,
+    bench_parser,
+    check_job_options,
+    check_stages,
+    listed,
+    refusing,
+)
+from auras_ros.bench.policies import auras_plan, build, room_as_run
 from auras_ros.device import DeviceError
-from auras_ros.measure.compare import marked, measure
+from auras_ros.measure.compare import SPEEDUP_COLUMNS, marked, measure
 from auras_ros.measure.cores import suffix, words
-from auras_ros.measure.job import Job, Progress, run_jobs
-from auras_ros.measure.minutes import leave_out
+from auras_ros.measure.job import Job, run_jobs
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.report.picture import BLUE, ORANGE, legend_below, picture, whiskers
-from auras_ros.report.result import Report, key
-from auras_ros.report.table import aligned
+from auras_ros.report.result import Report, Say, key
+from auras_ros.report.table import Column, Row, grouped_by, in_columns
 
-SCALES = (-4, -2, 0, 2, 4)  # the paper's
+SCALES = {"cuda": (-4, -2, 0, 2, 4), "cpu": (-4, -2, 0, 2)}  # the paper's are the first
 DEFAULTS = {"cuda": ("dp-plus", "openvla-7b"), "cpu": ("dp-small", "openvla-small")}
-CPU_SCALES = (-4, -2, 0, 2)
 STAGES = 10  # of generation, diffusion
 NOTE = (
     "scaled by width; ResNet's layers have at least 16 channels, so a small one shrinks less than its scale: "
@@ -40,7 +46,7 @@ NOTE = (
 )
 
 
-def run(argv: list[str], progress: Progress) -> Report:
+def run(argv: list[str], progress: Say) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
     _check(parser, options)
@@ -51,13 +57,10 @@ def run(argv: list[str], progress: Progress) -> Report:
         for perceived, generated in pairs(options)
     }
     run_jobs(subjects, options, report, progress)
-    for name in options.policy:
-        for cores in options.cores:
-            rows = [row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)]
-            speedups, ending = [row["speedup"] for row in rows], f"{key(name)}{suffix(cores, options.cores)}"
-            if speedups:
-                report.summary |= {f"least_{ending}": min(speedups), f"most_{ending}": max(speedups)}
-    return finish("fig14", report)
+    for (name, cores), rows in grouped_by(report.rows, "policy", "cores").items():
+        speedups, ending = [row["speedup"] for row in rows], f"{key(name)}{suffix(cores, options.cores)}"
+        report.summary |= {f"least_{ending}": min(speedups), f"most_{ending}": max(speedups)}
+    return finish(report)
 
 
 def pairs(options: argparse.Namespace) -> list[tuple[int, int]]:
@@ -89,7 +92,7 @@ def _measure(name: str, perception: int, generation: int, job: Job) -> None:
     except (torch.cuda.OutOfMemoryError, DeviceError) as error:
         if not any(isinstance(each, torch.cuda.OutOfMemoryError) for each in (error, error.__cause__)):
             raise
-        leave_out(job.report, job.what, str(error).splitlines()[0])
+        job.report.leave_out(job.what, str(error).splitlines()[0])
         return
     if auras in measured:
         sizes = {"policy": name, "device": bench.device.type, "perception": perception, "generation": generation}
@@ -98,74 +101,75 @@ def _measure(name: str, perception: int, generation: int, job: Job) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="auras bench fig14", description=__doc__)
-    add_choice(parser, DEFAULTS)
+    parser = bench_parser("fig14", __doc__)
+    add_policies(parser, DEFAULTS)
     scales = "exponents of two, as in =-2,0,2 (-4,-2,0,2,4; on a CPU up to 2)"
     parser.add_argument("--perception", type=listed(int), metavar="K,...", help=scales)
     parser.add_argument("--generation", type=listed(int), metavar="K,...", help=scales)
     parser.add_argument("--grid", action="store_true", help="every pair, not each module alone")
     parser.add_argument("--pp-generation", type=int, default=STAGES, help=f"stages of denoising ({STAGES})")
     parser.add_argument("--tokens", type=int, default=7, help="tokens of an action, each a stage (7)")
-    add_measured(parser)
-    add_seed(parser)
+    add_job_options(parser)
     return parser
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Fill in the defaults that depend on the device. Exits with status 2 if the options cannot be measured."""
     kind = check_job_options(parser, options, steps=2)
-    options.policy = chosen(parser, options.policy, kind, DEFAULTS)
-    scales = list(SCALES if kind == "cuda" else CPU_SCALES)
-    options.perception = scales if options.perception is None else options.perception
-    options.generation = scales if options.generation is None else options.generation
+    options.policy = options.policy or DEFAULTS[kind]
+    options.perception = options.perception or SCALES[kind]
+    options.generation = options.generation or SCALES[kind]
     for name in options.policy:
         if name.startswith("tinyvla"):
             parser.error(f"--policy: '{name}' has only one size")
     for exponent in (*options.perception, *options.generation):
         if not -8 <= exponent <= 8:
             parser.error(f"--perception and --generation: exponents from -8 to 8, got {exponent}")
-    try:
+    with refusing(parser, PlanError):
         Plan("quick", "auras", pp_generation=options.pp_generation)
         Plan("quick", "auras", pp_generation=options.tokens)
-    except PlanError as error:
-        parser.error(str(error))
     check_stages(parser, options.pp_generation, options.steps)
 
 
 def table(report: Report) -> str:
     """A line for each pair of sizes."""
-    sizes = ("policy", "perception", "generation", "M", "M", "cores")
-    columns = (*sizes, "seq /s", "auras /s", "x seq", "quartiles", "")
-    return with_paper("fig14", report, aligned([columns, *(_cells(row) for row in report.rows)]))
+    return with_paper(report, in_columns(report.rows, COLUMNS))
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    sizes = (f"2^{row['perception']}", f"2^{row['generation']}")
-    millions = (f"{row['perception_million']:.1f}", f"{row['generation_million']:.1f}")
-    quartiles = f"{row['speedup_low']:.2f} to {row['speedup_high']:.2f}"
-    rates = (f"{row['seq_hz']:.2f}", f"{row['rate_hz']:.2f}", f"{row['speedup']:.2f}", quartiles)
-    notes = ["layers share parameters" if row["shared_layers"] else "", marked(row)]
-    return (row["policy"], *sizes, *millions, str(row["cores"]), *rates, ", ".join(filter(None, notes)))
+def _notes(row: Row) -> str:
+    return ", ".join(filter(None, ["layers share parameters" if row["shared_layers"] else "", marked(row)]))
+
+
+COLUMNS: tuple[Column, ...] = (
+    ("policy", "{policy}"),
+    ("perception", "2^{perception}"),
+    ("generation", "2^{generation}"),
+    ("M", "{perception_million:.1f}"),
+    ("M", "{generation_million:.1f}"),
+    ("cores", "{cores}"),
+    ("seq /s", "{seq_hz:.2f}"),
+    ("auras /s", "{rate_hz:.2f}"),
+    *SPEEDUP_COLUMNS,
+    ("", _notes),
+)
 
 
 def draw(report: Report, path: Path) -> None:
     """For each policy and number of cores the speedup over the scale of each module, the other at its published
     size."""
-    groups = list(dict.fromkeys((row["policy"], row["cores"]) for row in report.rows))
+    groups = grouped_by(report.rows, "policy", "cores")
     with picture(path, "auras over seq by size of the modules, random weights", max(1, len(groups))) as axes:
-        for one, (name, cores) in zip(axes, groups, strict=False):
-            rows = [row for row in report.rows if (row["policy"], row["cores"]) == (name, cores)]
+        for one, ((name, cores), rows) in zip(axes, groups.items(), strict=False):
             for module, other, colour in (("perception", "generation", ORANGE), ("generation", "perception", BLUE)):
                 _line(one, sorted((r for r in rows if r[other] == 0), key=lambda r: r[module]), module, colour)
             one.axhline(1, color="black", linewidth=0.8)
             title = f"{name} on {rows[0]['device']}, {words(cores)} for each side"
             one.set(title=title, xlabel="scale k: about 2^k times the parameters")
             one.set(ylabel="times seq, quartiles", ylim=(0, None))
-            one.title.set_fontsize(9)
             legend_below(one)
 
 
-def _line(axes: Any, rows: Sequence[dict[str, Any]], module: str, colour: str) -> None:
+def _line(axes: Any, rows: Sequence[Row], module: str, colour: str) -> None:
     axes.plot([row[module] for row in rows], [row["speedup"] for row in rows], "o-", color=colour, label=module)
     for row in rows:
         span = whiskers(row, "speedup", "speedup_low", "speedup_high")

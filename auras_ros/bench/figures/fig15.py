@@ -17,85 +17,67 @@ values (plan: reuse=exact). Both cameras are perceived in either case.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from auras_ros.bench.figures.fig15_show import PAPER, REUSE_ROW, STEPS_ROW, TOKENS_ROW, draw, table
-from auras_ros.bench.options import add_job_options, add_seed, check_job_options, listed
-from auras_ros.bench.policies import build, drawn, room, room_as_run
-from auras_ros.measure.compare import measure
-from auras_ros.measure.cores import suffix
+from auras_ros.bench.options import add_job_options, bench_parser, check_job_options, listed
+from auras_ros.bench.policies import build, room, room_as_run
+from auras_ros.measure.compare import marked, measure
+from auras_ros.measure.cores import suffix, words
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import Feed
-from auras_ros.measure.job import Job, Progress, Subjects, run_jobs
-from auras_ros.models.action_tokens import Rt2Tokens
-from auras_ros.models.openvla import OpenVlaConfig, build_openvla
+from auras_ros.measure.job import Job, Subjects, run_jobs
 from auras_ros.models.presets import OPENVLAS, RT2S
-from auras_ros.models.rt2 import Rt2Config, build_rt2
 from auras_ros.pipeline.plan import MAX_STAGES, Plan
-from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.architectures import RECIPES
-from auras_ros.policies.autoregressive import AutoregressivePolicy
-from auras_ros.policies.vision_language import VisionLanguagePrefix, random_ids
-from auras_ros.report.result import Report
+from auras_ros.policies.family import LoadedPolicy
+from auras_ros.report.picture import BLUE, GREEN, ORANGE, legend_below, picture, whiskers
+from auras_ros.report.result import Report, Say
+from auras_ros.report.table import Column, grouped_by, in_columns
 
-__all__ = ["draw", "run", "table"]
-
+TOKENS_ROW, STEPS_ROW, REUSE_ROW = "tokens: auras over seq", "diffusion: auras over seq", "reuse over none"
+PAPER = (
+    "tokens: proportional to their number; diffusion: a minor degradation where the steps are few (section 6.5; figure "
+    "15 has no numbers in the text)"
+)
+COLUMNS: tuple[Column, ...] = (
+    ("compared", "{compared}"),
+    ("model", "{model}"),
+    ("prefix", "{prefix}"),
+    ("steps", "{iterations}"),
+    ("cores", "{cores}"),
+    ("base /s", "{base_per_s:.2f}"),
+    ("other /s", "{other_per_s:.2f}"),
+    ("ratio", "{ratio:.2f}"),
+    ("quartiles", "{low:.2f} to {high:.2f}"),
+    ("rounds", "{rounds}"),
+    ("", marked),
+)
+LINES = (BLUE, ORANGE, GREEN)
 HALVES = ("tokens", "diffusion", "reuse")
 TOKENS = (1, 2, 4, 7, 14, 28, 56)
 PREFIXES = (64, 256)
 STEPS = (5, 10, 20, 40, 100)
 HEADLINE = {7, 28}
-MODELS: Mapping[str, Rt2Config | OpenVlaConfig] = {**RT2S, **OPENVLAS}
+MODELS = [*RT2S, *OPENVLAS]
 REUSE_TOKENS = 7
 RATIO = {"ratio": "speedup", "low": "speedup_low", "high": "speedup_high"}  # within a round: median and quartiles
 
 
-def vision_language_policy(
-    model: str,
-    prefix: int,
-    tokens: int,
-    cameras: int = 1,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> AutoregressivePolicy:
-    """An RT-2 or OpenVLA of `models.presets` with random weights: `prefix` embeddings in total, most of them patches of
-    one square picture for each camera, and one action of `tokens` channels. Raises ValueError."""
-    side = int(((prefix - 1) // cameras) ** 0.5)
-    if model not in MODELS or side < 1 or tokens < 1:
-        raise ValueError(f"model '{model}', prefix {prefix}, tokens {tokens}: known models: {', '.join(MODELS)}")
-    config = MODELS[model]
-    with drawn(torch.device(device), dtype):
-        if isinstance(config, OpenVlaConfig):
-            px = side * config.dinov2.patch_px
-            dinov2, siglip = (replace(each, image_px=px) for each in (config.dinov2, config.siglip))
-            network, channels = build_openvla(replace(config, dinov2=dinov2, siglip=siglip)), 6
-        else:
-            px = side * config.vision.patch_px
-            network, channels = build_rt2(replace(config, vision=replace(config.vision, image_px=px))), 3
-    vocabulary = config.language.vocabulary
-    before, after = random_ids(1, vocabulary, 1), random_ids(prefix - cameras * side * side - 1, vocabulary, 2)
-    shape = Architecture(model, cameras, (px, px), 1, 0, 1, tokens, channels)
-    codec = Rt2Tokens([-1.0] * tokens, [1.0] * tokens, first=vocabulary - 256)
-    policy = AutoregressivePolicy(
-        VisionLanguagePrefix(network, before, after, cameras), network.language, codec, 1, tokens, shape
-    )
-    return policy.eval().requires_grad_(False)
-
-
-def _policy(options: argparse.Namespace, prefix: int, tokens: int, cameras: int = 1) -> AutoregressivePolicy:
+def _policy(options: argparse.Namespace, prefix: int, tokens: int, cameras: int = 1) -> LoadedPolicy:
     where = room_as_run(options.device)
-    return vision_language_policy(options.model, prefix, tokens, cameras, where["device"], where["dtype"])
+    del where["free"]  # its layers share no parameters
+    return build(options.model, tokens=tokens, prefix=prefix, cameras=cameras, **where).policy
 
 
-def run(argv: list[str], progress: Progress) -> Report:
+def run(argv: list[str], progress: Say) -> Report:
     options = _options(argv)
-    report = Report("fig15")
-    report.more["paper"] = PAPER
+    report = Report("fig15", more={"paper": PAPER})
     run_jobs(_subjects(options), options, report, progress)
     return report
 
@@ -150,7 +132,7 @@ def _compare_reuse(prefix: int, job: Job) -> None:
         _measure(bench, job, plans, named, f"reuse_over_none{ending}")
 
 
-def one_still(policy: AutoregressivePolicy, seed: int, different: int = 8) -> Feed:
+def one_still(policy: LoadedPolicy, seed: int, different: int = 8) -> Feed:
     """Random observations with a constant picture of the first camera."""
     random_ = torch.Generator().manual_seed(seed)
     examples = [policy.example(1, random_) for _ in range(different)]
@@ -191,11 +173,11 @@ def _measure(bench: Bench, job: Job, plans: tuple[Plan, Plan], named: dict[str, 
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="auras bench fig15", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = bench_parser("fig15", __doc__)
+    parser.add_argument(
+        "--half", type=listed(str, HALVES), default=list(HALVES), help=f"some of {','.join(HALVES)} (all)"
     )
-    parser.add_argument("--half", type=listed(str), default=list(HALVES), help=f"some of {','.join(HALVES)} (all)")
-    parser.add_argument("--model", choices=list(MODELS), default="rt2-small", help="autoregressive model (rt2-small)")
+    parser.add_argument("--model", choices=MODELS, default="rt2-small", help="autoregressive model (rt2-small)")
     parser.add_argument("--prefix", type=listed(int), default=list(PREFIXES), help="lengths of the prefix (64,256)")
     parser.add_argument("--tokens", type=listed(int), default=list(TOKENS), help="action tokens (1,2,4,7,14,28,56)")
     parser.add_argument("--diffusion", choices=list(RECIPES), default="dp-small", help="diffusion policy (dp-small)")
@@ -205,7 +187,6 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
         "--fetch-offset", type=int, choices=(-1, 0), default=0, help="auras' offset for tokens (0; the paper's is -1)"
     )
     add_job_options(parser, minutes=30.0)
-    add_seed(parser)
     options = parser.parse_args(argv)
     if not 1 <= min(options.tokens) <= max(options.tokens) <= MAX_STAGES:
         parser.error(f"--tokens: a plan has 1 to {MAX_STAGES} stages")
@@ -217,7 +198,32 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
         parser.error("--steps must be at least 2")
     if not 1 <= options.stages <= MAX_STAGES:
         parser.error(f"--stages: a plan has 1 to {MAX_STAGES}, got {options.stages}")
-    if unknown := [half for half in options.half if half not in HALVES]:
-        parser.error(f"--half: '{unknown[0]}' is not known; known: {', '.join(HALVES)}")
     check_job_options(parser, options)
     return options
+
+
+def table(report: Report) -> str:
+    """One line for each comparison."""
+    summary = [f"{name} {value:.2f}" for name, value in report.summary.items()]
+    return "\n".join([f"paper: {PAPER}", *in_columns(report.rows, COLUMNS), *summary])
+
+
+def draw(report: Report, path: Path) -> None:
+    """Speedup over the iterative steps, a panel for each half and number of cores. Raises ValueError if nothing was
+    measured."""
+    panels = grouped_by((row for row in report.rows if row["compared"] != REUSE_ROW), "compared", "cores")
+    if not panels:
+        raise ValueError("nothing was measured: there is nothing to draw")
+    with picture(path, "figure 15: auras over seq by iterative steps, random weights", len(panels)) as axes:
+        for one, ((compared, cores), own) in zip(axes, panels.items(), strict=True):
+            for colour, ((prefix,), line) in zip(LINES, grouped_by(own, "prefix").items(), strict=False):
+                line.sort(key=lambda row: row["iterations"])
+                label = line[0]["model"] if prefix is None else f"{line[0]['model']}, prefix {prefix}"
+                spans = [[span[side][0] for span in (whiskers(row, "ratio") for row in line)] for side in (0, 1)]
+                at, ratios = [row["iterations"] for row in line], [row["ratio"] for row in line]
+                one.errorbar(at, ratios, spans, fmt="o-", color=colour, capsize=3, label=label)
+            one.axhline(1, color="black", linewidth=0.8)
+            what = "denoising steps" if compared == STEPS_ROW else "action tokens"
+            one.set(xlabel=what, ylabel="times seq, median and quartiles", ylim=(0, None))
+            one.set_title(f"{compared} on {own[0]['device']}, {words(cores)} for each side")
+            legend_below(one)

@@ -9,22 +9,26 @@ ratio is taken within a round.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from auras_ros.bench.options import add_job_options, add_seed, check_job_options, check_stages, listed
+import numpy as np
+
+from auras_ros.bench.options import add_job_options, bench_parser, check_job_options, check_stages, listed, refusing
 from auras_ros.measure.compare import Measured, measure
 from auras_ros.measure.cores import suffix, words
-from auras_ros.measure.job import Job, Progress, run_jobs
+from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.same import batched_difference, equal_fields, equal_words
 from auras_ros.models.presets import QUARTER, TINYVLAS
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.tinyvla import INFERENCE_STEPS, TinyVlaPolicy, make_tinyvla
-from auras_ros.report.result import Report
+from auras_ros.report.picture import ORANGE, canvas
+from auras_ros.report.result import Report, Say, key
+from auras_ros.report.table import Row, grouped_by
 
 MODELS = ("tinyvla-400m", "tinyvla-700m", "tinyvla-1.3b")
 WANTED = 2.0  # speedup over seq that the paper's user requires (section 6.6)
@@ -32,22 +36,16 @@ PAPER = (
     "the difference between the offsets is not prominent; for twice the throughput, with fetch_offset -1, the "
     "configurations that give it are simulated further (section 6.6; figure 16 has no numbers in the text)"
 )
-Row = Mapping[str, Any]
+OFFSETS = (0, -1)
+PANEL_INCHES = (4.6, 2.7)
+DARK = 0.6  # share of the colour range from which text is white
 
 
-def run(argv: list[str], progress: Progress) -> Report:
+def run(argv: list[str], progress: Say) -> Report:
     options = _options(argv)
-    report = Report("fig16")
-    report.more["paper"] = PAPER
+    report = Report("fig16", more={"paper": PAPER})
     run_jobs({model: partial(_measure, model) for model in options.models}, options, report, progress)
     return report
-
-
-def draw(report: Report, path: Path) -> None:
-    """Write the grids as a PNG. Raises ValueError if nothing was measured."""
-    from auras_ros.bench.figures.fig16_picture import draw_grids
-
-    draw_grids(report, path, WANTED)
 
 
 def plans_of(options: argparse.Namespace) -> tuple[Plan, list[Plan]]:
@@ -110,18 +108,18 @@ def _row(base: Row, plan: Plan, found: Row) -> dict[str, Any]:
 def _summary(model: str, ending: str, measured: Measured, seq: Plan, plans: Sequence[Plan]) -> dict[str, float]:
     """For one model: seq's rate, the best speedup of each offset, how many plans of each offset are at least twice as
     fast as seq, and the speedup of offset -1 over 0 with the same stages (median, least, most)."""
-    key = model.replace("-", "_").replace(".", "_") + ending
+    name = key(model) + ending
     over = {plan: measured.figures(plan, seq)["speedup"] for plan in plans}
-    found: dict[str, float] = {f"seq_per_s_{key}": measured.figures(seq, seq)["rate_hz"]}
+    found: dict[str, float] = {f"seq_per_s_{name}": measured.figures(seq, seq)["rate_hz"]}
     for offset, word in ((0, "offset_0"), (-1, "offset_before")):
         ratios = [value for plan, value in over.items() if plan.fetch_offset == offset]
         if ratios:
-            found[f"best_over_seq_{word}_{key}"] = max(ratios)
-            found[f"twice_seq_{word}_{key}"] = sum(value >= WANTED for value in ratios)
+            found[f"best_over_seq_{word}_{name}"] = max(ratios)
+            found[f"twice_seq_{word}_{name}"] = sum(value >= WANTED for value in ratios)
     pairs = _pairs(plans)
     if pairs:
         beside = [measured.figures(before, now)["speedup"] for before, now in pairs]
-        names = (f"before_over_0_{key}{end}" for end in ("", "_least", "_most"))
+        names = (f"before_over_0_{name}{end}" for end in ("", "_least", "_most"))
         found |= dict(zip(names, (median(beside), min(beside), max(beside)), strict=True))
     return found
 
@@ -136,12 +134,10 @@ def _pairs(plans: Sequence[Plan]) -> list[tuple[Plan, Plan]]:
 def table(report: Report) -> str:
     """For each model its sizes and a grid for each offset; at the top the paper's figures."""
     lines = [f"paper: {PAPER}"]
-    for model, cores in dict.fromkeys((row["model"], row["cores"]) for row in report.rows):
-        rows = [row for row in report.rows if (row["model"], row["cores"]) == (model, cores)]
+    for rows in grouped_by(report.rows, "model", "cores").values():
         lines += _head(rows[0])
-        lines += [line for offset in (0, -1) for line in _grid(rows, offset)]
-    interrupted = [str(report.more["interrupted"])] if "interrupted" in report.more else []
-    return "\n".join([*lines, *(f"{name:40} {value:8.2f}" for name, value in report.summary.items()), *interrupted])
+        lines += [line for offset in OFFSETS for line in _grid(rows, offset)]
+    return "\n".join([*lines, *(f"{name:40} {value:8.2f}" for name, value in report.summary.items())])
 
 
 def _head(row: Row) -> list[str]:
@@ -182,24 +178,63 @@ def _cell(row: Row | None) -> str:
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="auras bench fig16", description=__doc__)
-    some = ",".join(MODELS)
-    parser.add_argument("--models", type=listed(str), default=list(MODELS), help=f"some of {some} (all)")
+    parser = bench_parser("fig16", __doc__)
+    known = listed(str, MODELS)
+    parser.add_argument("--models", type=known, default=list(MODELS), help=f"some of {','.join(MODELS)} (all)")
     parser.add_argument("--sizes", default="auto", choices=("auto", "quarter", "paper"), help="paper's on a GPU (auto)")
     parser.add_argument("--pp-perception", type=listed(int), default=[1, 2, 3], help="stages (1,2,3)")
     parser.add_argument("--pp-generation", type=listed(int), default=[1, 2, 3, 4, 5], help="stages (1,2,3,4,5)")
     parser.add_argument("--offsets", type=listed(int), default=[0, -1], help="fetch_offset (0,-1); or =-1,0")
     parser.add_argument("--steps", type=int, default=INFERENCE_STEPS, help=f"DDIM steps ({INFERENCE_STEPS})")
     add_job_options(parser, minutes=30.0)
-    add_seed(parser)
     options = parser.parse_args(argv)
-    if unknown := [model for model in options.models if model not in MODELS]:
-        parser.error(f"--models: '{unknown[0]}' is not known; known: {some}")
     kind = check_job_options(parser, options, steps=1)
-    try:
+    with refusing(parser, ValueError):
         plans_of(options)
-    except ValueError as error:
-        parser.error(str(error))
     check_stages(parser, max(options.pp_generation), options.steps)
     options.paper_sizes = options.sizes == "paper" or (options.sizes == "auto" and kind == "cuda")
     return options
+
+
+def draw(report: Report, path: Path) -> None:
+    """A grid of stages for each model and offset, coloured by the speedup over seq. As in the paper, plans of
+    fetch_offset -1 with at least twice seq's rate are framed. Raises ValueError if nothing was measured."""
+    rows = [row for row in report.rows if row["measure"] == "rounds" and row["mode"] == "auras"]
+    if not rows:
+        raise ValueError("no plan was measured: there is nothing to draw")
+    models = grouped_by(rows, "model", "cores")
+    offsets = [offset for offset in OFFSETS if any(row["fetch_offset"] == offset for row in rows)]
+    most = max(WANTED, *(row["over_seq"] for row in rows))
+    with canvas(path, (PANEL_INCHES[0] * len(offsets), PANEL_INCHES[1] * len(models))) as figure:
+        panels = figure.subplots(len(models), len(offsets), squeeze=False)
+        for line, ((_, cores), own) in zip(panels, models.items(), strict=True):
+            for axes, offset in zip(line, offsets, strict=True):
+                chosen = [row for row in own if row["fetch_offset"] == offset]
+                if not chosen:
+                    axes.set_axis_off()
+                    continue
+                _draw_grid(axes, chosen, most)
+                where = f"{chosen[0]['device']}, {words(cores)} for each"
+                axes.set_title(f"{chosen[0]['sizes']}, fetch_offset {offset} ({where})", fontsize=9)
+        figure.suptitle("TinyVLA: chunks per second, and times seq's in the same round", fontsize=10)
+
+
+def _draw_grid(axes: Any, rows: Sequence[Row], most: float) -> None:
+    from matplotlib.patches import Rectangle
+
+    across = sorted({row["pp_generation"] for row in rows})
+    down = sorted({row["pp_perception"] for row in rows})
+    values = np.full((len(down), len(across)), np.nan)
+    for row in rows:
+        y, x = down.index(row["pp_perception"]), across.index(row["pp_generation"])
+        values[y, x] = row["over_seq"]
+        colour = "white" if row["over_seq"] > DARK * most else "#222222"
+        text = f"{row['chunks_per_s']:.2f}\n{row['over_seq']:.2f}×"
+        axes.text(x, y, text, ha="center", va="center", fontsize=8, color=colour)
+        if row["fetch_offset"] == -1 and row["over_seq"] >= WANTED:
+            axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, fill=False, edgecolor=ORANGE, lw=2.0))
+    axes.imshow(values, cmap="Blues", vmin=0.0, vmax=most, aspect="auto")
+    axes.set_xticks(range(len(across)), [str(count) for count in across], fontsize=8)
+    axes.set_yticks(range(len(down)), [str(count) for count in down], fontsize=8)
+    axes.set_xlabel("pp_generation", fontsize=8)
+    axes.set_ylabel("pp_perception", fontsize=8)

@@ -13,17 +13,15 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 
-from auras_ros.bench.figures.show import finish, with_paper
-from auras_ros.bench.options import add_device, add_minutes, check_least
-from auras_ros.bench.policies import add_choice, build, chosen, generation_of, room_as_run
+from auras_ros.bench.figures.paper import finish, with_paper
+from auras_ros.bench.options import add_device, add_minutes, add_policies, add_seed, bench_parser, check_least
+from auras_ros.bench.policies import build, generation_of, room_as_run
 from auras_ros.device.make import kind_of
 from auras_ros.device.precision import full_float32
 from auras_ros.measure.executors import Bench
@@ -34,20 +32,27 @@ from auras_ros.pipeline.slicing import counting
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.policy import CausalPolicy
 from auras_ros.report.picture import BLUE, ORANGE, legend_below, picture
-from auras_ros.report.result import Report, key
-from auras_ros.report.table import aligned
+from auras_ros.report.result import Report, Say, key
+from auras_ros.report.table import Column, in_columns
 
 DEFAULTS = {"cuda": ("dp", "openvla-7b", "tinyvla-1.3b"), "cpu": ("dp-small", "rt2-small", "tinyvla-small")}
 SIZES = {"cuda": 8192, "cpu": 1024}  # of the matrix product whose rate counts as the device's peak
+COLUMNS: tuple[Column, ...] = (
+    ("policy", "{policy}"),
+    ("cores", "{cores}"),
+    ("phase", "{phase}"),
+    ("ms", "{ms:.2f}"),
+    ("GFLOP", "{gflop:.2f}"),
+    ("of the device, %", "{utilisation_percent:.1f}"),
+)
 NOTE = "the paper's are warp occupancies; ours are shares of the operations that the device reaches: not the same"
-Progress = Callable[[str], None]
 
 
-def run(argv: list[str], progress: Progress) -> Report:
+def run(argv: list[str], progress: Say) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
     device = torch.device(kind_of(options.device))
-    options.policy = chosen(parser, options.policy, device.type, DEFAULTS)
+    options.policy = options.policy or DEFAULTS[device.type]
     options.size = SIZES[device.type] if options.size is None else options.size
     check_least(parser, options, requests=1, steps=2, seed=0, size=1)
     torch.set_num_threads(1)
@@ -58,7 +63,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     }
     with full_float32():  # else convolutions would run in TF32 and the matrix product in float32
         run_parts(report, options.minutes, parts)
-    return finish("fig3", report)
+    return finish(report)
 
 
 @torch.no_grad()
@@ -86,7 +91,7 @@ def _measure(
     peaks: dict[torch.dtype, float],
     options: argparse.Namespace,
     report: Report,
-    progress: Progress,
+    progress: Say,
     ends: Ends,
 ) -> None:
     """A row for each phase of a request. peaks: operations per second that the device reaches, by dtype."""
@@ -156,25 +161,18 @@ def phases(bench: Bench, generation: str, requests: int, soft_s: float = math.in
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="auras bench fig3", description=__doc__)
-    add_choice(parser, DEFAULTS)
+    parser = bench_parser("fig3", __doc__)
+    add_policies(parser, DEFAULTS)
     add_device(parser)
     add_minutes(parser, 10.0)
-    parser.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
     parser.add_argument("--requests", type=int, default=10, help="number of timed requests (10)")
     parser.add_argument("--size", type=int, help="of the matrices that measure the device's peak (8192; CPU 1024)")
-    parser.add_argument("--seed", type=int, default=0, help="of observations and noise (0)")
+    add_seed(parser)
     return parser
 
 
 def table(report: Report) -> str:
-    lines = aligned([("policy", "cores", "phase", "ms", "GFLOP", "of the device, %"), *map(_cells, report.rows)])
-    return with_paper("fig3", report, lines)
-
-
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    figures = (f"{row['ms']:.2f}", f"{row['gflop']:.2f}", f"{row['utilisation_percent']:.1f}")
-    return (row["policy"], str(row["cores"]), row["phase"], *figures)
+    return with_paper(report, in_columns(report.rows, COLUMNS))
 
 
 def draw(report: Report, path: Path) -> None:
@@ -188,6 +186,5 @@ def draw(report: Report, path: Path) -> None:
                 used = row["utilisation_percent"]
                 one.bar([at_ms], [used], row["ms"], align="edge", color=colour, label=f"{phase}, {used:.1f} %")
                 at_ms += row["ms"]
-            one.set(xlabel="ms", ylabel="% of the device")
-            one.set_title(f"{name} on {report.rows[0]['device']}", fontsize=9)
+            one.set(title=f"{name} on {report.rows[0]['device']}", xlabel="ms", ylabel="% of the device")
             legend_below(one)

@@ -9,44 +9,30 @@ newest context.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from auras_ros.bench.figures.played import Point, Progress, add_options, play
-from auras_ros.bench.figures.played_show import draw_panels, lines
-from auras_ros.bench.figures.show import finish, with_paper
+from auras_ros.bench.figures.played import Point
+from auras_ros.bench.figures.played_figure import PlayedFigure
 from auras_ros.bench.options import listed
 from auras_ros.pipeline.modes import family_offset
 from auras_ros.pipeline.plan import Plan
-from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.family import LoadedPolicy
 from auras_ros.report.result import Report
 
 PANELS = ("par", "par, aligned", "auras")
 
 
-def run(argv: list[str], progress: Progress) -> Report:
-    parser = argparse.ArgumentParser(prog="auras bench fig5", description=__doc__)
-    add_options(parser, "ddpm100")
-    parser.add_argument("--degree", type=listed(int), default=[1, 2, 3, 4, 5, 6], help="parallel requests (1,...,6)")
-    options = parser.parse_args(argv)
-    report = Report("fig5")
-
-    def points(checkpoint: Checkpoint, base: Plan) -> Sequence[Point]:
-        offset, made = family_offset(checkpoint.policy(base.generation)), []
-        for degree in options.degree:
-            par = base.as_mode("par", degree)
-            staged = replace(base, pp_generation=degree, fetch_offset=offset)
-            plans = zip(PANELS, (par, par, staged), (True, False, False), strict=True)
-            made += [Point(panel, degree, plan, plain) for panel, plan, plain in plans]
-        return made
-
-    play(parser, options, points, report, progress)
-    _sum(report, max(options.degree))
-    return finish("fig5", report)
+def _points(options: argparse.Namespace, policy: LoadedPolicy, base: Plan) -> list[Point]:
+    made = []
+    for degree in options.degree:
+        par = base.as_mode("par", degree)
+        staged = replace(base, pp_generation=degree, fetch_offset=family_offset(policy))
+        plans = zip(PANELS, (par, par, staged), (True, False, False), strict=True)
+        made += [Point(panel, degree, plan, plain) for panel, plan, plain in plans]
+    return made
 
 
-def _sum(report: Report, most: int) -> None:
+def _add_summary(report: Report, options: argparse.Namespace, policy: LoadedPolicy) -> None:
     """Success of every point, and par's loss against seq at the highest degree, in percent of seq's."""
     for row in report.rows:
         if row["panel"] and row["success"] is not None:
@@ -54,14 +40,18 @@ def _sum(report: Report, most: int) -> None:
             report.summary[f"success_{row['clock']}_{name}_{row['at']:g}"] = row["success"]
     for clock in ("charged", "paused"):  # the paper's clock last, so that its loss is kept
         seq = next((row["success"] for row in report.rows if row["clock"] == clock and not row["panel"]), None)
-        par = report.summary.get(f"success_{clock}_par_{most}")
+        par = report.summary.get(f"success_{clock}_par_{max(options.degree)}")
         if seq and par is not None:
             report.summary["loss_par_percent"] = report.summary[f"loss_par_percent_{clock}"] = 100 * (1 - par / seq)
 
 
-def table(report: Report) -> str:
-    return with_paper("fig5", report, lines(report))
-
-
-def draw(report: Report, path: Path) -> None:
-    draw_panels(report, PANELS, ["degree of parallelism"] * len(PANELS), path)
+FIGURE = PlayedFigure(
+    "fig5",
+    __doc__,
+    dict.fromkeys(PANELS, "degree of parallelism"),
+    {"--degree": {"type": listed(int), "default": [1, 2, 3, 4, 5, 6], "help": "parallel requests (1,...,6)"}},
+    _points,
+    _add_summary,
+    rates=False,
+)
+run, table, draw = FIGURE.run, FIGURE.table, FIGURE.draw

@@ -6,9 +6,12 @@ beside ours, with what it measures; nothing here passes or fails.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from auras_ros.report.result import Report
+from auras_ros.report.table import Row, in_columns
 
 FIGURE_ONLY = "figure only"  # no number in the text
 Value = float | tuple[float, float] | str
@@ -25,14 +28,14 @@ class PaperFigure:
     where: str = ""
     ours: str = ""
 
-    def beside(self, summary: Mapping[str, float]) -> dict[str, Any]:
-        """As a row of a report: ours is None if it was not measured."""
+    def row(self, summary: Mapping[str, float]) -> dict[str, Any]:
+        """Of a report: ours is None if it was not measured."""
         value = list(self.value) if isinstance(self.value, tuple) else self.value
         named = {"what": self.what, "paper": value, "unit": self.unit, "where": self.where}
         return {**named, "ours": summary.get(self.ours), "ours_is": self.ours}
 
 
-SAID: Mapping[str, tuple[PaperFigure, ...]] = {
+PAPER: Mapping[str, tuple[PaperFigure, ...]] = {
     "fig3": (
         PaperFigure("DP, a whole request, warp occupancy", 34.9, "%", "3.2", "utilisation_dp_request"),
         PaperFigure("OpenVLA, a whole request, warp occupancy", 79.2, "%", "3.2", "utilisation_openvla_7b_request"),
@@ -114,19 +117,30 @@ SAID: Mapping[str, tuple[PaperFigure, ...]] = {
 }
 
 
-def beside(figure: str, summary: Mapping[str, float]) -> list[dict[str, Any]]:
+def paper_rows(report: Report) -> list[dict[str, Any]]:
     """The paper's numbers of a figure, each beside ours."""
-    return [said.beside(summary) for said in SAID[figure]]
+    return [each.row(report.summary) for each in PAPER[report.name]]
 
 
-def cells(figure: str, summary: Mapping[str, float]) -> list[tuple[str, str, str]]:
-    """For a terminal: what, the paper's, ours."""
-    shown = [("the paper (Auras section)", "paper", "ours")]
-    for said in beside(figure, summary):
-        value, ours = said["paper"], said["ours"]
-        text = " to ".join(f"{each:g}" for each in value) if isinstance(value, list) else value
-        text = f"{text:g}" if isinstance(text, float) else text
-        where = said["where"] if said["where"].startswith("figure") else f"section {said['where']}"
-        short = "-" if ours is None else f"{ours:.4g}"
-        shown.append((f"{said['what']} ({where})", f"{text} {said['unit']}".strip(), short))
-    return shown
+def finish(report: Report) -> Report:
+    """Adds the paper's numbers, beside ours, to a figure's report."""
+    report.more["paper"] = paper_rows(report)
+    return report
+
+
+def with_paper(report: Report, lines: Sequence[str]) -> str:
+    """The figure's own lines, its note, and a table of the paper's numbers beside ours."""
+    notes = [str(report.more["note"])] if "note" in report.more else []
+    columns = (("the paper (Auras section)", _what), ("paper", _value), ("ours", "{ours:.4g}"))
+    return "\n".join([*lines, *notes, "", *in_columns(paper_rows(report), columns)])
+
+
+def _what(row: Row) -> str:
+    where = row["where"] if row["where"].startswith("figure") else f"section {row['where']}"
+    return f"{row['what']} ({where})"
+
+
+def _value(row: Row) -> str:
+    values = row["paper"] if isinstance(row["paper"], list) else [row["paper"]]
+    text = " to ".join(each if isinstance(each, str) else f"{each:g}" for each in values)
+    return f"{text} {row['unit']}".strip()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -21,23 +21,20 @@ import torch
 
 from auras_ros import resources
 from auras_ros.bench.options import add_minutes
-from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import grouped
 from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, check_max_steps, check_seeds, parse_plan
 from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
-from auras_ros.evaluate.tuner.trials import SEQ, Trials, TrialSettings
+from auras_ros.evaluate.tuner.trials import Candidate, Trials, TrialSettings
 from auras_ros.measure.minutes import attempt, interruptible, run_turns, until
 from auras_ros.pipeline.modes import check_plan
-from auras_ros.pipeline.plan import Plan, PlanError
-from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
-from auras_ros.report.result import Report, unwritable
-from auras_ros.report.statistics import wilson
+from auras_ros.report.result import Report, Say, unwritable
 from auras_ros.sim import pusht
 
-Progress = Callable[[str], None]
 MINUTES = 600.0  # a figure plays for hours
 CORES = 1  # seq and every other plan are timed on these: only the schedules differ
 Kind = tuple[str, bool]  # clock, plain
@@ -78,22 +75,23 @@ class FigureCampaign:
     """The points of one figure, timed and played. Raises SettingsError, PlanError or CheckpointError by name."""
 
     def __init__(
-        self, options: argparse.Namespace, points: Callable[[Checkpoint, Plan], Sequence[Point]], say: Progress
+        self, options: argparse.Namespace, points: Callable[[LoadedPolicy, Plan], Sequence[Point]], say: Say
     ) -> None:
-        """points: makes the figure's plans from the checkpoint and the plan that they share."""
+        """points: makes the figure's plans from the policy and the plan that they share."""
         torch.set_num_threads(1)
         _checked(options)
         if options.episodes:
             pusht.check()
         self.checkpoint, self.base = load(resources.checkpoint(options.checkpoint)), parse_plan(options.plan)
         self.policy = self.checkpoint.policy(self.base.generation)
-        self.points = list(points(self.checkpoint, self.base))
+        self.points = list(points(self.policy, self.base))
         for point in self.points:
             check_plan(self.policy, point.plan)
         self._options, self._say = options, until(time.monotonic() + 60 * options.minutes, say)
         self._seeds = range(options.seed, options.seed + options.episodes)
         self.clocks = tuple(options.clock.split(","))
         self._trials = self._opened()
+        self._timer = next(iter(self._trials.values()))
 
     def run(self, report: Report) -> None:
         """Time all plans, then play them, a batch of seeds at a time. The report names what failed or was not finished;
@@ -120,57 +118,46 @@ class FigureCampaign:
         known = [point for point in self.points if self._timer.is_timed(str(point.plan))]
         if not known:
             return []
-        made = [self._seq_row(clock) for clock in self.clocks]
-        for point in known:
-            for clock in self.clocks:
-                found = self._trials[clock, point.plain].measured(point.plan).row()
-                where = {
-                    "measure": "played",
-                    "panel": point.panel,
-                    "at": point.at,
-                    "mode": point.plan.mode,
-                    "plain": point.plain,
-                    "cores": CORES,
-                }
-                made.append({**where, "clock": clock, **found})
+        made = []
+        for clock in self.clocks:
+            seq = self._trials[clock, self.points[0].plain].seq()
+            assert seq is not None
+            alone = replace(seq, above_seq=None, above_low=None, above_high=None)
+            made.append(_row(clock, Point("", 0.0, seq.plan), alone))
+        for point, clock in product(known, self.clocks):
+            made.append(_row(clock, point, self._trials[clock, point.plain].measured(point.plan)))
         return made
 
     def named(self) -> str:
         """The title: checkpoint, simulator, generation and seeds."""
         return f"{self.checkpoint.name}, {self._options.sim}, {self.base.generation}, {self._options.episodes} seeds"
 
-    def _seq_row(self, clock: str) -> dict[str, Any]:
-        trials, plan = self._trials[clock, self.points[0].plain], self.base.as_mode(SEQ)
-        won = trials.won(SEQ)
-        low, high = wilson(sum(won), len(won)) if won else (None, None)
-        named = {"measure": "played", "panel": "", "at": 0.0, "mode": SEQ, "plain": False, "clock": clock}
-        named["cores"] = CORES
-        rate_hz = 1e9 / plan.interval_ns(round(trials.seq_s * 1e9))
-        figures = {"plan": str(plan), "rate_hz": rate_hz, "speedup": 1.0, "refused": "", "episodes": len(won)}
-        return {**named, **figures, "success": sum(won) / len(won) if won else None, "low": low, "high": high}
-
     def _opened(self) -> dict[Kind, Trials]:
         """Trials of each clock. All share the durations measured by the first, so the charged times are those shown."""
         options = self._options
         found: dict[Kind, Trials] = {}
         records: list[EpisodeStore] = []
-        for clock in dict.fromkeys((*self.clocks, "charged")):
-            for plain in sorted({point.plain for point in self.points}):
-                steps = options.frame_steps if clock == "paused" else 0
-                task = Task(SIMS[options.sim], options.max_steps)
-                settings = TrialSettings(self.base, task, Requirements(), steps, options.batch, plain, cores=CORES)
-                key = settings.key(self.checkpoint, options.sim) | ({"plain": True} if plain else {})
-                record = EpisodeStore.open(key, self._path(clock, plain))
-                record.timed = records[0].timed if records else record.timed
-                records.append(record)
-                found[clock, plain] = Trials(self.checkpoint, settings, record, self._say)
-        self._timer = next(iter(found.values()))
+        plains = sorted({point.plain for point in self.points})
+        for clock, plain in product(dict.fromkeys((*self.clocks, "charged")), plains):
+            steps = options.frame_steps if clock == "paused" else 0
+            task = Task(SIMS[options.sim], options.max_steps)
+            settings = TrialSettings(self.base, task, Requirements(), steps, options.batch, plain, cores=CORES)
+            key = settings.key(self.checkpoint, options.sim) | ({"plain": True} if plain else {})
+            record = EpisodeStore.open(key, self._path(clock, plain))
+            record.timed = records[0].timed if records else record.timed
+            records.append(record)
+            found[clock, plain] = Trials(self.checkpoint, settings, record, self._say)
         return found
 
     def _path(self, clock: str, plain: bool) -> Path | None:
         work: Path | None = self._options.work
         suffix = f"{'.paused' if clock == 'paused' else ''}{'.plain' if plain else ''}{work.suffix if work else ''}"
         return None if work is None else work.with_suffix(suffix)
+
+
+def _row(clock: str, point: Point, candidate: Candidate) -> dict[str, Any]:
+    named = {"measure": "played", "panel": point.panel, "at": point.at, "mode": point.plan.mode, "plain": point.plain}
+    return {**named, "cores": CORES, "clock": clock, **candidate.row()}
 
 
 def _checked(options: argparse.Namespace) -> None:
@@ -194,23 +181,3 @@ def check_play(options: argparse.Namespace, episodes: int = 0) -> None:
     check_max_steps(options.max_steps)
     if options.work and (why := unwritable(options.work)):  # refused now rather than after an hour
         raise SettingsError(f"work: {why}")
-
-
-def play(
-    parser: argparse.ArgumentParser,
-    options: argparse.Namespace,
-    points: Callable[[Checkpoint, Plan], Sequence[Point]],
-    report: Report,
-    progress: Progress,
-) -> FigureCampaign:
-    """Play a figure's points into the report. Exits with status 2 if the settings cannot be used."""
-    try:
-        game = FigureCampaign(options, points, progress)
-    except (CheckpointError, PlanError, SettingsError) as error:
-        parser.error(str(error))
-    began_s = time.monotonic()
-    game.run(report)
-    report.rows += game.rows()
-    report.more["title"] = game.named()
-    options.minutes = max(0.0, options.minutes - (time.monotonic() - began_s) / 60)  # the rest is for --policy
-    return game

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -21,39 +20,51 @@ from typing import Any
 
 import torch
 
-from auras_ros.bench.figures.show import finish, with_paper
-from auras_ros.bench.options import add_cores, add_device, add_minutes, add_seed, check_cores, check_least, check_stages
-from auras_ros.bench.policies import add_choice, auras_plan, build, chosen, room, room_as_run
+from auras_ros.bench.figures.paper import finish, with_paper
+from auras_ros.bench.options import (
+    add_cores,
+    add_device,
+    add_minutes,
+    add_policies,
+    add_seed,
+    bench_parser,
+    check_cores,
+    check_least,
+    check_stages,
+    refusing,
+)
+from auras_ros.bench.policies import auras_plan, build, room, room_as_run
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import MB, DeviceError, Offload, in_words, make_device
 from auras_ros.device.make import kind_of
 from auras_ros.loading.placement import place_policy
 from auras_ros.measure.cores import on_cores, suffix, words
 from auras_ros.measure.feed import random_feed
-from auras_ros.measure.job import Job, Progress, run_jobs
+from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.memory import Capturing, held_by
 from auras_ros.measure.minutes import OVER, OverError, attempt
 from auras_ros.measure.stream import saturate
 from auras_ros.pipeline.modes import make_executor
+from auras_ros.pipeline.noise import noise_of
 from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.family import LoadedPolicy
-from auras_ros.policies.noise import noise_tape
 from auras_ros.report.picture import COLOURS, legend_below, picture
-from auras_ros.report.result import Report, key
-from auras_ros.report.table import aligned
+from auras_ros.report.result import Report, Say, key
+from auras_ros.report.table import Column, grouped_by, in_columns
 
 DEFAULTS = {"cuda": ("dp", "dp-plus", "openvla-7b", "llava-1.5-7b"), "cpu": ("dp-small", "rt2-small")}
 LIMIT_S = 300.0
 KIB = 1024
 
 
-def run(argv: list[str], progress: Progress) -> Report:
+def run(argv: list[str], progress: Say) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
     _check(parser, options)
     report = Report("startup")
     run_jobs({name: partial(_measure, name) for name in options.policy}, options, report, progress)
-    return finish("startup", report)
+    return finish(report)
 
 
 def _measure(name: str, job: Job) -> None:
@@ -106,17 +117,12 @@ def _plans(name: str, policy: LoadedPolicy, options: argparse.Namespace) -> list
 
 def ready(policy: LoadedPolicy, plan: Plan, device: torch.device, seed: int) -> tuple[Any, dict[str, Any]]:
     """A warm executor, and a row with the time to make it and its memory. The caller closes it."""
-
-    def noise(request: int) -> torch.Tensor:
-        return noise_tape(policy.noise_shape, seed, request)[None]
-
-    where = Capturing(make_device(device.type))
+    like, where = random_feed(policy, seed, different=1)(0), Capturing(make_device(device.type))
     with held_by(device) as grown:
         began_s = time.monotonic()
-        executor = make_executor(policy, plan, noise, MonotonicClock(), where)
-        executor.warm_up(random_feed(policy, seed, different=1)(0))
+        executor = make_executor(RunContext(policy, plan, noise_of(policy, seed), like, device=where, spaced=False))
+        executor.warm_up()
         ready_s = time.monotonic() - began_s
-    executor.ledger.interval_ns = 0
     costs = {"ready_ms": 1e3 * ready_s, "captures": where.stages, "capture_ms": 1e3 * where.capture_s}
     said = {"uncaptured": in_words(where.uncaptured)}
     return executor, {**costs, **said, "frame_ms": executor.frame_ns / 1e6, **grown}
@@ -162,12 +168,11 @@ def _sum(report: Report, name: str, cores: int, options: argparse.Namespace) -> 
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="auras bench startup", description=__doc__)
-    add_choice(parser, DEFAULTS)
+    parser = bench_parser("startup", __doc__)
+    add_policies(parser, DEFAULTS)
     add_device(parser)
     add_cores(parser)
     add_minutes(parser, 10.0)
-    parser.add_argument("--steps", type=int, default=100, help="denoising steps of a chunk (100)")
     parser.add_argument("--pp-generation", type=int, default=8, help="stages of denoising (8)")
     parser.add_argument("--concurrency", type=int, default=3, help="concurrency of the larger par (3)")
     parser.add_argument("--repeats", type=int, default=5, help="first chunks of each plan (5)")
@@ -180,59 +185,44 @@ def _parser() -> argparse.ArgumentParser:
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Exits with status 2 if the options cannot be measured."""
     kind = kind_of(options.device)
-    options.policy = chosen(parser, options.policy, kind, DEFAULTS)
+    options.policy = options.policy or DEFAULTS[kind]
     options.cores = check_cores(parser, options.cores, kind)
     check_least(parser, options, repeats=1, seed=0)
     check_stages(parser, options.pp_generation, options.steps)
-    try:
+    with refusing(parser, PlanError, DeviceError):
         Plan("quick", "auras", pp_generation=options.pp_generation)
         Plan("quick", "par", concurrency=options.concurrency)
         given = options.max_memory_mb or options.offload_folder
         options.offload = Offload(options.max_memory_mb, options.offload_folder) if given else None
-    except (PlanError, DeviceError) as error:
-        parser.error(str(error))
+
+
+COLUMNS: tuple[Column, ...] = (
+    ("plan", "{plan}"),
+    ("policy", "{policy}"),
+    ("cores", "{cores}"),
+    ("first chunk ms", "{first_chunk_ms:.1f}"),
+    ("least to most", "{first_chunk_ms_low:.1f} to {first_chunk_ms_high:.1f}"),
+    ("frame ms", "{frame_ms:.1f}"),
+    ("ready ms", "{ready_ms:.0f}"),
+    ("captures", "{captures}"),
+    ("of it ms", "{capture_ms:.0f}"),
+    ("tensors KiB", lambda row: f"{row['tensor_bytes'] / KIB:.0f}"),
+    ("reserved KiB", lambda row: f"{row['reserved_bytes'] / KIB:.0f}"),
+)
 
 
 def table(report: Report) -> str:
-    columns = (
-        "plan",
-        "policy",
-        "cores",
-        "first chunk ms",
-        "least to most",
-        "frame ms",
-        "ready ms",
-        "captures",
-        "of it ms",
-    )
-    lines = aligned([(*columns, "tensors KiB", "reserved KiB"), *map(_cells, report.rows)])
     run = {f"not captured, {row['plan']}: {row['uncaptured']}" for row in report.rows if row["uncaptured"]}
-    return with_paper("startup", report, [*lines, *sorted(run)])
-
-
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    span = f"{row['first_chunk_ms_low']:.1f} to {row['first_chunk_ms_high']:.1f}"
-    times = (f"{row['first_chunk_ms']:.1f}", span, f"{row['frame_ms']:.1f}", f"{row['ready_ms']:.0f}")
-    memory = (f"{row['tensor_bytes'] / KIB:.0f}", f"{row['reserved_bytes'] / KIB:.0f}")
-    return (
-        row["plan"],
-        row["policy"],
-        str(row["cores"]),
-        *times,
-        str(row["captures"]),
-        f"{row['capture_ms']:.0f}",
-        *memory,
-    )
+    return with_paper(report, [*in_columns(report.rows, COLUMNS), *sorted(run)])
 
 
 def draw(report: Report, path: Path) -> None:
     """For each policy the time to the first chunk by mode, and the duration of one frame."""
-    groups = list(dict.fromkeys((row["policy"], row["cores"]) for row in report.rows))
+    groups = grouped_by(report.rows, "policy", "cores")
     with picture(path, "from the first observation to the first chunk, ms", max(1, len(groups))) as axes:
-        for one, (name, count) in zip(axes, groups, strict=False):
-            rows = [row for row in report.rows if (row["policy"], row["cores"]) == (name, count)]
+        for one, ((name, count), rows) in zip(axes, groups.items(), strict=False):
             labels = [f"{row['mode']} {row['concurrency']}" if row["mode"] == "par" else row["mode"] for row in rows]
             one.bar(labels, [row["first_chunk_ms"] for row in rows], color=[COLOURS[row["mode"]] for row in rows])
             one.plot(labels, [row["frame_ms"] for row in rows], "_", color="black", markersize=18, label="one frame")
-            one.set_title(f"{name} on {rows[0]['device']}, {words(count)} for each", fontsize=9)
+            one.set_title(f"{name} on {rows[0]['device']}, {words(count)} for each")
             legend_below(one, under=-0.08)

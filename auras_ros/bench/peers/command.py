@@ -17,7 +17,6 @@ import torch
 
 from auras_ros.bench.options import add_device, add_windows, amount, check_least
 from auras_ros.bench.peers import environment, generate, lerobot
-from auras_ros.bench.peers.contest import Progress
 from auras_ros.bench.peers.lerobot_shapes import SAMPLERS, SHAPES
 from auras_ros.bench.peers.process import PeerError
 from auras_ros.bench.peers.show import draw, table
@@ -25,7 +24,7 @@ from auras_ros.device.make import kind_of
 from auras_ros.measure.cores import available, on_cores
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.pipeline.plan import MAX_STAGES, PlanError
-from auras_ros.report.result import Report
+from auras_ros.report.result import Report, Say
 
 __all__ = ["draw", "run", "table"]
 
@@ -39,7 +38,7 @@ examples
 """
 
 
-def run(argv: list[str], progress: Progress) -> Report:
+def run(argv: list[str], progress: Say) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
     _check(parser, options)
@@ -74,7 +73,7 @@ def run(argv: list[str], progress: Progress) -> Report:
     return report
 
 
-def _python(parser: argparse.ArgumentParser, options: argparse.Namespace, progress: Progress) -> Path | None:
+def _python(parser: argparse.ArgumentParser, options: argparse.Namespace, progress: Say) -> Path | None:
     """The Python of LeRobot's environment; None if none was given."""
     if options.setup is not None:
         return environment.setup(options.setup, progress)

@@ -20,16 +20,15 @@ from torch import Tensor
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import Feed
 from auras_ros.measure.forms import Variant
-from auras_ros.measure.minutes import CUT, FAILURES, OVER, Ends, OverError, fail, leave_out
+from auras_ros.measure.minutes import CUT, FAILURES, OVER, Ends, OverError
 from auras_ros.measure.window import Length
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched
-from auras_ros.report.result import Report
+from auras_ros.report.result import Report, Say
 
 PERCENTILES = (10, 50, 90)
 WINDOW_S = 600.0  # maximum: a published policy on one core
-Progress = Callable[[str], None]
 Rates = Mapping[str, Sequence[float]]
 
 
@@ -84,7 +83,7 @@ def rounds(
     options: argparse.Namespace,
     ends: Ends,
     failed: dict[str, str],
-    progress: Progress,
+    progress: Say,
 ) -> Iterator[Rates]:
     """Yields after each round the rates of all rounds so far, by name, of the contenders that have not failed; `failed`
     gets the reasons of the others. No further round begins after the soft end, and no window lasts beyond the hard end:
@@ -129,7 +128,7 @@ def rounds(
 def tell(part: str, failed: Mapping[str, str], report: Report) -> None:
     """Report the contenders that were not measured, and why. Lack of time is not a failure."""
     for name, why in failed.items():
-        (leave_out if why in (OVER, CUT) else fail)(report, f"{part}, {name}", why)
+        (report.leave_out if why in (OVER, CUT) else report.fail)(f"{part}, {name}", why)
 
 
 def rows(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
+
+from auras_ros.report.result import Say
 
 LEROBOT = "lerobot==0.4.4"  # the version that our loader was checked against
 REQUIREMENTS = (  # with the bounds of LeRobot 0.4.4
@@ -39,7 +40,6 @@ BEGUN = "auras-lerobot.begun"
 DONE = "auras-peers.txt"  # the installed packages, written last
 PYTHONS = ((3, 10), (3, 13))  # LeRobot 0.4.4 and its requirements have wheels for these
 LINES = 8
-Progress = Callable[[str], None]
 
 
 class SetupError(RuntimeError):
@@ -61,7 +61,7 @@ def commands(folder: Path) -> list[list[str]]:
     ]
 
 
-def setup(folder: Path, progress: Progress) -> Path:
+def setup(folder: Path, progress: Say) -> Path:
     """The environment's Python. Makes the environment if it does not exist, in a minute or more, depending on the
     connection. Raises SetupError."""
     steps = commands(folder)

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from auras_ros import __version__
 from auras_ros.bench.peers.contest import (
-    Progress,
     RateSource,
     UnequalError,
     our_chunks,
@@ -44,7 +43,7 @@ from auras_ros.models.llama import Llama
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.vision_language import VisionLanguagePrefix
-from auras_ros.report.result import Report
+from auras_ros.report.result import Report, Say
 
 PART = "transformers"
 GENERATE = "generate"
@@ -64,7 +63,7 @@ class TransformersPair:
     examples: Sequence[tuple[Tensor, Tensor]]
 
 
-def measure(options: argparse.Namespace, ends: Ends, report: Report, progress: Progress) -> None:
+def measure(options: argparse.Namespace, ends: Ends, report: Report, progress: Say) -> None:
     """Writes rows and ratios to the report; if interrupted, those of whole rounds. Raises UnequalError, and ValueError
     if this version of transformers has different networks."""
     kind, shape = kind_of(options.device), options.shape[PART]
@@ -111,7 +110,7 @@ def _sides(built: Built, bench: Bench, options: argparse.Namespace) -> Transform
     return TransformersPair(PublishedOpenVla(policy.prefix, TOKENS), bench, policy, examples)
 
 
-def _contenders(sides: TransformersPair, progress: Progress) -> list[RateSource]:
+def _contenders(sides: TransformersPair, progress: Say) -> list[RateSource]:
     """All three contenders, after their tokens were compared."""
     progress(f"{PART}: checking that all compute the same")
     prefix = check_prefix(sides)

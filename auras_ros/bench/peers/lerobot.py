@@ -24,7 +24,6 @@ from torch import Tensor
 
 from auras_ros import __version__
 from auras_ros.bench.peers.contest import (
-    Progress,
     RateSource,
     UnequalError,
     our_chunks,
@@ -46,7 +45,7 @@ from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders.open import load
-from auras_ros.report.result import Report
+from auras_ros.report.result import Report, Say
 
 PART = "lerobot"
 EAGER, COMPILED = "eager", "compiled"
@@ -70,7 +69,7 @@ class LeRobotPair:
     where: Path
 
 
-def measure(python: Path, options: argparse.Namespace, ends: Ends, report: Report, progress: Progress) -> None:
+def measure(python: Path, options: argparse.Namespace, ends: Ends, report: Report, progress: Say) -> None:
     """Writes rows and ratios to the report; if interrupted, those of whole rounds. Raises PeerUnusableError (a
     PeerError), PeerError, PlanError, UnequalError if there is nothing to compare, and OverError."""
     kind, shape = kind_of(options.device), options.shape[PART]
@@ -103,7 +102,7 @@ def measure(python: Path, options: argparse.Namespace, ends: Ends, report: Repor
 
 
 def _make(
-    peer: PeerProcess, folder: Path, shape: str, kind: str, options: argparse.Namespace, progress: Progress
+    peer: PeerProcess, folder: Path, shape: str, kind: str, options: argparse.Namespace, progress: Say
 ) -> dict[str, Any]:
     progress(f"{PART}: making the {shape} policy")
     sizes = SHAPES[shape]
@@ -139,7 +138,7 @@ def _joined(examples: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
 
 
 def _contenders(
-    sides: LeRobotPair, versions: Mapping[str, str], options: argparse.Namespace, progress: Progress
+    sides: LeRobotPair, versions: Mapping[str, str], options: argparse.Namespace, progress: Say
 ) -> list[RateSource]:
     """All four contenders (three with --no-compile), after their chunks were compared."""
     progress(f"{PART}: checking that all compute the same")
@@ -157,7 +156,7 @@ def _contenders(
     return [*theirs, *ones]
 
 
-def _compiled(sides: LeRobotPair, expected: Tensor, versions: Mapping[str, str], progress: Progress) -> RateSource:
+def _compiled(sides: LeRobotPair, expected: Tensor, versions: Mapping[str, str], progress: Say) -> RateSource:
     """Not measured if torch.compile does not run there; the row then has the reason."""
     progress(f"{PART}: torch.compile of the U-Net (a minute or more; not counted)")
     try:
@@ -175,7 +174,7 @@ def _compare(
     options: argparse.Namespace,
     ends: Ends,
     report: Report,
-    progress: Progress,
+    progress: Say,
 ) -> None:
     rates: Mapping[str, Sequence[float]] = {}
     failed: dict[str, str] = {}

@@ -21,22 +21,23 @@ import sys
 import time
 from functools import partial
 
-from auras_ros.bench.pipeline.options import parse
-from auras_ros.bench.pipeline.picture import draw
-from auras_ros.bench.pipeline.summary import rate_row, summary, table
+from auras_ros.bench.options import add_job_options, add_steps, bench_parser, check_job_options, listed, refusing
+from auras_ros.bench.pipeline.show import draw, table
+from auras_ros.bench.pipeline.sizes import Comparison
+from auras_ros.bench.pipeline.summary import rate_row, summary
 from auras_ros.measure.compare import disturbed
-from auras_ros.measure.cores import suffix
+from auras_ros.measure.cores import suffix, threads_tried
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import random_feed
-from auras_ros.measure.forms import Variant
-from auras_ros.measure.job import Job, Progress, run_jobs
+from auras_ros.measure.forms import Variant, default_concurrency
+from auras_ros.measure.job import Job, run_jobs
 from auras_ros.measure.memory import growth_per_chunk
-from auras_ros.measure.minutes import Ends, MeasureStep, OverError, disturb
+from auras_ros.measure.minutes import Ends, MeasureStep, OverError
 from auras_ros.measure.rounds import Rates, Rounds
 from auras_ros.measure.same import batched_difference, check_equal, equal_fields
-from auras_ros.pipeline.plan import Plan
-from auras_ros.policies.architectures import make_policy
-from auras_ros.report.result import Report
+from auras_ros.pipeline.plan import Plan, stage_steps
+from auras_ros.policies.architectures import RECIPES, make_policy
+from auras_ros.report.result import Report, Say
 
 __all__ = ["draw", "run", "table"]
 
@@ -45,8 +46,16 @@ STEADY_PLANS = ("ddim4", "ddim4,mode=dec", "ddim4,mode=par,concurrency=2", "ddim
 STEADY_STEPS = 4  # a short plan: memory depends on frames, not on steps
 
 
-def run(argv: list[str], progress: Progress) -> Report:
-    options = parse(argv, __doc__ or "")
+EXAMPLE = """
+examples
+  auras bench pipeline                                     dp-small and dp, on the GPU if there is one
+  auras bench pipeline --policy dp-small --rounds 3        a quick estimate
+  auras bench pipeline --policy dp --device cuda --json dp.json
+"""
+
+
+def run(argv: list[str], progress: Say) -> Report:
+    options = _options(argv)
     sys.setswitchinterval(SWITCH_S)
     report = Report("pipeline")
     memory: dict[str, MeasureStep] = {}
@@ -91,7 +100,7 @@ def _compare(name: str, job: Job) -> None:
             report.rows += [
                 rate_row(base, measure, v, values, bench.staleness_ms, v in said, seq) for v, values in found.items()
             ]
-            disturb(report, f"{what}, {measure}", said.values())
+            report.disturb(f"{what}, {measure}", said.values())
         if rates:
             endings = [_ending(name, sizes.cores, options)]
             endings += [suffix(sizes.cores, options.cores)] if name == options.policy[0] else []
@@ -99,7 +108,7 @@ def _compare(name: str, job: Job) -> None:
             report.summary[f"seconds{endings[0]}"] = time.monotonic() - began_s
 
 
-def _steady(options: argparse.Namespace, report: Report, progress: Progress, ends: Ends) -> None:
+def _steady(options: argparse.Namespace, report: Report, progress: Say, ends: Ends) -> None:
     """Memory growth of each mode's frame loop, with the first policy and a short plan."""
     name = options.policy[0]
     policy = make_policy(name, seed=0, sampler="ddim", steps=STEADY_STEPS)
@@ -118,3 +127,40 @@ def _steady(options: argparse.Namespace, report: Report, progress: Progress, end
         if grown:
             report.summary["python_bytes_per_chunk_worst"] = max(each.python_bytes_per_chunk for each in grown)
             report.summary["resident_bytes_per_chunk_worst"] = max(each.resident_bytes_per_chunk for each in grown)
+
+
+def _options(argv: list[str]) -> argparse.Namespace:
+    """Exits with status 2 and one line if an option is invalid."""
+    parser = bench_parser("pipeline", __doc__, EXAMPLE)
+    some = f"some of {', '.join(RECIPES)} (default: dp-small,dp)"
+    parser.add_argument("--policy", type=listed(str, RECIPES), default=["dp-small", "dp"], help=some)
+    add_steps(parser)
+    parser.add_argument("--pp-generation", type=listed(int), default=list(range(1, 11)), help="default: 1,2,...,10")
+    parser.add_argument("--alpha", type=float, default=0.0, help="skew of the curve's plans (default: 0)")
+    add_job_options(parser, rounds=10, minutes=30.0, seconds=1.0)
+    parser.add_argument(
+        "--concurrency", type=listed(int), help="par's concurrency to try (default: 1 to 4; on a GPU 1 to 16)"
+    )
+    parser.add_argument(
+        "--threads", type=listed(int), help="numbers of intra-op threads to try (1,2,4,... up to all cores)"
+    )
+    parser.add_argument("--steady", type=int, default=600, help="chunks of the memory measurement; 0: skip it (600)")
+    options = parser.parse_args(argv)
+    kind = check_job_options(parser, options, steps=2, steady=0)
+    with refusing(parser, ValueError):
+        options.sizes = {cores: _sizes(options, cores, kind) for cores in options.cores}
+    return options
+
+
+def _sizes(options: argparse.Namespace, cores: int, kind: str) -> Comparison:
+    """Raises ValueError, naming the option or the plan's field, if it is invalid."""
+    stages = tuple(sorted(set(options.pp_generation)))
+    workers = tuple(options.concurrency or default_concurrency(cores, kind == "cuda"))
+    if options.threads and not 1 <= min(options.threads) <= max(options.threads) <= max(options.cores):
+        raise ValueError(f"--threads: from 1 to the {max(options.cores)} of --cores, got {options.threads}")
+    threads = tuple(count for count in options.threads or threads_tried(cores, kind) if count <= cores) or (1,)
+    sizes = Comparison(f"ddpm{options.steps}", stages, options.alpha, workers, threads, cores)
+    sizes.candidates()  # refuses invalid plans, by the field
+    for count in stages:
+        stage_steps(options.steps, sizes.auras(count).pp_generation, options.alpha)
+    return sizes

@@ -20,14 +20,14 @@ from __future__ import annotations
 import argparse
 
 from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ContractError
-from auras_ros.bench.figures.played import Progress, add_play_options
+from auras_ros.bench.figures.played import add_play_options
 from auras_ros.bench.options import listed
 from auras_ros.bench.seams.game import SeamCampaign
 from auras_ros.bench.seams.show import draw, table
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.pipeline.plan import PlanError
-from auras_ros.report.result import Report, key
+from auras_ros.report.result import Report, Say, key
 
 __all__ = ["draw", "run", "table"]
 FIGURES = ("success", "jump_max_px", "jump_p99_px", "step_max_px", "disagreement_max_px", "disagreement_p99_px")
@@ -40,7 +40,7 @@ examples
 """
 
 
-def run(argv: list[str], progress: Progress) -> Report:
+def run(argv: list[str], progress: Say) -> Report:
     parser = _parser()
     options = parser.parse_args(argv)
     try:

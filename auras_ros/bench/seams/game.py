@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from auras_ros import resources
-from auras_ros.bench.figures.played import Progress, check_play
+from auras_ros.bench.figures.played import check_play
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
@@ -28,7 +28,7 @@ from auras_ros.measure.minutes import interruptible, run_turns, until
 from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.policies.loaders.open import load
-from auras_ros.report.result import Report
+from auras_ros.report.result import Report, Say
 from auras_ros.report.statistics import paired_by_seed, wilson
 
 MODES = ("seq", "auras")
@@ -89,7 +89,7 @@ def joins(options: argparse.Namespace) -> list[Join]:
 class SeamCampaign:
     """All cases, played on the same seeds. Its errors are reported by the caller as one line."""
 
-    def __init__(self, options: argparse.Namespace, say: Progress) -> None:
+    def __init__(self, options: argparse.Namespace, say: Say) -> None:
         torch.set_num_threads(1)
         check_play(options, episodes=1)
         self._options, self._say = options, until(time.monotonic() + 60 * options.minutes, say)

@@ -6,32 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from auras_ros.evaluate.show import REFUSED, success_columns
 from auras_ros.report.picture import picture, whiskers
 from auras_ros.report.result import Report
-from auras_ros.report.table import aligned
+from auras_ros.report.table import Column, Row, in_columns
 
-COLUMNS = (
-    "join",
-    "mode",
-    "latency ms",
-    "episodes",
-    "success",
-    "95 %",
-    "- switch",
-    "95 %",
-    "seams",
-    "jump px: max",
-    "p99",
-    "median",
-    "limited",
-    "disagree px: max",
-    "p99",
-    "median",
-    "within px: max",
-    "any step px: max",
-    "holds",
-    "stale ms",
-    "",
+COLUMNS: tuple[Column, ...] = (
+    ("join", "{join}"),
+    ("mode", "{mode}"),
+    ("latency ms", "{latency_ms:g}"),
+    ("episodes", "{episodes}"),
+    *success_columns("switch", "above_switch", "above_low", "above_high"),
+    ("seams", "{seams}"),
+    ("jump px: max", "{jump_max_px:.1f}"),
+    ("p99", "{jump_p99_px:.1f}"),
+    ("median", "{jump_median_px:.1f}"),
+    ("limited", "{limited_share:.0%}"),
+    ("disagree px: max", "{disagreement_max_px:.1f}"),
+    ("p99", "{disagreement_p99_px:.1f}"),
+    ("median", "{disagreement_median_px:.1f}"),
+    ("within px: max", "{within_max_px:.1f}"),
+    ("any step px: max", "{step_max_px:.1f}"),
+    ("holds", "{hold_share:.1%}"),
+    ("stale ms", "{staleness_ms:.0f}"),
+    REFUSED,
 )
 NOTE = (
     "jump: of the published command from the tick before a seam to its first, the policy's own motion included;\n"
@@ -51,36 +49,9 @@ LINES = {"seq": "-", "auras": "--"}
 
 def table(report: Report) -> str:
     """A line for each way of joining under each latency, with a dash for a value that was not measured."""
-    rows = aligned([COLUMNS, *(_cells(row) for row in report.rows)])
-    notes = [NOTE, *(str(report.more[name]) for name in ("interrupted",) if name in report.more)]
-    return "\n".join([str(report.more["title"]), *rows, *notes])
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    compared = row["above_switch"] is not None and row["join"] != "switch"
-    return (
-        row["join"],
-        row["mode"],
-        f"{row['latency_ms']:g}",
-        str(row["episodes"]),
-        f"{row['success']:.1%}",
-        f"{row['low']:.0%} to {row['high']:.0%}",
-        f"{100 * row['above_switch']:+.1f}" if compared else "-",
-        f"{100 * row['above_low']:+.1f} to {100 * row['above_high']:+.1f}" if compared else "-",
-        str(row["seams"]),
-        *(_px(row[f"jump_{name}_px"]) for name in ("max", "p99", "median")),
-        "-" if row["limited_share"] is None else f"{row['limited_share']:.0%}",
-        *(_px(row[f"disagreement_{name}_px"]) for name in ("max", "p99", "median")),
-        _px(row["within_max_px"]),
-        _px(row["step_max_px"]),
-        f"{row['hold_share']:.1%}",
-        "-" if row["staleness_ms"] is None else f"{row['staleness_ms']:.0f}",
-        f"the agent would refuse it: {row['refused']}" if row["refused"] else "",
-    )
-
-
-def _px(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+    alone = {"above_switch": None, "above_low": None}  # switch compared with itself
+    rows = [{**row, **alone} if row["join"] == "switch" else row for row in report.rows]
+    return "\n".join([str(report.more["title"]), *in_columns(rows, COLUMNS), NOTE])
 
 
 def draw(report: Report, path: Path) -> None:
@@ -106,9 +77,8 @@ def draw(report: Report, path: Path) -> None:
                 panels[-1].errorbar([row["latency_ms"]], [row["success"]], whiskers(row, "success"), fmt="none",
                                     ecolor=style["color"], elinewidth=0.8, capsize=2)  # fmt: skip
         for axes, label in zip(panels, [*(label for _, label in PANELS), "success, 95 % Wilson"], strict=True):
-            axes.set_title(label, fontsize=9)
+            axes.set(title=label, ylim=(0, None))
             axes.set_xlabel("latency of a request, ms", fontsize=8)
-            axes.set_ylim(bottom=0)
         panels[-1].set_ylim(-0.02, 1.02)
         for axes in panels:
             axes.margins(x=0.08)
@@ -119,5 +89,5 @@ def draw(report: Report, path: Path) -> None:
         panels[0].figure.legend(handles, labels, loc="outside lower center", ncols=8, fontsize=8, frameon=False)
 
 
-def _line(axes: Any, rows: Sequence[dict[str, Any]], figure: str, style: dict[str, str]) -> None:
+def _line(axes: Any, rows: Sequence[Row], figure: str, style: dict[str, str]) -> None:
     axes.plot([row["latency_ms"] for row in rows], [row[figure] for row in rows], marker="o", markersize=3, **style)

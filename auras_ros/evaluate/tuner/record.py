@@ -46,7 +46,7 @@ class Played:
     seams: Seams = field(default_factory=Seams)
 
     def add(self, outcome: ModeResult) -> None:
-        self.success |= {episode.seed: episode.success for episode in outcome.episodes}
+        self.success |= outcome.won
         self.steps += outcome.steps
         self.holds += sum(episode.holds for episode in outcome.episodes)
         self.acted += sum(outcome.staleness)

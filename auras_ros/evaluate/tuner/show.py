@@ -6,60 +6,55 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from auras_ros.evaluate.show import success_columns
 from auras_ros.evaluate.tuner.search import SearchResult, pareto
 from auras_ros.evaluate.tuner.trials import Candidate
+from auras_ros.report.picture import BLUE, ORANGE, canvas, whiskers
+from auras_ros.report.table import Column, Row, in_columns
 
-COLUMNS = ("plan", "chunks/s", "x seq", "oldest ms", "episodes", "success", "95 %", "- seq", "95 %", "stale ms", "")
-GREY, BLUE, ORANGE = "#9aa0aa", "#1f77b4", "#d9822b"
+DROPPED = "#9aa0aa"
+
+
+def _note(row: Row) -> str:
+    return str(row["refused"] or ("CHOSEN" if row["chosen"] else "*" if row["pareto"] else ""))
+
+
+COLUMNS: tuple[Column, ...] = (
+    ("plan", "{plan}"),
+    ("chunks/s", "{rate_hz:.2f}"),
+    ("x seq", "{speedup:.2f}"),
+    ("oldest ms", "{oldest_ms:.0f}"),
+    ("episodes", lambda row: "-" if row["success"] is None else str(row["episodes"])),
+    *success_columns("seq", "above_seq", "above_low", "above_high"),
+    ("stale ms", "{staleness_ms:.0f}"),
+    ("", _note),
+)
 
 
 def table(result: SearchResult) -> str:
     """One line for each plan, the best first; a star marks the Pareto front of rate and success."""
-    front = pareto(result.candidates)
-    lines = [COLUMNS, *(_cells(one, one in front, _is(one, result.chosen)) for one in result.candidates)]
+    shown = list(rows(result))
     if result.confirmed is not None:
         wanting = f": {result.unconfirmed}" if result.unconfirmed else ""
-        lines.append((*_cells(result.confirmed, False, False)[:-1], f"the chosen plan on new seeds{wanting}"))
-    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" if i in (0, 10) else f"{cell:>{width}}" for i, (cell, width) in enumerate(padded))
-        for padded in (list(zip(line, widths, strict=True)) for line in lines)
-    ).rstrip()
+        shown[-1]["refused"] = f"the chosen plan on new seeds{wanting}"
+    return "\n".join(in_columns(shown, COLUMNS, left=(0, len(COLUMNS) - 1)))
 
 
 def _is(one: Candidate, chosen: Candidate | None) -> bool:
     return chosen is not None and one.plan == chosen.plan
 
 
-def _cells(one: Candidate, front: bool, chosen: bool) -> tuple[str, ...]:
-    played = one.success is not None
-    note = one.refused or ("CHOSEN" if chosen else "*" if front else "")
-    return (
-        str(one.plan),
-        f"{one.rate_hz:.2f}",
-        f"{one.speedup:.2f}",
-        f"{one.oldest_ms:.0f}",
-        str(one.episodes) if played else "-",
-        f"{one.success:.1%}" if played else "-",
-        f"{one.low:.0%} to {one.high:.0%}" if played else "-",
-        f"{100 * (one.above_seq or 0.0):+.1f}" if played else "-",
-        f"{100 * (one.above_low or 0.0):+.1f} to {100 * (one.above_high or 0.0):+.1f}" if played else "-",
-        f"{one.staleness_ms:.0f}" if one.staleness_ms is not None else "-",
-        note,
-    )
-
-
 def draw(result: SearchResult, title: str, path: Path) -> None:
     """Success over rate of all played plans and of seq, with 95 % intervals, the Pareto front, and the chosen plan."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    with canvas(path, (10, 5.5)) as figure:
+        _draw_search(figure, result, title)
 
-    figure = Figure(figsize=(10, 5.5), layout="constrained")
-    FigureCanvasAgg(figure)
+
+def _draw_search(figure: Any, result: SearchResult, title: str) -> None:
     axes = figure.subplots()
     for one in result.candidates:
         if one.success is not None:
-            _point(axes, one, GREY if one.refused else BLUE, "dropped" if one.refused else "played to the end")
+            _point(axes, one, DROPPED if one.refused else BLUE, "dropped" if one.refused else "played to the end")
     if result.seq is not None:
         axes.axvline(result.seq.rate_hz, color="black", linestyle=":", linewidth=1)
         if result.seq.success is not None:
@@ -80,19 +75,16 @@ def draw(result: SearchResult, title: str, path: Path) -> None:
     known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))  # one of each
     if known:
         figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    figure.savefig(path, dpi=110)
 
 
 def _point(axes: Any, one: Candidate, colour: str, label: str, marker: str = "o") -> None:
-    success = one.success or 0.0
-    span = [[max(0.0, success - (one.low or 0.0))], [max(0.0, (one.high or 0.0) - success)]]
     style = {"color": colour, "capsize": 3, "markersize": 5, "linewidth": 1}
-    axes.errorbar([one.rate_hz], [success], yerr=span, fmt=marker, label=label, **style)
+    axes.errorbar([one.rate_hz], [one.success], yerr=whiskers(vars(one), "success"), fmt=marker, label=label, **style)
     if not one.refused:
         plan = one.plan
         stages = f"{plan.pp_perception}/{plan.pp_generation}" + (f", {plan.alpha:g}" if plan.alpha else "")
         text = "seq" if plan.mode == "seq" else stages
-        axes.annotate(text, (one.rate_hz, success), fontsize=7, xytext=(7, 5), textcoords="offset points")
+        axes.annotate(text, (one.rate_hz, one.success), fontsize=7, xytext=(7, 5), textcoords="offset points")
 
 
 def rows(result: SearchResult) -> Sequence[dict[str, Any]]:

@@ -7,26 +7,25 @@ machine that slows down between measurements does not make later plans look wors
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
-from auras_ros.evaluate.lockstep import grouped, play
+from auras_ros.evaluate.lockstep import Timing, grouped, play
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played, Timed
 from auras_ros.evaluate.tuner.requirements import Requirements
-from auras_ros.evaluate.turn import Timing
 from auras_ros.measure.durations import FrameDuration, measure_durations
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.report.result import Say
 from auras_ros.report.statistics import paired_by_seed, wilson
 
 SEQ = "seq"
 TOGETHER = 6  # number of plans that are timed in the same rounds, each with its own executor
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -195,8 +194,3 @@ class Trials:
             made, episodes=len(won), success=wins / len(won), low=low, high=high, above_seq=above[0],
             above_low=above[1], above_high=above[2], staleness_ms=stale_ms, hold_share=played.holds / played.steps,
         )  # fmt: skip
-
-    def won(self, name: str) -> list[bool]:
-        """Success on each seed that this plan, or `seq`, was played on, in the order of the seeds."""
-        played = self._record.played.get(name)
-        return [] if played is None else [played.success[seed] for seed in sorted(played.success)]

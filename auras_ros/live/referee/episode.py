@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class TableStatus:
     def from_dict(cls, raw: Mapping[str, Any]) -> TableStatus:
         """Raises ValueError naming the field that is missing or of another type."""
         values: dict[str, Any] = {}
-        for name, kind in _STATUS.items():
-            given = raw.get(name)
+        for name, kind in _TYPES.items():
+            given: Any = raw.get(name)
             if type(given) is not kind and not (kind is float and type(given) is int):
                 raise ValueError(f"pusht/status: {name}: expected {kind.__name__}, got {given!r}")
-            values[name] = kind(given)
+            values[name] = float(given) if kind is float else given
         action = raw.get("action")
         try:
             values["action"] = None if action is None else (float(action[0]), float(action[1]))
@@ -62,10 +62,7 @@ class TableStatus:
         return cls(**values)
 
 
-_STATUS: dict[str, type[int] | type[float] | type[bool]] = {
-    "episode": int, "seed": int, "step": int, "coverage": float, "success": bool, "done": bool, "waiting": bool,
-    "stamp_ns": int, "mono_ns": int,
-}  # fmt: skip
+_TYPES: dict[str, Any] = {name: kind for name, kind in get_type_hints(TableStatus).items() if name != "action"}
 
 
 @dataclass

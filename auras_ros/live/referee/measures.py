@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from auras_ros.live.chunk_times import ChunkTimes
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
@@ -20,40 +23,6 @@ KEPT = 60_000  # newest records kept for the timeline: ten minutes of actions at
 SETTLED_NS = 100 * NS_PER_MS  # a deadline missed earlier than this after arming may stem from before it
 LIVE = ("armed", "holding")
 FRESH = ("chunk", "blend", "ensemble")  # sources of actions that answer an observation
-
-
-@dataclass(frozen=True)
-class ChunkTimes:
-    """The life of one chunk: when its newest observation was made and latched, perceived, generated, published; and
-    when each of its generation stages began, of several the first ones in frames before the latch."""
-
-    request: int
-    origin_mono_ns: int
-    latched_ns: int
-    perceived_ns: int
-    generated_ns: int
-    published_ns: int
-    stage_ns: tuple[int, ...] = ()
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, str]) -> ChunkTimes:
-        """From the key-value pairs of a `provenance` status. Raises ValueError naming the key."""
-        found: dict[str, Any] = {}
-        for each in fields(cls):
-            given = values.get(each.name, "")
-            try:
-                if each.name == "stage_ns":
-                    found[each.name] = tuple(int(ns) for ns in given.strip("[]").split(",") if ns)
-                else:
-                    found[each.name] = int(given)
-            except ValueError as error:
-                raise ValueError(f"provenance: {each.name}: expected integers, got {given!r}") from error
-        return cls(**found)
-
-    @property
-    def request_ns(self) -> int:
-        """From the request's beginning to its chunk."""
-        return self.generated_ns - min((self.latched_ns, *self.stage_ns))
 
 
 class ActionMark(NamedTuple):
@@ -79,6 +48,37 @@ class Spread:
     max: float
     n: int
 
+    @classmethod
+    def of(cls, values_ms: ArrayLike) -> Spread | None:
+        """None of none."""
+        values = np.asarray(values_ms, dtype=np.float64)
+        if not values.size:
+            return None
+        p50, p99, longest = np.percentile(values, [50, 99, 100])
+        return cls(float(p50), float(p99), float(longest), values.size)
+
+
+class Rises(Counter[str]):
+    """How much a process's totals rose while they were watched, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before: dict[str, int] | None = None
+
+    def watch(self, totals: Mapping[str, Any]) -> None:
+        """A total that fell belongs to a process that started again."""
+        after = {name: int(total) for name, total in totals.items()}
+        known = after if self._before is None else self._before
+        for name, total in after.items():
+            before = known.get(name, 0)
+            if total != before:
+                self[name] += total - before if total > before else total
+        self._before = after
+
+    def pause(self) -> None:
+        """What rises until the next `watch` is not counted."""
+        self._before = None
+
 
 class Measures:
     """Feed it while playing; `figures` at any time."""
@@ -89,17 +89,15 @@ class Measures:
         self.steps: deque[StepMark] = deque(maxlen=KEPT)
         self.spans: list[tuple[int, int]] = []
         self.scheduling = "unknown"
-        self.refused_chunks: Counter[str] = Counter()
-        self.refused_actions: Counter[str] = Counter()
+        self.refused_chunks, self.refused_actions = Rises(), Rises()
+        self._skipped_ticks, self._missed_steps = Rises(), Rises()
         self._ages_ns, self._requests_ns = array("q"), array("q")
         self._armed_ns = self._intervals = 0
         self._actions = self._holds = self._lost = self._gap_ns = 0
         self._tick = 0
         self._span: tuple[int, int] | None = None
-        self._deadline_misses = self._skipped_ticks = self._missed_steps = 0
-        self._interval: Spread | None = None
-        self._totals: dict[str, int] | None = None
-        self._world_totals: dict[str, int] | None = None
+        self._deadline_misses = 0
+        self.interval_error: Spread | None = None  # the actuator's own measurement over its last intervals
 
     # -- while playing ------------------------------------------------------------------------------------
 
@@ -135,32 +133,20 @@ class Measures:
         self.scheduling = str(state.get("scheduling", "unknown"))
         error = state.get("interval_error_ms")
         if error:
-            self._interval = Spread(float(error["p50"]), float(error["p99"]), float(error["max"]), int(error["n"]))
-        if state.get("state") not in LIVE:
-            self._totals = None
-            return
-        totals = {"skipped_ticks": int(state.get("skipped_ticks", 0))}
-        totals |= {f"refused {reason}": int(n) for reason, n in state.get("counters", {}).get("refused", {}).items()}
-        for name, more in _risen(self._totals, totals):
-            if name == "skipped_ticks":
-                self._skipped_ticks += more
-            else:
-                self.refused_chunks[name.removeprefix("refused ")] += more
-        self._totals = totals
+            self.interval_error = Spread(float(error["p50"]), float(error["p99"]), float(error["max"]), int(error["n"]))
+        if state.get("state") in LIVE:
+            self.refused_chunks.watch(state.get("counters", {}).get("refused", {}))
+            self._skipped_ticks.watch({"": state.get("skipped_ticks", 0)})
+        else:
+            self.refused_chunks.pause()
+            self._skipped_ticks.pause()
 
     def world(self, status: Mapping[str, Any]) -> None:
         """The table's status. A table that stands and waits refuses every action but its first: not counted."""
         self.steps.append(StepMark(int(status["mono_ns"]), int(status["step"])))
-        if status.get("waiting"):
-            return
-        totals = {"missed_ticks": int(status.get("missed_ticks", 0))}
-        totals |= {f"refused {reason}": int(n) for reason, n in status.get("refused", {}).items()}
-        for name, more in _risen(self._world_totals, totals):
-            if name == "missed_ticks":
-                self._missed_steps += more
-            else:
-                self.refused_actions[name.removeprefix("refused ")] += more
-        self._world_totals = totals
+        if not status.get("waiting"):
+            self.refused_actions.watch(status.get("refused", {}))
+            self._missed_steps.watch({"": status.get("missed_ticks", 0)})
 
     def deadlines_missed(self, count: int, now_ns: int) -> None:
         """DDS reported that no action came here within the deadline; what was sent when is `sent_gap_ms_max`."""
@@ -171,18 +157,15 @@ class Measures:
         """The episode is over: what comes until the next one is not counted."""
         if self._span is not None:
             self.spans.append(self._span)
-        self._span = self._totals = self._world_totals = None
+        self._span = None
+        for each in (self.refused_chunks, self.refused_actions, self._skipped_ticks, self._missed_steps):
+            each.pause()
 
     # -- afterwards ---------------------------------------------------------------------------------------
 
     def staleness(self) -> Spread | None:
         """Age of the observation that each action answers; None before the first."""
-        return spread_ms(self._ages_ns)
-
-    @property
-    def interval_error(self) -> Spread | None:
-        """The actuator's own measurement over its last intervals."""
-        return self._interval
+        return Spread.of(np.asarray(self._ages_ns) / NS_PER_MS)
 
     def figures(self) -> dict[str, float]:
         """Every number of the summary, flat; a key is missing where there is nothing to say."""
@@ -192,9 +175,9 @@ class Measures:
             found |= {"chunks_per_s": len(self._requests_ns) / armed_s, "actions_per_s": self._intervals / armed_s}
             found |= {"held_share": self._holds / self._actions, "sent_gap_ms_max": self._gap_ns / NS_PER_MS}
         spreads = {
-            "interval_error_ms": self._interval,
+            "interval_error_ms": self.interval_error,
             "staleness_ms": self.staleness(),
-            "request_ms": spread_ms(self._requests_ns),
+            "request_ms": Spread.of(np.asarray(self._requests_ns) / NS_PER_MS),
         }
         for name, spread in spreads.items():
             if spread is not None:
@@ -202,32 +185,11 @@ class Measures:
         found |= {
             "deadline_misses": self._deadline_misses,
             "actions_lost": self._lost,
-            "skipped_ticks": self._skipped_ticks,
-            "missed_steps": self._missed_steps,
+            "skipped_ticks": self._skipped_ticks.total(),
+            "missed_steps": self._missed_steps.total(),
             "refused_chunks": self.refused_chunks.total(),
             "refused_actions": self.refused_actions.total(),
         }
         found |= {f"refused_chunks_{reason}": n for reason, n in sorted(self.refused_chunks.items())}
         found |= {f"refused_actions_{reason}": n for reason, n in sorted(self.refused_actions.items())}
         return found
-
-
-def spread_ms(values_ns: array[int]) -> Spread | None:
-    """The spread of times in ns, in ms; None of none."""
-    if not len(values_ns):
-        return None
-    values = np.frombuffer(values_ns, dtype=np.int64) / NS_PER_MS
-    p50, p99 = np.percentile(values, [50, 99])
-    return Spread(float(p50), float(p99), float(values.max()), len(values))
-
-
-def _risen(before: Mapping[str, int] | None, after: Mapping[str, int]) -> Iterable[tuple[str, int]]:
-    """How much each total rose. A total that fell belongs to a process that started again."""
-    if before is None:
-        return
-    for name, total in after.items():
-        more = total - before.get(name, 0)
-        if more < 0:
-            more = total
-        if more:
-            yield name, more

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.clock import SchedulerClock
+from auras_ros.live.chunk_times import ChunkTimes, values_of
 from auras_ros.live.referee.episode import Rules, TableStatus
 from auras_ros.live.referee.film import Film
-from auras_ros.live.referee.measures import ChunkTimes, Measures
+from auras_ros.live.referee.measures import Measures
 from auras_ros.live.referee.referee import Call, Referee
 from auras_ros.nodes.actuator.commands import DEADLINE_TICKS
 from auras_ros.nodes.common.messages import MessageError, read_action, read_chunk, read_json
@@ -48,21 +51,20 @@ class RefereeNode(Node):
         self._listen()
 
     def _listen(self) -> None:
-        every = QoSProfile(depth=100, reliability=ReliabilityPolicy.RELIABLE)
-        deadline = QoSProfile(
-            depth=100,
-            reliability=ReliabilityPolicy.RELIABLE,
-            deadline=Duration(nanoseconds=round(self.deadline_ms * 1e6)),
-        )
+        reliable = ReliabilityPolicy.RELIABLE
+        every = QoSProfile(depth=100, reliability=reliable)
+        within = Duration(nanoseconds=round(self.deadline_ms * 1e6))
+        deadline = QoSProfile(depth=100, reliability=reliable, deadline=within)
         events = SubscriptionEventCallbacks(deadline=self._on_deadline)
-        self.create_subscription(Float64MultiArray, ACTION, self._on_action, deadline, event_callbacks=events)
-        self.create_subscription(Float64MultiArray, CHUNK, self._on_chunk, every)
-        self.create_subscription(DiagnosticArray, PROVENANCE, self._on_provenance, every)
-        self.create_subscription(String, STATE, self._on_actuator, LATCHED)
-        self.create_subscription(String, STATUS, self._on_status, every)
+        refusing = self._refusing
+        self.create_subscription(Float64MultiArray, ACTION, refusing(self._on_action), deadline, event_callbacks=events)
+        self.create_subscription(DiagnosticArray, PROVENANCE, refusing(self._on_provenance), every)
+        self.create_subscription(String, STATE, refusing(self._on_actuator), LATCHED)
+        self.create_subscription(String, STATUS, refusing(self._on_status), every)
         if self._film is not None:
             newest = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
-            self.create_subscription(Image, VIEWER, self._on_viewer, newest)
+            self.create_subscription(Float64MultiArray, CHUNK, refusing(partial(self._on_chunk, self._film)), every)
+            self.create_subscription(Image, VIEWER, refusing(partial(self._on_viewer, self._film)), newest)
 
     # -- what the caller does -----------------------------------------------------------------------------
 
@@ -115,52 +117,41 @@ class RefereeNode(Node):
     def _playing(self) -> bool:
         return self.referee is not None and self.referee.playing
 
+    def _refusing(self, take: Callable[[Any], None]) -> Callable[[Any], None]:
+        """A callback for messages that are not trusted: one that cannot be read is counted and logged."""
+
+        def taken(message: Any) -> None:
+            try:
+                take(message)
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+                self.unreadable += 1
+                self.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
+
+        return taken
+
     def _on_action(self, message: Float64MultiArray) -> None:
-        try:
-            _, label = read_action(message)
-            numbers = (label.mono_ns, label.tick, 0 if label.age_ns is None else label.age_ns)
-            if any(type(number) is not int for number in numbers):
-                raise MessageError(f"action: mono_ns, tick, age_ns: expected integers, got {numbers}"[:200])
-        except MessageError as error:
-            self._refuse(error)
-            return
+        _, label = read_action(message)
+        numbers = (label.mono_ns, label.tick, 0 if label.age_ns is None else label.age_ns)
+        if any(type(number) is not int for number in numbers):
+            raise MessageError(f"action: mono_ns, tick, age_ns: expected integers, got {numbers}"[:200])
         if self._playing:
             self.measures.action(label.mono_ns, label.request, label.source, label.age_ns, label.tick)
         if self._film is not None:
             self._film.action(label.state, label.source, label.index, label.age_ns, label.request, label.mono_ns)
 
-    def _on_chunk(self, message: Float64MultiArray) -> None:
-        if self._film is None:
-            return
-        try:
-            chunk = read_chunk(message, self._contract)
-        except ValueError as error:
-            self._refuse(error)
-            return
-        self._film.chunk(chunk.provenance.request, chunk.actions[:, :2])
-
     def _on_provenance(self, message: DiagnosticArray) -> None:
         for status in message.status:
-            if status.message != "chunk":
-                continue
-            try:
-                times = ChunkTimes.from_values({pair.key: pair.value for pair in status.values})
-            except ValueError as error:
-                self._refuse(error)
-                continue
-            self.heard.add(PROVENANCE)
-            if self._playing:
-                self.measures.chunk(times)
+            if status.message == "chunk":
+                times = ChunkTimes.from_values(values_of(status))
+                self.heard.add(PROVENANCE)
+                if self._playing:
+                    self.measures.chunk(times)
 
     def _on_actuator(self, message: String) -> None:
-        try:
-            fields = read_json(message.data, STATE)
-            state, reason, sent_ns = str(fields["state"]), str(fields["reason"]), int(fields["mono_ns"])
-            if self._playing:
-                self.measures.actuator(fields)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            self._refuse(error)
-            return
+        fields = read_json(message.data, STATE)
+        state, reason, sent_ns = str(fields["state"]), str(fields["reason"]), int(fields["mono_ns"])
+        if self._playing:
+            self.measures.actuator(fields)
         self.heard.add(STATE)
         if self.referee is not None:
             self.referee.on_actuator(state, reason, sent_ns, self._mono.now_ns())
@@ -168,14 +159,10 @@ class RefereeNode(Node):
             self._film.actuator(state)
 
     def _on_status(self, message: String) -> None:
-        try:
-            fields = read_json(message.data, STATUS)
-            status = self._status = TableStatus.from_dict(fields)
-            if self._playing:
-                self.measures.world(fields)
-        except (ValueError, TypeError, AttributeError, OverflowError) as error:
-            self._refuse(error)
-            return
+        fields = read_json(message.data, STATUS)
+        status = self._status = TableStatus.from_dict(fields)
+        if self._playing:
+            self.measures.world(fields)
         self.heard.add(STATUS)
         referee = self.referee
         if referee is None:
@@ -185,29 +172,25 @@ class RefereeNode(Node):
         if playing and self._film is not None:
             self._film.status(status, len(referee.episodes), referee.successes)
 
-    def _on_viewer(self, message: Image) -> None:
+    def _on_chunk(self, film: Film, message: Float64MultiArray) -> None:
+        chunk = read_chunk(message, self._contract)
+        film.chunk(chunk.provenance.request, chunk.actions[:, :2])
+
+    def _on_viewer(self, film: Film, message: Image) -> None:
         image = rgb8(message)
-        if image is None:
-            size = f"{message.width}x{message.height}"
-            self._refuse(ValueError(f"{VIEWER}: expected rgb8 without padding, got {message.encoding} {size}"))
-            return
         self.heard.add(VIEWER)
-        if self._film is not None:
-            self._film.table(stamp_ns(message), image)
+        film.table(stamp_ns(message), image)
 
     def _on_deadline(self, info: Any) -> None:
         if self._playing:
             self.measures.deadlines_missed(info.total_count_change, self._mono.now_ns())
 
-    def _refuse(self, error: Exception) -> None:
-        self.unreadable += 1
-        self.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
 
-
-def rgb8(message: Image) -> NDArray[np.uint8] | None:
-    """The picture of an rgb8 message [height, width, 3], a view; None where it is not one without padding."""
+def rgb8(message: Image) -> NDArray[np.uint8]:
+    """The picture of an rgb8 message [height, width, 3], a view. Raises ValueError if it is not one without padding."""
     data: NDArray[np.uint8] = np.frombuffer(message.data, dtype=np.uint8)
     shape = (message.height, message.width, 3)
     if message.encoding != "rgb8" or message.step != 3 * message.width or data.size != np.prod(shape) or not data.size:
-        return None
+        size = f"{message.width}x{message.height}"
+        raise ValueError(f"{VIEWER}: expected rgb8 without padding, got {message.encoding} {size}")
     return data.reshape(shape)

@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from auras_ros.live.referee.measures import ActionMark, ChunkTimes, Measures, StepMark
+from auras_ros.live.chunk_times import ChunkTimes
+from auras_ros.live.referee.measures import ActionMark, Measures, StepMark
 
 NS_PER_MS = 1_000_000
 WINDOW_NS = 2_000 * NS_PER_MS

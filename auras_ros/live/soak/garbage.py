@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 
-from auras_ros.live.soak.qos import LATCHED, RELIABLE
+from auras_ros.live.soak.harness import SoakHarness
+from auras_ros.live.soak.topics import CHUNKS, HEARTBEAT, IMAGES, JOINTS, LATCHED, PROMPT, STATES, Topic
 from auras_ros.nodes.common.messages import host_id
-from auras_ros.ros import Node, qos_profile_sensor_data
 from auras_ros.ros.msg import Float64MultiArray, Image, JointState, MultiArrayDimension, MultiArrayLayout, String
 
 NUMBERS = (0.0, -1.0, 1e308, -1e308, 5e-324, float("nan"), float("inf"), float("-inf"))
@@ -35,70 +36,64 @@ ROBOTS = ("", "<robot", "<robot/>", BOMB, '<robot><joint name="agent_x" type="pr
 HUGE_PROMPT = "x" * 10_000_000
 
 
-class Garbage:
-    """Publishers on every input of agent and actuator while it lives; `say` sends one message on each."""
+def chunk_dimensions(horizon: int, label: str) -> list[MultiArrayDimension]:
+    """Of a chunk's array."""
+    count = len(JOINTS)
+    sizes = ("horizon", horizon, horizon * count), (",".join(JOINTS), count, count), (label, 1, 1)
+    return [MultiArrayDimension(label=name, size=size, stride=stride) for name, size, stride in sizes]
 
-    def __init__(self, node: Node, rng: random.Random, names: tuple[str, ...]) -> None:
-        self._node, self._rng, self._names = node, rng, names
-        self.sent = 0
-        self._outlets: list[tuple[Any, Callable[[], Any]]] = []
-        for kind, topic, qos, make in (
-            (Float64MultiArray, "agent/chunk", RELIABLE, self.chunk),
-            (String, "agent/heartbeat", RELIABLE, self.text),
-            (String, "actuator/state", LATCHED, self.text),
-            (String, "robot_description", LATCHED, lambda: String(data=self._rng.choice(ROBOTS))),
-            (String, "prompt", LATCHED, self.prompt),
-            (JointState, "joint_states", qos_profile_sensor_data, self.joints),
-            (Image, "camera/top/image_raw", qos_profile_sensor_data, self.image),
-        ):
-            self._outlets.append((node.create_publisher(kind, topic, qos), make))
 
-    def say(self) -> None:
-        for publisher, make in self._outlets:
-            publisher.publish(make())
-        self.sent += len(self._outlets)
+@contextmanager
+def garbage_on_inputs(harness: SoakHarness) -> Iterator[Callable[[], None]]:
+    """Publishers on every input of agent and actuator, for a block. Yields a function that sends a message on each."""
+    rng, prompts = harness.rng, _prompts(harness.rng)
+    inputs: list[tuple[Topic, Callable[[], Any]]] = [
+        (CHUNKS, lambda: _chunk(rng)),
+        (HEARTBEAT, lambda: String(data=rng.choice(TEXTS))),
+        ((String, "actuator/state", LATCHED), lambda: String(data=rng.choice(TEXTS))),
+        ((String, "robot_description", LATCHED), lambda: String(data=rng.choice(ROBOTS))),
+        (PROMPT, lambda: String(data=next(prompts))),
+        (STATES, lambda: _joints(rng)),
+        (IMAGES, lambda: _image(rng)),
+    ]
+    with ExitStack() as stack:
+        outlets = [(stack.enter_context(harness.publisher(topic, listeners=0)), make) for topic, make in inputs]
 
-    def close(self) -> None:
-        for publisher, _ in self._outlets:
-            self._node.destroy_publisher(publisher)
+        def say() -> None:
+            for publisher, make in outlets:
+                publisher.publish(make())
 
-    def numbers(self, count: int) -> list[float]:
-        return [self._rng.choice(NUMBERS) for _ in range(count)]
+        yield say
 
-    def text(self) -> String:
-        return String(data=self._rng.choice(TEXTS))
 
-    def prompt(self) -> String:
-        """Refused every one: too long, or not text. The first one is huge."""
-        if not self.sent:
-            return String(data=HUGE_PROMPT)
-        return String(data=self._rng.choice(("\x01", "\x1b]0;x\x07", "y" * 5000)))
+def _prompts(rng: random.Random) -> Iterator[str]:
+    """Refused every one: too long, or not text. The first one is huge."""
+    yield HUGE_PROMPT
+    while True:
+        yield rng.choice(("\x01", "\x1b]0;x\x07", "y" * 5000))
 
-    def chunk(self) -> Float64MultiArray:
-        """Either of no form at all, or of a stranger's session with values from nowhere."""
-        rng, count = self._rng, len(self._names)
-        horizon = rng.choice((0, 1, 16, 1000))
-        now_ns = time.monotonic_ns() + rng.choice((0, -(10**12), 10**12))
-        facts = {"origin_stamp_ns": now_ns, "origin_mono_ns": now_ns, "host": host_id(), "session": "garbage",
-                 "frame": 0, "request": rng.randrange(100), "epoch": 0}  # fmt: skip
-        label = rng.choice((json.dumps(facts), rng.choice(TEXTS)))
-        dims = [
-            MultiArrayDimension(label="horizon", size=horizon, stride=horizon * count),
-            MultiArrayDimension(label=",".join(self._names), size=count, stride=count),
-            MultiArrayDimension(label=label, size=1, stride=1),
-        ]
-        layout = MultiArrayLayout(dim=dims[: rng.choice((0, 2, 3, 3))], data_offset=rng.choice((0, 7)))
-        return Float64MultiArray(layout=layout, data=self.numbers(rng.choice((0, 3, horizon * count))))
 
-    def joints(self) -> JointState:
-        """Names without numbers, numbers without names, and numbers that are none."""
-        names = self._rng.choice(([], list(self._names), [""] * 1000, ["\x01"]))
-        return JointState(name=names, position=[float("nan")] * self._rng.randrange(4))
+def _chunk(rng: random.Random) -> Float64MultiArray:
+    """Either of no form at all, or of a stranger's session with values from nowhere."""
+    horizon = rng.choice((0, 1, 16, 1000))
+    now_ns = time.monotonic_ns() + rng.choice((0, -(10**12), 10**12))
+    facts = {"origin_stamp_ns": now_ns, "origin_mono_ns": now_ns, "host": host_id(), "session": "garbage",
+             "frame": 0, "request": rng.randrange(100), "epoch": 0}  # fmt: skip
+    label = rng.choice((json.dumps(facts), rng.choice(TEXTS)))
+    dims = chunk_dimensions(horizon, label)[: rng.choice((0, 2, 3, 3))]
+    layout = MultiArrayLayout(dim=dims, data_offset=rng.choice((0, 7)))
+    count = rng.choice((0, 3, horizon * len(JOINTS)))
+    return Float64MultiArray(layout=layout, data=[rng.choice(NUMBERS) for _ in range(count)])
 
-    def image(self) -> Image:
-        size = self._rng.choice((0, 96, 60_000))
-        pixels = np.zeros(self._rng.choice((0, 7, 96 * 96)), np.uint8)
-        encoding = self._rng.choice(("rgb8", "", "16UC1", "rgb8 "))
-        return Image(
-            height=size, width=size, step=self._rng.choice((0, 288, 2**32 - 1)), encoding=encoding, data=pixels
-        )
+
+def _joints(rng: random.Random) -> JointState:
+    """Names without numbers, numbers without names, and numbers that are none."""
+    names = rng.choice(([], list(JOINTS), [""] * 1000, ["\x01"]))
+    return JointState(name=names, position=[float("nan")] * rng.randrange(4))
+
+
+def _image(rng: random.Random) -> Image:
+    size = rng.choice((0, 96, 60_000))
+    pixels = np.zeros(rng.choice((0, 7, 96 * 96)), np.uint8)
+    encoding, step = rng.choice(("rgb8", "", "16UC1", "rgb8 ")), rng.choice((0, 288, 2**32 - 1))
+    return Image(height=size, width=size, step=step, encoding=encoding, data=pixels)

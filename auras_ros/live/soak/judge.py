@@ -13,6 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+# How soon what is promised of a fault must come.
+HOLD_MS = 150.0
+SILENT_MS = 300.0  # the agent's, after the actuator's last word
+NAMED_MS = 1000.0
 ROUNDING = 1e-9
 NAMED = 50  # violations kept with their text; all are counted
 KEPT = 6000  # newest actions: a minute at 100 Hz
@@ -93,8 +97,8 @@ class Judge:
         self._values(sent, before)
         self._right_to_speak(sent)
         if sent.age_ns is not None and sent.age_ns > self._bounds.max_age_ns:
-            limit_ms = self._bounds.max_age_ns / 1e6
-            self.violate("old action", f"tick {sent.tick} answers an observation of {_ms(sent.age_ns)}, > {limit_ms:g}")
+            age_ms, limit_ms = sent.age_ns / 1e6, self._bounds.max_age_ns / 1e6
+            self.violate("old action", f"tick {sent.tick} answers an observation of {age_ms:.1f} ms, > {limit_ms:g}")
         if before is not None and before.state != "disarmed" and not self._silenced:
             self.lost += max(0, sent.tick - before.tick - 1)
         self._silenced = False
@@ -124,7 +128,3 @@ class Judge:
         from_ns = self._held_from_ns
         if from_ns is not None and sent.state == "armed" and sent.mono_ns > from_ns and not self._arming:
             self.violate("driven unasked", f"tick {sent.tick} moves before anybody armed again")
-
-
-def _ms(ns: int) -> str:
-    return f"{ns / 1e6:.1f} ms"

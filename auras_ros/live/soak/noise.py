@@ -9,7 +9,6 @@ import random
 from dataclasses import dataclass
 
 from auras_ros.ros import DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy
-from auras_ros.ros.msg import message_type
 
 # A node of ours, and under whose name it logs.
 OURS = {"agent": "agent", "actuator": "actuator", "actuator_stop": "actuator", "pusht": "pusht"}
@@ -43,21 +42,3 @@ def payload(rng: random.Random) -> bytes:
     """Not to be read as any of the types that are heard here."""
     size = rng.choice(SIZES)
     return HEADER + RUIN + rng.randbytes(size - len(RUIN))
-
-
-class GarbledPublisher:
-    """A publisher of such payloads on one topic while it lives."""
-
-    def __init__(self, node: Node, at: Input, rng: random.Random) -> None:
-        self._node, self._rng, self.at = node, rng, at
-        self._publisher = node.create_publisher(message_type(at.ros_type), at.topic, NOISY)
-
-    def matched(self) -> bool:
-        """Whether every listener is reached."""
-        return self._publisher.get_subscription_count() >= len(self.at.listeners)
-
-    def say(self) -> None:
-        self._publisher.publish(payload(self._rng))
-
-    def close(self) -> None:
-        self._node.destroy_publisher(self._publisher)

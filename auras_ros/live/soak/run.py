@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from auras_ros import resources
-from auras_ros.live.soak.faults import InjectedFault, Times, faults
+from auras_ros.live.soak.faults import InjectedFault, faults
 from auras_ros.live.soak.faults.loaded import STALLED, busy
 from auras_ros.live.soak.faults.presses import cases, press
+from auras_ros.live.soak.harness import MS, Interrupted, SoakHarness, Times
 from auras_ros.live.soak.judge import CommandLimits, Judge
-from auras_ros.live.soak.logs import LogPipe
-from auras_ros.live.soak.scene import MS, Interrupted, SoakHarness
+from auras_ros.live.soak.log_pipe import LogPipe
+from auras_ros.live.soak.topics import ACTION
 from auras_ros.live.soak.usage import BIN_S, Usage
-from auras_ros.live.soak.witness import ACTION, Witness
+from auras_ros.live.soak.witness import Witness
 from auras_ros.nodes.actuator.settings import load_contract
 from auras_ros.nodes.common.config import read_config
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
@@ -43,10 +45,24 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "pusht": {"viewer_px": 0, "auto_reset": False},  # a table that resets itself moves the robot
     "actuator": {"arm_on_start": False},
 }
+Progress = Callable[[str], None]
 
 
 class SoakError(RuntimeError):
     """The loop could not be started, or not be left to this alone."""
+
+
+@dataclass(frozen=True)
+class SoakSettings:
+    """For how many seconds after it drives for the first time, in an order made of which seed, which kinds of faults
+    (all if empty). presses: so many of each case of the emergency stop instead, however long that takes. load: so many
+    busy loops beside it instead, and no other fault."""
+
+    seconds: float
+    seed: int = 0
+    only: tuple[str, ...] = ()
+    presses: int = 0
+    load: int = 0
 
 
 @dataclass
@@ -61,7 +77,7 @@ class FaultResult:
 
 
 @dataclass
-class Ended:
+class LoadResult:
     """Beside a load: how often somebody had to arm again, because of a stall of the actuator or for another reason; and
     at how many of so many looks it was driven."""
 
@@ -74,20 +90,20 @@ class Ended:
 
 @dataclass
 class SoakResult:
-    """What a soak found, complete or not."""
+    """What a soak found, complete or not; filled in while it runs."""
 
     judge: Judge
     kinds: dict[str, InjectedFault]
-    outcomes: list[FaultResult] = field(default_factory=list)
-    usage: dict[str, Usage] = field(default_factory=dict)
-    seconds: float = 0.0
-    state: dict[str, Any] = field(default_factory=dict)
-    skips: int = 0  # ticks that actuators have missed, of those planned_skips were asked for
-    planned_skips: int = 0
-    load: list[float] = field(default_factory=list)
-    ended: Ended | None = None
-    presses_wanted: int = 0
-    presses_again: int = 0  # see presses.press
+    outcomes: list[FaultResult] = field(init=False, default_factory=list)
+    usage: dict[str, Usage] = field(init=False, default_factory=dict)
+    seconds: float = field(init=False, default=0.0)
+    state: dict[str, Any] = field(init=False, default_factory=dict)
+    skips: int = field(init=False, default=0)  # ticks that actuators have missed, of those planned_skips were asked for
+    planned_skips: int = field(init=False, default=0)
+    load_averages: list[float] = field(init=False, default_factory=list)
+    load: LoadResult | None = field(init=False, default=None)
+    presses_wanted: int = field(init=False, default=0)
+    presses_again: int = field(init=False, default=0)  # see presses.press
 
 
 def on_this_host_alone() -> None:
@@ -97,48 +113,33 @@ def on_this_host_alone() -> None:
         os.environ.pop(name, None)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """For how many seconds after it drives for the first time, in an order made of which seed, which kinds of faults
-    (all if empty). presses: so many of each case of the emergency stop instead, however long that takes. load: so many
-    busy loops beside it instead, and no other fault."""
-
-    seconds: float
-    seed: int = 0
-    only: tuple[str, ...] = ()
-    presses: int = 0
-    load: int = 0
-
-
-def soak(wanted: Wanted, log: Path, stopping: Callable[[], bool], say: Callable[[str], None]) -> SoakResult:
+def soak(settings: SoakSettings, log: Path, stop: Callable[[], bool], progress: Progress) -> SoakResult:
     """Break the loop again and again.
 
-    Returns what was found, earlier when `stopping`. Raises SoakError, or SupervisorError where the nodes cannot start.
+    Returns what was found, earlier when `stop`. Raises SoakError, or SupervisorError where the nodes cannot start.
     """
     config = resources.find("config", "demo.yaml")
-    settings = read_config(config).section("actuator")
-    rate_hz, max_age_ms = float(settings["rate_hz"]), float(settings["max_chunk_age_ms"])
-    channels = [(each.lower, each.upper, each.max_rate) for each in load_contract(settings["checkpoint"]).channels]
-    kinds = {name: fault for name, fault in faults(max_age_ms, rate_hz).items() if name in (wanted.only or (name,))}
-    result = SoakResult(Judge(CommandLimits.of(channels, rate_hz, max_age_ms)), kinds)
+    actuator = read_config(config).section("actuator")
+    rate_hz, max_age_ms = float(actuator["rate_hz"]), float(actuator["max_chunk_age_ms"])
+    channels = [(each.lower, each.upper, each.max_rate) for each in load_contract(actuator["checkpoint"]).channels]
+    kinds = {name: fault for name, fault in faults(max_age_ms, rate_hz).items() if name in (settings.only or (name,))}
+    judge = Judge(CommandLimits.of(channels, rate_hz, max_age_ms))
     on_this_host_alone()
     init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-    try:
-        witness = Witness(result.judge)
+    with ExitStack() as stack:
+        stack.callback(try_shutdown)
+        witness = Witness(judge)
+        stack.callback(witness.destroy_node)
         witness.get_logger().set_level(LoggingSeverity.FATAL)  # it hears of what it breaks itself
-        callbacks = Callbacks(witness, partial(result.judge.violate, "callback failed"))  # it did not judge that
-        try:
-            _alone(witness, callbacks)
-            with LogPipe(log) as out, Supervisor(config, log=out.writer, parameters=OVERRIDES) as supervisor:
-                harness = SoakHarness(witness, callbacks, supervisor, random.Random(wanted.seed), stopping)
-                harness.unread_logs, harness.closed_logs = out.unread, out.closed
-                _break(harness, result, wanted, say)
-        finally:
-            callbacks.close()
-            witness.destroy_node()
-    finally:
-        try_shutdown()
-    return result
+        violate = partial(judge.violate, "callback failed")  # it did not judge that
+        callbacks = stack.enter_context(closing(Callbacks(witness, violate)))
+        _alone(witness, callbacks)
+        out = stack.enter_context(LogPipe(log))
+        supervisor = stack.enter_context(Supervisor(config, log=out.writer, parameters=OVERRIDES))
+        harness = SoakHarness(witness, callbacks, supervisor, random.Random(settings.seed), stop, out)
+        run = SoakRun(harness, kinds, settings, progress)
+        run.play()
+        return run.result
 
 
 def _alone(witness: Witness, callbacks: Callbacks) -> None:
@@ -149,120 +150,124 @@ def _alone(witness: Witness, callbacks: Callbacks) -> None:
         raise SoakError("somebody publishes actions here already: set ROS_DOMAIN_ID to a number of your own")
 
 
-def _break(harness: SoakHarness, result: SoakResult, wanted: Wanted, say: Callable[[str], None]) -> None:
-    """From the start to the verdicts, whatever ends it in between."""
-    result.usage, began_s = harness.usage, time.monotonic()
-    try:
-        say("starting the loop")
-        harness.witness.press(False)
-        if not harness.until(lambda: harness.witness.beat.get("lifecycle") == "active", START_S) or not harness.drive():
-            raise SoakError(f"the loop did not drive within {START_S:g} s of its start")
-        began_s = time.monotonic()
-        if wanted.presses:
-            _presses(harness, result, began_s, wanted.presses, say)
-        elif wanted.load:
-            _beside_load(harness, result, began_s, wanted, say)
-        else:
-            _rounds(harness, result, began_s, wanted.seconds, say)
-    except SupervisorError as error:
-        harness.judge.violate("process ended", str(error))
-    except Interrupted:
-        pass
-    finally:
-        result.seconds = time.monotonic() - began_s
-        result.state = harness.witness.state
-        result.skips, result.planned_skips = harness.witness.skipped, harness.planned_skips
-        result.presses_again = harness.presses_again
-        for usage in result.usage.values():
-            usage.since_s = began_s + SETTLED_SHARE * result.seconds
-        judge_growth(result)
+class SoakRun:
+    """Plays what the settings ask for; `result` is what was found so far."""
 
+    def __init__(
+        self, harness: SoakHarness, kinds: dict[str, InjectedFault], settings: SoakSettings, progress: Progress
+    ) -> None:
+        self.result = SoakResult(harness.judge, kinds)
+        self._harness, self._judge, self._settings, self._progress = harness, harness.judge, settings, progress
+        self._began_s = time.monotonic()
 
-def _rounds(
-    harness: SoakHarness, result: SoakResult, began_s: float, seconds: float, say: Callable[[str], None]
-) -> None:
-    """Fault after fault, round after round, each in random order. A process that cannot be started again ends it."""
-    bag, rounds = list[str](), itertools.count()
-    while time.monotonic() - began_s < seconds and harness.steady():
-        if not bag:
-            harness.new_table()
-            bag = one_round(result.kinds, next(rounds), harness.rng)
-        harness.pause(harness.rng.uniform(0.0, 1.0))
-        kind = bag.pop()
-        broken, at_s = harness.judge.kinds.total(), time.monotonic() - began_s
-        say(f"{at_s:5.0f} s  {len(result.outcomes)} faults, {broken} violations  {kind.replace('_', ' ')}")
-        _one(harness, result, kind, began_s, result.kinds[kind].play)
-        result.load.append(os.getloadavg()[0])
+    @property
+    def _at_s(self) -> float:
+        return time.monotonic() - self._began_s
 
+    def play(self) -> None:
+        """From the start to the verdicts, whatever ends it in between."""
+        harness, result = self._harness, self.result
+        result.usage = harness.usage
+        try:
+            self._progress("starting the loop")
+            harness.witness.press(False)
+            active = harness.until(lambda: harness.witness.heartbeat.get("lifecycle") == "active", START_S)
+            if not active or not harness.drive():
+                raise SoakError(f"the loop did not drive within {START_S:g} s of its start")
+            self._began_s = time.monotonic()
+            if self._settings.presses:
+                self.presses()
+            elif self._settings.load:
+                self.beside_load()
+            else:
+                self._rounds()
+        except SupervisorError as error:
+            self._judge.violate("process ended", str(error))
+        except Interrupted:
+            pass
+        finally:
+            result.seconds, result.state = self._at_s, harness.witness.state
+            result.skips, result.planned_skips = harness.witness.skipped, harness.planned_skips
+            result.presses_again = harness.presses_again
+            for usage in result.usage.values():
+                usage.since_s = self._began_s + SETTLED_SHARE * result.seconds
+            judge_growth(result)
 
-def _beside_load(
-    harness: SoakHarness, result: SoakResult, began_s: float, wanted: Wanted, say: Callable[[str], None]
-) -> None:
-    """Busy loops and no other fault: what ends, and what somebody has to arm again, is counted."""
-    ended = result.ended = Ended()
-    with busy(wanted.load):
-        while (at_s := time.monotonic() - began_s) < wanted.seconds:
-            harness.pause(POLL_S)
-            result.load.append(os.getloadavg()[0])
-            ended.looks, ended.driven = ended.looks + 1, ended.driven + harness.witness.driving
-            say(f"{at_s:5.0f} s  load {result.load[-1]:.1f}, {ended.rearmed} armed again, {ended.by_stall} stalls")
-            state, beat = harness.witness.state, harness.witness.beat
-            if state.get("state") == "disarmed":
-                stalled = STALLED in state["reason"]
-                ended.by_stall += stalled
-                _rearm(harness, ended, state["reason"], unasked=not stalled)
-            elif state.get("session") and beat.get("lifecycle") == "active" and beat["session"] != state["session"]:
-                _rearm(harness, ended, "another agent's life", unasked=True)
-    if not ended.driven:
-        harness.judge.violate("not driven", "no command of a chunk went out beside the load")
+    def _rounds(self) -> None:
+        """Fault after fault, round after round, each in random order. A process that cannot be restarted ends it."""
+        harness, kinds = self._harness, self.result.kinds
+        bag, rounds = list[str](), itertools.count()
+        while self._at_s < self._settings.seconds and harness.steady():
+            if not bag:
+                harness.new_table()
+                bag = one_round(kinds, next(rounds), harness.rng)
+            harness.pause(harness.rng.uniform(0.0, 1.0))
+            kind = bag.pop()
+            done = f"{len(self.result.outcomes)} faults, {self._judge.kinds.total()} violations"
+            self._progress(f"{self._at_s:5.0f} s  {done}  {kind.replace('_', ' ')}")
+            self._one(kind, kinds[kind].play)
 
+    def beside_load(self) -> None:
+        """Busy loops and no other fault: what ends, and what somebody has to arm again, is counted."""
+        witness, load = self._harness.witness, LoadResult()
+        self.result.load = load
+        with busy(self._settings.load):
+            while (at_s := self._at_s) < self._settings.seconds:
+                self._harness.pause(POLL_S)
+                self._read_load()
+                load.looks, load.driven = load.looks + 1, load.driven + witness.driving
+                average = self.result.load_averages[-1]
+                self._progress(f"{at_s:5.0f} s  load {average:.1f}, {load.rearmed} armed again, {load.by_stall} stalls")
+                state, beat = witness.state, witness.heartbeat
+                if state.get("state") == "disarmed":
+                    self._rearm(load, state["reason"], by_stall=STALLED in state["reason"])
+                elif state.get("session") and beat.get("lifecycle") == "active" and beat["session"] != state["session"]:
+                    self._rearm(load, "another agent's life", by_stall=False)
+        if not load.driven:
+            self._judge.violate("not driven", "no command of a chunk went out beside the load")
 
-def _rearm(harness: SoakHarness, ended: Ended, reason: str, *, unasked: bool) -> None:
-    ended.reasons.append(reason)
-    if unasked:
-        ended.rearmed += 1
-        harness.judge.violate("arming needed", reason)
-    harness.drive()
+    def _rearm(self, load: LoadResult, reason: str, *, by_stall: bool) -> None:
+        load.reasons.append(reason)
+        load.by_stall += by_stall
+        load.rearmed += not by_stall
+        if not by_stall:
+            self._judge.violate("arming needed", reason)
+        self._harness.drive()
 
+    def presses(self) -> None:
+        """Each case of the emergency stop so many times."""
+        count, result = self._settings.presses, self.result
+        result.presses_wanted = count * len(cases())
+        for case in cases():
+            for number in range(count):
+                if not self._harness.steady():
+                    return
+                done = f"press {number + 1} of {count}, {self._judge.kinds.total()} violations"
+                self._progress(f"{self._at_s:5.0f} s  {case.name}: {done}")
+                self._one("stop_pressed", partial(press, case=case), case.name)
+            held = [each.ms for each in result.outcomes if each.case == case.name and each.ms is not None]
+            if held and not case.frozen and (p99 := float(np.percentile(held, 99))) > STOP_P99_MS:
+                self._judge.violate("stop_pressed: slow", f"{case.name}: p99 {p99:.1f} ms, promised {STOP_P99_MS:g}")
 
-def _presses(harness: SoakHarness, result: SoakResult, began_s: float, count: int, say: Callable[[str], None]) -> None:
-    """Each case of the emergency stop so many times."""
-    result.presses_wanted = count * len(cases())
-    for case in cases():
-        for number in range(count):
-            if not harness.steady():
-                return
-            at_s = time.monotonic() - began_s
-            say(f"{at_s:5.0f} s  {case.name}: press {number + 1} of {count}, {harness.judge.kinds.total()} violations")
-            _one(harness, result, "stop_pressed", began_s, partial(press, case=case), case.name)
-            result.load.append(os.getloadavg()[0])
-        held = [each.ms for each in result.outcomes if each.case == case.name and each.ms is not None]
-        if held and not case.frozen and (p99 := float(np.percentile(held, 99))) > STOP_P99_MS:
-            harness.judge.violate("stop_pressed: slow", f"{case.name}: p99 {p99:.1f} ms, promised {STOP_P99_MS:g}")
+    def _one(self, kind: str, play: Callable[[SoakHarness], Times], case: str = "") -> None:
+        """Break once, judge the time, drive again."""
+        at_s = self._at_s
+        begin_ns, end_ns = play(self._harness)
+        ms = None if end_ns is None else (end_ns - begin_ns) / MS
+        judge_time(self.result, kind, ms)
+        if not self._harness.witness.driving:
+            self._harness.drive()
+        self.result.outcomes.append(FaultResult(at_s, kind, ms, self._at_s - at_s, case))
+        self._read_load()
+
+    def _read_load(self) -> None:
+        self.result.load_averages.append(os.getloadavg()[0])
 
 
 def one_round(kinds: dict[str, InjectedFault], number: int, rng: random.Random) -> list[str]:
     """The kinds whose turn it is, in random order; all of them in the first round, and where it is nobody's turn."""
     due = [name for name, fault in sorted(kinds.items()) if number % fault.every == 0] or sorted(kinds)
     return rng.sample(due, len(due))
-
-
-def _one(
-    harness: SoakHarness,
-    result: SoakResult,
-    kind: str,
-    began_s: float,
-    play: Callable[[SoakHarness], Times],
-    case: str = "",
-) -> None:
-    """Break once, judge the time, drive again."""
-    at_s = time.monotonic() - began_s
-    begin_ns, end_ns = play(harness)
-    ms = None if end_ns is None else (end_ns - begin_ns) / MS
-    judge_time(result, kind, ms)
-    if not harness.witness.driving:
-        harness.drive()
-    result.outcomes.append(FaultResult(at_s, kind, ms, time.monotonic() - began_s - at_s, case))
 
 
 def judge_time(result: SoakResult, kind: str, ms: float | None) -> None:

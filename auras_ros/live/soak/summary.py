@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from auras_ros.live.referee.measures import Spread
 from auras_ros.live.soak.faults.presses import cases
 from auras_ros.live.soak.run import SoakResult
 from auras_ros.live.soak.usage import Usage
@@ -15,10 +16,8 @@ from auras_ros.report.result import Report
 
 def spread(values: list[float]) -> dict[str, float]:
     """p50, p99, max and n of times in ms; n alone of none."""
-    if not values:
-        return {"n": 0}
-    p50, p99 = np.percentile(values, [50, 99])
-    return {"p50": float(p50), "p99": float(p99), "max": float(max(values)), "n": len(values)}
+    found = Spread.of(values)
+    return {"n": 0} if found is None else vars(found)
 
 
 def report(result: SoakResult, *, interrupted: bool) -> Report:
@@ -29,21 +28,22 @@ def report(result: SoakResult, *, interrupted: bool) -> Report:
     made.summary |= {"actions": judge.count, "actions_lost": max(0, judge.lost - skipped)}
     made.summary |= {"skipped_ticks": max(0, skipped - result.planned_skips)}
     for kind in result.kinds:
-        for name, value in spread(_times(result, kind)).items():
+        times = [each.ms for each in result.outcomes if each.kind == kind and each.ms is not None]
+        for name, value in spread(times).items():
             made.summary[f"{kind}_{name}" if name == "n" else f"{kind}_ms_{name}"] = value
     for name, value in (result.state.get("interval_error_ms") or {}).items():
         made.summary[f"interval_error_{name}" if name == "n" else f"interval_error_ms_{name}"] = value
     made.summary |= _pressed(result)
-    if result.ended is not None:
+    if load := result.load:
         made.summary |= {"ended_unasked": judge.kinds["process ended"]}
-        made.summary |= {"rearmed": result.ended.rearmed, "disarmed_by_stall": result.ended.by_stall}
-        made.summary |= {"driven_share": result.ended.driven / max(1, result.ended.looks)}
-    if result.load:
-        made.summary |= {"load_1min_mean": float(np.mean(result.load)), "load_1min_max": max(result.load)}
+        made.summary |= {"rearmed": load.rearmed, "disarmed_by_stall": load.by_stall}
+        made.summary |= {"driven_share": load.driven / max(1, load.looks)}
+    if averages := result.load_averages:
+        made.summary |= {"load_1min_mean": float(np.mean(averages)), "load_1min_max": max(averages)}
     made.more = {
         "promises": {kind: {"to": each.promise, "limit_ms": each.limit_ms} for kind, each in result.kinds.items()},
         "violations": judge.violations,
-        "armed_again_because": result.ended.reasons if result.ended else [],
+        "armed_again_because": load.reasons if load else [],
         "violations_by_kind": dict(judge.kinds),
         "processes": {name: _used(usage) for name, usage in result.usage.items()},
         "scheduling": str(result.state.get("scheduling", "unknown")),
@@ -65,10 +65,6 @@ def _pressed(result: SoakResult) -> dict[str, float]:
     lost = sum(each.ms is None for each in pressed)
     made = {"presses": len(pressed), "presses_wanted": result.presses_wanted, "presses_lost": lost}
     return made | {"presses_again": result.presses_again, **{f"press_ms_{name}": found[name] for name in found}}
-
-
-def _times(result: SoakResult, kind: str) -> list[float]:
-    return [each.ms for each in result.outcomes if each.kind == kind and each.ms is not None]
 
 
 def _used(usage: Usage) -> dict[str, Any]:

@@ -8,7 +8,6 @@ that `auras run` reads too; the launch arguments only set how they are deployed.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 from launch.actions import (
@@ -77,7 +76,7 @@ def _actions(context: Any, bridges: bool) -> list[Any]:
     """The launch actions for these arguments. Raises FileNotFoundError, ValueError or RuntimeError by name, as
     `auras run` does."""
     arguments: dict[str, str] = context.launch_configurations
-    path = _config_path(arguments["config"])
+    path = resources.config(arguments["config"]).resolve()
     config = read_config(path)
     chosen = [each for each in config.supervision.processes if each.endswith(BRIDGE) == bridges]
     if not chosen:
@@ -154,14 +153,6 @@ def _give_up(node: Any) -> Any:
         return [LogInfo(msg=_not_again(node)), EmitEvent(event=ShutdownProcess(process_matcher=matches_action(node)))]
 
     return RegisterEventHandler(OnProcessExit(target_action=node, on_exit=on_exit))
-
-
-def _config_path(name: str) -> Path:
-    """A path if there is such a file, else the name of a shipped configuration."""
-    path = Path(name).expanduser()
-    if path.is_file():
-        return path.resolve()
-    return resources.find("config", name if name.endswith(".yaml") else f"{name}.yaml")
 
 
 def _flag(arguments: dict[str, str], name: str) -> bool | None:

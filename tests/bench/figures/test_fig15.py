@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from auras_ros.bench.figures import fig15
-from auras_ros.bench.figures.fig15 import vision_language_policy
-from auras_ros.bench.figures.fig15_show import REUSE_ROW, STEPS_ROW, TOKENS_ROW
+from auras_ros.bench.figures.fig15 import REUSE_ROW, STEPS_ROW, TOKENS_ROW
+from auras_ros.bench.policies import build
 from auras_ros.measure import compare, rounds
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import random_feed
 from auras_ros.measure.minutes import CUT
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.autoregressive import AutoregressivePolicy
 
 SHORT = ["--rounds=2", "--chunks=1", "--seconds=0", "--device=cpu", "--cores=1"]
 TOKENS = ["--model", "rt2-tiny", "--prefix", "6,12", "--tokens", "2,7"]
@@ -89,7 +90,7 @@ def test_a_comparison_that_seq_has_no_time_for_is_left_out(monkeypatch: pytest.M
 
 def test_both_modes_compute_the_same_tokens() -> None:
     """What is compared: one observation, held still until its request is done, gives the same chunk in both modes."""
-    policy = vision_language_policy("rt2-tiny", prefix=12, tokens=4)
+    policy = build("rt2-tiny", prefix=12, tokens=4).policy
     bench = Bench(policy, "cpu", seed=0, most=1)
     seen, chunks = random_feed(policy, 3)(1), []
     for plan in (Plan(), Plan(mode="auras", pp_generation=4)):
@@ -107,7 +108,8 @@ def test_both_modes_compute_the_same_tokens() -> None:
 
 
 def test_one_camera_stands_still_and_the_other_does_not() -> None:
-    policy = vision_language_policy("rt2-tiny", prefix=12, tokens=2, cameras=2)
+    policy = build("rt2-tiny", prefix=12, tokens=2, cameras=2).policy
+    assert isinstance(policy, AutoregressivePolicy)
     feed = fig15.one_still(policy, 0)
     one, other = feed(1), feed(2)
     assert torch.equal(one.images[:, :, 0], other.images[:, :, 0])
@@ -118,7 +120,7 @@ def test_one_camera_stands_still_and_the_other_does_not() -> None:
 @pytest.mark.parametrize("model", ["rt2-tiny", "openvla-tiny"])
 def test_the_prefix_is_as_long_as_it_says(model: str) -> None:
     for prefix in (6, 12, 64):
-        policy = vision_language_policy(model, prefix, 2)
+        policy = build(model, prefix=prefix, tokens=2).policy
         images, state = policy.example(3, torch.Generator().manual_seed(0))
         assert policy.perceive(images, state).shape[:2] == (3, prefix)
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from auras_ros.bench.figures import fig15_show
-from auras_ros.bench.figures.fig15_show import REUSE_ROW, STEPS_ROW, TOKENS_ROW
-from auras_ros.bench.pipeline import picture as pipeline_picture
+from auras_ros.bench.figures import fig15
+from auras_ros.bench.figures.fig15 import REUSE_ROW, STEPS_ROW, TOKENS_ROW
+from auras_ros.bench.pipeline import show as pipeline_show
 from auras_ros.bench.seams import show as seams_show
 from auras_ros.clock import VirtualClock
 from auras_ros.device import Span
@@ -90,7 +90,7 @@ def test_figure_15_has_a_panel_for_each_half_and_number_of_cores(figures: list[A
         for cores in (1, 2)
         for count in (2, 8)
     ]
-    fig15_show.draw(Report("fig15", rows), Path("it.png"))
+    fig15.draw(Report("fig15", rows), Path("it.png"))
     figures[0].draw_without_rendering()
     axes = figures[0].axes
     assert [each.get_title().split(" on ")[0] for each in axes] == [TOKENS_ROW] * 2 + [STEPS_ROW] * 2
@@ -113,13 +113,13 @@ def test_the_pipelines_picture_has_a_bar_for_each_variant_and_marks_the_disturbe
         }
         for mode, rate, age in (("seq", 2.0, 500.0), ("par", 3.0, None), ("auras", 8.0, 600.0))
     ]
-    pipeline_picture.draw(Report("pipeline", [{"measure": "check"}, *rows]), Path("it.png"))
+    pipeline_show.draw(Report("pipeline", [{"measure": "check"}, *rows]), Path("it.png"))
     rates, ages = figures[0].axes
     assert [bar.get_width() for bar in rates.patches] == [2.0, 3.0, 8.0]
     assert [bar.get_width() for bar in ages.patches] == [500.0, 600.0]
     assert [text.get_text() for text in rates.get_yticklabels()] == ["seq", "par (disturbed)", "auras"]
     with pytest.raises(ValueError, match="no complete round"):
-        pipeline_picture.draw(Report("pipeline", [{"measure": "check"}]), Path("it.png"))
+        pipeline_show.draw(Report("pipeline", [{"measure": "check"}]), Path("it.png"))
 
 
 def test_under_a_lone_latency_each_way_of_joining_stands_beside_the_others(figures: list[Any]) -> None:

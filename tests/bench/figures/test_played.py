@@ -7,6 +7,7 @@ measured again; a curve that leaves out what the agent would refuse; a gain of t
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -141,16 +142,17 @@ def test_fig13_sets_our_gain_on_the_papers_clock_beside_the_papers(world: World,
 def test_fig13_counts_the_steps_of_the_last_stage_as_the_paper_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Section 6.4: of 100 steps in five stages 20 are on the newest context, 64 at alpha 1."""
     report = fig13.Report("fig13")
-    fig13._sum(report, 100, 5)
+    policy: Any = SimpleNamespace(steps=100)
+    fig13._add_summary(report, argparse.Namespace(pp_generation=5), policy)
     assert report.summary == {"last_steps_percent_alpha_0": 20.0, "last_steps_percent_alpha_1": 64.0}
     said = {each.ours: each.value for each in fig13_said()}
     assert all(said[name] == value for name, value in report.summary.items())
 
 
 def fig13_said() -> Any:
-    from auras_ros.bench.figures.paper import SAID
+    from auras_ros.bench.figures.paper import PAPER
 
-    return SAID["fig13"]
+    return PAPER["fig13"]
 
 
 def test_fig5_plays_stale_chunks_plain_and_aligned_beside_auras(world: World, tmp_path: Path) -> None:

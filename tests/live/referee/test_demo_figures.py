@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from auras_ros.live.chunk_times import ChunkTimes
 from auras_ros.live.referee.episode import Rules, TableStatus
-from auras_ros.live.referee.measures import ActionMark, ChunkTimes, Measures
+from auras_ros.live.referee.measures import ActionMark, Measures
 from auras_ros.live.referee.referee import Call, Referee
 from auras_ros.live.referee.summary import figures, table
 

@@ -219,10 +219,10 @@ def test_an_answer_that_took_too_long_belongs_to_the_past(stage: Stage) -> None:
 def test_only_plain_rgb_pictures_are_taken() -> None:
     picture = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
     message = image_message(picture, stamp_ns=1, frame_id="", encoding="rgb8")
-    taken = rgb8(message)
-    assert taken is not None
-    assert (taken == picture).all()
+    assert (rgb8(message) == picture).all()
     message.step = 16
-    assert rgb8(message) is None
-    assert rgb8(image_message(picture, stamp_ns=1, frame_id="", encoding="bgr8")) is None
-    assert rgb8(image_message(picture[:0], stamp_ns=1, frame_id="", encoding="rgb8")) is None
+    coloured = image_message(picture, stamp_ns=1, frame_id="", encoding="bgr8")
+    empty = image_message(picture[:0], stamp_ns=1, frame_id="", encoding="rgb8")
+    for other in (message, coloured, empty):
+        with pytest.raises(ValueError, match="expected rgb8 without padding"):
+            rgb8(other)

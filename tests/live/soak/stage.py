@@ -8,17 +8,16 @@ import random
 import signal
 import time
 from collections import deque
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from auras_ros.live.chunk_times import ChunkTimes
+from auras_ros.live.soak.harness import SoakHarness
 from auras_ros.live.soak.judge import CommandLimits, Judge, ReceivedAction
-from auras_ros.live.soak.said import DiagnosticEntry
-from auras_ros.live.soak.scene import SoakHarness
-from auras_ros.live.soak.witness import MadeChunk
+from auras_ros.live.soak.log_listener import DiagnosticEntry
 from auras_ros.nodes.common.supervisor import SupervisorError
 
 MS = 1_000_000
@@ -38,7 +37,7 @@ class Acted:
         self.tick, self.armed, self.on = 0, True, dict.fromkeys(LIVES, True)
         self.bad, self.over = 0, False  # bad messages heard; whether they have ended
         self.conflict: list[str] = []
-        self.chunks: deque[MadeChunk] = deque(maxlen=100)
+        self.chunks: deque[ChunkTimes] = deque(maxlen=100)
         self.lines: list[tuple[int, str, str]] = []
         self.counts: dict[tuple[str, str], int] = {}
         self.messages = dict.fromkeys(TASKS, "")
@@ -56,7 +55,7 @@ class Acted:
         self.place, self.told = PLACE, list[Any]()  # where the robot is, and who listens to that
         self.arms_itself = False  # by a parameter
         self.follows = "a"  # the agent's life that the actuator follows
-        self.beat = {"session": "a", "lifecycle": "active", "state": "running"}
+        self.heartbeat = {"session": "a", "lifecycle": "active", "state": "running"}
 
     # -- the executor's -----------------------------------------------------------------------------------
 
@@ -77,13 +76,14 @@ class Acted:
             for told in self.told:
                 told(SimpleNamespace(position=[self.place] * 2))
         lost = not self.on["actuator"]
-        self.beat["state"] = "actuator lost" if lost and "silent agent" not in self.breaks else "running"
+        self.heartbeat["state"] = "actuator lost" if lost and "silent agent" not in self.breaks else "running"
         stuck = ("images" in self.breaks and self.bad) or ("after" in self.breaks and self.over)
         in_parts = len(self.parts) > 1 and "parts" not in self.breaks
         sees = self.on["agent"] and (self.on["pusht_bridge"] or in_parts)
         if sees and not lost and not stuck:
             on_its_way_ns = 500 * MS if "queue" in self.breaks else 0
-            self.chunks.append(MadeChunk(now_ns, now_ns, now_ns + on_its_way_ns, self.prompt))
+            times_ns = (*[now_ns] * 4, now_ns + on_its_way_ns)
+            self.chunks.append(ChunkTimes(1, *times_ns, prompt=self.prompt))
         if lost and "ghosts" in self.breaks:
             self._command(now_ns, "holding")
         if not lost:
@@ -110,11 +110,7 @@ class Acted:
         return bool(self.judge.sent) and self.judge.sent[-1].state == "armed"
 
     @property
-    def published_ns(self) -> list[int]:
-        return [each.published_ns for each in self.chunks]
-
-    @property
-    def said(self) -> Any:
+    def logs(self) -> Any:
         return self
 
     def line_ns(self, node: str, words: str, since_ns: int) -> int | None:
@@ -147,15 +143,14 @@ class Acted:
             return _answer(success=not self.down)
         self.stopped = service == "actuator/stop"
         self.armed = service == "actuator/arm"
-        self.follows = self.beat["session"] if self.armed else self.follows
+        self.follows = self.heartbeat["session"] if self.armed else self.follows
         return _answer(success=True)
 
-    def simulated_time(self, on: bool) -> Any:
+    def set_parameter(self, name: str, value: Any) -> Any:
+        if name != "use_sim_time":
+            return _answer(results=[SimpleNamespace(successful="taken" in self.breaks)])
         self.disarm()
         return _answer(results=[SimpleNamespace(successful="clock" not in self.breaks)])
-
-    def set_parameter(self, name: str, value: Any) -> Any:
-        return _answer(results=[SimpleNamespace(successful="taken" in self.breaks)])
 
     def disarm(self) -> None:
         if self.armed:
@@ -311,7 +306,8 @@ class Other:
 
     all: ClassVar[list[Other]] = []
 
-    def __init__(self, acted: Acted, name: str, log: Path, parameters: dict[str, Any]) -> None:
+    def __init__(self, harness: SoakHarness, name: str, log: Path, parameters: dict[str, Any]) -> None:
+        acted: Any = harness.witness
         self._acted, self._given = acted, parameters
         self.sent: list[ReceivedAction] = []
         self.state: dict[str, Any] = {}
@@ -359,6 +355,5 @@ def stage(*breaks: str) -> SoakHarness:
     acted: Any = Acted(set(breaks))
     processes: Any = Processes(acted)
     harness = SoakHarness(acted, acted, processes, random.Random(0), lambda: False)
-    harness.other = partial(Other, acted)  # type: ignore[assignment]
     harness.pause(0.05)
     return harness

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
+from auras_ros.live.soak import harness as harness_module
 from auras_ros.live.soak import run as run_module
-from auras_ros.live.soak import scene as scene_module
 from auras_ros.live.soak.faults import (
     InjectedFault,
-    Times,
     buttons,
     faults,
     loaded,
@@ -27,9 +26,9 @@ from auras_ros.live.soak.faults import (
     rivals,
 )
 from auras_ros.live.soak.faults.loaded import busy
+from auras_ros.live.soak.harness import SoakHarness, Times
 from auras_ros.live.soak.noise import payload
-from auras_ros.live.soak.run import SoakResult, Wanted, _beside_load, _break, _presses
-from auras_ros.live.soak.scene import SoakHarness
+from auras_ros.live.soak.run import LoadResult, SoakRun, SoakSettings
 from auras_ros.observation import ObservationError, decode_raw
 from auras_ros.ros import (
     BACKEND,
@@ -124,16 +123,17 @@ class Virtual:
 
 def run_by(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything here tells the time by this, as by the module `time`."""
-    for module in (messages, presses, processes, rivals, run_module, scene_module, stage_module, sys.modules[__name__]):
+    here = sys.modules[__name__]
+    for module in (messages, presses, processes, rivals, run_module, harness_module, stage_module, here):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(scene_module, "MonotonicClock", lambda: SimpleNamespace(now_ns=clock.monotonic_ns))
+    monkeypatch.setattr(harness_module, "MonotonicClock", lambda: SimpleNamespace(now_ns=clock.monotonic_ns))
 
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here needs the time of a real loop."""
     run_by(Virtual(), monkeypatch)
-    for module in (buttons, loaded, messages, others, peers, presses, processes, rivals):
+    for module in (harness_module, messages, peers):
         monkeypatch.setattr(module, "PATIENCE_S", 0.2)
     for module, name, value in (
         (messages, "QUIET_S", 0.0),
@@ -145,6 +145,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
         (presses, "MANY_JOINTS", 10),
         (presses, "MANY_DIMENSIONS", 10),
         (buttons, "HEARD_NS", 10_000_000),
+        (others, "OtherActuator", stage_module.Other),
         (others, "START_S", 0.2),
         (others, "BY_ITSELF_S", 0.05),
         (others, "WHOLE_NS", 5_000_000),
@@ -163,8 +164,8 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
         (processes, "SLOW_S", 0.1),
         (processes, "SLOW_STOP_S", 0.01),
         (processes, "RECOVERY_S", 0.5),
-        (scene_module, "RECOVERY_S", 0.5),
-        (scene_module, "UNDISTURBED_MS", 400.0),
+        (harness_module, "RECOVERY_S", 0.5),
+        (harness_module, "UNDISTURBED_MS", 400.0),
     ):
         monkeypatch.setattr(module, name, value)
 
@@ -220,7 +221,7 @@ def test_a_late_node_is_to_find_commands_and_services(
 ) -> None:
     """It is real, and so are those whom it looks for, and the time."""
     run_by(real_time, monkeypatch)
-    monkeypatch.setattr(rivals, "PATIENCE_S", 20.0 if answers else 0.5)
+    monkeypatch.setattr(harness_module, "PATIENCE_S", 20.0 if answers else 0.5)
     context, harness = Context(), stage()
     init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
     try:
@@ -248,22 +249,27 @@ def test_a_late_node_is_to_find_commands_and_services(
 )
 def test_beside_a_load_what_needs_a_person_is_counted(reason: str, rearmed: int, by_stall: int) -> None:
     harness = stage()
-    result, acted = SoakResult(harness.judge, {}), harness.witness
-    _beside_load(harness, result, time.monotonic(), Wanted(0.3, load=1), lambda _: None)
-    assert result.ended is not None
-    assert result.ended.driven == result.ended.looks > 0
-    assert (result.ended.rearmed, result.ended.by_stall) == (0, 0)
+    acted = harness.witness
+
+    def counted() -> LoadResult:
+        run = SoakRun(harness, {}, SoakSettings(0.3, load=1), lambda _: None)
+        run.beside_load()
+        assert run.result.load is not None
+        return run.result.load
+
+    load = counted()
+    assert load.driven == load.looks > 0
+    assert (load.rearmed, load.by_stall) == (0, 0)
     acted.armed, acted.reason = False, reason  # type: ignore[attr-defined]
     harness.pause(0.02)
-    _beside_load(harness, result, time.monotonic(), Wanted(0.3, load=1), lambda _: None)
-    assert (result.ended.rearmed, result.ended.by_stall) == (rearmed, by_stall)
-    assert result.ended.reasons == [reason]
+    load = counted()
+    assert (load.rearmed, load.by_stall) == (rearmed, by_stall)
+    assert load.reasons == [reason]
 
 
 def test_a_loop_that_is_never_driven_beside_a_load_is_said() -> None:
     harness = stage("drive")
-    result = SoakResult(harness.judge, {})
-    _beside_load(harness, result, time.monotonic(), Wanted(0.1, load=1), lambda _: None)
+    SoakRun(harness, {}, SoakSettings(0.1, load=1), lambda _: None).beside_load()
     assert "not driven" in harness.judge.kinds
 
 
@@ -313,7 +319,7 @@ def test_each_case_is_pressed_so_often_and_its_slowest_percent_judged(
     fifty milliseconds are not promised."""
     harness, each = stage(), [presses.StopPressCase("frozen", 0.02, presses.idle, frozen=True), presses.cases()[0]]
     kinds = {"stop_pressed": faults(1600.0, 100.0)["stop_pressed"]}
-    result, played = SoakResult(harness.judge, kinds), list[str]()
+    run, played = SoakRun(harness, kinds, SoakSettings(60.0, presses=3), lambda _: None), list[str]()
 
     def press(_: SoakHarness, case: presses.StopPressCase) -> Times:
         played.append(case.name)
@@ -322,10 +328,10 @@ def test_each_case_is_pressed_so_often_and_its_slowest_percent_judged(
 
     monkeypatch.setattr(run_module, "press", press)
     monkeypatch.setattr(run_module, "cases", lambda: each)
-    _presses(harness, result, time.monotonic(), 3, lambda _: None)
+    run.presses()
     assert played == ["frozen"] * 3 + [each[1].name] * 3
-    assert [outcome.case for outcome in result.outcomes] == played
-    assert result.presses_wanted == 6
+    assert [outcome.case for outcome in run.result.outcomes] == played
+    assert run.result.presses_wanted == 6
     assert len(harness.judge.kinds) == len(said), harness.judge.kinds
     assert all(any(word in kind for kind in harness.judge.kinds) for word in said)
 
@@ -371,7 +377,7 @@ def test_after_an_agent_that_ended_unasked_the_soak_arms_again_and_goes_on() -> 
     harness = stage()
     acted = harness.witness
     acted.armed, acted.follows = False, "a"  # type: ignore[attr-defined]
-    acted.beat = {**acted.beat, "session": "b"}
+    acted.heartbeat = {**acted.heartbeat, "session": "b"}
     harness.pause(0.4)
     assert harness.steady()
     assert acted.armed  # type: ignore[attr-defined]
@@ -388,11 +394,11 @@ def test_a_process_that_cannot_be_started_again_ends_the_soak_with_what_there_is
         harness.pause(5.0)
         return now_ns, None
 
-    result = SoakResult(harness.judge, {"last": InjectedFault(last, "nothing", None)})
-    _break(harness, result, Wanted(60.0), lambda _: None)
+    run = SoakRun(harness, {"last": InjectedFault(last, "nothing")}, SoakSettings(60.0), lambda _: None)
+    run.play()
     assert harness.judge.violations == ["process ended: agent cannot start with these settings"]
-    assert 0 < result.seconds < 30.0
-    assert result.outcomes == []
+    assert 0 < run.result.seconds < 30.0
+    assert run.result.outcomes == []
 
 
 def test_each_is_drawn_once_before_any_comes_again() -> None:

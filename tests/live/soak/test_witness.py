@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from auras_ros.live.soak.judge import Judge, ReceivedAction
-from auras_ros.live.soak.noise import NOISY, GarbledPublisher, Input, inputs
+from auras_ros.live.soak.noise import NOISY, Input, inputs, payload
 from auras_ros.live.soak.witness import JUST_NOW_NS, Witness
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Diagnostics, Level
 from auras_ros.ros import Node, SingleThreadedExecutor, init, try_shutdown
@@ -67,7 +67,7 @@ def test_the_last_command_of_a_dead_actuator_drives_nothing(pair: Pair) -> None:
 
 
 def test_logs_and_diagnostics_are_found_by_node_and_task(pair: Pair) -> None:
-    said, begin_ns = pair.witness.said, time.monotonic_ns()
+    said, begin_ns = pair.witness.logs, time.monotonic_ns()
     diagnostics = Diagnostics(pair.other, "", period_s=0.05)
     report = DiagnosticReport(Level.WARN, "the newest was refused", {"refused": 7, "prompt": "x"})
     diagnostics.add("prompt", lambda: report)
@@ -95,11 +95,11 @@ def test_noise_is_published_as_it_is_and_its_topics_are_found_by_the_graph(pair:
     pair.until(lambda: [each.topic for each in inputs(pair.witness)] == ["/prompt"])
     [found] = inputs(pair.witness)
     assert found == Input("/prompt", "std_msgs/msg/String", ("agent",))
-    noise = GarbledPublisher(pair.witness, found, random.Random(0))
-    pair.until(noise.matched)
-    noise.say()
-    pair.until(lambda: pair.witness.said.line_ns("agent", "bytes on /prompt: ", begin_ns))
-    noise.close()
+    noise = pair.witness.create_publisher(String, found.topic, NOISY)
+    pair.until(noise.get_subscription_count)
+    noise.publish(payload(random.Random(0)))
+    pair.until(lambda: pair.witness.logs.line_ns("agent", "bytes on /prompt: ", begin_ns))
+    pair.witness.destroy_publisher(noise)
     good = pair.witness.create_publisher(String, "prompt", NOISY)
     good.publish(String(data="good"))
     pair.until(lambda: heard)

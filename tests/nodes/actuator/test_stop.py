@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from auras_ros.live.soak.faults.presses import Announcer, DeafClient
+from auras_ros.live.soak.faults.presses import announcer, deaf_service_client
 from auras_ros.ros import BACKEND, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import Bool, Float64MultiArray, JointState, MultiArrayDimension, String
 from auras_ros.ros.srv import Trigger
@@ -261,10 +261,10 @@ def test_a_press_beside_messages_as_large_as_nobody_needs_is_latched(idle: tuple
 def test_a_press_beside_an_announcement_of_40_000_entities_is_latched(idle: tuple[Child, Watch, object]) -> None:
     """It is refused by its size."""
     _, watch, button = idle
-    many = Announcer(watch.node, 40_000)
-    watch.until(many.matched, "somebody who hears it")
+    many, payload = announcer(watch.node, 40_000)
+    watch.until(many.matched_count, "somebody who hears it")
     for _ in range(PRESSES):
-        latched(watch, button, 0.02, lambda press: (many.announce(), press())[0])
+        latched(watch, button, 0.02, lambda press: (many.write(payload), press())[0])
     many.close()
 
 
@@ -273,9 +273,9 @@ def deaf_client(watch: Watch) -> Iterator[None]:
     """Asks the actuator for something a hundred times a second, and has no reader for the answers."""
     if BACKEND != "dds":
         pytest.skip("writes requests with our own layer")
-    client = DeafClient(watch.node, "actuator/disarm", "std_srvs/srv/Trigger_Request")
-    watch.until(client.matched, "the service")
-    loop = Loop(0.01, client.ask)
+    client, request = deaf_service_client(watch.node, "actuator/disarm", "std_srvs/srv/Trigger_Request")
+    watch.until(client.matched_count, "the service")
+    loop = Loop(0.01, lambda: client.write(request))
     yield
     loop.close()
 

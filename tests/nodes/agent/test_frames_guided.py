@@ -14,7 +14,7 @@ from auras_ros.nodes.agent.frame_runner import FrameRunner
 from auras_ros.nodes.agent.overload import WINDOW, Overload, OverloadLevel
 from auras_ros.nodes.agent.prompt import PromptGate
 from auras_ros.nodes.agent.settings import AgentSettings
-from auras_ros.pipeline.continuity import Continuity
+from auras_ros.pipeline.continuity import GuidedContinuity
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Ledger, ObservationOrigin
 
@@ -24,7 +24,7 @@ CONTRACT = Contract((Channel("x", "m", ChannelKind.ABSOLUTE, -10.0, 10.0, hold=H
 
 class Scene:
     def __init__(self) -> None:
-        self.continuity, self.ledger = Continuity("inpaint", CONTRACT), Ledger()
+        self.continuity, self.ledger = GuidedContinuity(CONTRACT), Ledger()
         self.silent, self.session, self.seen, self.step = False, "ours", True, OverloadLevel.FIRST
         self.published: list[Chunk] = []
         plan = Plan(guide="inpaint")

@@ -162,7 +162,7 @@ def test_parameters_are_taken_at_configure_and_refused_while_active(agent: Any) 
     assert agent.get_parameter("seed").value == 7
     assert agent.status.frames.pipeline.plan.mode == "seq"  # as it was at configure
     pipeline = agent.status.configured.pipelines[0]
-    kept = [weakref.ref(pipeline.checkpoint), weakref.ref(pipeline.executor.workers[0]._stages)]
+    kept = [weakref.ref(pipeline.checkpoint), weakref.ref(pipeline.executor.workers[0])]
     del pipeline
     assert agent.trigger_deactivate() == TransitionCallbackReturn.SUCCESS
     assert agent.trigger_cleanup() == TransitionCallbackReturn.SUCCESS

@@ -29,11 +29,11 @@ from auras_ros.nodes.agent.prompt import PromptGate
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.common.diagnostics import Level
 from auras_ros.observation import Observation
+from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched
 from auras_ros.policies.golden import GoldenSample, observed
 from auras_ros.policies.loaders.open import load
-from auras_ros.policies.noise import noise_tape
 from auras_ros.policies.policy import generate
 from auras_ros.policies.prompt import Language
 from tests.policies import vision_language_checkpoints as tiny

@@ -19,6 +19,7 @@ from auras_ros.loading.pipeline import PipelineSettings, load_pipeline
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
+from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders.open import load
 from tests.policies.loaders.lerobot_tiny import copied, edit_json, tiny_backbones
@@ -117,8 +118,11 @@ def test_perception_in_parts_is_perception(name: str) -> None:
 def emitted(checkpoint: Checkpoint, plan: str, reference: Reference) -> torch.Tensor:
     """The first chunk of one observation held still."""
     policy = checkpoint.policy(next(iter(checkpoint.plans)))
-    run = make_executor(policy, Plan.parse(plan), lambda request: reference.noise[None], VirtualClock())
     images, state = observed(checkpoint, reference)
+    like = Latched(images, state, ObservationOrigin(0, 0))
+    run = make_executor(
+        RunContext(policy, Plan.parse(plan), lambda request: reference.noise[None], like, VirtualClock())
+    )
     for now in range(1, 40):
         for worker in run.workers:
             seen = Latched(images, state, ObservationOrigin(now, now))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from auras_ros.live.soak.faults.kinds import PATIENCE_S, Times
-from auras_ros.live.soak.qos import LATCHED
-from auras_ros.live.soak.scene import SoakHarness
+from auras_ros.live.soak.harness import SoakHarness, Times
+from auras_ros.live.soak.topics import BUTTON
 from auras_ros.ros import BACKEND
 from auras_ros.ros.msg import Bool
 
@@ -18,34 +17,27 @@ EACH_WORD_COUNTS = BACKEND == "dds"  # rclpy 7.1 does not say whose a word is: `
 
 @contextmanager
 def _button(harness: SoakHarness) -> Iterator[Any]:
-    made = harness.witness.create_publisher(Bool, "emergency_stop", LATCHED)
-    try:
-        harness.until(lambda: made.get_subscription_count() > 0, PATIENCE_S)
+    with harness.publisher(BUTTON) as made:
         made.publish(Bool(data=False))
         _heard(harness)  # who has just come is not yet known to all
         yield made
-    finally:
-        harness.witness.destroy_publisher(made)
 
 
 def second_button(harness: SoakHarness) -> Times:
     """Both are pressed and one is released, the first or the second: nobody may arm before the other one is too."""
     with _button(harness) as other:
-
-        def press_other(down: bool) -> None:
-            other.publish(Bool(data=down))
-
-        says = [harness.witness.press, press_other]
+        says: list[Callable[[bool], object]] = [harness.witness.press, lambda down: other.publish(Bool(data=down))]
         at_ns = harness.now_ns()
         for say in says:
             say(True)
-        stopped_ns = harness.first_of("stopped", at_ns, PATIENCE_S)
+        stopped_ns = harness.first_of("stopped", at_ns)
         harness.rng.shuffle(says)
         says[0](False)
         _stays(harness, "one of two buttons is still pressed")
         says[1](False)
-        if EACH_WORD_COUNTS and not harness.until(lambda: not harness.witness.state["emergency_stop"], PATIENCE_S):
-            harness.judge.violate("stays pressed", "both buttons were released")
+        if EACH_WORD_COUNTS:
+            stays = "stays pressed", "both buttons were released"
+            harness.expect(lambda: not harness.witness.state["emergency_stop"], *stays)
     return at_ns, stopped_ns
 
 
@@ -55,28 +47,23 @@ def button_gone(harness: SoakHarness) -> Times:
     with _button(harness) as button:
         at_ns = harness.now_ns()
         button.publish(Bool(data=True))
-        stopped_ns = harness.first_of("stopped", at_ns, PATIENCE_S)
-        if EACH_WORD_COUNTS and _released(harness):
+        stopped_ns = harness.first_of("stopped", at_ns)
+        if EACH_WORD_COUNTS and harness.call("actuator/release_stop"):
             harness.judge.violate("released while pressed", "the button is there and says True")
     _stays(harness, "the button vanished while it was pressed")
-    if not harness.until(lambda: _released(harness), PATIENCE_S):
-        harness.judge.violate("stays pressed", "the button is gone, and release_stop was called")
+    stays = "stays pressed", "the button is gone, and release_stop was called"
+    harness.expect(lambda: harness.call("actuator/release_stop"), *stays)
     return at_ns, stopped_ns
-
-
-def _released(harness: SoakHarness) -> bool:
-    response = harness.answer(lambda: harness.witness.call("actuator/release_stop"))
-    return response is not None and bool(response.success)
 
 
 def _stays(harness: SoakHarness, why: str) -> None:
     """Pressed, for all who ask: disarming does not take it back, and arming is refused."""
     _heard(harness)
-    harness.answer(lambda: harness.witness.call("actuator/disarm"))
+    harness.call("actuator/disarm")
     if harness.arm():
         harness.judge.violate("armed while pressed", why)
 
 
 def _heard(harness: SoakHarness) -> None:
     since_ns = harness.now_ns() + HEARD_NS
-    harness.until(lambda: harness.witness.state["mono_ns"] > since_ns, PATIENCE_S)
+    harness.until(lambda: harness.witness.state["mono_ns"] > since_ns)

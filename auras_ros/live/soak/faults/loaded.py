@@ -7,9 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from auras_ros.live.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.live.soak.faults.processes import agent_killed
-from auras_ros.live.soak.scene import SoakHarness
+from auras_ros.live.soak.harness import SoakHarness, Times
 
 LOOPS, LOADED_S = 8, (5.0, 10.0)
 STALLED = "stood still"  # in the reason of an actuator that did not get its turn: it may be armed again
@@ -37,7 +36,7 @@ def load(harness: SoakHarness) -> Times:
     if harness.witness.state["state"] == "disarmed" and STALLED in harness.witness.state["reason"]:
         harness.drive()
     harness.goes_on()
-    return end_ns, harness.first_of("armed", end_ns, PATIENCE_S)
+    return end_ns, harness.first_of("armed", end_ns)
 
 
 def agent_killed_under_load(harness: SoakHarness) -> Times:

@@ -3,37 +3,13 @@ not fit, a clock that goes back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from auras_ros.live.soak.faults.kinds import PATIENCE_S, Times
 from auras_ros.live.soak.faults.processes import agent_killed
-from auras_ros.live.soak.other import JOINTS
-from auras_ros.live.soak.scene import SoakHarness
-from auras_ros.live.soak.witness import ACTION
-from auras_ros.ros import (
-    Clock,
-    ClockType,
-    DurabilityPolicy,
-    Duration,
-    LivelinessPolicy,
-    QoSProfile,
-    ReliabilityPolicy,
-    qos_profile_sensor_data,
-)
-from auras_ros.ros.msg import (
-    Bool,
-    ClockMsg,
-    DiagnosticArray,
-    Float64MultiArray,
-    JointState,
-    ParameterType,
-    ParameterValue,
-    String,
-    TimeMsg,
-)
+from auras_ros.live.soak.harness import PATIENCE_S, SoakHarness, Times
+from auras_ros.live.soak.topics import ACTIONS, JOINTS, STATE_LISTENERS, STATES
+from auras_ros.ros import DurabilityPolicy, Duration, LivelinessPolicy, QoSProfile, ReliabilityPolicy, msg
 
 RELIABLE, BEST_EFFORT = ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT
 LATCHED = DurabilityPolicy.TRANSIENT_LOCAL
@@ -46,29 +22,33 @@ PICKY = {  # what a publisher that promises nothing does not give
     "DEADLINE": QoSProfile(depth=1, reliability=BEST_EFFORT, deadline=Duration(seconds=1)),
     "LIVELINESS": QoSProfile(depth=1, reliability=BEST_EFFORT, liveliness=LivelinessPolicy.MANUAL_BY_TOPIC),
 }
-DOUBLE, TEXT = ParameterType.PARAMETER_DOUBLE, ParameterType.PARAMETER_STRING
+DOUBLE, TEXT = msg.ParameterType.PARAMETER_DOUBLE, msg.ParameterType.PARAMETER_STRING
 BAD_PARAMETERS = [
-    ("rate_hz", ParameterValue(type=DOUBLE, double_value=float("nan"))),
-    ("rate_hz", ParameterValue(type=TEXT, string_value="fast")),
-    ("agent_timeout_ms", ParameterValue(type=DOUBLE, double_value=1e9)),
-    ("nobody_declared_it", ParameterValue(type=DOUBLE, double_value=1.0)),
+    ("rate_hz", msg.ParameterValue(type=DOUBLE, double_value=float("nan"))),
+    ("rate_hz", msg.ParameterValue(type=TEXT, string_value="fast")),
+    ("agent_timeout_ms", msg.ParameterValue(type=DOUBLE, double_value=1e9)),
+    ("nobody_declared_it", msg.ParameterValue(type=DOUBLE, double_value=1.0)),
 ]
 CLOCK_S = 0.05
-TABLE_PX, LISTENERS = 512.0, 2  # of joint_states: agent and actuator
+TABLE_PX = 512.0
 AN_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """An endpoint of ours that one of theirs does not fit, and how `node` calls its topic in the diagnostic."""
+    """An endpoint of ours that one of theirs does not fit."""
 
     node: str
-    label: str
     topic: str
     kind: Any
     publishes: bool
     policy: str
     profile: QoSProfile
+
+    @property
+    def label(self) -> str:
+        """How `node` calls the topic in the diagnostic."""
+        return self.topic.replace(f"{self.node}/", "~/")
 
     @property
     def key(self) -> str:
@@ -78,17 +58,15 @@ class Mismatch:
 def mismatches() -> list[Mismatch]:
     """Every pair of topic and policy that can be missed on the topics of agent and actuator."""
     heard = [
-        ("agent", "prompt", String), ("agent", "actuator/state", String), ("actuator", "emergency_stop", Bool),
-        ("actuator", "robot_description", String),
+        ("agent", "prompt", msg.String), ("agent", "actuator/state", msg.String),
+        ("actuator", "emergency_stop", msg.Bool), ("actuator", "robot_description", msg.String),
     ]  # fmt: skip
-    told = [
-        ("agent", "~/chunk", "agent/chunk", Float64MultiArray), ("agent", "~/heartbeat", "agent/heartbeat", String),
-        ("agent", "provenance", "provenance", DiagnosticArray),
-    ]  # fmt: skip
+    heartbeat = "agent", "agent/heartbeat", msg.String
+    told = [("agent", "agent/chunk", msg.Float64MultiArray), heartbeat, ("agent", "provenance", msg.DiagnosticArray)]
     return [
-        *(Mismatch(node, name, name, kind, True, *weak) for node, name, kind in heard for weak in WEAK.items()),
+        *(Mismatch(*where, True, *weak) for where in heard for weak in WEAK.items()),
         *(Mismatch(*where, False, *picky) for where in told for picky in PICKY.items()),
-        Mismatch("agent", "~/heartbeat", "agent/heartbeat", String, False, "RELIABILITY", QoSProfile(depth=1)),
+        Mismatch(*heartbeat, False, "RELIABILITY", QoSProfile(depth=1)),
     ]
 
 
@@ -96,8 +74,8 @@ def agent_deactivated(harness: SoakHarness) -> Times:
     """The hold command is the last one; the judge hears any that comes after it."""
     at_ns = harness.now_ns()
     harness.answer(lambda: harness.witness.change("deactivate"), PATIENCE_S)
-    held_ns = harness.left_armed(at_ns, PATIENCE_S)
-    if not harness.says("disarmed", PATIENCE_S):
+    held_ns = harness.left_armed(at_ns)
+    if not harness.says("disarmed"):
         harness.judge.violate("not disarmed", "the agent was deactivated")
     harness.pause(harness.rng.uniform(0.2, 1.0))
     harness.answer(lambda: harness.witness.change("activate"), PATIENCE_S)
@@ -106,100 +84,79 @@ def agent_deactivated(harness: SoakHarness) -> Times:
 
 def robot_moved(harness: SoakHarness) -> Times:
     """Somebody puts it at the other end of the table. Measured to the last command that drives it."""
-    publisher = harness.witness.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
-    try:
-        harness.until(lambda: publisher.get_subscription_count() >= LISTENERS, PATIENCE_S)
+    with harness.publisher(STATES, STATE_LISTENERS) as publisher:
         far = [0.0 if value > TABLE_PX / 2 else TABLE_PX for value in harness.judge.sent[-1].values]
         at_ns = harness.now_ns()
-        publisher.publish(JointState(name=list(JOINTS), position=far))
-        if not harness.says("disarmed", PATIENCE_S):
+        publisher.publish(msg.JointState(name=list(JOINTS), position=far))
+        if not harness.says("disarmed"):
             harness.judge.violate("robot_moved: driven on", f"it is at {far}")
             return at_ns, None
-    finally:
-        harness.witness.destroy_publisher(publisher)
     harness.judge.silenced()
-    harness.until(lambda: not harness.witness.driving, PATIENCE_S)  # so that it is armed again before the next fault
-    driven_ns = [each.mono_ns for each in harness.judge.sent if each.mono_ns > at_ns and each.state == "armed"]
-    return at_ns, max(driven_ns, default=at_ns)
+    harness.until(lambda: not harness.witness.driving)  # so that it is armed again before the next fault
+    return at_ns, max(harness.driven_ns(at_ns), default=at_ns)
+
+
+def _alone_again(harness: SoakHarness, who: str) -> None:
+    harness.expect(lambda: not harness.witness.state["conflict"], "conflict stays", who)
 
 
 def second_publisher(harness: SoakHarness) -> Times:
     """It says nothing: that it is there is the conflict."""
     at_ns = harness.now_ns()
-    other = harness.witness.create_publisher(Float64MultiArray, ACTION, 1)
-    named = harness.until(lambda: harness.witness.state["conflict"], PATIENCE_S)
-    named_ns = int(harness.witness.state["mono_ns"]) if named else None
-    harness.pause(harness.rng.uniform(0.0, 1.0))
-    harness.witness.destroy_publisher(other)
-    if not harness.until(lambda: not harness.witness.state["conflict"], PATIENCE_S):
-        harness.judge.violate("conflict stays", "the other publisher is gone")
+    with harness.publisher(ACTIONS, listeners=0):
+        named = harness.until(lambda: harness.witness.state["conflict"])
+        named_ns = int(harness.witness.state["mono_ns"]) if named else None
+        harness.pause(harness.rng.uniform(0.0, 1.0))
+    _alone_again(harness, "the other publisher is gone")
     return at_ns, named_ns
 
 
 def publishers_at_arming(harness: SoakHarness) -> Times:
     """Two that appear at once while somebody arms: refused, or disarmed again."""
-    harness.answer(lambda: harness.witness.call("actuator/disarm"))
-    others = [harness.witness.create_publisher(Float64MultiArray, ACTION, 1) for _ in range(2)]
-    try:
+    disarmed_ns = None
+    harness.call("actuator/disarm")
+    with harness.publisher(ACTIONS, listeners=0), harness.publisher(ACTIONS, listeners=0):
         at_ns = harness.now_ns()
-        armed = harness.arm()
-        if not armed or harness.says("disarmed", PATIENCE_S):
-            disarmed_ns: int | None = max(at_ns, int(harness.witness.state["mono_ns"]))
+        if not harness.arm() or harness.says("disarmed"):
+            disarmed_ns = max(at_ns, int(harness.witness.state["mono_ns"]))
         else:
-            disarmed_ns = None
             harness.judge.violate("armed beside others", "two publishers appeared when it was armed")
-        harness.until(lambda: harness.witness.state["conflict"], PATIENCE_S)
-    finally:
-        for each in others:
-            harness.witness.destroy_publisher(each)
-    if not harness.until(lambda: not harness.witness.state["conflict"], PATIENCE_S):
-        harness.judge.violate("conflict stays", "the other publishers are gone")
+        harness.until(lambda: harness.witness.state["conflict"])
+    _alone_again(harness, "the other publishers are gone")
     return at_ns, disarmed_ns
 
 
 def qos_mismatch(harness: SoakHarness) -> Times:
     """A node names each pair of topic and policy at once, but once in its life: one that knows them all is killed."""
-    said = harness.witness.said
+    logs = harness.witness.logs
 
     def known(each: Mismatch) -> bool:
-        return said.count(f"{each.node}: qos", each.key) > 0
+        return logs.count(f"{each.node}: qos", each.key) > 0
 
-    fresh = [each for each in mismatches() if not known(each)]
-    if not fresh:
+    def fresh() -> list[Mismatch]:
+        return [each for each in mismatches() if not known(each)]
+
+    if not fresh():
         agent_killed(harness)
         harness.drive()
-        harness.until(lambda: not all(known(each) for each in mismatches()), PATIENCE_S)
-        fresh = [each for each in mismatches() if not known(each)]
-    chosen = harness.rng.choice(fresh)
-    with _endpoint(harness, chosen):
+        harness.until(fresh)
+    chosen = harness.rng.choice(fresh())
+    topic = chosen.kind, chosen.topic, chosen.profile
+    publishes = chosen.publishes
+    with harness.publisher(topic, listeners=0) if publishes else harness.subscription(topic, lambda _: None):
         at_ns = harness.now_ns()
-        named = harness.until(lambda: known(chosen), PATIENCE_S)
-    status = said.status(f"{chosen.node}: qos")
+        named = harness.until(lambda: known(chosen))
+    status = logs.status(f"{chosen.node}: qos")
     if named and f"{chosen.label}: incompatible {chosen.policy}" not in status.message:
         harness.judge.violate("qos_mismatch: not named", f"'{status.message}' of {chosen.key}")
     return at_ns, status.heard_ns if named else None
-
-
-@contextmanager
-def _endpoint(harness: SoakHarness, chosen: Mismatch) -> Iterator[None]:
-    node = harness.witness
-    if chosen.publishes:
-        publisher = node.create_publisher(chosen.kind, chosen.topic, chosen.profile)
-        yield
-        node.destroy_publisher(publisher)
-    else:
-        subscription = node.create_subscription(chosen.kind, chosen.topic, lambda _: None, chosen.profile)
-        yield
-        node.destroy_subscription(subscription)
 
 
 def bad_parameter(harness: SoakHarness) -> Times:
     """Refused, and whoever drives drives on. Measured to the refusal."""
     name, value = harness.draw("bad_parameter", BAD_PARAMETERS)
     at_ns = harness.now_ns()
-    response = harness.answer(lambda: harness.witness.set_parameter(name, value), PATIENCE_S)
-    answered_ns = harness.now_ns()
-    refused = response is not None and not response.results[0].successful
+    refused, answered_ns = harness.sets(name, value) is False, harness.now_ns()
     if not refused:
         harness.judge.violate("bad_parameter: taken", name)
     harness.undisturbed(at_ns, f"a bad {name}")
@@ -214,34 +171,32 @@ def clock_set_back(harness: SoakHarness) -> Times:
     def tick() -> None:
         now_s[0] += CLOCK_S
         seconds = int(now_s[0])
-        topic.publish(ClockMsg(clock=TimeMsg(sec=seconds, nanosec=int((now_s[0] - seconds) * 1e9))))
+        topic.publish(msg.ClockMsg(clock=msg.TimeMsg(sec=seconds, nanosec=int((now_s[0] - seconds) * 1e9))))
 
-    topic = harness.witness.create_publisher(ClockMsg, "/clock", QoSProfile(depth=1, reliability=BEST_EFFORT))
-    timer = harness.witness.create_timer(CLOCK_S, tick, clock=Clock(clock_type=ClockType.STEADY_TIME))
-    try:
-        _follow(harness, True)
-        harness.drive()
-        now_s[0] += AN_HOUR_S
-        forward_ns = harness.now_ns()
-        harness.pause(0.5)
-        if any(each.mono_ns > forward_ns and each.state == "disarmed" for each in harness.judge.sent):
-            harness.judge.violate("clock_set_back: forward", "an hour forward has disarmed")
-        harness.steady()
-        at_ns = harness.now_ns()
-        now_s[0] -= AN_HOUR_S / 2
-        tick()
-        disarmed_ns = harness.first_of("disarmed", at_ns, PATIENCE_S)
-        harness.pause(0.5)
-    finally:
-        _follow(harness, False)
-        harness.witness.destroy_timer(timer)
-        harness.witness.destroy_publisher(topic)
+    clock = msg.ClockMsg, "/clock", QoSProfile(depth=1, reliability=BEST_EFFORT)
+    with harness.publisher(clock, listeners=0) as topic, harness.timer(CLOCK_S, tick):
+        try:
+            _follow(harness, True)
+            harness.drive()
+            now_s[0] += AN_HOUR_S
+            forward_ns = harness.now_ns()
+            harness.pause(0.5)
+            if any(each.mono_ns > forward_ns and each.state == "disarmed" for each in harness.judge.sent):
+                harness.judge.violate("clock_set_back: forward", "an hour forward has disarmed")
+            harness.steady()
+            at_ns = harness.now_ns()
+            now_s[0] -= AN_HOUR_S / 2
+            tick()
+            disarmed_ns = harness.first_of("disarmed", at_ns)
+            harness.pause(0.5)
+        finally:
+            _follow(harness, False)
     return at_ns, disarmed_ns
 
 
 def _follow(harness: SoakHarness, on: bool) -> None:
     """A change of clocks disarms too."""
-    response = harness.answer(lambda: harness.witness.simulated_time(on), PATIENCE_S)
-    if response is None or not response.results[0].successful:
+    value = msg.ParameterValue(type=msg.ParameterType.PARAMETER_BOOL, bool_value=on)
+    if not harness.sets("use_sim_time", value):
         harness.judge.violate("use_sim_time refused", f"the actuator did not take {on}")
-    harness.says("disarmed", PATIENCE_S)
+    harness.says("disarmed")

@@ -9,15 +9,13 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from auras_ros.live.soak.faults.kinds import PATIENCE_S, Times
-from auras_ros.live.soak.garbage import Garbage
-from auras_ros.live.soak.other import JOINTS
-from auras_ros.live.soak.qos import LATCHED, RELIABLE
-from auras_ros.live.soak.scene import SoakHarness
+from auras_ros.live.soak.garbage import garbage_on_inputs
+from auras_ros.live.soak.harness import SoakHarness, Times
+from auras_ros.live.soak.topics import CHUNKS, LATCHED, RELIABLE, Topic
 from auras_ros.ros import BACKEND, Node, qos_profile_services_default
 from auras_ros.ros.msg import Float64MultiArray, JointState, MultiArrayDimension, String, message_type
 
@@ -43,136 +41,87 @@ class StopPressCase:
     frozen: bool = False
 
 
-@contextmanager
-def idle(harness: SoakHarness) -> Iterator[None]:
-    yield
+def idle(harness: SoakHarness) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
-@contextmanager
-def description(harness: SoakHarness) -> Iterator[None]:
+def description(harness: SoakHarness) -> AbstractContextManager[None]:
     """One that nobody has read before."""
     filler = f"<!--{'x' * 390}-->"
     name = f"{harness.rng.getrandbits(64):x}"
     text = f'<robot name="{name}">{filler * (DESCRIPTION_BYTES // len(filler))}</robot>'
-    publisher = harness.witness.create_publisher(String, "robot_description", LATCHED)
-    try:
-        harness.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
-        publisher.publish(String(data=text))
-        yield
-    finally:
-        harness.witness.destroy_publisher(publisher)
+    return _large(harness, (String, "robot_description", LATCHED), String(data=text))
 
 
-@contextmanager
-def large_states(harness: SoakHarness) -> Iterator[None]:
-    with _large(harness, JointState, "joint_states", JointState(name=["joint"] * MANY_JOINTS)):
-        yield
+def large_states(harness: SoakHarness) -> AbstractContextManager[None]:
+    return _large(harness, (JointState, "joint_states", RELIABLE), JointState(name=["joint"] * MANY_JOINTS))
 
 
-@contextmanager
-def large_chunk(harness: SoakHarness) -> Iterator[None]:
+def large_chunk(harness: SoakHarness) -> AbstractContextManager[None]:
     message = Float64MultiArray()
     message.layout.dim = [MultiArrayDimension()] * MANY_DIMENSIONS
-    with _large(harness, Float64MultiArray, "agent/chunk", message):
-        yield
+    return _large(harness, CHUNKS, message)
 
 
 @contextmanager
-def _large(harness: SoakHarness, kind: Any, topic: str, message: Any) -> Iterator[None]:
+def _large(harness: SoakHarness, topic: Topic, message: Any) -> Iterator[None]:
     """One message, just before the press."""
-    publisher = harness.witness.create_publisher(kind, topic, RELIABLE)
-    try:
-        harness.until(lambda: publisher.get_subscription_count() > 0, PATIENCE_S)
+    with harness.publisher(topic) as publisher:
         publisher.publish(message)
         yield
-    finally:
-        harness.witness.destroy_publisher(publisher)
 
 
-class Announcer:
-    """Announces so many entities, as a participant of its own would that has them. Our layer's alone."""
+def announcer(node: Node, entities: int) -> tuple[Any, list[Any]]:
+    """Announces so many entities, as a participant of its own would that has them: where, and what. Our layer's."""
+    from auras_ros.ros.dds.endpoint import Writer
+    from auras_ros.ros.dds.messages import serialize
 
-    def __init__(self, node: Node, entities: int) -> None:
-        from auras_ros.ros.dds.endpoint import Writer
-        from auras_ros.ros.dds.messages import serialize
+    gid = message_type("rmw_dds_common/msg/Gid")(data=uuid.uuid4().bytes)
+    named = message_type("rmw_dds_common/msg/NodeEntitiesInfo")(
+        node_namespace="/", node_name="many", reader_gid_seq=[gid] * entities, writer_gid_seq=[]
+    )
+    kind = "rmw_dds_common/msg/ParticipantEntitiesInfo"
+    payload = serialize(message_type(kind)(gid=gid, node_entities_info_seq=[named]))
+    return Writer(node.context.participant, "ros_discovery_info", kind, LATCHED), payload
 
-        gid = message_type("rmw_dds_common/msg/Gid")(data=uuid.uuid4().bytes)
-        named = message_type("rmw_dds_common/msg/NodeEntitiesInfo")(
-            node_namespace="/", node_name="many", reader_gid_seq=[gid] * entities, writer_gid_seq=[]
-        )
-        kind = "rmw_dds_common/msg/ParticipantEntitiesInfo"
-        self._payload = serialize(message_type(kind)(gid=gid, node_entities_info_seq=[named]))
-        self._writer = Writer(node.context.participant, "ros_discovery_info", kind, LATCHED)
 
-    def matched(self) -> bool:
-        """Whether anybody hears it."""
-        return self._writer.matched_count() > 0
+def deaf_service_client(node: Node, service: str, request_type: str) -> tuple[Any, list[Any]]:
+    """Asks a service and has no reader for the answers: where, and an empty request. Our layer's alone."""
+    from auras_ros.ros.dds.endpoint import Writer
 
-    def announce(self) -> None:
-        self._writer.write(self._payload)
-
-    def close(self) -> None:
-        self._writer.close()
+    identity = b"clientid=" + b".".join(b"%x" % octet for octet in uuid.uuid4().bytes) + b";"
+    topic, profile = f"rq/{service}Request", qos_profile_services_default
+    request = [b"\0\1\0\0" + bytes(16) + b"\0\0\0\0"]  # who asks, and no names
+    return Writer(node.context.participant, topic, request_type, profile, identity), request
 
 
 @contextmanager
 def announcement(harness: SoakHarness) -> Iterator[None]:
-    made = [Announcer(harness.witness, entities) for entities in ENTITIES]
-    try:
-        harness.until(lambda: all(each.matched() for each in made), PATIENCE_S)
-        for each in made:
-            each.announce()
+    (some, few), (many, lots) = (announcer(harness.witness, entities) for entities in ENTITIES)
+    with closing(some), closing(many):
+        harness.until(lambda: some.matched_count() and many.matched_count())
+        some.write(few)
+        many.write(lots)
         yield
-    finally:
-        for each in made:
-            each.close()
 
 
 @contextmanager
 def garbage(harness: SoakHarness) -> Iterator[None]:
     """On every input but the one that is pressed; before the press and while it lasts."""
-    made = Garbage(harness.witness, harness.rng, JOINTS)
-    timer = harness.witness.create_timer(1.0 / GARBAGE_HZ, made.say)
-    try:
+    with garbage_on_inputs(harness) as say, harness.timer(1.0 / GARBAGE_HZ, say):
         harness.pause(3.0 / GARBAGE_HZ)
         yield
-    finally:
-        harness.witness.destroy_timer(timer)
-        made.close()
-
-
-class DeafClient:
-    """Asks a service with an empty request, over and over, and has no reader for the answers. Our layer's alone."""
-
-    def __init__(self, node: Node, service: str, request_type: str) -> None:
-        from auras_ros.ros.dds.endpoint import Writer
-
-        identity = b"clientid=" + b".".join(b"%x" % octet for octet in uuid.uuid4().bytes) + b";"
-        topic, profile = f"rq/{service}Request", qos_profile_services_default
-        self._writer = Writer(node.context.participant, topic, request_type, profile, identity)
-
-    def matched(self) -> bool:
-        """Whether the service hears it."""
-        return self._writer.matched_count() > 0
-
-    def ask(self) -> None:
-        self._writer.write([b"\0\1\0\0" + bytes(16) + b"\0\0\0\0"])  # who asks, and no names
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 @contextmanager
 def deaf_client(harness: SoakHarness) -> Iterator[None]:
-    made = DeafClient(harness.witness, "actuator/get_parameters", "rcl_interfaces/srv/GetParameters_Request")
-    timer = harness.witness.create_timer(1.0 / ASKED_HZ, made.ask)
-    try:
-        harness.until(made.matched, PATIENCE_S)
+    """Of a service that is asked all the time."""
+    service = "actuator/get_parameters", "rcl_interfaces/srv/GetParameters_Request"
+    client, request = deaf_service_client(harness.witness, *service)
+    with closing(client), harness.timer(1.0 / ASKED_HZ, lambda: client.write(request)):
+        harness.until(client.matched_count)
         harness.pause(10.0 / ASKED_HZ)
         yield
-    finally:
-        harness.witness.destroy_timer(timer)
-        made.close()
 
 
 @contextmanager
@@ -230,13 +179,13 @@ def _press(harness: SoakHarness, case: StopPressCase) -> Times | None:
         harness.witness.press(False)
         pressed_s = (harness.now_ns() - at_ns) / 1e9
     begin_ns = harness.now_ns() if case.frozen else at_ns
-    stopped = harness.says("stopped", PATIENCE_S)
+    stopped = harness.says("stopped")
     if case.frozen:  # ticks of that time were not missed unasked
         harness.planned_skips += harness.witness.skipped - skipped
     too_long = pressed_s > LONGEST[0] * case.seconds + LONGEST[1]
     if stopped and (too_long or harness.witness.state.get("stalls") != stalls):
         return None
-    stopped_ns = harness.first_of("stopped", at_ns, PATIENCE_S if stopped else 0.0)
+    stopped_ns = harness.first_of("stopped", at_ns, None if stopped else 0.0)
     if stopped_ns is None:
         harness.judge.violate("not stopped", f"the emergency stop was pressed ({case.name})")
     return begin_ns, None if stopped_ns is None else max(begin_ns, stopped_ns)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.live.soak.faults.kinds import HOLD_MS, NAMED_MS, PATIENCE_S, Times
-from auras_ros.live.soak.other import JOINTS
-from auras_ros.live.soak.qos import CAMERA
-from auras_ros.live.soak.scene import MS, RECOVERY_S, TOLD_S, SoakHarness
-from auras_ros.ros import qos_profile_sensor_data
+from auras_ros.live.soak.harness import MS, RECOVERY_S, TOLD_S, SoakHarness, Times
+from auras_ros.live.soak.judge import HOLD_MS, NAMED_MS
+from auras_ros.live.soak.topics import IMAGES, JOINTS, STATES
 from auras_ros.ros.image import to_time_msg
 from auras_ros.ros.msg import Header, Image, JointState
 
 TICK_NS = 10 * MS  # a command that was on its way when its process was broken
 ARMS_BY_ITSELF_S = 2.5  # in which one that arms by itself has: the graph is known after a second
-CAMERA_TOPIC, INSTEAD_S = "camera/top/image_raw", 0.05
+INSTEAD_S = 0.05
 AWAKE_S = 1.0  # for a new actuator to say what it must not
 SILENT_NS = 300 * MS  # after a kill: what comes later is of the next life
 FAR_PX = 60.0  # more than the actuator's tolerance, a tenth of the table
@@ -31,24 +29,33 @@ SLOW_LEAST_RUN_S = 0.01  # all its threads need their turn, or frames hang
 
 def agent_killed(harness: SoakHarness) -> Times:
     """The next agent must not drive before somebody armed again, though it sends chunks."""
-    session, at_ns = harness.witness.beat.get("session"), harness.kill("agent")
+    session, at_ns = harness.witness.heartbeat.get("session"), harness.kill("agent")
     harness.judge.forbid(at_ns + round(HOLD_MS * MS))
-    held_ns = harness.left_armed(at_ns, PATIENCE_S)
+    held_ns = harness.left_armed(at_ns)
 
     def speaks() -> bool:
-        beat, newest = harness.witness.beat, harness.witness.published_ns
-        return beat.get("session") != session and beat.get("lifecycle") == "active" and newest[-1] > at_ns + 500 * MS
+        beat, newest_ns = harness.witness.heartbeat, harness.witness.chunks[-1].published_ns
+        return beat.get("session") != session and beat.get("lifecycle") == "active" and newest_ns > at_ns + 500 * MS
 
-    if not harness.until(speaks, RECOVERY_S):
-        harness.judge.violate("not recovered", f"no chunk of a new agent within {RECOVERY_S:g} s")
+    harness.expect(speaks, "not recovered", f"no chunk of a new agent within {RECOVERY_S:g} s", RECOVERY_S)
     harness.pause(0.5)
     return at_ns, held_ns
 
 
 def agent_stopped(harness: SoakHarness) -> Times:
-    with harness.stopped("agent") as at_ns:
-        held_ns = harness.left_armed(at_ns, PATIENCE_S)
-        harness.pause(harness.rng.uniform(0.0, 2.0))
+    return _stopped(harness, "agent", 2.0)
+
+
+def camera_stalled(harness: SoakHarness) -> Times:
+    """The robot's side as a whole: neither images nor joint states come."""
+    return _stopped(harness, "pusht_bridge", 1.0)
+
+
+def _stopped(harness: SoakHarness, name: str, longest_s: float) -> Times:
+    """A process, until it is held and for a while after it."""
+    with harness.stopped(name) as at_ns:
+        held_ns = harness.left_armed(at_ns)
+        harness.pause(harness.rng.uniform(0.0, longest_s))
     harness.goes_on()
     return at_ns, held_ns
 
@@ -58,11 +65,11 @@ def overrun(harness: SoakHarness) -> Times:
     of an observation that was made after it: with a queue, what has piled up would come first.
 
     Where no frame began in a time that was so broken up, there was none to overrun: it is tried again."""
-    frames = harness.witness.said.status("agent: frames").values
+    frames = harness.witness.logs.status("agent: frames").values
     missed, frame_s = int(frames.get("missed_ticks", 0)), float(frames.get("p50_ms", 50.0)) / 1000
 
     def counted() -> bool:
-        return harness.witness.said.count("agent: frames", "missed_ticks") > missed
+        return harness.witness.logs.count("agent: frames", "missed_ticks") > missed
 
     for _ in range(SLOW_TRIES):
         times = _slowed(harness, frame_s)
@@ -81,25 +88,11 @@ def _slowed(harness: SoakHarness, frame_s: float) -> Times:
             harness.pause(SLOW_STOP_S)
         time.sleep(max(SLOW_LEAST_RUN_S, frame_s / SLOW_STOPS))  # a turn of the harness may take longer
     end_ns = harness.now_ns()
-
-    def fresh_ns() -> int | None:
-        made = (each.published_ns for each in harness.witness.chunks if each.origin_ns > end_ns)
-        return next(made, None)
-
-    harness.until(fresh_ns, PATIENCE_S)
+    harness.until(lambda: harness.fresh_chunk_ns(end_ns))
     late = [each for each in harness.witness.chunks if each.latched_ns < end_ns < each.published_ns]
     if len(late) > 1:
         harness.judge.violate("overrun: queue", f"{len(late)} chunks of observations that were latched before the end")
-    return end_ns, fresh_ns()
-
-
-def camera_stalled(harness: SoakHarness) -> Times:
-    """The robot's side as a whole: neither images nor joint states come."""
-    with harness.stopped("pusht_bridge") as at_ns:
-        held_ns = harness.left_armed(at_ns, PATIENCE_S)
-        harness.pause(harness.rng.uniform(0.0, 1.0))
-    harness.goes_on()
-    return at_ns, held_ns
+    return end_ns, harness.fresh_chunk_ns(end_ns)
 
 
 def simulator_killed(harness: SoakHarness) -> Times:
@@ -110,15 +103,14 @@ def simulator_killed(harness: SoakHarness) -> Times:
     def told(message: JointState) -> None:
         places.append((harness.now_ns(), np.asarray(message.position)))
 
-    listener = harness.witness.create_subscription(JointState, "joint_states", told, qos_profile_sensor_data)
-    try:
-        harness.until(lambda: places, PATIENCE_S)
+    with harness.subscription(STATES, told):
+        harness.until(lambda: places)
         harness.pause(harness.rng.uniform(0.0, TOLD_S))  # killed at no chosen time after a word of it
         with harness.given("pusht", seed=harness.rng.randrange(1000)):
             at_ns = harness.kill("pusht_bridge")
-            held_ns = harness.left_armed(at_ns, PATIENCE_S)
-            if not harness.until(lambda: places and places[-1][0] > at_ns + SILENT_NS, RECOVERY_S):
-                harness.judge.violate("not recovered", f"no word of a new simulator within {RECOVERY_S:g} s")
+            held_ns = harness.left_armed(at_ns)
+            silent = "not recovered", f"no word of a new simulator within {RECOVERY_S:g} s"
+            if not harness.expect(lambda: places and places[-1][0] > at_ns + SILENT_NS, *silent, RECOVERY_S):
                 return at_ns, held_ns
         back_ns, place = next(each for each in places if each[0] > at_ns + SILENT_NS)
         near = [harness.judge.sent[-1].values, *[each for told_ns, each in places if told_ns < back_ns][-1:]]
@@ -126,34 +118,26 @@ def simulator_killed(harness: SoakHarness) -> Times:
             _left_alone(harness, back_ns, place)
             if np.abs(places[-1][1] - place).max() > FAR_PX:
                 harness.judge.violate("simulator_killed: dragged", f"from {place.tolist()} to {places[-1][1].tolist()}")
-    finally:
-        harness.witness.destroy_subscription(listener)
     return at_ns, held_ns
 
 
 def _left_alone(harness: SoakHarness, since_ns: int, place: NDArray[np.float64]) -> None:
-    if not harness.says("disarmed", PATIENCE_S):
+    if not harness.says("disarmed"):
         harness.judge.violate("simulator_killed: driven on", f"it is at {place.tolist()}")
         return
     harness.judge.silenced()
     harness.pause(AWAKE_S)
-    driven = [each for each in harness.judge.sent if each.mono_ns > since_ns and each.state == "armed"]
-    if driven:
+    if driven := harness.driven_ns(since_ns):
         harness.judge.violate("simulator_killed: driven on", f"{len(driven)} commands, and nobody has armed")
 
 
 @contextmanager
-def told_instead(harness: SoakHarness, drivers: Sequence[Sequence[str]], *, new_images: bool) -> Iterator[int]:
+def simulated_peers(harness: SoakHarness, drivers: Sequence[Sequence[str]], *, new_images: bool) -> Iterator[int]:
     """The simulator stands still for a block, and others tell in its stead: a camera shows its last image, with new
     stamps or the old one, and a driver for each group of joints tells of a robot that stays. Gives the time before."""
-    node, images = harness.witness, list[Image]()
-    listener = node.create_subscription(Image, CAMERA_TOPIC, images.append, CAMERA)
-    try:
-        harness.until(lambda: images, PATIENCE_S)
-    finally:
-        node.destroy_subscription(listener)
-    camera = node.create_publisher(Image, CAMERA_TOPIC, CAMERA)
-    robots = [node.create_publisher(JointState, "joint_states", qos_profile_sensor_data) for _ in drivers]
+    images: list[Image] = []
+    with harness.subscription(IMAGES, images.append):
+        harness.until(lambda: images)
     place = dict(zip(JOINTS, harness.judge.sent[-1].values.tolist(), strict=False))
 
     def tell() -> None:
@@ -164,20 +148,17 @@ def told_instead(harness: SoakHarness, drivers: Sequence[Sequence[str]], *, new_
         for robot, names in zip(robots, drivers, strict=True):
             robot.publish(JointState(header=header, name=list(names), position=[place[name] for name in names]))
 
-    timer = node.create_timer(INSTEAD_S, tell)
-    try:
-        with harness.stopped("pusht_bridge") as at_ns:
-            yield at_ns
-    finally:
-        node.destroy_timer(timer)
-        for publisher in (camera, *robots):
-            node.destroy_publisher(publisher)
+    with ExitStack() as stack:
+        camera = stack.enter_context(harness.publisher(IMAGES, listeners=0))
+        robots = [stack.enter_context(harness.publisher(STATES, listeners=0)) for _ in drivers]
+        stack.enter_context(harness.timer(INSTEAD_S, tell))
+        yield stack.enter_context(harness.stopped("pusht_bridge"))
 
 
 def camera_repeats(harness: SoakHarness) -> Times:
     """One frame over and over, with the stamp that it had, while the robot goes on telling where it is."""
-    with told_instead(harness, [JOINTS], new_images=False) as at_ns:
-        held_ns = harness.left_armed(at_ns, PATIENCE_S)
+    with simulated_peers(harness, [JOINTS], new_images=False) as at_ns:
+        held_ns = harness.left_armed(at_ns)
     harness.goes_on()
     return at_ns, held_ns
 
@@ -189,13 +170,11 @@ def actuator_stopped(harness: SoakHarness) -> Times:
     with harness.stopped("actuator") as at_ns:
         harness.pause(harness.rng.uniform(0.7, 1.5))
         until_ns = harness.now_ns()
-    harness.until(lambda: harness.witness.state["mono_ns"] > until_ns, PATIENCE_S)
+    harness.until(lambda: harness.witness.state["mono_ns"] > until_ns)
     harness.pause(AWAKE_S)
     harness.planned_skips += harness.witness.skipped - skipped
     harness.judge.silenced()
-    ghosts = [each for each in harness.judge.sent if each.mono_ns > at_ns + TICK_NS]
-    if ghosts:
-        harness.judge.violate("action after a stall", f"{len(ghosts)} commands, and nobody has armed")
+    _no_command(harness, at_ns, "action after a stall")
     return at_ns, _last_chunk_ns(harness, at_ns, until_ns)
 
 
@@ -203,8 +182,8 @@ def actuator_respawned(harness: SoakHarness) -> Times:
     """Somebody has stopped it, it is killed, and its config says `arm_on_start`: the next one must not follow that."""
     with harness.given("actuator", arm_on_start=True):
         at_ns = harness.now_ns()
-        harness.answer(lambda: harness.witness.call("actuator/stop"))
-        if harness.first_of("stopped", at_ns, PATIENCE_S) is None:
+        harness.call("actuator/stop")
+        if harness.first_of("stopped", at_ns) is None:
             harness.judge.violate("not stopped", "the service was asked")
         return actuator_killed(harness, ARMS_BY_ITSELF_S)
 
@@ -213,18 +192,23 @@ def actuator_killed(harness: SoakHarness, awake_s: float | None = None) -> Times
     """Measured to the agent's last chunk. The agent says so; the next actuator is silent until somebody arms it.
     awake_s: how long it is listened to."""
     at_ns = harness.kill("actuator")
-    if not harness.until(lambda: harness.witness.beat.get("state") == "actuator lost", NAMED_MS / 1000):
-        harness.judge.violate("actuator_killed: not said", f"the agent says '{harness.witness.beat.get('state')}'")
-    if not harness.until(lambda: harness.witness.state["mono_ns"] > at_ns + TICK_NS, RECOVERY_S):
-        harness.judge.violate("not recovered", f"no word of a new actuator within {RECOVERY_S:g} s")
+    if not harness.until(lambda: harness.witness.heartbeat.get("state") == "actuator lost", NAMED_MS / 1000):
+        harness.judge.violate("actuator_killed: not said", f"the agent says '{harness.witness.heartbeat.get('state')}'")
+    silent = "not recovered", f"no word of a new actuator within {RECOVERY_S:g} s"
+    harness.expect(lambda: harness.witness.state["mono_ns"] > at_ns + TICK_NS, *silent, RECOVERY_S)
     back_ns = harness.witness.state["mono_ns"]
     harness.pause(awake_s or AWAKE_S)
+    _no_command(harness, at_ns, "action of a dead actuator")
+    return at_ns, _last_chunk_ns(harness, at_ns, back_ns)
+
+
+def _no_command(harness: SoakHarness, at_ns: int, kind: str) -> None:
     ghosts = [each for each in harness.judge.sent if each.mono_ns > at_ns + TICK_NS]
     if ghosts:
-        harness.judge.violate("action of a dead actuator", f"{len(ghosts)} commands, and nobody has armed")
-    return at_ns, _last_chunk_ns(harness, at_ns, back_ns)
+        harness.judge.violate(kind, f"{len(ghosts)} commands, and nobody has armed")
 
 
 def _last_chunk_ns(harness: SoakHarness, since_ns: int, until_ns: int) -> int:
     """When the agent published the last chunk between two times; the first of them where it published none."""
-    return max((each for each in harness.witness.published_ns if since_ns < each < until_ns), default=since_ns)
+    published_ns = (each.published_ns for each in harness.witness.chunks)
+    return max((each for each in published_ns if since_ns < each < until_ns), default=since_ns)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.live.soak.qos import EVERY
+from auras_ros.live.chunk_times import values_of
+from auras_ros.live.soak.topics import EVERY
 from auras_ros.ros import Node
 from auras_ros.ros.msg import DiagnosticArray, Log
 
@@ -18,7 +19,7 @@ KEPT_LINES = 1000
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One line of a log: when it was heard (monotonic ns), whose it is, what it says."""
 
     heard_ns: int
@@ -40,7 +41,7 @@ class LogListener:
 
     def __init__(self, node: Node) -> None:
         self._clock = MonotonicClock()
-        self._lines: deque[Line] = deque(maxlen=KEPT_LINES)
+        self._lines: deque[LogLine] = deque(maxlen=KEPT_LINES)
         self._statuses: dict[str, DiagnosticEntry] = {}
         node.create_subscription(Log, "/rosout", self._on_line, EVERY)
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, EVERY)
@@ -62,10 +63,9 @@ class LogListener:
         return int(text) if text.isdecimal() else 0
 
     def _on_line(self, message: Any) -> None:
-        self._lines.append(Line(self._clock.now_ns(), message.name, message.msg))
+        self._lines.append(LogLine(self._clock.now_ns(), message.name, message.msg))
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         now_ns = self._clock.now_ns()
         for status in message.status:
-            values = {pair.key: pair.value for pair in status.values}
-            self._statuses[status.name] = DiagnosticEntry(now_ns, status.message, values)
+            self._statuses[status.name] = DiagnosticEntry(now_ns, status.message, values_of(status))

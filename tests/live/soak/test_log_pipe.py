@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from auras_ros.live.soak.logs import LogPipe
+from auras_ros.live.soak.log_pipe import LogPipe
 
 
 def test_a_closed_pipe_cannot_be_written_and_what_comes_after_is_copied(tmp_path: Path) -> None:

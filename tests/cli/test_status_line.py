@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from auras_ros.cli import figures as module
-from auras_ros.cli.figures import Figures, Told
+from auras_ros.cli import status_line as module
+from auras_ros.cli.status_line import LoopStatistics, status_lines
 from auras_ros.ros.msg import Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 from tests.nodes.wire import LATCHED, RELIABLE, Watch, own_domain
 
@@ -31,20 +31,20 @@ def action(age_ns: int | None) -> Any:
 
 
 def test_the_line_says_what_was_heard_since_the_last_one() -> None:
-    told = Told()
-    assert told.line(10.0) == "no message of the actuator yet"
+    statistics = LoopStatistics()
+    assert statistics.line(10.0) == "no message of the actuator yet"
     for accepted in (7, 12, 2):  # the last is an actuator that was started again
-        told.actuator(text(state="armed", reason="", counters={"accepted": accepted}))
+        statistics.actuator(text(state="armed", reason="", counters={"accepted": accepted}))
     for age_ms in (300, 500, 400):
-        told.action(action(age_ms * 1_000_000))
-    told.action(action(None))
+        statistics.action(action(age_ms * 1_000_000))
+    statistics.action(action(None))
     for episode, success in ((1, True), (1, True), (2, False)):
-        told.table(text(episode=episode, done=True, success=success))
-    told.table(text(episode=3, done=False, success=False))
+        statistics.table(text(episode=episode, done=True, success=success))
+    statistics.table(text(episode=3, done=False, success=False))
     line = "armed  1 of 2 episodes succeeded  0.7 chunks/s  actions from observations 400 ms old"
-    assert told.line(10.0) == line
-    told.actuator(text(state="stopped", reason="pressed", counters={"accepted": 2}))
-    assert told.line(10.0) == "stopped (pressed)  1 of 2 episodes succeeded  0.0 chunks/s"
+    assert statistics.line(10.0) == line
+    statistics.actuator(text(state="stopped", reason="pressed", counters={"accepted": 2}))
+    assert statistics.line(10.0) == "stopped (pressed)  1 of 2 episodes succeeded  0.0 chunks/s"
 
 
 HOSTILE = ["", "[" * 60_000, "[]", "{}", '{"episode": {}, "done": 1, "success": 2}', "9" * 5000,
@@ -54,18 +54,18 @@ HOSTILE = ["", "[" * 60_000, "[]", "{}", '{"episode": {}, "done": 1, "success": 
 
 @pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data[:60])
 def test_a_message_of_another_form_says_nothing(data: str) -> None:
-    told = Told()
-    told.table(SimpleNamespace(data=data))
-    told.actuator(SimpleNamespace(data=data))
-    told.action(Float64MultiArray(data=[1.0]))
-    assert told.line(1.0) == "no message of the actuator yet"
+    statistics = LoopStatistics()
+    statistics.table(SimpleNamespace(data=data))
+    statistics.actuator(SimpleNamespace(data=data))
+    statistics.action(Float64MultiArray(data=[1.0]))
+    assert statistics.line(1.0) == "no message of the actuator yet"
 
 
 @pytest.mark.parametrize("age_ns", ["x", [], 10**4000, -1, True], ids=lambda age_ns: f"{age_ns!s:.20}")
 def test_an_age_that_is_none_says_nothing(age_ns: Any) -> None:
-    told = Told()
-    told.action(action(age_ns))
-    assert told.line(1.0) == "no message of the actuator yet"
+    statistics = LoopStatistics()
+    statistics.action(action(age_ns))
+    assert statistics.line(1.0) == "no message of the actuator yet"
 
 
 def test_what_is_on_the_wire_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def test_what_is_on_the_wire_is_printed(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(module, "EVERY_S", {True: 0.2, False: 0.2})
     with own_domain():
         watch = Watch("left")
-        figures = Figures("/left")
+        lines = status_lines("/left")
         try:
             state = watch.node.create_publisher(String, "actuator/state", LATCHED)
             actions = watch.node.create_publisher(Float64MultiArray, "action", RELIABLE)
@@ -82,11 +82,11 @@ def test_what_is_on_the_wire_is_printed(monkeypatch: pytest.MonkeyPatch, capsys:
                 assert time.monotonic() < end_s, said
                 state.publish(String(data=json.dumps({"state": "armed", "counters": {"accepted": 1}})))
                 actions.publish(action(250_000_000))
-                figures.poll()
+                next(lines)
                 said += capsys.readouterr().out
                 time.sleep(0.02)
         finally:
-            figures.close()
+            lines.close()
             watch.close()
 
 
@@ -98,25 +98,25 @@ def test_a_message_that_breaks_a_callback_leaves_the_run_and_the_line(
     monkeypatch.setattr(module, "SETTLE_S", 0.0)
     heard: list[str] = []
 
-    def actuator(self: Told, message: Any) -> None:
+    def actuator(self: LoopStatistics, message: Any) -> None:
         heard.append(message.data)
         if len(heard) == 1:
             raise OverflowError("cannot convert float infinity to integer")
 
-    monkeypatch.setattr(Told, "actuator", actuator)
+    monkeypatch.setattr(LoopStatistics, "actuator", actuator)
     with own_domain():
         watch = Watch("left")
-        figures = Figures("/left")
+        lines = status_lines("/left")
         try:
             state = watch.node.create_publisher(String, "actuator/state", LATCHED)
             end_s = time.monotonic() + PATIENCE_S
             while len(heard) < 3:
                 assert time.monotonic() < end_s, heard
                 state.publish(String(data=str(len(heard))))
-                figures.poll()
+                next(lines)
                 time.sleep(0.02)
         finally:
-            figures.close()
+            lines.close()
             watch.close()
     said = capfd.readouterr().err
     assert "a callback failed and was left" in said
@@ -129,12 +129,12 @@ def test_where_nobody_can_listen_the_run_goes_on(
 ) -> None:
     monkeypatch.setattr(module, "SETTLE_S", 0.0)
 
-    def broken(self: Figures) -> None:
+    def broken(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(Figures, "_open", broken)
-    figures = Figures()
-    figures.poll()
-    figures.poll()
-    figures.close()
+    monkeypatch.setattr("auras_ros.live.loop.own_node", broken)
+    lines = status_lines()
+    next(lines)
+    next(lines)
+    lines.close()
     assert capsys.readouterr().err == f"no figures from now on: {error}\n"

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from auras_ros.cli.finding import Check, Finding, note, ok
+from auras_ros.cli.doctor.finding import Check, Finding, note, ok
 
 PROCESSORS = Path("/sys/devices/system/cpu")
 REALTIME = Path("/sys/kernel/realtime")  # exists and is 1 with PREEMPT_RT

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from auras_ros.cli import host
-from auras_ros.cli.finding import Finding, Verdict
+from auras_ros.cli.doctor import host
+from auras_ros.cli.doctor.finding import Finding, Verdict
 
 
 def is_ok(finding: Finding, *words: str) -> None:

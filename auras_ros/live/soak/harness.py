@@ -9,20 +9,22 @@ import itertools
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Any, TypeVar
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.live.soak.judge import ReceivedAction
-from auras_ros.live.soak.other import OtherActuator
+from auras_ros.live.soak.log_pipe import LogPipe
+from auras_ros.live.soak.topics import Topic
 from auras_ros.live.soak.usage import Usage
 from auras_ros.live.soak.witness import Witness
 from auras_ros.nodes.common.supervisor import Supervisor
+from auras_ros.ros import Clock, ClockType
 
 SPIN_S = 0.02
 POLL_S, READ_S = 0.1, 1.0  # at exit statuses; at what processes use
+PATIENCE_S = 10.0  # for what a fault makes the loop do
 ANSWER_S, RETRY_S = 3.0, 0.3
 RECOVERY_S = 90.0  # from a fault until it drives again; an agent that died is started again and loads
 TOLD_S = 0.3  # until the robot's new place has been told of, several times
@@ -31,6 +33,9 @@ TOO_SLOW = "too slow for its settings"  # in the supervisor's news
 UNDISTURBED_MS = 1000.0
 MS = 1_000_000
 T = TypeVar("T")
+Wanted = Callable[[ReceivedAction], bool]
+Times = tuple[int, int | None]
+"""When a fault broke the loop and when the loop did what it promises, monotonic ns; None where it did not."""
 
 
 class Interrupted(Exception):  # noqa: N818  (nothing went wrong)
@@ -41,17 +46,23 @@ class SoakHarness:
     """One thread: every callback comes in `turn`, which raises Interrupted once `stopping` says so."""
 
     def __init__(
-        self, witness: Witness, callbacks: Any, supervisor: Supervisor, rng: random.Random, stopping: Callable[[], bool]
+        self,
+        witness: Witness,
+        callbacks: Any,
+        supervisor: Supervisor,
+        rng: random.Random,
+        stopping: Callable[[], bool],
+        log: LogPipe | None = None,
     ) -> None:
+        """log: what the nodes print to."""
         self.witness, self.judge, self.rng = witness, witness.judge, rng
         self._callbacks, self._supervisor, self._stopping = callbacks, supervisor, stopping
         self._clock = MonotonicClock()
         self.usage = {name: Usage() for name in supervisor.processes}
         self.planned_skips = 0
         self.presses_again = 0  # of the emergency stop, where one could not be timed
-        self.unread_logs: Callable[[], AbstractContextManager[None]] = nullcontext  # a block in which nobody reads them
-        self.closed_logs: Callable[[], AbstractContextManager[None]] = nullcontext  # one in which nobody could
-        self.other = partial(OtherActuator, witness)  # starts one beside the loop's
+        self.unread_log = log.unread if log else nullcontext  # a block in which nobody reads it
+        self.closed_log = log.closed if log else nullcontext  # one in which nobody could
         self._killed: set[str] = set()
         self._bags: dict[str, list[Any]] = {}
         self._looked_s = self._read_s = 0.0
@@ -95,9 +106,9 @@ class SoakHarness:
         else:
             self.judge.violate("process ended", news)
 
-    def until(self, condition: Callable[[], Any], patience_s: float) -> bool:
-        """Whether the condition came to hold in time."""
-        end_s = time.monotonic() + patience_s
+    def until(self, condition: Callable[[], Any], patience_s: float | None = None) -> bool:
+        """Whether the condition came to hold in time. patience_s: PATIENCE_S if None."""
+        end_s = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
         while not condition():
             left_s = end_s - time.monotonic()
             if left_s <= 0:
@@ -107,6 +118,48 @@ class SoakHarness:
 
     def pause(self, seconds: float) -> None:
         self.until(lambda: False, seconds)
+
+    def expect(self, condition: Callable[[], Any], kind: str, text: str, patience_s: float | None = None) -> bool:
+        """Whether the condition came to hold in time; it is a violation if not."""
+        held = self.until(condition, patience_s)
+        if not held:
+            self.judge.violate(kind, text)
+        return held
+
+    # -- publishing ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def publisher(self, topic: Topic, listeners: int = 1) -> Iterator[Any]:
+        """A publisher for a block, which begins when that many listeners are matched."""
+        made = self.witness.create_publisher(*topic)
+        with _until_left(self.witness.destroy_publisher, made):
+            self.until(lambda: made.get_subscription_count() >= listeners)
+            yield made
+
+    def subscription(self, topic: Topic, take: Callable[[Any], object]) -> AbstractContextManager[Any]:
+        """A subscription for a block."""
+        kind, name, qos = topic
+        made = self.witness.create_subscription(kind, name, take, qos)
+        return _until_left(self.witness.destroy_subscription, made)
+
+    def client(self, kind: Any, service: str) -> AbstractContextManager[Any]:
+        """A client of a service for a block."""
+        made = self.witness.create_client(kind, service)
+        return _until_left(self.witness.destroy_client, made)
+
+    def timer(self, period_s: float, callback: Callable[[], object]) -> AbstractContextManager[Any]:
+        """A timer for a block, whatever is done to the clocks."""
+        made = self.witness.create_timer(period_s, callback, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        return _until_left(self.witness.destroy_timer, made)
+
+    def repeat(self, publish: Callable[[], object], hz: float, seconds: float) -> tuple[int, int]:
+        """Publish at least once, then at this rate for so long. Returns the times before and after, monotonic ns."""
+        begin_ns = self.now_ns()
+        publish()
+        while self.now_ns() - begin_ns < seconds * 1e9:
+            self.pause(1.0 / hz)
+            publish()
+        return begin_ns, self.now_ns()
 
     # -- breaking -----------------------------------------------------------------------------------------
 
@@ -143,35 +196,45 @@ class SoakHarness:
 
     # -- what is heard ------------------------------------------------------------------------------------
 
-    def left_armed(self, since_ns: int, patience_s: float) -> int | None:
+    def left_armed(self, since_ns: int) -> int | None:
         """When the first command since then was sent that no chunk made; None where none comes."""
-        return self._first(lambda each: each.state != "armed", since_ns, patience_s)
+        return self.first(lambda each: each.state != "armed", self.judge.sent, since_ns)
 
-    def first_of(self, state: str, since_ns: int, patience_s: float) -> int | None:
+    def first_of(self, state: str, since_ns: int, patience_s: float | None = None) -> int | None:
         """When the first command of that state since then was sent; None where none comes."""
-        return self._first(lambda each: each.state == state, since_ns, patience_s)
+        return self.first(lambda each: each.state == state, self.judge.sent, since_ns, patience_s)
 
-    def _first(self, wanted: Callable[[ReceivedAction], bool], since_ns: int, patience_s: float) -> int | None:
-        found: list[ReceivedAction] = []
+    def first(
+        self, wanted: Wanted, sent: Iterable[ReceivedAction], since_ns: int, patience_s: float | None = None
+    ) -> int | None:
+        """When the first of these commands since then was sent that is wanted; None where none comes."""
+        found: list[int] = []
 
         def heard() -> bool:
-            found[:] = [each for each in self.judge.sent if each.mono_ns >= since_ns and wanted(each)][:1]
+            found[:] = [each.mono_ns for each in sent if each.mono_ns >= since_ns and wanted(each)][:1]
             return bool(found)
 
-        return found[0].mono_ns if self.until(heard, patience_s) else None
+        return found[0] if self.until(heard, patience_s) else None
+
+    def driven_ns(self, since_ns: int) -> list[int]:
+        """When commands of chunks were sent since then."""
+        return [each.mono_ns for each in self.judge.sent if each.mono_ns > since_ns and each.state == "armed"]
+
+    def fresh_chunk_ns(self, since_ns: int) -> int | None:
+        """When the first chunk of an observation that was made since then was published; None without one."""
+        return next((each.published_ns for each in self.witness.chunks if each.origin_mono_ns > since_ns), None)
 
     def undisturbed(self, since_ns: int, what: str) -> None:
         """It must have been driven since then, and must be now, with no hold longer than a second."""
         self.goes_on()
-        driven = [each.mono_ns for each in self.judge.sent if each.mono_ns >= since_ns and each.state == "armed"]
-        times_ns = [since_ns, *driven, self.now_ns()]
+        times_ns = [since_ns, *self.driven_ns(since_ns), self.now_ns()]
         longest_ms = max(after - before for before, after in itertools.pairwise(times_ns)) / MS
         if longest_ms > UNDISTURBED_MS:
             self.judge.violate("disturbed", f"not driven for {longest_ms:.0f} ms by {what}")
 
-    def says(self, state: str, patience_s: float) -> bool:
+    def says(self, state: str) -> bool:
         """Whether the actuator comes to say that state."""
-        return self.until(lambda: self.witness.state.get("state") == state, patience_s)
+        return self.until(lambda: self.witness.state.get("state") == state)
 
     def steady(self) -> bool:
         """Whether it comes to be driven for a while without a hold; it must.
@@ -186,18 +249,21 @@ class SoakHarness:
 
         def another_life() -> bool:
             follows = self.witness.state.get("session")
-            return bool(follows) and self.witness.beat.get("session") not in (None, follows)
+            return bool(follows) and self.witness.heartbeat.get("session") not in (None, follows)
 
         found = self.until(lambda: unbroken() or another_life(), RECOVERY_S) and (unbroken() or self.drive())
-        if not (found and self.until(unbroken, RECOVERY_S)):
-            self.judge.violate("not steady", f"never driven for {STEADY_NS / 1e6:g} ms within {RECOVERY_S:g} s")
-            return False
-        return True
+        text = f"never driven for {STEADY_NS / 1e6:g} ms within {RECOVERY_S:g} s"
+        return self.expect(unbroken, "not steady", text, RECOVERY_S if found else 0.0)
 
     def goes_on(self) -> None:
         """It must be driven again by itself."""
-        if not self.until(lambda: self.witness.driving, RECOVERY_S):
-            self.judge.violate("did not go on", f"not driven within {RECOVERY_S:g} s, without anybody's asking")
+        text = f"not driven within {RECOVERY_S:g} s, without anybody's asking"
+        self.expect(lambda: self.witness.driving, "did not go on", text, RECOVERY_S)
+
+    def used(self, begin_ns: int, end_ns: int, what: str) -> None:
+        """Good messages must be used after bad ones, and the robot must have been driven meanwhile."""
+        self.expect(lambda: self.fresh_chunk_ns(end_ns), "good ones not used", f"no chunk after {what}")
+        self.undisturbed(begin_ns, what)
 
     # -- asking -------------------------------------------------------------------------------------------
 
@@ -209,10 +275,24 @@ class SoakHarness:
             return None
         return future.result() if self.until(future.done, patience_s) else None
 
+    def agrees(self, ask: Callable[[], Any]) -> bool:
+        """Whether the answer to a call comes, and is yes."""
+        response = self.answer(ask)
+        return response is not None and bool(response.success)
+
+    def call(self, service: str) -> bool:
+        """Whether a service of the loop answers yes."""
+        return self.agrees(lambda: self.witness.call(service))
+
+    def sets(self, name: str, value: Any) -> bool | None:
+        """Whether the actuator takes a parameter; None where it does not answer."""
+        response = self.answer(lambda: self.witness.set_parameter(name, value), PATIENCE_S)
+        return None if response is None else bool(response.results[0].successful)
+
     def new_table(self) -> None:
         """Another one, which is nobody's to be moved on: disarmed for it, and armed again."""
-        self.answer(lambda: self.witness.call("actuator/disarm"))
-        self.answer(lambda: self.witness.call("pusht/reset"))
+        self.call("actuator/disarm")
+        self.call("pusht/reset")
         self.pause(TOLD_S)
         self.drive()
 
@@ -228,11 +308,19 @@ class SoakHarness:
         end_s = time.monotonic() + RECOVERY_S
         while time.monotonic() < end_s:
             if self.witness.state.get("state") == "stopped":
-                self.answer(lambda: self.witness.call("actuator/disarm"))
+                self.call("actuator/disarm")
             if self.witness.state.get("emergency_stop"):  # by somebody who is gone, or the refusal says who
-                self.answer(lambda: self.witness.call("actuator/release_stop"))
+                self.call("actuator/release_stop")
             if self.arm() and self.until(lambda: self.witness.driving, ANSWER_S):
                 return True
             self.pause(RETRY_S)
         self.judge.violate("not recovered", f"not driven within {RECOVERY_S:g} s: {self.witness.state.get('reason')}")
         return False
+
+
+@contextmanager
+def _until_left(destroy: Callable[[Any], object], made: Any) -> Iterator[Any]:
+    try:
+        yield made
+    finally:
+        destroy(made)

@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from auras_ros.cli import doctor, host, machine
-from auras_ros.cli.finding import Finding, Verdict, note, ok, problem
+from auras_ros.cli import doctor
+from auras_ros.cli.doctor import host, machine
+from auras_ros.cli.doctor.finding import Finding, Verdict, note, ok, problem
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def raising(error: Exception) -> Callable[..., Any]:

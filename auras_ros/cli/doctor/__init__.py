@@ -7,7 +7,6 @@ install nothing.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
@@ -19,8 +18,9 @@ from dataclasses import asdict
 from importlib import metadata
 
 from auras_ros import __version__, resources
-from auras_ros.cli import host, machine
-from auras_ros.cli.finding import Check, Finding, Verdict, note, ok, problem
+from auras_ros.cli.command import command_parser
+from auras_ros.cli.doctor import host, machine
+from auras_ros.cli.doctor.finding import Check, Finding, Verdict, note, ok, problem
 from auras_ros.nodes.common import discovery as reach
 
 COLUMN = 18  # column of the findings
@@ -82,14 +82,10 @@ def _backend() -> str:
 
 
 def _participant() -> None:
-    from auras_ros.ros import Context, Node, SignalHandlerOptions, init, try_shutdown
+    from auras_ros.live.loop import own_node
 
-    context = Context()
-    init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
-    try:
-        Node("auras_doctor", context=context).destroy_node()
-    finally:
-        try_shutdown(context=context)
+    with own_node("auras_doctor"):
+        pass
 
 
 def _version(distribution: str) -> str:
@@ -210,12 +206,7 @@ def table(findings: Sequence[Finding], width: int, column: int = 0) -> str:
 
 def run(argv: list[str]) -> int:
     """Returns 0, or 1 if a problem prevents the runtime from starting."""
-    parser = argparse.ArgumentParser(
-        prog="auras doctor",
-        description="Check this machine, and print what to do about problems.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("doctor", "Check this machine, and print what to do about problems.", EXAMPLE)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args(argv)
 

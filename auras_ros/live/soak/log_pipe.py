@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 AT_ONCE = 65536
 
@@ -43,11 +42,9 @@ class LogPipe:
         filler = os.open(f"/proc/self/fd/{self.writer.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
         try:
             for _ in range(2):  # what the thread has in its hands leaves room once more
-                try:
+                with suppress(BlockingIOError):
                     while os.write(filler, b"-" * 4095 + b"\n"):
                         pass
-                except BlockingIOError:
-                    pass
             yield
         finally:
             os.close(filler)
@@ -70,9 +67,7 @@ class LogPipe:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._flowing.set()
         self.writer.close()
         self._thread.join()

@@ -7,22 +7,22 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from auras_ros.live.soak.harness import SoakHarness
 from auras_ros.live.soak.judge import ReceivedAction
-from auras_ros.live.soak.qos import EVERY, LATCHED
-from auras_ros.live.soak.witness import Witness
+from auras_ros.live.soak.topics import EVERY, JOINTS, LATCHED, STATES
+from auras_ros.live.soak.witness import asked
 from auras_ros.nodes.common.messages import read_action, read_json
-from auras_ros.ros import Clock, ClockType, Future, qos_profile_sensor_data
+from auras_ros.ros import Future
 from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from auras_ros.ros.srv import Trigger
 
 NAMESPACE = "/beside"
 STATES_S = 0.02
-JOINTS = ("agent_x", "agent_y")  # of the table that is played
 PLACE = dict.fromkeys(JOINTS, 256.0)
-SERVICES = ("arm", "disarm", "stop")
 GRACE_S = 10.0
 
 
@@ -30,8 +30,7 @@ class OtherActuator:
     """`sent`: what it and those beside it in the namespace have commanded. `state`: its newest word. `speaking`: the
     joints that its robot tells of, each by a driver of its own."""
 
-    def __init__(self, witness: Witness, name: str, log: Path, parameters: dict[str, Any]) -> None:
-        self._witness = witness
+    def __init__(self, harness: SoakHarness, name: str, log: Path, parameters: dict[str, Any]) -> None:
         self.sent: list[ReceivedAction] = []
         self.state: dict[str, Any] = {}
         self.speaking: set[str] = set()
@@ -41,22 +40,20 @@ class OtherActuator:
         node = "auras_ros.nodes.actuator.node"
         child = [sys.executable, "-m", "auras_ros.nodes.common.child", str(os.getpid()), node]
         command = [*child, "--ros-args", *arguments]
-        self._subscriptions = [
-            witness.create_subscription(Float64MultiArray, f"{NAMESPACE}/action", self._on_action, EVERY),
-            witness.create_subscription(String, f"{NAMESPACE}/{name}/state", self._on_state, LATCHED),
-        ]
-        self._clients = {word: witness.create_client(Trigger, f"{NAMESPACE}/{name}/{word}") for word in SERVICES}
-        topic = f"{NAMESPACE}/joint_states"
-        self._drivers = {joint: witness.create_publisher(JointState, topic, qos_profile_sensor_data) for joint in PLACE}
-        self._timer = witness.create_timer(STATES_S, self._tell, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        self._resources = ExitStack()
+        enter = self._resources.enter_context
+        kind, topic, qos = STATES
+        states = kind, f"{NAMESPACE}/{topic}", qos
+        self._drivers = {joint: enter(harness.publisher(states, listeners=0)) for joint in PLACE}
+        enter(harness.timer(STATES_S, self._tell))
+        enter(harness.subscription((Float64MultiArray, f"{NAMESPACE}/action", EVERY), self._on_action))
+        enter(harness.subscription((String, f"{NAMESPACE}/{name}/state", LATCHED), self._on_state))
+        self._clients = {
+            word: enter(harness.client(Trigger, f"{NAMESPACE}/{name}/{word}")) for word in ("arm", "disarm", "stop")
+        }
         with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
+            nothing = subprocess.DEVNULL
+            self.process = subprocess.Popen(command, stdin=nothing, stdout=out, stderr=out, start_new_session=True)
 
     def speak(self) -> None:
         """Let every joint be told of."""
@@ -75,8 +72,7 @@ class OtherActuator:
 
     def call(self, word: str) -> Future | None:
         """Ask for "arm", "disarm" or "stop"; None where nobody answers."""
-        client = self._clients[word]
-        return client.call_async(Trigger.Request()) if client.service_is_ready() else None
+        return asked(self._clients[word], Trigger.Request())
 
     def close(self) -> None:
         self.process.terminate()
@@ -85,10 +81,4 @@ class OtherActuator:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self._witness.destroy_timer(self._timer)
-        for publisher in self._drivers.values():
-            self._witness.destroy_publisher(publisher)
-        for client in self._clients.values():
-            self._witness.destroy_client(client)
-        for subscription in self._subscriptions:
-            self._witness.destroy_subscription(subscription)
+        self._resources.close()

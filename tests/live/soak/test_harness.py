@@ -33,7 +33,7 @@ def test_a_process_that_still_loads_is_not_read(monkeypatch: pytest.MonkeyPatch)
     """Nor does it count as one that grows: once it has driven, whatever comes is read."""
     harness, driving, looks = stage(), [False], list[int]()
     monkeypatch.setattr(type(harness.witness), "driving", property(lambda self: driving[0]))
-    monkeypatch.setattr("auras_ros.live.soak.scene.READ_S", 0.0)
+    monkeypatch.setattr("auras_ros.live.soak.harness.READ_S", 0.0)
     lives: dict[int, list[object]] = {}
 
     def look(pid: int, at_s: float) -> None:

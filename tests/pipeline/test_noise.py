@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auras_ros.policies.noise import noise_tape
+from auras_ros.pipeline.noise import noise_tape
 
 SEEDS, REQUESTS = st.integers(0, 2**31 - 1), st.integers(0, 2**32 - 1)
 

@@ -14,8 +14,8 @@ import struct
 import subprocess
 from pathlib import Path
 
-from auras_ros.cli import host
-from auras_ros.cli.finding import Check, Finding, note, ok
+from auras_ros.cli.doctor import host
+from auras_ros.cli.doctor.finding import Check, Finding, note, ok
 from auras_ros.nodes.common import discovery
 
 FIFO_PRIORITY = 50  # the actuator's default
