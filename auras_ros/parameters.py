@@ -6,8 +6,10 @@ ROS, so that checking a config loads none.
 
 from __future__ import annotations
 
-from dataclasses import Field, field
+from dataclasses import Field, field, fields
 from typing import Any
+
+from auras_ros.spelling import ALIKE, nearest
 
 
 class ParameterError(ValueError):
@@ -32,3 +34,11 @@ def checked(owner: str, each: Field[Any], given: Any) -> Any:
     if low is not None and not low <= given <= high:
         raise ParameterError(f"{owner}: {each.name}: must be in [{low}, {high}], got {given!r}")
     return given
+
+
+def unknown(settings: type[Any], name: str, likeness: float = ALIKE) -> str:
+    """What a name should be that is similar to one of these parameters, or was one once; empty for any other name."""
+    if instead := getattr(settings, "REMOVED", {}).get(name):
+        return f"no parameter '{name}'; {instead}"
+    meant = nearest(name, [each.name for each in fields(settings)], likeness)
+    return f"no parameter '{name}'; did you mean {meant}?" if meant else ""

@@ -102,7 +102,7 @@ def _interval_error(priority: int, seconds: float, plan: str, end_s: float) -> d
     fewer if end_s comes first."""
     overrides: dict[str, dict[str, Any]] = {
         "actuator": {"realtime_priority": priority},
-        "agent": {"plan": plan, "frame_period_ms": 0.0},
+        "agent": {"plan": plan},
     }
     config = resources.find("config", "pusht.yaml")
     newest: dict[str, Any] = {}

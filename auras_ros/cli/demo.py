@@ -42,7 +42,7 @@ class DemoError(RuntimeError):
 
 def run(argv: list[str]) -> int:
     options = parse(argv)
-    discovery.settle(read_config(resources.find("config", "demo.yaml")))  # by default not on a robot's network
+    discovery.apply_range(read_config(resources.find("config", "demo.yaml")))  # by default not on a robot's network
     options.out.mkdir(parents=True, exist_ok=True)
     with stop_signals() as stopping:
         return _play_all(options, stopping)

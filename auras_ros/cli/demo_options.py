@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +102,12 @@ def overrides(options: DemoOptions) -> dict[str, dict[str, Any]]:
             drifting = read_config(resources.find("config", "pusht_drift.yaml")).section("pusht")
             table["success_coverage"] = drifting["success_coverage"]
     typed = {} if options.dtype == "auto" else {"dtype": options.dtype}
-    planned = {} if options.plan is None else _planned(options.plan)
+    planned = {} if options.plan is None else {"plan": _planned(options.plan)}
     return {"pusht": table, "agent": {**planned, "seed": options.seed, **typed}}
 
 
-def _planned(plan: Plan) -> dict[str, Any]:
-    """The agent's parameters for a plan. The config's frame period is only meant for whole requests (seq)."""
-    settings = asdict(plan)
-    named = {"plan": settings.pop("generation")}
-    return named if plan == Plan(plan.generation) else {**named, **settings}
+def _planned(plan: Plan) -> str:
+    """The agent's plan. A generation plan alone keeps the rest of the config's, whose frame period is only meant for
+    whole requests (seq)."""
+    configured = Plan.parse(read_config(resources.find("config", "demo.yaml")).section("agent")["plan"])
+    return str(replace(configured, generation=plan.generation) if plan == Plan(plan.generation) else plan)

@@ -70,7 +70,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PLAN",
         help="of auras, e.g. ddpm100,pp_generation=8,alpha=0.5 (default: the checkpoint's first generation plan)",
     )
-    play.add_argument("--pp-generation", type=int, metavar="N", help="the same as pp_generation=N in the plan")
     play.add_argument("--modes", default="seq,dec,par,auras", help="modes to compare; par is shown plain and aligned")
     play.add_argument("--clock", default="paused,charged", help="paused, charged or both")
     play.add_argument("--episodes", type=int, default=100, metavar="N", help="seeds --seed to --seed + N - 1 (100)")
@@ -148,10 +147,9 @@ def _settings(options: argparse.Namespace) -> EvaluationSettings:
     """Raises SettingsError or PlanError, naming the option."""
     from auras_ros.evaluate.settings import SIMS, EvaluationSettings, cores_for
 
-    plan = options.plan if options.pp_generation is None else f"{options.plan},pp_generation={options.pp_generation}"
     return EvaluationSettings(
         checkpoint="",
-        plan=plan,
+        plan=options.plan,
         sim=options.sim,
         drift_px=SIMS.get(options.sim, 0.0) if options.drift_px is None else options.drift_px,
         max_steps=options.max_steps,

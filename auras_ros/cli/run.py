@@ -44,7 +44,7 @@ def run(argv: list[str]) -> int:
 def _supervise(options: argparse.Namespace, stopping: list[int]) -> int:
     try:
         supervisor = Supervisor(resources.config(options.config), namespace=options.namespace)
-        found_by = discovery.settle(supervisor.read)
+        found_by = discovery.apply_range(supervisor.read)
         with closing(status_lines(options.namespace)) as status, supervisor:
             print_warnings(supervisor.warnings)
             print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)

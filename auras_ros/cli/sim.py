@@ -38,7 +38,7 @@ def run(argv: list[str]) -> int:
         print_errors(error)
         return 2
     print_warnings(config.warnings)
-    discovery.settle(config)
+    discovery.apply_range(config)
     from auras_ros.sim.pusht_bridge import main
 
     print(GREETING, flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -262,8 +262,6 @@ def _write_config(template: _Template, plan: Plan, where: Mapping[str, str], pat
     """Write the config with this plan for its agent, on the device and in the type with which it was measured."""
     from auras_ros.report.result import write_whole
 
-    named = {each.name: getattr(plan, each.name) for each in fields(plan)}
-    template.agent.update({"plan" if name == "generation" else name: value for name, value in named.items()})
-    template.agent.update(where)
+    template.agent.update({"plan": str(plan), **where})
     text = yaml.safe_dump(template.document, sort_keys=False)
     written(path, lambda to: write_whole(to, f"# {template.name} with the plan that auras tune chose\n{text}"))

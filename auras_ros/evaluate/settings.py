@@ -153,15 +153,10 @@ def cores_for(given: int | None, device: str) -> int:
 
 def parse_plan(text: str) -> Plan:
     """The plan of auras from the text of `Plan.parse`, in which `mode=auras` may be omitted. Raises PlanError."""
-    words = text.split(",")
-    if any(word.strip().startswith("mode=") for word in words):
-        plan = Plan.parse(text)
-        if plan.mode != "auras":
-            raise PlanError(f"plan: mode: an evaluation's plan must be of mode auras, got {plan.mode}; see --modes")
-        return plan
-    if any(word.strip().startswith("concurrency=") for word in words):
-        raise PlanError("plan: concurrency: belongs to par; give --concurrency")
-    return Plan.parse(f"{text},mode=auras")
+    plan = Plan.parse(text, mode="auras")
+    if plan.mode != "auras":
+        raise PlanError(f"plan: mode: an evaluation's plan must be of mode auras, got {plan.mode}; see --modes")
+    return plan
 
 
 def plan_named(text: str, first: str) -> str:

@@ -51,7 +51,7 @@ def told() -> Iterator[IO[str]]:
 @contextmanager
 def on_loopback() -> Iterator[str]:
     """Localhost discovery (which also allows large fragments) unless the user chose a range; yields the range used."""
-    if discovery.said():
+    if discovery.is_set():
         yield "as set in the environment"
         return
     before = os.environ.pop(discovery.VARIABLE, None)

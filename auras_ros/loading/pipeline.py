@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ from auras_ros.checkpoints.dtype import runtime_dtype
 from auras_ros.clock import SchedulerClock
 from auras_ros.device import Device, Offload, Reasons, make_device
 from auras_ros.device.memory import device_bytes
-from auras_ros.device.offload import PlacedWeights
 from auras_ros.loading.placement import place_policy
 from auras_ros.observation import Observation
 from auras_ros.pipeline.modes import Executor, make_executor
@@ -30,50 +30,63 @@ from auras_ros.policies.policy import PromptedPolicy
 MEASURES = 3  # how often a frame's duration is measured before a plan is refused as too slow
 
 
+@dataclass(frozen=True)
+class PipelineSettings:
+    """How a robot's policy runs, whatever its plan.
+
+    seed: fixes every request's noise. host, session: who generated a chunk, for its provenance. device: cpu, cuda or
+    auto. dtype: of the weights, see `dtype.runtime_dtype`. offload: None keeps all weights on the device. threads:
+    intra-op threads of each worker. cores: see `make_executor`.
+    """
+
+    seed: int = 0
+    host: str = ""
+    session: str = ""
+    device: str = "cpu"
+    dtype: str = "auto"
+    offload: Offload | None = None
+    threads: int = 1
+    cores: Sequence[int] | None = None
+
+
 class Pipeline:
-    """One robot's executor: observations in, chunks with their provenance out. `seed` fixes every request's noise."""
+    """One robot's executor: observations in, chunks with their provenance out. device: made as `settings` say if it is
+    not given."""
 
     def __init__(
         self,
         checkpoint: Checkpoint,
         plan: Plan,
-        seed: int,
+        settings: PipelineSettings,
         clock: SchedulerClock,
-        host: str = "",
-        session: str = "",
         device: Device | None = None,
-        cores: Sequence[int] | None = None,
-        offload: Offload | None = None,
     ) -> None:
         self.checkpoint, self.plan = checkpoint, (plan := plan.named(checkpoint.first_plan))
         self._policy = policy = checkpoint.policy(plan.generation)
-        self.placed = PlacedWeights(0) if device is None else place_policy(policy, device.tensors, offload)
+        self._device = device = device or make_device(settings.device)
+        self.placed = place_policy(policy, device.tensors, settings.offload)
 
-        where = device or make_device("cpu")
         contract, like = checkpoint.contract, example(checkpoint)
+        noise = noise_of(policy, settings.seed)
         self.executor: Executor = make_executor(
-            RunContext(policy, plan, noise_of(policy, seed), like, clock, where, cores, contract)
+            RunContext(policy, plan, noise, like, clock, device, settings.cores, contract)
         )
-        self._identity = Identity(host, session, str(plan), f"{checkpoint.name}@{checkpoint.digest[:12]}")
-        self._seed, self._clock, self._device, self._cores = seed, clock, device, cores
-        self._offload = offload
+        policy_name = f"{checkpoint.name}@{checkpoint.digest[:12]}"
+        self._identity = Identity(settings.host, settings.session, str(plan), policy_name)
+        self._settings, self._clock = settings, clock
 
     def beside(self, plan: Plan) -> Pipeline:
         """The same policy, noise, identity and kind of device with another plan; not warmed up. Raises PlanError."""
-        device = None if self._device is None else make_device(self._device.tensors.type)
-        host, session = self._identity.host, self._identity.session
-        return Pipeline(
-            self.checkpoint, plan, self._seed, self._clock, host, session, device, self._cores, self._offload
-        )
+        return Pipeline(self.checkpoint, plan, self._settings, self._clock, make_device(self._device.tensors.type))
 
     @property
     def uncaptured(self) -> Mapping[str, Reasons]:
-        """Stages that are not captured, with the reasons; after `warm_up`. Empty if no device was given."""
-        return {} if self._device is None else self._device.uncaptured
+        """Stages that are not captured, with the reasons; after `warm_up`."""
+        return self._device.uncaptured
 
     def device_bytes(self) -> tuple[int, int]:
         """Device memory of this process: (in tensors, reserved from the driver); zeros on a CPU."""
-        return (0, 0) if self._device is None else device_bytes(self._device.tensors)
+        return device_bytes(self._device.tensors)
 
     def warm_up(self) -> None:
         """Run discarded frames on random values, then refuse a plan whose chunks would come too late (rule 9 of
@@ -99,12 +112,11 @@ class Pipeline:
         if not isinstance(self._policy, PromptedPolicy):
             raise ValueError("prompt: this policy takes none")
         self._policy.set_prompt(torch.tensor(list(ids), dtype=torch.int64))
-        if self._device is not None:  # frames run on other streams: wait until the copy is done
-            torch.zeros(1, device=self._device.tensors).item()
+        torch.zeros(1, device=self._device.tensors).item()  # frames run on other streams: wait until the copy is done
 
     @property
     def session(self) -> str:
-        return self._identity.session
+        return self._settings.session
 
     def not_executed(self) -> None:
         """The robot does not execute what was published: do not continue the next chunk from it (guided plans)."""
@@ -133,28 +145,20 @@ def at_best(check: Callable[[], None], measure: Callable[[], None]) -> None:
 def load_pipeline(
     folder: Path,
     plan: Plan,
-    seed: int,
+    settings: PipelineSettings,
     clock: SchedulerClock,
-    host: str = "",
-    session: str = "",
-    threads: int = 1,
     progress: Callable[[str], None] = lambda step: None,
-    cores: Sequence[int] | None = None,
-    device: str = "cpu",
-    offload: Offload | None = None,
-    dtype: str = "auto",
 ) -> Pipeline:
     """Load, check (golden sample included) and warm up. Raises CheckpointError, PlanError or DeviceError by name.
 
-    progress: called with the name of each step as it begins. cores: see `make_executor`. device: cpu, cuda or auto.
-    offload: None keeps all weights on the device. dtype: of the weights, see `dtype.runtime_dtype`.
+    progress: called with the name of each step as it begins.
     """
-    torch.set_num_threads(threads)
+    torch.set_num_threads(settings.threads)
     progress("loading")
-    where = make_device(device)
-    checkpoint = load(folder, dtype, where.tensors.type)
+    device = make_device(settings.device)
+    checkpoint = load(folder, settings.dtype, device.tensors.type)
     progress("warm-up")
-    pipeline = Pipeline(checkpoint, plan, seed, clock, host, session, where, cores, offload)
+    pipeline = Pipeline(checkpoint, plan, settings, clock, device)
     pipeline.warm_up()
     return pipeline
 

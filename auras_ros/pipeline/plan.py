@@ -92,14 +92,9 @@ class Plan:
             )
 
     @classmethod
-    def parse(cls, text: str) -> Plan:
+    def parse(cls, text: str, mode: str = "seq") -> Plan:
         """From `ddpm100,mode=auras,pp_generation=8,alpha=0.5`: first the generation plan, then the fields that differ
-        from their defaults. Without a generation plan it is the checkpoint's first."""
-        return cls(**cls.read(text))
-
-    @staticmethod
-    def read(text: str) -> dict[str, Any]:
-        """The fields in a text, and their values. Raises PlanError."""
+        from their defaults. Without a generation plan it is the checkpoint's first. mode: if the text names none."""
         first, *rest = (part.strip() for part in text.split(","))
         settings: dict[str, Any] = {}
         for part in rest if "=" not in first else [first, *rest]:
@@ -115,7 +110,7 @@ class Plan:
             if "generation" in settings:
                 raise PlanError("plan: generation: given twice")
             settings["generation"] = first
-        return settings
+        return cls(**{"mode": mode, **settings})
 
     def __str__(self) -> str:
         """The text that `parse` reads."""

@@ -9,10 +9,9 @@ from collections.abc import Collection
 from dataclasses import Field, fields
 from typing import Any, TypeVar
 
-from auras_ros.parameters import ParameterError, checked
+from auras_ros.parameters import ParameterError, checked, unknown
 from auras_ros.ros import InvalidParameterTypeException, InvalidParameterValueException, Node, Parameter
 from auras_ros.ros.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
-from auras_ros.spelling import ALIKE, nearest
 
 T = TypeVar("T")
 
@@ -39,10 +38,9 @@ def declare_parameters(node: Node, settings: type[Any], live: Collection[str]) -
         except (InvalidParameterTypeException, InvalidParameterValueException) as error:
             raise ParameterError(f"{node.get_name()}: {each.name}: {error}") from error
         checked(node.get_name(), each, value)
-    known = [each.name for each in fields(settings)]
     for name in given:
         if not node.has_parameter(name):
-            _refuse_unknown(node, name, known)
+            _refuse_unknown(node, settings, name)
 
 
 def current_parameters(node: Node, settings: type[T]) -> T:
@@ -71,12 +69,11 @@ def _given(node: Node) -> dict[str, Any]:
     return {name: each.value for name, each in getattr(node, "_parameter_overrides", {}).items()}
 
 
-def _refuse_unknown(node: Node, name: str, known: list[str]) -> None:
+def _refuse_unknown(node: Node, settings: type[Any], name: str) -> None:
     """Handle an undeclared name. It may come from a section for many nodes (`/**`), so it is only refused if it is
     similar to one of ours."""
-    meant = nearest(name, known, ALIKE)
-    if meant:
-        raise ParameterError(f"{node.get_name()}: no parameter '{name}'; did you mean {meant}?")
+    if text := unknown(settings, name):
+        raise ParameterError(f"{node.get_name()}: {text}")
     node.get_logger().warning(f"unknown parameter '{name}' ignored")
 
 

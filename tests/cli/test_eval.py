@@ -267,7 +267,7 @@ def test_a_chunk_that_cannot_be_shortened_is_refused(folder: Path, capsys: pytes
         (["--clock", "wall"], "clocks: no 'wall'"),
         (["--sim", "kitchen"], "sim: no 'kitchen'"),
         (["--plan", "quick,stages=3"], "plan: 'stages=3'"),
-        (["--plan", "quick,pp_generation=3", "--pp-generation", "5"], "plan: pp_generation: given twice"),
+        (["--plan", "quick,pp_generation=3,pp_generation=5"], "plan: pp_generation: given twice"),
         (["--episodes", "0"], "--episodes and --batch must be at least 1"),
         (["--seed", "-1"], "--seed must not be negative"),
         (["--durations", "seq=0.3"], "durations: dec/perceive is missing"),

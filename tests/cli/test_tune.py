@@ -163,7 +163,7 @@ def test_a_config_is_written_that_finds_what_the_first_one_found(tmp_path: Path)
     template = tune._template(read_parameters_file(config))
     tune._write_config(template, Plan("quick", mode="auras", pp_generation=2), {"device": "cpu"}, out / "tuned.yaml")
     read = read_parameters_file(out / "tuned.yaml")
-    assert read.section("agent")["pp_generation"] == 2
+    assert read.section("agent")["plan"] == "quick,mode=auras,pp_generation=2"
     for node in ("agent", "actuator"):
         assert Path(read.section(node)["checkpoint"]).samefile(config.parent / "policy")
 

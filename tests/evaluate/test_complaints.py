@@ -22,7 +22,7 @@ from auras_ros.evaluate.episode_runner import EpisodeRunner, Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import Timing, play
 from auras_ros.evaluate.paused import Paused
-from auras_ros.loading.pipeline import Pipeline, to_latched
+from auras_ros.loading.pipeline import Pipeline, PipelineSettings, to_latched
 from auras_ros.observation import Assembler, decode_raw
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
@@ -218,7 +218,7 @@ def test_no_frame_calls_the_policy_as_warm_up_has_not(plan: str, monkeypatch: py
     for name in METHODS:
         monkeypatch.setattr(DiffusionPolicy, name, noting(name, getattr(DiffusionPolicy, name), called))
     checkpoint, clock = tiny_checkpoint(), VirtualClock()
-    pipeline = Pipeline(checkpoint, Plan.parse(plan), 0, clock)
+    pipeline = Pipeline(checkpoint, Plan.parse(plan), PipelineSettings(), clock)
     pipeline.warm_up()
     warm = set(called)
     called.clear()

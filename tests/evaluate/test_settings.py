@@ -51,7 +51,7 @@ def test_what_is_played_and_kept_names_the_generation_plan(text: str, named: str
     ("text", "said"),
     [
         ("quick,mode=seq", "plan: mode: .* got seq"),
-        ("quick,concurrency=3", "plan: concurrency: belongs to par"),
+        ("quick,concurrency=3", "plan: concurrency: 3 has no meaning in mode auras, only par"),
         ("quick,stages=3", "plan: 'stages=3'"),
         ("quick,pp_generation=0", "plan: pp_generation"),
     ],

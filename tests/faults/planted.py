@@ -62,7 +62,7 @@ TAKES = """
 import time
 from auras_ros.nodes.agent.prompt import PromptGate
 from auras_ros.ros.dds.pubsub import Subscription
-execute, offer = Subscription.execute, PromptGate.offer
+execute, want = Subscription.execute, PromptGate.want
 def timed(self):
     began_ns = time.monotonic_ns()
     execute(self)
@@ -70,10 +70,9 @@ def timed(self):
         print('taken', time.monotonic_ns() - began_ns, flush=True)
 def refusing(self, text):
     began_ns = time.monotonic_ns()
-    taken = offer(self, text)
+    want(self, text)
     print('refused', time.monotonic_ns() - began_ns, flush=True)
-    return taken
-Subscription.execute, PromptGate.offer = timed, refusing
+Subscription.execute, PromptGate.want = timed, refusing
 """
 AGE = {"max_age_ms": 800.0, "fallback_plan": "quick,mode=auras"}
 Times = dict[str, list[float]]
@@ -84,7 +83,7 @@ def frame_hung(checkpoint: str, folder: Path, n: int) -> Times:
     actuator's command; ended: the process, with status 1. Each time another agent is started, and armed."""
     times: Times = defaultdict(list)
     with _driven(checkpoint, folder) as (watch, children):
-        settings = {"checkpoint": checkpoint, "frame_period_ms": 300.0, "camera_age_limit_ms": 2000.0}
+        settings = {"checkpoint": checkpoint, "plan": "frame_period_ms=300", "camera_age_limit_ms": 2000.0}
         for _ in range(n):
             agent = children.node("agent", settings, code=HANGS)
             watch.arm()
@@ -234,7 +233,7 @@ def prompt_huge(checkpoint: str, folder: Path, n: int) -> Times:
 def overrun(checkpoint: str, folder: Path, n: int) -> Times:
     """Every frame takes half a second on a grid of 100 ms, with an image each 50 ms. waited: how old the observation of
     each frame is when it begins; with a queue it would grow and grow."""
-    with _agent(checkpoint, folder, code=SLOW, frame_period_ms=100.0) as agent:
+    with _agent(checkpoint, folder, code=SLOW, plan="frame_period_ms=100") as agent:
         agent.chunk("chunks")
         agent.child.send(signal.SIGUSR1)
         agent.chunk("a chunk of a slow frame")

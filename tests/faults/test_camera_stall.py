@@ -23,7 +23,7 @@ def test_it_holds_within_the_deadline_and_two_periods(
 ) -> None:
     """Both kinds of stall: no message, and the same one again and again. A new image ends it by itself."""
     actuator(max_chunk_age_ms=DEADLINE_MS)
-    children.node("agent", {"checkpoint": checkpoint, "sync_tolerance_ms": 100.0, "frame_period_ms": 100.0})
+    children.node("agent", {"checkpoint": checkpoint, "sync_tolerance_ms": 100.0, "plan": "frame_period_ms=100"})
     watch.hear_agent()
     assert any(_holds_and_goes_on(watch, robot, frozen) for _ in range(TRIES)), watch.states[-1]
 

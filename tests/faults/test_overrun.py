@@ -24,7 +24,7 @@ BUSY_MS = 400  # room for a machine that has other work: ten frames of a queue w
 
 
 def test_overruns_are_counted_and_each_frame_takes_the_newest_image(checkpoint: str, tmp_path: Path) -> None:
-    given = {"frame_period_ms": float(GRID_MS), "actuator_timeout_ms": 1000.0}
+    given = {"plan": f"frame_period_ms={GRID_MS}", "actuator_timeout_ms": 1000.0}
     with running(checkpoint, tmp_path, code=SLOW, **given) as agent:
         watch = agent.watch
         watch.until(lambda: len(watch.provenance) > CHUNKS, f"{CHUNKS} chunks")

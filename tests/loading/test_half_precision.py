@@ -20,7 +20,7 @@ from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import MonotonicClock, VirtualClock
 from auras_ros.device import Offload, make_device
 from auras_ros.loading import pipeline as loading
-from auras_ros.loading.pipeline import Pipeline, executor_on, load_pipeline
+from auras_ros.loading.pipeline import Pipeline, PipelineSettings, executor_on, load_pipeline
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.loaders.open import load
 from tests.pipeline.elsewhere import Elsewhere
@@ -39,7 +39,9 @@ MODES = [
 
 def pipeline(kind: str, changes: str, dtype: torch.dtype, offload: Offload | None = None) -> Pipeline:
     plan = Plan.parse(FORMS[kind][0] + changes)
-    return Pipeline(checkpoint(kind, dtype), plan, 5, MonotonicClock(), device=make_device("cpu"), offload=offload)
+    return Pipeline(
+        checkpoint(kind, dtype), plan, PipelineSettings(5, offload=offload), MonotonicClock(), device=make_device("cpu")
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_weights_that_are_away_are_as_small_and_give_the_same(kind: str, tmp_pat
 
 @pytest.mark.parametrize(("asked", "dtype"), [("auto", torch.float32), ("bfloat16", torch.bfloat16)])
 def test_the_agents_setting_is_what_the_weights_are(asked: str, dtype: torch.dtype) -> None:
-    made = load_pipeline(resources.checkpoint("pusht"), Plan("quick"), 0, VirtualClock(), dtype=asked)
+    made = load_pipeline(resources.checkpoint("pusht"), Plan("quick"), PipelineSettings(dtype=asked), VirtualClock())
     assert made.checkpoint.dtype == dtype
     assert {weight.dtype for weight in made.checkpoint.networks.parameters()} == {dtype}
     assert made.beside(Plan("ddpm100")).checkpoint is made.checkpoint

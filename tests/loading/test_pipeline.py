@@ -16,7 +16,7 @@ import torch
 from auras_ros.action import Chunk
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
-from auras_ros.loading.pipeline import MEASURES, Pipeline, at_best, load_pipeline
+from auras_ros.loading.pipeline import MEASURES, Pipeline, PipelineSettings, at_best, load_pipeline
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.observation import Observation
 from auras_ros.pipeline.noise import noise_tape
@@ -45,7 +45,7 @@ def observation(seed: int = 1, origin_ns: int = 900 * MS, position: tuple[float,
 
 
 def sequential(seed: int = 5, plan: str = "quick", **changes: object) -> Pipeline:
-    return Pipeline(tiny.checkpoint(**changes), Plan(plan), seed, Ticking(START_NS), "boot", "life")
+    return Pipeline(tiny.checkpoint(**changes), Plan(plan), PipelineSettings(seed, "boot", "life"), Ticking(START_NS))
 
 
 def run(pipeline: Pipeline, seen: Observation) -> tuple[Emission, Chunk]:
@@ -195,7 +195,7 @@ def test_load_gives_a_warm_executor_of_the_folder(tmp_path: Path) -> None:
     tiny.write(tmp_path)
     threads = torch.get_num_threads()
     try:
-        seq = load_pipeline(tmp_path, Plan("fine"), 3, VirtualClock(), "h", "s", threads=1)
+        seq = load_pipeline(tmp_path, Plan("fine"), PipelineSettings(3, "h", "s"), VirtualClock())
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(threads)
@@ -215,20 +215,20 @@ def test_load_refuses_by_name(tmp_path: Path, plan: str, spoil: object, said: st
     tiny.write(tmp_path)
     spoil(tmp_path)  # type: ignore[operator]
     with pytest.raises(CheckpointError, match=said):
-        load_pipeline(tmp_path, Plan(plan), 0, VirtualClock())
+        load_pipeline(tmp_path, Plan(plan), PipelineSettings(), VirtualClock())
 
 
 def test_a_plan_whose_chunks_come_too_late_is_refused(tmp_path: Path) -> None:
     """Rule 9 of docs/pipeline.md: the period alone says so; 3 frames of 10 s are more than any horizon here."""
     tiny.write(tmp_path)
     with pytest.raises(PlanError, match=r"3 frames \(L \+ 2\) of 10000.0 ms outlast the horizon"):
-        load_pipeline(tmp_path, Plan(frame_period_ms=10_000.0), 0, VirtualClock())
+        load_pipeline(tmp_path, Plan(frame_period_ms=10_000.0), PipelineSettings(), VirtualClock())
 
 
 def test_a_machine_that_was_busy_for_a_moment_is_measured_again(tmp_path: Path) -> None:
     """Guards against a single slow warm-up that refuses a plan. The best measure counts, and stays."""
     tiny.write(tmp_path)
-    pipeline = load_pipeline(tmp_path, Plan(), 0, VirtualClock())
+    pipeline = load_pipeline(tmp_path, Plan(), PipelineSettings(), VirtualClock())
     quick_ns, slow_ns = 1_000_000, pipeline.checkpoint.horizon * pipeline.checkpoint.contract.dt_ns
     measured = iter([slow_ns, 2 * slow_ns, quick_ns, slow_ns])
 
@@ -258,8 +258,8 @@ def test_a_plan_that_is_not_named_is_the_checkpoints_first_and_provenance_names_
     """A converted checkpoint calls its plans as it likes: the agent's default must run it (and the four robot configs,
     which name no plan)."""
     plans = {"euler8": {"sampler": "ddim", "steps": 8}, "quick": {"sampler": "ddim", "steps": 4}}
-    made = Pipeline(tiny.checkpoint(plans=plans), AgentSettings().plans()[0], 5, Ticking(START_NS))
-    named = Pipeline(tiny.checkpoint(plans=plans), Plan("euler8"), 5, Ticking(START_NS))
+    made = Pipeline(tiny.checkpoint(plans=plans), AgentSettings().plans()[0], PipelineSettings(5), Ticking(START_NS))
+    named = Pipeline(tiny.checkpoint(plans=plans), Plan("euler8"), PipelineSettings(5), Ticking(START_NS))
     (one, said), (other, _) = run(made, observation()), run(named, observation())
     assert said.provenance.plan == str(made.plan) == "euler8"
     assert torch.equal(one.actions, other.actions)

@@ -19,7 +19,7 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.device import DeviceError, Offload, in_words, make_device
 from auras_ros.device.weights import MB, least, survey
 from auras_ros.loading import placement
-from auras_ros.loading.pipeline import Pipeline
+from auras_ros.loading.pipeline import Pipeline, PipelineSettings
 from auras_ros.loading.placement import place_policy, uses
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.policy import PromptedPolicy
@@ -38,7 +38,7 @@ def pipeline(tmp_path: Path) -> Callable[..., Pipeline]:
         made = checkpoint(kind)
         plan = Plan.parse(FORMS[kind][0] + changes)
         offload = Offload(least_of(kind) if limit_mb is None else limit_mb, tmp_path) if away else None
-        return Pipeline(made, plan, 5, MonotonicClock(), device=make_device("cpu"), offload=offload)
+        return Pipeline(made, plan, PipelineSettings(5, offload=offload), MonotonicClock(), device=make_device("cpu"))
 
     return make
 

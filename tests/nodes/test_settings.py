@@ -85,14 +85,15 @@ def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, n
     ("words", "named"),
     [
         (["cores:=two"], ("agent: cores", "two")),
-        (["mode:=warp"], ("plan: mode", "seq, dec, par, auras", "warp")),
-        (["pp_generation:=4"], ("plan: pp_generation", "seq", "only auras")),
-        (["mode:=auras", "pp_generation:=60"], ("plan: pp_generation", "60 stages", "generation steps")),
+        (["plan:=mode=warp"], ("plan: mode", "seq, dec, par, auras", "warp")),
+        (["plan:=pp_generation=4"], ("plan: pp_generation", "seq", "only auras")),
+        (["plan:=mode=auras,pp_generation=60"], ("plan: pp_generation", "60 stages", "generation steps")),
+        (["mode:=auras"], ("agent: no parameter 'mode'; it is a field of `plan`", "plan: quick,mode=")),
         (["camera_age_limit_ms:=-1.0"], ("agent: camera_age_limit_ms", "[1.0, 60000.0]")),
         (["seed:=-1"], ("agent: seed", "[0, ")),
         (["seed:=1.5"], ("agent: seed", "int")),
         (["plan:=fastest"], ("plan", "fastest", "quick")),
-        (["max_age_ms:=300.0", "frame_period_ms:=400.0"], ("plan: 'quick", "max_age_ms is 300", "ms old")),
+        (["max_age_ms:=300.0", "plan:=frame_period_ms=400"], ("plan: 'quick", "max_age_ms is 300", "ms old")),
         (["fallback_plan:=quick,mode=warp"], ("fallback_plan: mode", "warp")),
         (["actuator:=bad name!"], ("topic 'bad name!/state'", "letters, digits and _")),
         (["prompt_limit_bytes:=0"], ("agent: prompt_limit_bytes", "[1, 16384]")),
@@ -319,7 +320,7 @@ def test_a_name_in_a_file_is_refused_by_the_node_as_by_auras_run(
 def test_values_of_two_files_go_together(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The second is what `auras run` and a launch file make. That the node goes on is seen from what it lacks next."""
     files = []
-    for name, values in (("one", "mode: auras"), ("two", "pp_generation: 4, checkpoint: ./nowhere")):
+    for name, values in (("one", "max_memory_mb: 1.0"), ("two", "offload_folder: x, checkpoint: ./nowhere")):
         (tmp_path / name).write_text(f"agent: {{ros__parameters: {{autostart: true, {values}}}}}\n")
         files += ["--params-file", str(tmp_path / name)]
     assert agent.main(["agent", "--params-file", "not of ROS", "--ros-args", *files, "--", "--params-file", "x"]) == 2

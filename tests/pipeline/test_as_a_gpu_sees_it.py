@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import Lane, Mark, Stage
 from auras_ros.device.cpu import CpuDevice
-from auras_ros.loading.pipeline import Pipeline
+from auras_ros.loading.pipeline import Pipeline, PipelineSettings
 from auras_ros.pipeline.continuity import Aim, GuidedContinuity
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.elsewhere import Elsewhere, values_stay_behind
@@ -98,7 +98,9 @@ def test_what_a_stage_reads_outlives_its_capture(kind: str, changes: str) -> Non
     if kind == "act":  # one step
         changes = changes.replace("pp_generation=2", "pp_generation=1")
     device = Forgetful()
-    pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
+    pipeline = Pipeline(
+        checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), PipelineSettings(5), MonotonicClock(), device=device
+    )
     pipeline.executor.warm_up(1)
     assert len({name for name, _ in device.held}) >= 2
     assert device.lost() == []
@@ -110,7 +112,9 @@ def test_what_a_stage_reads_outlives_its_capture(kind: str, changes: str) -> Non
 def test_nothing_is_read_back_or_mixed_with_the_hosts(kind: str, changes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     values_stay_behind(monkeypatch)
     device = Elsewhere()
-    pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
+    pipeline = Pipeline(
+        checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), PipelineSettings(5), MonotonicClock(), device=device
+    )
     pipeline.executor.warm_up(1)
     assert device.captures >= 4
     pipeline.executor.close()
@@ -164,7 +168,9 @@ def test_generation_is_launched_while_its_context_is_perceived(
     """Its launch is hidden behind perception's run (Auras 5), unless which graph is launched depends on the values."""
     values_stay_behind(monkeypatch)
     device = Ordered()
-    pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
+    pipeline = Pipeline(
+        checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), PipelineSettings(5), MonotonicClock(), device=device
+    )
     if not ahead:
         monkeypatch.setattr(torch, "equal", lambda *_: False)  # there are no values
     pipeline.warm_up()
@@ -184,7 +190,9 @@ def test_seq_and_par_do_not_wait_between_perception_and_generation(
     """A baseline is not handicapped: a host that waits there lets the GPU stand still for the time of a launch."""
     values_stay_behind(monkeypatch)
     device = Ordered()
-    pipeline = Pipeline(checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), 5, MonotonicClock(), device=device)
+    pipeline = Pipeline(
+        checkpoint(kind), Plan.parse(FORMS[kind][0] + changes), PipelineSettings(5), MonotonicClock(), device=device
+    )
     executor, frames = pipeline.executor, 3
     for frame, seen in enumerate(looks(executor.policy, frames)):
         worker = executor.workers[frame % len(executor.workers)]
@@ -237,7 +245,7 @@ def test_nothing_runs_on_the_device_but_stages(kind: str, changes: str, monkeypa
     aimed: list[Aim | None] = []
     aim = GuidedContinuity.aim
     monkeypatch.setattr(GuidedContinuity, "aim", lambda *given: aimed.append(aim(*given)) or aimed[-1])
-    executor = Pipeline(checkpoint(kind), plan, 5, MonotonicClock(), device=device).executor
+    executor = Pipeline(checkpoint(kind), plan, PipelineSettings(5), MonotonicClock(), device=device).executor
     for number, seen in enumerate(looks(executor.policy, 7)):
         eager = Eager()
         with eager if number > 3 else nullcontext():  # everything is captured then

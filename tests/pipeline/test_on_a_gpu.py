@@ -14,7 +14,7 @@ import torch
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import Offload, make_device
-from auras_ros.loading.pipeline import Pipeline
+from auras_ros.loading.pipeline import Pipeline, PipelineSettings
 from auras_ros.measure.durations import measure_durations
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.families import FORMS, actions, checkpoint, least_mb
@@ -35,7 +35,9 @@ LIMITS = {"rtol": 2e-3, "atol": 2e-3}  # of float32 on two kinds of device, thro
 
 def made(kind: str, changes: str, device: str, offload: Offload | None = None) -> Pipeline:
     plan = Plan.parse(FORMS[kind][0] + changes)
-    return Pipeline(checkpoint(kind), plan, 5, MonotonicClock(), device=make_device(device), offload=offload)
+    return Pipeline(
+        checkpoint(kind), plan, PipelineSettings(5, offload=offload), MonotonicClock(), device=make_device(device)
+    )
 
 
 @pytest.mark.parametrize("changes", MODES)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from auras_ros.clock import VirtualClock
-from auras_ros.loading.pipeline import Pipeline
+from auras_ros.loading.pipeline import Pipeline, PipelineSettings
 from auras_ros.measure.window import Length, Meter
 from auras_ros.pipeline.decoupled import PerceptionWorker
 from auras_ros.pipeline.plan import Plan, PlanError
@@ -131,9 +131,9 @@ def test_rule_09_a_plan_whose_frames_outlast_the_horizon_is_refused() -> None:
 def test_rule_09_configuring_refuses_it() -> None:
     """Rule 9: the small checkpoint's horizon is 8 steps of 100 ms: five frames of 160 ms fit, of 161 do not."""
     plan = "quick,mode=auras,pp_generation=3,frame_period_ms="
-    Pipeline(tiny.checkpoint(), Plan.parse(f"{plan}160"), 0, VirtualClock()).warm_up()
+    Pipeline(tiny.checkpoint(), Plan.parse(f"{plan}160"), PipelineSettings(), VirtualClock()).warm_up()
     with pytest.raises(PlanError, match="outlast the horizon of 800 ms"):
-        Pipeline(tiny.checkpoint(), Plan.parse(f"{plan}161"), 0, VirtualClock()).warm_up()
+        Pipeline(tiny.checkpoint(), Plan.parse(f"{plan}161"), PipelineSettings(), VirtualClock()).warm_up()
 
 
 @pytest.mark.parametrize("plan", EVERY_MODE, ids=named)

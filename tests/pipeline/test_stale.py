@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from auras_ros.clock import VirtualClock
-from auras_ros.loading.pipeline import Pipeline
+from auras_ros.loading.pipeline import Pipeline, PipelineSettings
 from auras_ros.pipeline.plan import Plan
 from tests.pipeline.driver import Both, Left
 from tests.pipeline.recording import IMAGE, mono_ns, stamp_of
@@ -114,7 +114,9 @@ def test_rule_09_the_oldest_context_need_not_be_the_first() -> None:
 
 def test_rule_09_on_a_robot_the_limit_is_the_horizon() -> None:
     """A chunk whose first context is older than its horizon has no action left to give: 8 steps of 100 ms."""
-    pipeline = Pipeline(tiny.checkpoint(), Plan.parse("fine,mode=auras,pp_generation=3"), 0, VirtualClock())
+    pipeline = Pipeline(
+        tiny.checkpoint(), Plan.parse("fine,mode=auras,pp_generation=3"), PipelineSettings(), VirtualClock()
+    )
     assert pipeline.executor.ledger.stale_ns is None
     pipeline.warm_up()
     assert pipeline.executor.ledger.stale_ns == mono_ns(800_000)

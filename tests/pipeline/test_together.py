@@ -11,7 +11,7 @@ import torch
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import make_device
-from auras_ros.loading.pipeline import Pipeline
+from auras_ros.loading.pipeline import Pipeline, PipelineSettings
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched
@@ -25,7 +25,7 @@ CLOSE = 1e-3  # of the largest action: the rounding of another batch size, which
 
 def pipeline_of(kind: str, changes: str) -> Pipeline:
     plan = Plan.parse(FORMS[kind][0] + changes)
-    return Pipeline(checkpoint(kind), plan, 5, MonotonicClock(), device=make_device("cpu"))
+    return Pipeline(checkpoint(kind), plan, PipelineSettings(5), MonotonicClock(), make_device("cpu"))
 
 
 def left(pipeline: Pipeline, seen: Latched) -> tuple[Emission, ...]:

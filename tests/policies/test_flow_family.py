@@ -16,7 +16,7 @@ from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
-from auras_ros.loading.pipeline import load_pipeline
+from auras_ros.loading.pipeline import PipelineSettings, load_pipeline
 from auras_ros.models.pi0 import Pi0
 from auras_ros.models.smolvla import SmolVla
 from auras_ros.pipeline.plan import Plan
@@ -86,7 +86,7 @@ def test_every_mode_runs_it_and_on_a_still_world_they_agree(folders: dict[str, P
 
 def test_a_pipeline_loads_one(folders: dict[str, Path]) -> None:
     plan = Plan(generation="euler", mode="auras", pp_generation=2)
-    pipeline = load_pipeline(folders["pi0"], plan, 0, VirtualClock())
+    pipeline = load_pipeline(folders["pi0"], plan, PipelineSettings(), VirtualClock())
     assert pipeline.executor.frame_ns >= 0
     pipeline.executor.close()
 

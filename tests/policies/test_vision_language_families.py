@@ -16,7 +16,7 @@ from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
-from auras_ros.loading.pipeline import load_pipeline
+from auras_ros.loading.pipeline import PipelineSettings, load_pipeline
 from auras_ros.observation import CameraSpec
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.autoregressive import AutoregressivePolicy
@@ -96,7 +96,7 @@ def test_every_mode_runs_it_and_on_a_still_world_they_agree(
 def test_a_pipeline_loads_an_openvla_with_two_normalisations(folders: dict[str, Path]) -> None:
     """Warm-up makes pictures of six channels."""
     plan = Plan(generation="greedy", mode="auras", pp_generation=3)
-    pipeline = load_pipeline(folders["openvla"], plan, 0, VirtualClock())
+    pipeline = load_pipeline(folders["openvla"], plan, PipelineSettings(), VirtualClock())
     assert pipeline.executor.frame_ns >= 0
     pipeline.executor.close()
 

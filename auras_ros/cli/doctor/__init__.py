@@ -58,7 +58,7 @@ def ros() -> Finding:
 
 def discovery() -> Finding:
     """Whether `ros2` in this shell uses the same discovery range as `auras run`."""
-    ours, theirs = reach.followed() if reach.said() else reach.DEFAULT, reach.followed()
+    ours, theirs = reach.effective_range() if reach.is_set() else reach.DEFAULT, reach.effective_range()
     if ours == theirs:
         return ok("discovery", f"{ours} for auras and for ros2, set by the environment")
     text = f"{ours} for auras run, sim and demo unless set in their config; {theirs} for ros2 in this shell"

@@ -165,7 +165,7 @@ def multicast_error(interface: str) -> str:
 
 def network() -> Finding:
     """The interface that is used for discovery, and whether multicast works on it."""
-    if discovery.followed() in ("LOCALHOST", "OFF"):
+    if discovery.effective_range() in ("LOCALHOST", "OFF"):
         return ok("network", "only this host, set by the environment; multicast is not needed")
     up = interfaces()
     used = default_interface() or next((name for name, flags in up.items() if not flags & FLAG_LOOPBACK), "")

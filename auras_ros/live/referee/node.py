@@ -16,8 +16,8 @@ from auras_ros.live.referee.film import Film
 from auras_ros.live.referee.measures import Measures
 from auras_ros.live.referee.referee import Call, Referee
 from auras_ros.nodes.actuator.commands import DEADLINE_TICKS
-from auras_ros.nodes.actuator.inputs import LATCHED
 from auras_ros.nodes.common.messages import MessageError, read_action, read_chunk, read_json
+from auras_ros.nodes.common.qos import LATCHED
 from auras_ros.ros import Duration, Future, Node, QoSProfile, ReliabilityPolicy, SubscriptionEventCallbacks
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import DiagnosticArray, Float64MultiArray, Image, String

@@ -12,7 +12,7 @@ TEXTS = {"session": 64, "lifecycle": 32, "state": 200}  # text fields of a heart
 
 
 class AgentWatch:
-    """`heard` is called in the executor's thread, `lost` in any."""
+    """`on_heartbeat` is called in the executor's thread, `lost` in any."""
 
     def __init__(self, timeout_ms: float) -> None:
         self._timeout_ns = timeout_ms * 1e6
@@ -20,7 +20,7 @@ class AgentWatch:
         self.beat_ns: int | None = None
         self._followed_ns: int | None = None  # the newest heartbeat of the session whose chunks are taken
 
-    def heard(self, beat: dict[str, object], followed: str | None, now_ns: int) -> bool:
+    def on_heartbeat(self, beat: dict[str, object], followed: str | None, now_ns: int) -> bool:
         """Note a heartbeat. Returns whether it reports that the followed session is not active.
 
         `followed`: the session whose chunks are taken; None before the first chunk, when every heartbeat counts.

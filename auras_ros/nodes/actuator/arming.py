@@ -43,7 +43,7 @@ class Situation:
     ros_time_ns: int | None = None
 
 
-def refusal(at: Situation, settings: ActuatorSettings) -> str:
+def arming_refusal(at: Situation, settings: ActuatorSettings) -> str:
     """Why arming is refused now; empty if no rule refuses."""
     return next((reason for rule in RULES if (reason := rule(at, settings))), "")
 

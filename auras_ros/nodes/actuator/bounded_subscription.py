@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from auras_ros.ros import Node, QoSProfile, SubscriptionEventCallbacks, deserialize_message
+from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.messages import MessageError
+from auras_ros.ros import Node, QoSProfile, deserialize_message
 from auras_ros.ros.text import first_count
 
 SAID_EVERY_S = 1.0  # shortest time between two log lines of one topic
@@ -52,20 +54,19 @@ class RefusedMessages:
 
 
 def subscribe(
-    node: Node,
+    qos: QosWatch,
     kind: Any,
     topic: str,
     callback: Callable[[Any], object],
     profile: QoSProfile,
-    bounds: PayloadLimits,
+    limits: PayloadLimits,
     refused: RefusedMessages,
-    events: SubscriptionEventCallbacks,
-) -> Any:
-    """Call `callback(message)` for messages within the bounds."""
-    name = node.resolve_topic_name(topic)
+) -> None:
+    """Call `callback(message)` for messages within the limits; it may refuse one by a MessageError."""
+    name = qos.node.resolve_topic_name(topic)
 
     def take(payload: bytes) -> None:
-        if why := bounds.exceeded(payload):
+        if why := limits.exceeded(payload):
             refused.add(topic, f"{len(payload)} bytes on {name}: {why}")
             return
         try:
@@ -73,6 +74,9 @@ def subscribe(
         except (ValueError, RuntimeError) as error:  # ours, rclpy's
             refused.add(topic, f"{len(payload)} bytes on {name}: {error}")
             return
-        callback(message)
+        try:
+            callback(message)
+        except MessageError as error:
+            refused.add(topic, str(error))
 
-    return node.create_subscription(kind, topic, take, profile, raw=True, event_callbacks=events)
+    qos.create_subscription(kind, topic, take, profile, raw=True)

@@ -16,7 +16,13 @@ from auras_ros.clock import SchedulerClock
 from auras_ros.nodes.actuator.agent_watch import AgentWatch
 from auras_ros.nodes.actuator.commands import LEASE_MS, CommandPublishers
 from auras_ros.nodes.actuator.position import PositionMonitor
-from auras_ros.nodes.actuator.realtime import IntervalMeter, RealtimeGranted, TickGrid, enter_realtime, settle
+from auras_ros.nodes.actuator.realtime import (
+    IntervalMeter,
+    RealtimeGranted,
+    TickGrid,
+    configure_process,
+    enter_realtime,
+)
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.common.messages import host_id
 
@@ -30,19 +36,18 @@ class CommandLoop:
         settings: ActuatorSettings,
         contract: Contract,
         outputs: CommandPublishers,
-        agent: AgentWatch,
-        place: PositionMonitor,
         clock: SchedulerClock,
     ) -> None:
-        self._settings, self._outputs, self._agent, self._clock = settings, outputs, agent, clock
-        self._place = place
-        self.told_to_stop = False  # a person stopped or disarmed: arm_on_start has no effect any more
+        self._settings, self._outputs, self._clock = settings, outputs, clock
+        self.agent = AgentWatch(settings.agent_timeout_ms)
+        self.position = PositionMonitor(contract, settings.place_tolerance if settings.measured_start else 0.0)
+        self.stopped_by_person = False  # or disarmed: arm_on_start has no effect any more
         self.stream = self._stream_for(contract)
         self._next: ActionStream | None = None
-        self._before = ""  # why the previous stream was disarmed, until the next arming
+        self._last_reason = ""  # why the previous stream was disarmed, until the next arming
         self._events: deque[Event] = deque()  # last transitions of the previous stream
         self.meter, self.scheduling = IntervalMeter(settings.period_ns), "not started"
-        self.settled = RealtimeGranted("not started", "not started", "not started")
+        self.granted = RealtimeGranted("not started", "not started", "not started")
         self.ticks = self.skipped = self.stalls = 0
         self._ticked_ns: int | None = None  # by `boot_ns`, the clock by which stalls are measured
         self._sent: FloatArray | None = None  # the newest command
@@ -80,7 +85,7 @@ class CommandLoop:
     def reason(self) -> str:
         """Why the state was entered."""
         stream = self.stream
-        return self._before if self._before and stream.state is SafetyState.DISARMED else stream.reason
+        return self._last_reason if self._last_reason and stream.state is SafetyState.DISARMED else stream.reason
 
     @property
     def superseded(self) -> int:
@@ -91,10 +96,10 @@ class CommandLoop:
         """Arm from a measured position [channels]. Until the first chunk names a session, the newest heartbeat
         counts."""
         if self.stream.state is not SafetyState.ARMED:
-            self._agent.follow()
+            self.agent.follow()
         verdict = self.stream.arm(self._clock.now_ns(), position)
         if verdict.ok:
-            self._before = ""
+            self._last_reason = ""
         return verdict
 
     def drain_events(self) -> list[Event]:
@@ -104,16 +109,16 @@ class CommandLoop:
 
     def stop(self, reason: str) -> Accepted:
         """Latch the hold command."""
-        self.told_to_stop = True
+        self.stopped_by_person = True
         with self._swap:
             return self.stream.stop(self._clock.now_ns(), reason)
 
     def disarm(self) -> Accepted:
         """Disarm on request: the only way out of a latched stop."""
-        self.told_to_stop = True
+        self.stopped_by_person = True
         return self.stream.disarm(self._clock.now_ns())
 
-    def elsewhere(self, reason: str) -> None:
+    def robot_moved(self, reason: str) -> None:
         """The robot is not where the commands brought it: publish nothing more, not even a last command."""
         if not self.stream.silent:
             self.stream.fall_silent(self._clock.now_ns(), f"{reason}: arm again")
@@ -133,10 +138,10 @@ class CommandLoop:
         if not self._thread.is_alive():
             self._take_limits()
 
-    def settle(self) -> None:
+    def configure_process(self) -> None:
         """Raise the priority of the whole process, so that inference does not delay a thread that holds the interpreter
         lock. The threads of the ticks and of the emergency stop have one more; they are started after this."""
-        self.settled = settle(self._settings.realtime_priority, lock=self._settings.lock_memory)
+        self.granted = configure_process(self._settings.realtime_priority, lock=self._settings.lock_memory)
 
     def start(self) -> None:
         """Start the tick thread."""
@@ -171,9 +176,9 @@ class CommandLoop:
         if not stream.silent:
             self._watch_stalls(now_ns, began_ns)
         self._ticked_ns = began_ns
-        if self._agent.lost(now_ns) and stream.state is SafetyState.ARMED:
+        if self.agent.lost(now_ns) and stream.state is SafetyState.ARMED:
             stream.hold(now_ns, f"agent silent for more than {self._settings.agent_timeout_ms:g} ms")
-        elif self.live and (missed := self._place.silent(now_ns)):  # chunks may come, but must not be executed
+        elif self.live and (missed := self.position.silent(now_ns)):  # chunks may come, but must not be executed
             stream.hold(now_ns, missed)
         command = stream.tick(now_ns)
         self.ticks += 1
@@ -181,7 +186,7 @@ class CommandLoop:
             if self._watch_stalls(now_ns, self._clock.boot_ns(), unsent=True):
                 return
             self._sent = command.values
-            self._place.commanded(command.values)
+            self.position.commanded(command.values)
             self._outputs.send(command, stream, self.ticks, now_ns)
             for name in command.limited:
                 self.limited[name] += 1
@@ -208,6 +213,6 @@ class CommandLoop:
             stream = self.stream
             if self._next is None or stream.state is not SafetyState.DISARMED or not stream.silent:
                 return
-            self._before = self.reason
+            self._last_reason = self.reason
             self._events.extend(self.stream.drain_events())
             self.stream, self._next = self._next, None

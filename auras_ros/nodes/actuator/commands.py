@@ -13,6 +13,7 @@ from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.actuator.trajectories import TrajectoryPublisher, misfit
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.nodes.common.messages import action_message
+from auras_ros.nodes.common.qos import RELIABLE
 from auras_ros.ros import Duration, LivelinessPolicy, Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import Float64MultiArray, Header, JointTrajectory, TimeMsg, Twist, TwistStamped, Vector3
 
@@ -49,7 +50,13 @@ class CommandPublishers:
             command_qos(settings.period_ns),
             event_callbacks=events,
         )
-        self._trajectories = _trajectories(node, settings, contract, qos) if settings.joint_trajectory else None
+        self._trajectories: TrajectoryPublisher | None = None
+        if settings.joint_trajectory:
+            publisher = qos.create_publisher(JointTrajectory, settings.trajectory_topic, RELIABLE)
+            self._trajectories = TrajectoryPublisher(
+                publisher.publish, lambda: self._clock.now().to_msg(), contract,
+                round(settings.max_chunk_age_ms * 1e6), LEASE_MS * 1_000_000, MonotonicClock(),
+            )  # fmt: skip
 
     def send(self, command: Command, stream: ActionStream, tick: int, now_ns: int) -> None:
         """Publish one command whose `publish` is set."""
@@ -78,21 +85,6 @@ class CommandPublishers:
         """Send the last trajectory message; nothing is sent after it."""
         if self._trajectories is not None:
             self._trajectories.close()
-
-
-def _trajectories(node: Node, settings: ActuatorSettings, contract: Contract, qos: QosWatch) -> TrajectoryPublisher:
-    topic, clock = settings.trajectory_topic, node.get_clock()
-    reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
-    publisher = node.create_publisher(JointTrajectory, topic, reliable, event_callbacks=qos.publisher(topic))
-    max_age_ns = round(settings.max_chunk_age_ms * 1e6)
-    return TrajectoryPublisher(
-        publisher.publish,
-        lambda: clock.now().to_msg(),
-        contract,
-        max_age_ns,
-        LEASE_MS * 1_000_000,
-        MonotonicClock(),
-    )
 
 
 def twist_message(values: FloatArray, contract: Contract, stamp: TimeMsg) -> TwistStamped:

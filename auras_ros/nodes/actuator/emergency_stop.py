@@ -16,9 +16,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from auras_ros.nodes.actuator.bounded_subscription import RefusedMessages
+from auras_ros.nodes.actuator.other_publishers import publisher_name
 from auras_ros.nodes.actuator.realtime import enter_realtime
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.ros import (
@@ -28,7 +30,6 @@ from auras_ros.ros import (
     Node,
     QoSProfile,
     ReliabilityPolicy,
-    SubscriptionEventCallbacks,
     deserialize_message,
 )
 from auras_ros.ros.callbacks import WAKE_S, Callbacks
@@ -53,10 +54,6 @@ REQUESTS = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durabi
 BOOL = "std_msgs/msg/Bool"
 
 
-def _name(info: Any) -> str:
-    return f"{info.node_namespace.rstrip('/')}/{info.node_name}"
-
-
 def _can_be_heard(info: Any) -> bool:
     offered = info.qos_profile
     wanted = (BOOL, QUEUE.reliability, QUEUE.durability)
@@ -76,7 +73,7 @@ class EmergencyStop:
         self._times_s: deque[float] = deque(maxlen=FLOOD)
         self._waited = 0  # messages since the queue was last empty
         self._called = 0  # number of callbacks of this object that have run
-        self._news: deque[tuple[Callable[[Any], object], Any]] = deque(maxlen=KEPT)  # for the executor's thread
+        self._news: deque[Callable[[], object]] = deque(maxlen=KEPT)  # for the executor's thread, called by `look`
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="emergency stop", daemon=True)
         # A separate node, because a separate thread needs a separate executor.
@@ -94,33 +91,18 @@ class EmergencyStop:
             self._on_word,
             QUEUE,
             raw=True,
-            event_callbacks=self._handed_over(qos.subscription(TOPIC)),
+            event_callbacks=qos.subscription(TOPIC, self._on_event),
         )
         name = node.resolve_service_name("~/stop")
         service = self.node.create_service(Trigger, name, self._on_service, qos_profile=REQUESTS)
         if BACKEND != "rclpy":
             service.on_arrival = self._on_request
-            self.node.get_logger().divert(self._hand_over)
+            self.node.get_logger().divert(lambda say, record: self._news.append(partial(say, record)))
 
-    def _hand_over(self, callback: Callable[[Any], object], info: Any) -> None:
-        """Let `look` call it."""
-        self._news.append((callback, info))
-
-    def _handed_over(self, events: SubscriptionEventCallbacks) -> SubscriptionEventCallbacks:
-        """The same events, with callbacks that `look` calls."""
-
-        def later(callback: Callable[[Any], None]) -> Callable[[Any], None]:
-            def note(info: Any) -> None:
-                self._called += 1
-                self._hand_over(callback, info)
-
-            return note
-
-        made = SubscriptionEventCallbacks()
-        for name in ("deadline", "liveliness", "message_lost", "incompatible_qos", "matched"):
-            if (callback := getattr(events, name)) is not None:
-                setattr(made, name, later(callback))
-        return made
+    def _on_event(self, report: Callable[[], None]) -> None:
+        """An event of the subscription, which `look` reports."""
+        self._called += 1
+        self._news.append(report)
 
     # -- the thread ---------------------------------------------------------------------------------------
 
@@ -175,7 +157,7 @@ class EmergencyStop:
                 raise ValueError(f"at most {MAX_BYTES}")
             pressed = deserialize_message(payload, Bool).data
         except (ValueError, RuntimeError) as error:  # ours, rclpy's
-            self._hand_over(self._say_unreadable, f"{len(payload)} bytes on {self.topic}: {error}")
+            self._news.append(partial(self._refused.add, TOPIC, f"{len(payload)} bytes on {self.topic}: {error}"))
             return
         if pressed:
             self._press(who, PRESSED)
@@ -210,9 +192,6 @@ class EmergencyStop:
 
     # -- the executor's thread ----------------------------------------------------------------------------
 
-    def _say_unreadable(self, text: str) -> None:
-        self._refused.add(TOPIC, text)
-
     def look(self) -> None:
         """Process what the thread has queued: events of the subscription, unreadable messages, log lines."""
         self._take_over()
@@ -221,20 +200,19 @@ class EmergencyStop:
 
     def _take_over(self) -> None:
         while self._news:
-            callback, info = self._news.popleft()
-            callback(info)
+            self._news.popleft()()
 
     def publishers(self) -> dict[bytes, str]:
         """The topic's current publishers: gid -> name of the node. Taken from the list of publishers, because rclpy's
         count_publishers does not remap the name."""
         found = self._owner.get_publishers_info_by_topic(TOPIC)
-        return {bytes(each.endpoint_gid): _name(each) for each in found}
+        return {bytes(each.endpoint_gid): publisher_name(each) for each in found}
 
     def deaf_to(self) -> list[str]:
         """Nodes whose messages are not received: DDS does not match a publisher that offers a weaker QoS, or another
         type."""
         found = self._owner.get_publishers_info_by_topic(TOPIC)
-        return sorted({_name(each) for each in found if not _can_be_heard(each)})
+        return sorted({publisher_name(each) for each in found if not _can_be_heard(each)})
 
     @property
     def pressed(self) -> bool | None:

@@ -15,30 +15,20 @@ from auras_ros.action.urdf import MAX_CHARS, JointLimit, full_turns, tighten, un
 from auras_ros.action.verdict import ChunkRefusal
 from auras_ros.action.wire import MAX_HORIZON, MAX_JSON_CHARS
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.actuator.agent_watch import AgentWatch
 from auras_ros.nodes.actuator.arming import Situation
 from auras_ros.nodes.actuator.bounded_subscription import PayloadLimits, RefusedMessages, subscribe
 from auras_ros.nodes.actuator.command_loop import CommandLoop
 from auras_ros.nodes.actuator.emergency_stop import EmergencyStop
-from auras_ros.nodes.actuator.position import PositionMonitor
 from auras_ros.nodes.actuator.robot_description import DescriptionReader
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.common.diagnostics import QosWatch
-from auras_ros.nodes.common.messages import MAX_TEXT, MessageError, read_chunk, read_json
-from auras_ros.ros import (
-    DurabilityPolicy,
-    Duration,
-    JumpThreshold,
-    Node,
-    QoSProfile,
-    ReliabilityPolicy,
-    qos_profile_sensor_data,
-)
+from auras_ros.nodes.common.messages import MAX_TEXT, read_chunk, read_json
+from auras_ros.nodes.common.qos import LATCHED, RELIABLE
+from auras_ros.ros import Duration, JumpThreshold, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from auras_ros.ros.text import text_bytes
 
-LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 EVERY_BEAT = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)  # "not active" must not be overwritten
 DESCRIPTION = "robot_description"
 CHUNK_DIMENSIONS = 8  # limit for a chunk's layout: three are valid, and each one costs time to read
@@ -50,19 +40,12 @@ class ActuatorInputs:
     """Subscribes on `node`, keeps what the arming rules need, and disarms when an input demands it."""
 
     def __init__(
-        self,
-        node: Node,
-        settings: ActuatorSettings,
-        contract: Contract,
-        drive: CommandLoop,
-        agent: AgentWatch,
-        place: PositionMonitor,
-        qos: QosWatch,
+        self, node: Node, settings: ActuatorSettings, contract: Contract, loop: CommandLoop, qos: QosWatch
     ) -> None:
         self._node, self._settings, self._contract = node, settings, contract
-        self._drive, self._agent, self._place, self._clock = drive, agent, place, MonotonicClock()
+        self._loop, self._agent, self._position, self._clock = loop, loop.agent, loop.position, MonotonicClock()
         self.refused = RefusedMessages(node)
-        self.stop = EmergencyStop(node, drive.stop, self.refused, qos)
+        self.stop = EmergencyStop(node, loop.stop, self.refused, qos)
         self._descriptions = DescriptionReader(list(contract.names))
         self._described_by = b""  # the newest description's digest
         self._waiting = False  # chunks come while it is not armed (logged once)
@@ -74,29 +57,19 @@ class ActuatorInputs:
         # rclpy keeps only a raw pointer to the handle: without this reference a jump would use freed memory
         self._jumps = node.get_clock().create_jump_callback(
             JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=True),
-            post_callback=lambda _: drive.end("/clock went back, or the clock source changed"),
+            post_callback=lambda _: loop.end("/clock went back, or the clock source changed"),
         )
 
     def _subscribe(self, qos: QosWatch) -> None:
-        agent, contract = self._settings.agent, self._contract
-        reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
-        chunk_max_bytes = 8 * MAX_HORIZON * len(contract.channels) + 2 * MAX_JSON_CHARS
-        for kind, topic, callback, profile, max_bytes in (
-            (Float64MultiArray, f"{agent}/chunk", self._on_chunk, reliable, chunk_max_bytes),
-            (String, f"{agent}/heartbeat", self._on_heartbeat, EVERY_BEAT, TEXT_MAX_BYTES),
-            (JointState, "joint_states", self._on_joint_states, qos_profile_sensor_data, STATES_MAX_BYTES),
+        chunk_max_bytes = 8 * MAX_HORIZON * len(self._contract.channels) + 2 * MAX_JSON_CHARS
+        for kind, topic, callback, profile, limits in (
+            (Float64MultiArray, "chunk", self._on_chunk, RELIABLE, PayloadLimits(chunk_max_bytes, CHUNK_DIMENSIONS)),
+            (String, "heartbeat", self._on_heartbeat, EVERY_BEAT, PayloadLimits(TEXT_MAX_BYTES)),
         ):
-            events = qos.subscription(topic)
-            bounds = PayloadLimits(max_bytes, CHUNK_DIMENSIONS if callback == self._on_chunk else None)
-            subscribe(self._node, kind, topic, callback, profile, bounds, self.refused, events)
-        self._node.create_subscription(
-            String,
-            DESCRIPTION,
-            self._on_description,
-            LATCHED,
-            raw=True,
-            event_callbacks=qos.subscription(DESCRIPTION),
-        )
+            subscribe(qos, kind, f"{self._settings.agent}/{topic}", callback, profile, limits, self.refused)
+        joints, states = PayloadLimits(STATES_MAX_BYTES), self._on_joint_states
+        subscribe(qos, JointState, "joint_states", states, qos_profile_sensor_data, joints, self.refused)
+        qos.create_subscription(String, DESCRIPTION, self._on_description, LATCHED, raw=True)
 
     def start(self) -> None:
         """Start the emergency stop's thread."""
@@ -114,25 +87,21 @@ class ActuatorInputs:
         return Situation(
             agent_age_ns=self._agent.age_ns(now_ns),
             lifecycle=self._agent.lifecycle,
-            joints_age_ns=self._place.age_ns(now_ns),
-            unknown=self._place.unknown,
+            joints_age_ns=self._position.age_ns(now_ns),
+            unknown=self._position.unknown,
             others=others,
             pressed=", ".join(self.stop.pressers()),
             stop_present=self.stop.present(),
             stop_deaf=", ".join(self.stop.deaf_to()),
             described=self.described,
             unlimited=self.unlimited,
-            limits_pending=self._drive.limits_pending or self._descriptions.busy,
+            limits_pending=self._loop.limits_pending or self._descriptions.busy,
             ros_time_ns=clock.now().nanoseconds if simulated else None,
         )
 
     def _on_chunk(self, message: Float64MultiArray) -> None:
-        try:
-            chunk = read_chunk(message, self._contract)
-        except ValueError as error:  # ContractError, or a JSON number with thousands of digits
-            self.refused.add("chunk", str(error))
-            return
-        verdict = self._drive.stream.offer(chunk, self._clock.now_ns())
+        chunk = read_chunk(message, self._contract)
+        verdict = self._loop.stream.offer(chunk, self._clock.now_ns())
         waiting = self._waiting
         self._waiting = isinstance(verdict, Rejected) and verdict.reason is ChunkRefusal.DISARMED
         if self._waiting:
@@ -144,26 +113,17 @@ class ActuatorInputs:
             )
 
     def _on_heartbeat(self, message: String) -> None:
-        try:
-            beat = read_json(message.data, "heartbeat")
-            inactive = self._agent.heard(beat, self._drive.stream.session, self._clock.now_ns())
-        except MessageError as error:
-            self.refused.add("heartbeat", str(error))
-            return
-        if inactive:
-            self._drive.end(f"agent is {self._agent.lifecycle or 'of no known state'}")
+        beat = read_json(message.data, "heartbeat")
+        if self._agent.on_heartbeat(beat, self._loop.stream.session, self._clock.now_ns()):
+            self._loop.end(f"agent is {self._agent.lifecycle or 'of no known state'}")
 
     def _on_joint_states(self, message: JointState) -> None:
         """Take the robot's position, or a part of it; disarm if it is impossible."""
         positions, at_ns = np.asarray(message.position, dtype=np.float64), self._clock.now_ns()
-        watching = not self._drive.stream.silent
-        try:
-            self._place.take(message.name, positions, at_ns, watching=watching, stamp_ns=stamp_ns(message.header))
-        except MessageError as error:
-            self.refused.add("joint_states", str(error))
-            return
-        if jump := self._place.jumped():
-            self._drive.elsewhere(jump)
+        watching = not self._loop.stream.silent
+        self._position.take(message.name, positions, at_ns, watching=watching, stamp_ns=stamp_ns(message.header))
+        if jump := self._position.jumped():
+            self._loop.robot_moved(jump)
 
     def _on_description(self, payload: bytes) -> None:
         """Start reading it; `look` takes the result."""
@@ -194,11 +154,11 @@ class ActuatorInputs:
 
     def _take_limits(self, found: dict[str, JointLimit]) -> None:
         contract = tighten(self._contract, found)
-        self._place.turns = full_turns(self._contract, found)
+        self._position.turns = full_turns(self._contract, found)
         self.described, self.unlimited = True, unlimited(self._contract, found)
         if contract == self._limited:
             return
         self._limited = contract
         self.limits = "the contract's, tightened by robot_description"
-        self._drive.use(contract, "robot_description changed the limits")
+        self._loop.use(contract, "robot_description changed the limits")
         self._node.get_logger().info("robot_description: using its tighter limits")

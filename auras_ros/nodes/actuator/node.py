@@ -7,25 +7,26 @@ limits, because nothing else publishes commands. The rules of arming are in `arm
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from auras_ros.action import ContractError
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.actuator.agent_watch import AgentWatch
-from auras_ros.nodes.actuator.arming import refusal
+from auras_ros.nodes.actuator.arming import arming_refusal
 from auras_ros.nodes.actuator.command_loop import CommandLoop
 from auras_ros.nodes.actuator.commands import CommandPublishers
 from auras_ros.nodes.actuator.emergency_stop import REQUESTS
-from auras_ros.nodes.actuator.inputs import LATCHED, ActuatorInputs
+from auras_ros.nodes.actuator.inputs import ActuatorInputs
 from auras_ros.nodes.actuator.other_publishers import DISCOVERY_NS, OtherPublishers, conflict_text
-from auras_ros.nodes.actuator.position import PositionMonitor
-from auras_ros.nodes.actuator.realtime import collect
 from auras_ros.nodes.actuator.settings import ActuatorSettings, load_contract
 from auras_ros.nodes.actuator.status import ActuatorStatus
 from auras_ros.nodes.common.config import check_given
 from auras_ros.nodes.common.diagnostics import Diagnostics
 from auras_ros.nodes.common.messages import json_message
+from auras_ros.nodes.common.qos import LATCHED
 from auras_ros.parameters import ParameterError
 from auras_ros.ros import Clock, ClockType, Node
 from auras_ros.ros.msg import String
@@ -39,7 +40,7 @@ COLLECT_PERIOD_S = 1.0  # garbage collection; the automatic collector is off, an
 
 
 class Actuator(Node):
-    """Connects the parts: inputs -> drive -> outputs, services, state and diagnostics."""
+    """Connects the parts: inputs -> command loop -> publishers, services, state and diagnostics."""
 
     def __init__(self, **node_options: Any) -> None:
         super().__init__("actuator", **node_options)
@@ -48,65 +49,61 @@ class Actuator(Node):
         self._monotonic = MonotonicClock()
         self._diagnostics = Diagnostics(self, hardware_id=contract.channels[0].frame)
         qos = self._diagnostics.qos
-        self._agent = AgentWatch(settings.agent_timeout_ms)
         outputs = CommandPublishers(self, settings, contract, qos)
-        self._place = PositionMonitor(contract, settings.place_tolerance if settings.measured_start else 0.0)
-        self._drive = CommandLoop(settings, contract, outputs, self._agent, self._place, self._monotonic)
-        self._inputs = ActuatorInputs(self, settings, contract, self._drive, self._agent, self._place, qos)
+        self._loop = CommandLoop(settings, contract, outputs, self._monotonic)
+        self._inputs = ActuatorInputs(self, settings, contract, self._loop, qos)
         self._conflict = OtherPublishers(self, settings.command_topics)
-        self._said = ActuatorStatus(settings, self._drive, self._inputs, self._agent, self._conflict)
-        self._said.add_to(self._diagnostics, qos)
+        self._status = ActuatorStatus(settings, self._loop, self._inputs, self._conflict)
+        self._diagnostics.add_all(self._status.tasks())
         self._diagnostics.count_also(self._inputs.stop.node)  # that node has no diagnostics of its own
         self._arm_now, self._armed_ns = settings.arm_on_start, 0
         self._state = self.create_publisher(String, "~/state", LATCHED)
-        for name, callback in (("arm", self._on_arm), ("release_stop", self._on_release_stop)):
-            self.create_service(Trigger, f"~/{name}", callback)
+        self.create_service(Trigger, "~/arm", partial(self._answer, self._on_arm))
+        self.create_service(Trigger, "~/release_stop", partial(self._answer, self._inputs.stop.release))
         # ~/stop is served by the emergency stop's thread. No request of ~/stop or ~/disarm may be lost.
-        self.create_service(Trigger, "~/disarm", self._on_disarm, qos_profile=REQUESTS)
+        self.create_service(Trigger, "~/disarm", partial(self._answer, self._on_disarm), qos_profile=REQUESTS)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(STATE_PERIOD_S, self._report, clock=steady)
         self.create_timer(LOOK_PERIOD_S, self._look, clock=steady)
-        self.create_timer(COLLECT_PERIOD_S, collect, clock=steady)
+        self.create_timer(COLLECT_PERIOD_S, gc.collect, clock=steady)
 
     def start(self) -> None:
         """Raise the process's priority, then start the emergency stop and the ticks."""
-        self._drive.settle()  # first, because it sets the priority of all threads, also of those started above it
+        self._loop.configure_process()  # first, because it sets the priority of all threads, also of later ones
         self._inputs.start()
-        self._drive.start()
+        self._loop.start()
 
     def working(self) -> bool:
         """Whether the threads of the ticks and of the emergency stop are alive."""
-        return self._drive.working() and self._inputs.stop.working()
+        return self._loop.working() and self._inputs.stop.working()
 
     def halt(self) -> None:
         """Disarm and publish the final hold command."""
-        self._drive.halt()
+        self._loop.halt()
         self._inputs.close()
 
     def _arm(self) -> tuple[bool, str]:
-        reason = refusal(self._inputs.situation(self._conflict.known), self.settings)
+        reason = arming_refusal(self._inputs.situation(self._conflict.known), self.settings)
         if reason:
             return False, reason
         self._armed_ns = self._monotonic.now_ns()
-        verdict = self._drive.arm(self._place.position if self.settings.measured_start else None)
+        verdict = self._loop.arm(self._loop.position.position if self.settings.measured_start else None)
         return verdict.ok, verdict.detail
 
-    def _on_arm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+    def _answer(
+        self, act: Callable[[], tuple[bool, str]], request: Trigger.Request, response: Trigger.Response
+    ) -> Trigger.Response:
+        response.success, response.message = act()
+        self._report()
+        return response
+
+    def _on_arm(self) -> tuple[bool, str]:
         self._look()
-        response.success, response.message = self._arm()
-        self._report()
-        return response
+        return self._arm()
 
-    def _on_disarm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        verdict = self._drive.disarm()
-        response.success, response.message = verdict.ok, verdict.detail
-        self._report()
-        return response
-
-    def _on_release_stop(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        response.success, response.message = self._inputs.stop.release()
-        self._report()
-        return response
+    def _on_disarm(self) -> tuple[bool, str]:
+        verdict = self._loop.disarm()
+        return verdict.ok, verdict.detail
 
     def _look(self) -> None:
         """Check who else publishes commands; log and report a change at once."""
@@ -115,17 +112,17 @@ class Actuator(Node):
                 text = conflict_text(self._conflict.others)
                 self.get_logger().error(text)
                 if self._monotonic.now_ns() - self._armed_ns < DISCOVERY_NS:  # it was there before, undiscovered
-                    self._drive.end(text)
+                    self._loop.end(text)
             self._diagnostics.changed()
 
     def _report(self) -> None:
         self._inputs.look()
-        if self._arm_now and (self._drive.told_to_stop or self._arm()[0]):
+        if self._arm_now and (self._loop.stopped_by_person or self._arm()[0]):
             self._arm_now = False
-        events = self._drive.drain_events()
+        events = self._loop.drain_events()
         for event in events:
             self.get_logger().info(f"{event.previous.value} -> {event.state.value}: {event.reason}")
-        self._state.publish(json_message(self._said.fields()))
+        self._state.publish(json_message(self._status.fields()))
         if events:
             self._diagnostics.changed()
 

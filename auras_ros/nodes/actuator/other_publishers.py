@@ -43,11 +43,11 @@ class OtherPublishers:
 
     def _on(self, topic: str) -> list[str]:
         mine = self._node.get_fully_qualified_name()
-        found = [_name(info) for info in self._node.get_publishers_info_by_topic(topic)]
+        found = [publisher_name(info) for info in self._node.get_publishers_info_by_topic(topic)]
         if mine in found:
             found.remove(mine)  # only once: a second publisher of this name is another process
         return [f"{name} on {topic}" for name in found]
 
 
-def _name(info: Any) -> str:
+def publisher_name(info: Any) -> str:
     return f"{info.node_namespace.rstrip('/')}/{info.node_name}" if info.node_name else "a node of unknown name"

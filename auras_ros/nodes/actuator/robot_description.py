@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 
 from auras_ros.action import ContractError
 from auras_ros.action.urdf import JointLimit
@@ -68,28 +69,18 @@ class DescriptionReader:
         self._pause_s, self._late = min(2 * self._pause_s, LATEST_S), True
 
     def _spawn(self) -> None:
-        source = os.memfd_create("robot_description")
-        try:
+        with ExitStack() as opened, os.fdopen(os.memfd_create("robot_description"), "wb") as source:
             answer = os.memfd_create("joint_limits")
-        except OSError:
-            os.close(source)
-            raise
-        try:
-            rest = memoryview(self._text)
-            while rest:
-                rest = rest[os.write(source, rest) :]
-            os.lseek(source, 0, os.SEEK_SET)
+            opened.callback(os.close, answer)
+            source.write(self._text)
+            source.seek(0)
             files = [
-                (os.POSIX_SPAWN_DUP2, source, 0),
+                (os.POSIX_SPAWN_DUP2, source.fileno(), 0),
                 (os.POSIX_SPAWN_DUP2, answer, 1),
                 (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
             ]
             self._pid = os.posix_spawn(sys.executable, self._command, os.environ, file_actions=files, setsid=True)
-        except BaseException:
-            os.close(answer)
-            raise
-        finally:
-            os.close(source)
+            opened.pop_all()  # the process has begun: its answer stays open
         self._answer, self._until_s = answer, time.monotonic() + PATIENCE_S
 
     def poll(self) -> dict[str, JointLimit] | None:

@@ -95,17 +95,20 @@ class TrajectoryPublisher:
         if ahead is None:  # disarmed since the tick: the next command ends the current trajectory
             return
         self._chunk, self._held = command.provenance, None
+        plan = _PendingHorizon(ahead, command.values, now_ns, self._stamp(), self._clock.boot_ns(), ends)
         with self._news:
-            self.superseded += self._plan is not None
-            self._plan = _PendingHorizon(ahead, command.values, now_ns, self._stamp(), self._clock.boot_ns(), ends)
-            self._news.notify()
+            self._replace(self._point, plan)
 
     def _stay(self, values: FloatArray) -> None:
         point = trajectory_message(values[None], self._contract, self._contract.dt_ns, self._stamp())
         with self._news:
-            self.superseded += self._plan is not None
-            self._point, self._plan = point, None
-            self._news.notify()
+            self._replace(point, None)
+
+    def _replace(self, point: JointTrajectory | None, plan: _PendingHorizon | None) -> None:
+        """Called under `_news`: what is to be sent from now on."""
+        self.superseded += self._plan is not None
+        self._point, self._plan = point, plan
+        self._news.notify()
 
     # -- any thread ---------------------------------------------------------------------------------------
 
@@ -115,8 +118,7 @@ class TrajectoryPublisher:
         with self._news:
             self._ends += 1
             if values is None:
-                self.superseded += self._plan is not None
-                self._plan = self._point = None
+                self._replace(None, None)
         if values is None:
             self._chunk = self._held = None  # it is not known what the controller follows
         else:

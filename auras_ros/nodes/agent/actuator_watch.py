@@ -10,10 +10,10 @@ from typing import Any
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
 from auras_ros.nodes.common.messages import MessageError, read_json
-from auras_ros.ros import DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy
+from auras_ros.nodes.common.qos import LATCHED
+from auras_ros.ros import Node
 from auras_ros.ros.msg import String
 
-LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 DISCOVERY_NS = 2_000_000_000
 
 
@@ -28,10 +28,7 @@ class ActuatorWatch:
         self._follows = ""  # the agent's session whose chunks it executes now
         self._unreadable = 0
         self._said = False
-        topic = f"{name}/state"
-        self._topic = node.create_subscription(
-            String, topic, self._on_state, LATCHED, event_callbacks=qos.subscription(topic)
-        )
+        self._topic = qos.create_subscription(String, f"{name}/state", self._on_state, LATCHED)
 
     def close(self) -> None:
         self._node.destroy_subscription(self._topic)

@@ -1,72 +1,156 @@
 """The agent's heartbeats, and the end of its process if a frame hangs.
 
-Heartbeats are sent in every lifecycle state. When a frame is late, one heartbeat reports it, and no more are sent until
-it ends. If a frame hangs, the heartbeat's thread ends, and then the process. If the frame holds the interpreter lock,
-so that no thread here can run, a guard process ends this one. Nothing here touches the frames.
+Heartbeats are sent in every lifecycle state, from a thread of their own. When a frame is late, one heartbeat reports
+it, and no more are sent until it ends, so the actuator holds; then the same session goes on. If a frame hangs, the
+heartbeat's thread ends, and then the process, to be started again. If the frame holds the interpreter lock, so that no
+thread here can run, a guard process ends this one. Nothing here touches the frames.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from auras_ros.nodes.agent.hang_detector import HangDetector, Heart
+from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.agent.publishers import AgentPublishers
 from auras_ros.nodes.agent.status import AgentStatus
 from auras_ros.nodes.agent.watchdog import Watchdog
+from auras_ros.nodes.agent.watchdog_process import OwnTime
 from auras_ros.ros.callbacks import CallbackFailures
 
+BEAT_NS = 20_000_000
+LEAST_LIMIT_NS = 1_000_000_000
+LATE_BEATS = 2
+WARM_UPS = 5  # a frame may take this many times its duration at warm-up, if that is more
+HUNG_NS = 10_000_000_000  # CPU time of the process that a late frame has before it counts as hung
+HUNG_LIMITS = 10  # or this many limits, if that is more
+AT_LAST = 6  # upper bound in wall time, as a multiple of that, however busy the machine
 LAST_RESORT_S = 3.0  # a process with a hung frame is ended by force after this time
 GUARD_S = 5.0  # a process in which no Python thread runs is ended after this time
 
 
-class Pulse:
-    """`expect` and `relax` set when frames may run; executor thread. `hung`: a hung frame was found."""
+def frame_limit_ns(warm_up_ns: int) -> int:
+    """How long a frame may take before it counts as late: just under a second, or longer for a slow policy."""
+    return max(LEAST_LIMIT_NS - 5 * BEAT_NS, WARM_UPS * warm_up_ns)
 
-    def __init__(self, status: AgentStatus, voice: AgentPublishers, logger: Any) -> None:
-        self._status, self._voice, self._logger = status, voice, logger
-        self._heart = Heart(self._beat_in_time, self._why_stop, self._ended)
-        self._guard, self._guarded = Watchdog(GUARD_S, self._on_no_guard), False
+
+@dataclass(frozen=True)
+class Late:
+    """A frame that has been running for too long. hung: it will not end."""
+
+    worker: str
+    hung: bool
+
+
+class HangDetector:
+    """Counts how long the same frame has been running, in heartbeats: if the whole process or the machine was stopped,
+    the frame is not late. A late heartbeat counts as two, however late it is: the actuator reacts to such a gap, as it
+    takes a missing heartbeat for a lost agent.
+
+    Whether a late frame is hung is decided by the process's own time only (`watchdog_process.OwnTime`): on a busy
+    machine a frame may wait for a processor, and is not hung.
+    """
+
+    def __init__(self, own: Callable[[], OwnTime] = lambda: OwnTime(os.getpid())) -> None:
+        self._seen: dict[str, tuple[int, int]] = {}  # worker -> (when its frame began, how long it was seen since)
+        self._last_ns: int | None = None
+        self._start_own = own
+        self._late: tuple[str, int] | None = None  # worker, when its frame began
+        self._own, self._own_ns = own(), 0  # since it was late
+
+    def look(self, under_way: dict[str, int], limit_ns: int, now_ns: int) -> Late | None:
+        """The worker whose frame has been running for too long, if there is one."""
+        passed_ns = 0 if self._last_ns is None else min(now_ns - self._last_ns, LATE_BEATS * BEAT_NS)
+        self._last_ns = now_ns
+        seen: dict[str, tuple[int, int]] = {}
+        for worker, began_ns in under_way.items():
+            before = self._seen.get(worker)
+            seen[worker] = began_ns, before[1] + passed_ns if before and before[0] == began_ns else 0
+        self._seen = seen
+        worker = max(seen, key=lambda each: seen[each][1], default="")
+        if not worker or seen[worker][1] <= limit_ns:
+            self._late = None
+            return None
+        return Late(worker, self._hung(worker, limit_ns, passed_ns))
+
+    def _hung(self, worker: str, limit_ns: int, passed_ns: int) -> bool:
+        began_ns, seen_ns = self._seen[worker]
+        if self._late != (worker, began_ns):
+            self._late, self._own, self._own_ns = (worker, began_ns), self._start_own(), 0
+        self._own_ns += self._own.of(passed_ns)
+        enough_ns = max(HUNG_NS, HUNG_LIMITS * limit_ns)
+        return self._own_ns > enough_ns or seen_ns > AT_LAST * enough_ns
+
+
+class Heartbeat:
+    """`frames_begin` and `frames_ended` say when frames may run; executor thread. `hung`: a hung frame was found."""
+
+    def __init__(self, status: AgentStatus, publishers: AgentPublishers, logger: Any) -> None:
+        self._status, self._publishers, self._logger = status, publishers, logger
+        self._monotonic = MonotonicClock()
+        self._running = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="heartbeat", daemon=True)
+        self._watchdog, self._watched = Watchdog(GUARD_S, self._on_no_guard), False
         self._hangs, self._limit_ns = HangDetector(), 0
         self._late, self._failures = "", CallbackFailures()
         self.hung = False
 
     def start(self) -> None:
         """Send heartbeats from now on."""
-        self._guard.start()
-        self._heart.start()
+        self._watchdog.start()
+        self._running.set()
+        self._thread.start()
 
     def alive(self) -> bool:
         """Whether the heartbeat's thread is alive; it ends when a frame hangs or a worker fails."""
-        return self._heart.alive()
+        return self._thread.is_alive()
 
-    def expect(self, limit_ns: int) -> None:
+    def frames_begin(self, limit_ns: int) -> None:
         """Called before frames begin. limit_ns: how long each may take."""
-        self._limit_ns, self._guarded = limit_ns, True
-        self._guard.beat(True)  # now, because the first frame may keep the heartbeat's thread from running
+        self._limit_ns, self._watched = limit_ns, True
+        self._watchdog.beat(True)  # now, because the first frame may keep the heartbeat's thread from running
 
-    def relax(self) -> None:
+    def frames_ended(self) -> None:
         """Called when no frame runs. Releasing or loading a model may hold the interpreter lock for long."""
-        self._guarded = False
+        self._watched = False
 
-    def unguard(self) -> None:
+    def release_watchdog(self) -> None:
         """Called before an orderly end of the process."""
-        self._guard.close()
+        self._watchdog.close()
 
     def stop(self) -> None:
         """End the heartbeat's thread."""
-        self._heart.stop()
+        self._running.clear()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
 
     def beat(self) -> None:
         """Send one heartbeat; from any thread."""
         status = self._status
-        self._guard.beat(self._guarded)
-        self._voice.beat(status.session, status.frame(), status.text(), status.lifecycle)
+        self._watchdog.beat(self._watched)
+        self._publishers.beat(status.session, status.frame(), status.text(), status.lifecycle)
 
     # -- the heartbeat's thread ---------------------------------------------------------------------------
 
-    def _why_stop(self, now_ns: int) -> str:
+    def _loop(self) -> None:
+        next_ns = self._monotonic.now_ns()
+        while self._running.is_set():
+            if reason := self._reason_to_end(self._monotonic.now_ns()):
+                self._end(reason)
+                return
+            if self._late:
+                self._watchdog.beat(self._watched)
+            else:
+                with self._failures.guarded("a heartbeat", self._logger.error):
+                    self.beat()
+            next_ns = max(next_ns + BEAT_NS, self._monotonic.now_ns())
+            self._monotonic.sleep_until_ns(next_ns)
+
+    def _reason_to_end(self, now_ns: int) -> str:
+        """Why no heartbeat may be sent any more; empty if nothing is wrong."""
         if self._failures.only():
             return f"no heartbeat can be published: {self._failures.last}"
         frames = self._status.frames
@@ -95,14 +179,7 @@ class Pulse:
         self._logger.error(f"{self._status.late}; no heartbeat until it ends, so the actuator holds")
         self.beat()
 
-    def _beat_in_time(self) -> None:
-        if self._late:
-            self._guard.beat(self._guarded)
-            return
-        with self._failures.guarded("a heartbeat", self._logger.error):
-            self.beat()
-
-    def _ended(self, reason: str) -> None:
+    def _end(self, reason: str) -> None:
         """Send a last heartbeat with the reason. Then there are none, so the actuator holds, and the process ends."""
         self._logger.error(reason)
         self.hung = reason.startswith("hung")

@@ -6,10 +6,10 @@ each camera waits for it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.agent.latest_worker import LatestWorker
 from auras_ros.observation import Picture
 
 QUICK_NS = 1_000_000  # faster preparation is done at once: waking another thread takes a tenth of this
@@ -23,36 +23,11 @@ class ImagePreparation:
         self._done = done
         self._monotonic = MonotonicClock()
         self.lasts_ns = QUICK_NS  # duration of the newest preparation; the first one is not assumed to be fast
-        self._waiting: dict[str, Picture] = {}
-        self._more = threading.Condition()
-        self._open = True
-        self._thread = threading.Thread(target=self._loop, name="pictures", daemon=True)
-        self._thread.start()
+        self._worker = LatestWorker("images", self._prepare)
+        self.close = self._worker.close
 
     def prepare(self, camera: str, picture: Picture) -> None:
-        if self.lasts_ns < QUICK_NS:
-            self._prepare(camera, picture)
-            return
-        with self._more:
-            self._waiting[camera] = picture
-            self._more.notify()
-
-    def close(self) -> None:
-        """Returns when the thread has ended."""
-        with self._more:
-            self._open = False
-            self._more.notify()
-        self._thread.join()
-
-    def _loop(self) -> None:
-        while True:
-            with self._more:
-                self._more.wait_for(lambda: self._waiting or not self._open)
-                if not self._open:
-                    return
-                camera = next(iter(self._waiting))
-                picture = self._waiting.pop(camera)
-            self._prepare(camera, picture)
+        (self._prepare if self.lasts_ns < QUICK_NS else self._worker.put)(camera, picture)
 
     def _prepare(self, camera: str, picture: Picture) -> None:
         began_ns = self._monotonic.now_ns()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from auras_ros.nodes.agent.input_counters import STATE, InputCounters
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.agent.stamps import StampReader
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
+from auras_ros.nodes.common.qos import BEST_EFFORT
 from auras_ros.observation import (
     Arrivals,
     Assembler,
@@ -31,13 +33,12 @@ from auras_ros.observation import (
     decode_compressed,
     decode_raw,
 )
-from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from auras_ros.ros import Node, qos_profile_sensor_data
 from auras_ros.ros.msg import CompressedImage, Image, JointState
 
 STATE_WAIT_NS = 20_000_000
 STATE_LAG_STEPS = 4
 SKEW_SAID_NS = 100_000_000  # a skew is reported only after this time: images of one instant come one after another
-BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
 class ObservationInputs:
@@ -58,8 +59,8 @@ class ObservationInputs:
         self.arrivals = Arrivals(self._cameras)
         self._pictures = ImagePreparation(self._on_prepared)
         self._newest: dict[str, Picture | None] = {}
-        self._news: Callable[[], None] | None = None
-        self._on_clock_jump: Callable[[], None] | None = None
+        self._taking = False
+        self._news = self._on_clock_jump = _nothing
         self._next_frame_ns: Callable[[], int] = lambda: 0
         self._refusals = InputCounters([*self._cameras, STATE])
         self._of_others = 0  # number of joint states with none of the policy's joints
@@ -68,26 +69,12 @@ class ObservationInputs:
         self._awaited_origin_ns = self._awaited_since_ns = -1
         self._latching = threading.Lock()
         self._stamps = StampReader(node, self._on_jump)
-        self._topics: list[Any] = []
-        for camera in spec.cameras:
-            self._subscribe_camera(camera.name, qos)
-        self._topics.append(
-            node.create_subscription(
-                JointState, STATE, self._on_joint_states, qos_profile_sensor_data,
-                event_callbacks=qos.subscription(STATE),
-            )
-        )  # fmt: skip
-
-    def _subscribe_camera(self, name: str, qos: QosWatch) -> None:
-        topic = f"camera/{name}/image_raw"
-        kind, take = (Image, self._on_image)
-        if self._settings.compressed:
-            topic, kind, take = f"{topic}/compressed", CompressedImage, self._on_compressed
-        self._topics.append(
-            self._node.create_subscription(
-                kind, topic, lambda message: take(name, message), BEST_EFFORT, event_callbacks=qos.subscription(topic)
-            )
-        )
+        kind, end = (CompressedImage, "/compressed") if settings.compressed else (Image, "")
+        self._topics = [
+            qos.create_subscription(kind, f"camera/{name}/image_raw{end}", partial(self._on_image, name), BEST_EFFORT)
+            for name in self._cameras
+        ]
+        self._topics.append(qos.create_subscription(JointState, STATE, self._on_joint_states, qos_profile_sensor_data))
 
     def open(
         self, news: Callable[[], None], on_clock_jump: Callable[[], None], next_frame_ns: Callable[[], int] = lambda: 0
@@ -99,11 +86,12 @@ class ObservationInputs:
         self.arrivals.clear()
         self._next_frame_ns = next_frame_ns
         self._fault = self._skewed_since_ns = None
-        self._news, self._on_clock_jump = news, on_clock_jump
+        self._taking, self._news, self._on_clock_jump = True, news, on_clock_jump
 
     def shut(self) -> None:
         """Take no messages until `open` is called again."""
-        self._news = self._on_clock_jump = None
+        self._taking = False
+        self._news = self._on_clock_jump = _nothing
 
     def close(self) -> None:
         self._pictures.close()
@@ -124,43 +112,16 @@ class ObservationInputs:
 
     # -- messages -----------------------------------------------------------------------------------------
 
-    def _on_image(self, name: str, message: Image) -> None:
-        if self._news is None:
+    def _on_image(self, name: str, message: Image | CompressedImage) -> None:
+        if not self._taking:
             return
         try:
-            frame = decode_raw(
-                height=message.height,
-                width=message.width,
-                encoding=message.encoding,
-                step=message.step,
-                data=message.data,
-                is_bigendian=message.is_bigendian,
-                expected=self._size(name),
-            )
+            frame = self._decoded(name, message)
         except ObservationError as error:
-            self._undecoded(name, error.fault)
+            fault = replace(error.fault, source=f"{name}: {error.fault.source}")  # an image does not name its camera
+            self._refuse(name, self._assembler.count(fault))
             return
-        self._put_image(name, frame, message.header)
-
-    def _on_compressed(self, name: str, message: CompressedImage) -> None:
-        if self._news is None:
-            return
-        try:
-            frame = decode_compressed(message.data, expected=self._size(name))
-        except ObservationError as error:
-            self._undecoded(name, error.fault)
-            return
-        self._put_image(name, frame, message.header)
-
-    def _undecoded(self, name: str, fault: ObservationFault) -> None:
-        """Adds the camera's name to the fault: an Image message does not carry it."""
-        self._refuse(name, self._assembler.count(replace(fault, source=f"{name}: {fault.source}")))
-
-    def _size(self, name: str) -> tuple[int, int]:
-        return self._cameras[name].height, self._cameras[name].width
-
-    def _put_image(self, name: str, frame: Any, header: Any) -> None:
-        stamp, latency_ns = self._stamps.read(header)
+        stamp, latency_ns = self._stamps.read(message.header)
         now_ns = self._monotonic.now_ns()
         if not self._put(name, lambda: self._assembler.put_image(name, frame, stamp, now_ns, latency_ns), now_ns):
             return
@@ -172,7 +133,22 @@ class ObservationInputs:
             self._pictures.prepare(name, picture)
         else:  # noted as if it had been prepared, because the times between images are measured
             self.arrivals.came(name, now_ns + self._pictures.lasts_ns)
-            self._tell()
+            self._news()
+
+    def _decoded(self, name: str, message: Image | CompressedImage) -> Any:
+        """RGB, uint8 [height, width, 3]. Raises ObservationError."""
+        size = self._cameras[name].height, self._cameras[name].width
+        if self._settings.compressed:
+            return decode_compressed(message.data, expected=size)
+        return decode_raw(
+            height=message.height,
+            width=message.width,
+            encoding=message.encoding,
+            step=message.step,
+            data=message.data,
+            is_bigendian=message.is_bigendian,
+            expected=size,
+        )
 
     def _may_be_used(self, now_ns: int) -> bool:
         """Whether a frame may use this image, as newest or as history: not if another one comes before it starts."""
@@ -182,10 +158,10 @@ class ObservationInputs:
     def _on_prepared(self, name: str) -> None:
         """Called in any thread."""
         self.arrivals.came(name, self._monotonic.now_ns())
-        self._tell()
+        self._news()
 
     def _on_joint_states(self, message: JointState) -> None:
-        if self._news is None:
+        if not self._taking:
             return
         names, now_ns = list(message.name), self._monotonic.now_ns()
         if not self._assembler.wants(names):  # another driver's joints
@@ -194,7 +170,7 @@ class ObservationInputs:
         stamp, latency_ns = self._stamps.read(message.header)
         positions = np.asarray(message.position, dtype=np.float64)
         self._put(STATE, lambda: self._assembler.put_state(names, positions, stamp, now_ns, latency_ns), now_ns)
-        self._tell()
+        self._news()
 
     def _put(self, source: str, put: Callable[[], ObservationFault | None], now_ns: int) -> bool:
         """Put it into the assembler. Returns whether it was accepted."""
@@ -212,17 +188,12 @@ class ObservationInputs:
             self._refuse(source, fault)
         return fault is None
 
-    def _tell(self) -> None:
-        if (news := self._news) is not None:
-            news()
-
     def _refuse(self, source: str, fault: ObservationFault) -> None:
         self._refusals.refused(source, fault)
         self._node.get_logger().warning(str(fault), throttle_duration_sec=1.0)
 
     def _on_jump(self) -> None:
-        if self._on_clock_jump is not None:
-            self._on_clock_jump()
+        self._on_clock_jump()
 
     # -- observations -------------------------------------------------------------------------------------
 
@@ -279,8 +250,11 @@ class ObservationInputs:
         for name, counts in counters["streams"].items():
             values |= {f"{name} {what}": count for what, count in counts.items()}
         values |= {f"fault {name}": count for name, count in counters["faults"].items()}
-        if self._news is None:
+        if not self._taking:
             return DiagnosticReport(Level.OK, "not active: messages are ignored", values)
         if fault := self._fault:
             return DiagnosticReport(Level.ERROR, f"no observation: {fault}{self._refusals.cause(fault)}", values)
         return DiagnosticReport(Level.OK, "observations are received", values)
+
+
+def _nothing() -> None: ...

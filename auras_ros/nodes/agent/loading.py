@@ -7,63 +7,54 @@ from __future__ import annotations
 
 import gc
 import threading
+from concurrent.futures import Future
 from functools import partial
 
 from auras_ros import resources
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import MonotonicClock
-from auras_ros.device import DeviceError
-from auras_ros.loading.pipeline import Pipeline, at_best, load_pipeline
+from auras_ros.device import DeviceError, checked
+from auras_ros.loading.pipeline import Pipeline, PipelineSettings, at_best, load_pipeline
 from auras_ros.nodes.agent.overload import check_age
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.common.messages import host_id
 from auras_ros.parameters import ParameterError
-from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.plan import PlanError, TooSlowError
 from auras_ros.ros.refusals import SETTINGS_ERRORS
 
 _OWN = (CheckpointError, DeviceError, ParameterError, PlanError, OSError)
-REFUSALS: tuple[type[Exception], ...] = (*_OWN, *SETTINGS_ERRORS)  # invalid settings
-MAY_PASS = (TooSlowError,)  # of those, the ones that may pass: the machine was busy
+BAD_SETTINGS_ERRORS: tuple[type[Exception], ...] = (*_OWN, *SETTINGS_ERRORS)  # invalid settings
+TOO_SLOW_ERRORS = (TooSlowError,)  # of those, the ones that may pass: the machine was busy
 
 
 class PolicyLoader:
-    """Starts at once. `progress`: the current step; `wait`: whether it is over; then call `result`."""
+    """Starts at once. `progress`: the current step. `pipelines`: of the first plan and of the fallback, when loading
+    is over, or its error."""
 
     def __init__(self, settings: AgentSettings, session: str) -> None:
         self._settings, self._session = settings, session
         self.progress = "loading"
-        self._over = threading.Event()
-        self._pipelines: tuple[Pipeline, ...] = ()
-        self._error: BaseException | None = None
+        self.pipelines: Future[tuple[Pipeline, ...]] = Future()
         threading.Thread(target=self._run, name="configure", daemon=True).start()
-
-    def wait(self, timeout_s: float) -> bool:
-        return self._over.wait(timeout_s)
-
-    def result(self) -> tuple[Pipeline, ...]:
-        """The pipelines of the first plan and of the fallback. Raises the error if loading failed."""
-        if self._error is not None:
-            raise self._error
-        return self._pipelines
 
     def _run(self) -> None:
         try:
-            self._pipelines = self._load()
+            pipelines = self._load()
             gc.collect()
             gc.freeze()  # the garbage collector does not scan the loaded objects again
-        except BaseException as error:  # noqa: BLE001  (raised by `result`, in the thread that waits)
-            self._error = error
-        self._over.set()
+            self.pipelines.set_result(pipelines)
+        except BaseException as error:  # noqa: BLE001  (raised in the thread that waits)
+            self.pipelines.set_exception(error)
 
     def _load(self) -> tuple[Pipeline, ...]:
-        settings, clock = self._settings, MonotonicClock()
-        plans, cores = settings.plans(), settings.core_numbers()
-        first = load_pipeline(
-            resources.checkpoint(settings.checkpoint), plans[0], settings.seed, clock, host_id(), self._session,
-            settings.threads, self._say, cores, settings.device, settings.offload(),
-            settings.dtype,
+        settings = self._settings
+        plans, cores, folder = settings.plans(), settings.core_numbers(), resources.checkpoint(settings.checkpoint)
+        how = PipelineSettings(
+            settings.seed, host_id(), self._session, settings.device, settings.dtype, settings.offload(),
+            settings.threads, cores,
         )  # fmt: skip
+        checked("workers", cores, settings.threads)
+        first = load_pipeline(folder, plans[0], how, MonotonicClock(), self._say)
         if first.checkpoint.language is not None:
             self._say("tokenizer")
             first.checkpoint.language.prepare()
@@ -74,7 +65,6 @@ class PolicyLoader:
             pipelines[-1].warm_up()
         for pipeline in pipelines:
             at_best(partial(_check_age, pipeline, settings.max_age_ms), pipeline.warm_up)
-            Live(pipeline.executor, lambda _: None, lambda _: None, cores, settings.threads)  # refuses bad cores now
         return tuple(pipelines)
 
     def _say(self, step: str) -> None:

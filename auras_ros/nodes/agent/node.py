@@ -12,20 +12,19 @@ import gc
 import socket
 import threading
 import uuid
+from concurrent.futures import wait
 from typing import Any, NoReturn
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.exit_status import may_pass
 from auras_ros.nodes.agent.configured import ConfiguredPolicy
-from auras_ros.nodes.agent.frame_runner import FrameRunner
-from auras_ros.nodes.agent.hang_detector import frame_limit_ns
-from auras_ros.nodes.agent.heartbeat import Pulse
-from auras_ros.nodes.agent.loading import MAY_PASS, REFUSALS, PolicyLoader
+from auras_ros.nodes.agent.frame_runner import STALL_S
+from auras_ros.nodes.agent.heartbeat import Heartbeat, frame_limit_ns
+from auras_ros.nodes.agent.loading import BAD_SETTINGS_ERRORS, TOO_SLOW_ERRORS, PolicyLoader
 from auras_ros.nodes.agent.overload import OverloadLevel
 from auras_ros.nodes.agent.publishers import AgentPublishers
-from auras_ros.nodes.agent.resource_usage import footprint, in_a_line
 from auras_ros.nodes.agent.settings import AgentSettings
-from auras_ros.nodes.agent.status import AgentStatus
+from auras_ros.nodes.agent.status import AgentStatus, resource_usage
 from auras_ros.nodes.agent.transitions import answer_illegal_transitions
 from auras_ros.nodes.common.config import check_given
 from auras_ros.nodes.common.diagnostics import Diagnostics
@@ -39,10 +38,6 @@ SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FA
 POLL_S = 0.1  # how often configure reports its progress
 
 
-class StoppedError(RuntimeError):
-    """The process was asked to end while configuring."""
-
-
 class Agent(LifecycleNode):
     """`asked`: set when the process should end; configure then aborts."""
 
@@ -53,26 +48,21 @@ class Agent(LifecycleNode):
         self.add_on_set_parameters_callback(self._on_set)
         self._asked = asked or threading.Event()
         self._monotonic = MonotonicClock()
-        self._configured: ConfiguredPolicy | None = None
-        self._frames: FrameRunner | None = None
         self._refused: Exception | None = None
         self._starting = False
-        self._limit_ns = 0  # how long a frame may take
         self.status = AgentStatus(uuid.uuid4().hex[:12])
         self._diagnostics = Diagnostics(self, socket.gethostname())
         self._qos = self._diagnostics.qos
-        self._voice = AgentPublishers(self, self._qos)
+        self._outputs = AgentPublishers(self, self._qos)
         self.create_service(Trigger, "~/reset", self._on_reset)
-        for task, check in self.status.tasks().items():
-            self._diagnostics.add(task, check)
-        self._diagnostics.add("qos", self._qos.check)
-        self._pulse = Pulse(self.status, self._voice, self.get_logger())
+        self._diagnostics.add_all(self.status.tasks())
+        self._heartbeat = Heartbeat(self.status, self._outputs, self.get_logger())
 
     # -- the process --------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the heartbeat; with `autostart` configure and activate. Raises the error if configure refuses."""
-        self._pulse.start()
+        self._heartbeat.start()
         if not self.get_parameter("autostart").value:
             return
         self._starting = True
@@ -83,122 +73,117 @@ class Agent(LifecycleNode):
 
     def working(self) -> bool:
         """Whether the heartbeat's thread is alive; it ends when a frame hangs or a worker fails."""
-        return self._pulse.alive()
+        return self._heartbeat.alive()
 
     def halt(self) -> None:
         """End of the process: publish nothing more except a last heartbeat with the state `finalized`."""
-        hung = self._pulse.hung
+        hung = self._heartbeat.hung
         if not hung:
-            self._pulse.unguard()
-        self._stop_frames(0.0 if hung else None)
-        self._pulse.stop()
+            self._heartbeat.release_watchdog()
+        self._stop_frames(0.0 if hung else STALL_S)
+        self._heartbeat.stop()
         if not hung:
-            self._now("finalized")
-            self._pulse.beat()
+            self._set_state("finalized")
+            self._heartbeat.beat()
 
     # -- transitions (executor thread) --------------------------------------------------------------------
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._refused = None
-        self._now("configuring")
+        self._set_state("configuring")
         try:
-            self._configure(current_parameters(self, AgentSettings))
-        except REFUSALS as error:
+            ready = self._configure(current_parameters(self, AgentSettings))
+        except BAD_SETTINGS_ERRORS as error:
             self._refused = error
             if not self._starting:  # else `start` raises it
                 self.get_logger().error(f"cannot configure: {error}")
-            if isinstance(error, MAY_PASS) or may_pass(error):
+            if isinstance(error, TOO_SLOW_ERRORS) or may_pass(error):
                 return TransitionCallbackReturn.ERROR  # the caller may try again: see `launching`
-            self._now("unconfigured", f"refused: {error}", wrong=True)
+            self._set_state("unconfigured", f"refused: {error}", wrong=True)
             return FAILURE
-        except StoppedError:
-            self._now("unconfigured")
-            return FAILURE
-        self._now("inactive")
-        return SUCCESS
+        self._set_state("inactive" if ready else "unconfigured")
+        return SUCCESS if ready else FAILURE
 
-    def _configure(self, settings: AgentSettings) -> None:
+    def _configure(self, settings: AgentSettings) -> bool:
+        """Returns False if the process was asked to end meanwhile."""
         self.status.session, began_ns = uuid.uuid4().hex[:12], self._monotonic.now_ns()
         self.get_logger().info(f"loading {settings.checkpoint}, plan '{settings.plans()[0]}'")
-        loading, said = PolicyLoader(settings, self.status.session), ""
-        while not loading.wait(POLL_S):
-            if loading.progress != said:
-                said = loading.progress
-                self._now("configuring", said)
+        loader, progress = PolicyLoader(settings, self.status.session), ""
+        while not wait([loader.pipelines], POLL_S).done:
+            if loader.progress != progress:
+                progress = loader.progress
+                self._set_state("configuring", progress)
             if self._asked.is_set():
-                raise StoppedError
-        self._configured = ConfiguredPolicy(self, settings, loading.result(), self._qos)
-        self.status.configured = self._configured
-        executors = [pipeline.executor for pipeline in self._configured.pipelines]
-        self._limit_ns = frame_limit_ns(max(each.frame_ns * len(each.workers) for each in executors))
+                return False
+        self.status.configured = configured = ConfiguredPolicy(self, settings, loader.pipelines.result(), self._qos)
         self.get_logger().info(f"golden sample replayed, ready as session {self.status.session}")
-        self._say_what_it_takes((self._monotonic.now_ns() - began_ns) / 1e6)
-
-    def _say_what_it_takes(self, configure_ms: float) -> None:
-        assert self._configured is not None
-        self.status.footprint = values = footprint(self._configured.pipelines, configure_ms)
-        self.get_logger().info(in_a_line(values))
-        if said := values.get("uncaptured"):
-            self.get_logger().warning(f"stages that are not captured, so that frames take longer: {said}")
+        configure_ms = (self._monotonic.now_ns() - began_ns) / 1e6
+        self.status.resources = resources = resource_usage(configured.pipelines, configure_ms)
+        uncaptured = resources.get("uncaptured")
+        self.get_logger().info(", ".join(f"{key} {text}" for key, text in resources.items() if key != "uncaptured"))
+        if uncaptured:
+            self.get_logger().warning(f"stages that are not captured, so that frames take longer: {uncaptured}")
+        return True
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        began_ns = self._monotonic.now_ns()
-        assert self._configured is not None
-        self._now("activating")
-        frames = self._configured.frames(self._voice, self._on_step)
-        self._pulse.expect(self._limit_ns)
+        began_ns, configured = self._monotonic.now_ns(), self.status.configured
+        if configured is None:
+            return TransitionCallbackReturn.ERROR
+        self._set_state("activating")
+        frames = configured.frames(self._outputs, self._on_overload_changed)
+        executors = [pipeline.executor for pipeline in configured.pipelines]
+        self._heartbeat.frames_begin(frame_limit_ns(max(each.frame_ns * len(each.workers) for each in executors)))
         frames.start()
-        self._frames = self.status.frames = frames
-        self.status.activate_ms = (self._monotonic.now_ns() - began_ns) / 1e6
-        self._now("active")
+        self.status.frames_started(frames, (self._monotonic.now_ns() - began_ns) / 1e6)
+        self._set_state("active")
         return SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._now("deactivating")
+        self._set_state("deactivating")
         if not self._stop_frames():
             return TransitionCallbackReturn.ERROR
-        self._now("inactive")
+        self._set_state("inactive")
         return SUCCESS
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._now("cleaningup")
+        self._set_state("cleaningup")
         self._unload()
-        self._now("unconfigured")
+        self._set_state("unconfigured")
         return SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._now("shuttingdown")
+        self._set_state("shuttingdown")
         if self._stop_frames():
             self._unload()
-        self._now("finalized")
+        self._set_state("finalized")
         return SUCCESS
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Release everything and return to unconfigured."""
-        self._now("errorprocessing")
+        self._set_state("errorprocessing")
         if not self._stop_frames():
-            self._now("finalized", "a frame did not end", wrong=True)
+            self._set_state("finalized", "a frame did not end", wrong=True)
             return FAILURE
         self._unload()
         said = f"refused: {self._refused}" if self._refused else "an error; see the log"
-        self._now("unconfigured", said, wrong=True)
+        self._set_state("unconfigured", said, wrong=True)
         return SUCCESS
 
-    def _now(self, lifecycle: str, doing: str = "", *, wrong: bool = False) -> None:
+    def _set_state(self, lifecycle: str, doing: str = "", *, wrong: bool = False) -> None:
         self.status.now(lifecycle, doing, wrong)
         self._diagnostics.changed()
 
-    def _stop_frames(self, timeout_s: float | None = None) -> bool:
+    def _stop_frames(self, timeout_s: float = STALL_S) -> bool:
         """Stop the frames. Returns whether they have ended; otherwise the heartbeat's thread goes on checking them."""
-        frames = self._frames
-        ended = frames is None or (frames.halt() if timeout_s is None else frames.halt(timeout_s))
+        frames = self.status.frames
+        ended = frames is None or frames.halt(timeout_s)
         if ended:
-            self._frames = self.status.frames = None
-            self._pulse.relax()
+            self.status.frames = None
+            self._heartbeat.frames_ended()
         return ended
 
     def _unload(self) -> None:
-        configured, self._configured, self.status.configured = self._configured, None, None
+        configured, self.status.configured = self.status.configured, None
         if configured is not None:
             configured.close()
             del configured
@@ -220,28 +205,30 @@ class Agent(LifecycleNode):
         return SetParametersResult(successful=True)
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        if self._frames is None:
-            response.success, response.message = False, f"agent: {self.status.lifecycle}: nothing to reset"
-            return response
-        self._frames.reset()
-        response.success, response.message = True, "new epoch from the next frame on"
+        frames = self.status.frames
+        if frames is not None:
+            frames.reset()
+        response.success = frames is not None
+        nothing = f"agent: {self.status.lifecycle}: nothing to reset"
+        response.message = "new epoch from the next frame on" if frames else nothing
         return response
 
     # -- other threads ------------------------------------------------------------------------------------
 
-    def _on_step(self, step: OverloadLevel) -> None:
-        """Called in a worker's thread: overload changed what runs. Diagnostics report it within a second."""
-        said = {
-            OverloadLevel.HALTED: "overloaded: no chunk is published until frames are in time again",
-            OverloadLevel.FALLBACK: "overloaded: fallback plan from now on",
-            OverloadLevel.FIRST: "no longer overloaded: chunks are published again",
-        }
-        self.get_logger().error(said[step])
+    def _on_overload_changed(self, level: OverloadLevel) -> None:
+        """Called in a worker's thread. Diagnostics report it within a second."""
+        self.get_logger().error(
+            {
+                OverloadLevel.HALTED: "overloaded: no chunk is published until frames are in time again",
+                OverloadLevel.FALLBACK: "overloaded: fallback plan from now on",
+                OverloadLevel.FIRST: "no longer overloaded: chunks are published again",
+            }[level]
+        )
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the agent to its end. Returns the exit status."""
-    return run_node(Agent, argv, REFUSALS, MAY_PASS, check_given)
+    return run_node(Agent, argv, BAD_SETTINGS_ERRORS, TOO_SLOW_ERRORS, check_given)
 
 
 def program() -> NoReturn:

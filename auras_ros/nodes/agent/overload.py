@@ -46,10 +46,6 @@ class Overload:
         self._max_age_ns, self._has_fallback = max_age_ns, has_fallback
         self.reset()
 
-    def _in_time(self) -> bool:
-        """While halted: whether the last WINDOW chunks were all in time."""
-        return len(self._window) == WINDOW and not any(self._window)
-
     def reset(self) -> None:
         """Return to the first plan."""
         self.step, self.late, self.overruns, self.oldest_ns = OverloadLevel.FIRST, 0, 0, 0
@@ -62,7 +58,7 @@ class Overload:
         late = 0 < self._max_age_ns < self.oldest_ns
         if self.step is OverloadLevel.HALTED:
             self._window.append(late)
-            if self._in_time():
+            if len(self._window) == WINDOW and not any(self._window):  # all in time
                 self.step = OverloadLevel.FALLBACK if self._has_fallback else OverloadLevel.FIRST
                 self._window.clear()
             return self.step is not OverloadLevel.HALTED

@@ -1,17 +1,34 @@
-"""Which prompt chunks are for: the newest that was taken, and what was refused.
+"""Which prompt a chunk may answer: everything between the topic and what is published.
 
-A prompt is a small text that is not trusted: what is none is refused and counted.
+A prompt is a small text that is not trusted: what is none is refused and counted. A new one stops the chunks at once,
+because a robot must not continue the old task. Its token ids are made in a thread of its own, so that no frame waits
+for a tokenizer, and become active together with a new epoch. One that the policy cannot use is reported, and no chunk
+is published until another comes. A policy without language takes any text, which is only written to the provenance.
 """
 
 from __future__ import annotations
 
+import threading
 import unicodedata
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
 
+from auras_ros.nodes.agent.latest_worker import LatestWorker
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level
-from auras_ros.ros import Node
 
 PROMPT = "prompt"
 SHOWN_CHARS = 80
+
+
+class PromptLanguage(Protocol):
+    """Texts to token ids, for one checkpoint (`policies.prompt.Language`)."""
+
+    prompt: Any
+
+    def prepare(self) -> str: ...
+
+    def ids(self, text: str) -> Sequence[int]: ...
 
 
 def prompt_refusal(text: str, limit_bytes: int) -> str:
@@ -27,53 +44,104 @@ def prompt_refusal(text: str, limit_bytes: int) -> str:
 
 
 class PromptGate:
-    """The newest accepted prompt, and what was refused: malformed text, or a prompt that the policy cannot use.
+    """`want`, `connect`, `close`: executor's thread. `ready`: tokenizer's thread. `answered`: whoever holds `lock`.
 
-    text: the wanted prompt; before the first message the checkpoint's own. active: the prompt that the policy uses;
-    None: the policy takes no prompt, and every text is accepted. Written by the executor's thread and the one that
-    makes token ids, read by any.
+    lock: publishing a chunk and changing the prompt exclude each other. set_token_ids: hands the ids to every plan's
+    policy; raises ValueError and keeps the old ones if it cannot. Locks are taken in the order `_changing`, the frames'
+    boundary, `lock`, the ledger's; never the other way.
     """
 
-    def __init__(self, node: Node, limit_bytes: int, active: str | None = None, trouble: str = "") -> None:
-        """trouble: why only the stored prompt can be used; empty if any can."""
-        self._node, self._limit_bytes, self._trouble = node, limit_bytes, trouble
-        self.text, self.active = active or "", active
+    def __init__(
+        self,
+        language: PromptLanguage | None,
+        set_token_ids: Callable[[Sequence[int]], None],
+        limit_bytes: int,
+        logger: Any,
+    ) -> None:
+        self.lock = threading.Lock()  # held for marks and for publishing, never during computation
+        self._changing = threading.Lock()  # a prompt becomes active before there are frames, or at their boundary
+        self._set_token_ids, self._limit_bytes, self._logger = set_token_ids, limit_bytes, logger
+        self._tokenizer_error = "" if language is None else language.prepare()
+        self.wanted = self.active = "" if language is None else language.prompt.text
+        self._since_epoch = 0  # chunks of this epoch and later answer `active`
+        self._unusable = "", ""  # a text, and why it cannot become active
         self.accepted, self.refused, self._refusal = 0, 0, ""
-        self._unusable = "", ""  # a text, and why it cannot be used
+        self._begin_epoch: Callable[[Callable[[], None]], None] = lambda change: change()  # no frames yet: at once
+        self._next_epoch: Callable[[], int] = lambda: 0
+        self._tokenizer = None if language is None else LatestWorker("prompt", partial(self._tokenize, language))
 
-    def offer(self, text: str) -> bool:
-        """Returns whether the text is accepted and differs from the previous one."""
+    def connect(self, begin_epoch: Callable[[Callable[[], None]], None], next_epoch: Callable[[], int]) -> None:
+        """Frames are about to run. begin_epoch(change) calls `change` at their boundary, where an epoch begins whose
+        number is next_epoch()."""
+        with self._changing:
+            self._begin_epoch, self._next_epoch = begin_epoch, next_epoch
+
+    def want(self, text: str) -> None:
+        """Take a message of the topic. One that is no prompt is refused and counted, and changes nothing."""
         self._refusal = prompt_refusal(text, self._limit_bytes)
         if self._refusal:
             self.refused += 1
-            self._node.get_logger().warning(f"refused: {self._refusal}", throttle_duration_sec=1.0)
-            return False
+            self._logger.warning(f"refused: {self._refusal}", throttle_duration_sec=1.0)
+            return
         self.accepted += 1
-        changed, self.text = text != self.text, text
-        return changed
+        if text == self.wanted:
+            return
+        if self._tokenizer is None:
+            self._begin_epoch(lambda: self._activate(text, None))
+            return
+        with self.lock:  # from here on no chunk of another prompt is published
+            self.wanted = text
+        self._tokenizer.put("", text)
 
-    def unusable(self, text: str, reason: str) -> None:
-        """Note that the policy cannot use this prompt."""
-        self._unusable = text, reason
-        self._node.get_logger().error(f"no chunk is published: {reason}")
+    def _tokenize(self, language: PromptLanguage, _: str, text: str) -> None:
+        try:
+            self.ready(text, language.ids(text))
+        except ValueError as error:
+            self._unusable = text, str(error)
+            self._logger.error(f"no chunk is published: {error}")
+
+    def ready(self, text: str, ids: Sequence[int]) -> None:
+        """Run this prompt from the next epoch on, unless a newer one is wanted. Raises ValueError if the policy cannot.
+
+        A frame that is running may read parts of both; it belongs to the old epoch, and its chunk is dropped.
+        """
+        with self._changing:
+            if text == self.wanted:
+                self._begin_epoch(lambda: self._activate(text, ids))
+
+    def _activate(self, text: str, ids: Sequence[int] | None) -> None:
+        with self.lock:  # no chunk is published between setting the ids and the new epoch, which rises right after
+            if ids is None:
+                self.wanted = text
+            else:
+                self._set_token_ids(ids)
+            self.active, self._since_epoch = text, self._next_epoch()
+
+    def answered(self, epoch: int) -> str | None:
+        """The prompt that a chunk of this epoch answers; None: it must not be published."""
+        return self.active if self.active == self.wanted and epoch >= self._since_epoch else None
 
     @property
-    def holds(self) -> str:
-        """Why no chunk is published; empty if chunks are."""
-        if self.active is None or self.active == self.text:
+    def blocked_because(self) -> str:
+        """Why no chunk is published; empty if nothing blocks. Any thread."""
+        if self.active == self.wanted:
             return ""
         text, reason = self._unusable
-        return reason if text == self.text else "prompt: being set"
+        return reason if text == self.wanted else "prompt: being set"
 
     def check(self) -> DiagnosticReport:
-        values: dict[str, object] = {"prompt": _shown(self.text), "accepted": self.accepted, "refused": self.refused}
-        if self.active is not None:
-            values |= {"in_force": _shown(self.active), "tokenizer": self._trouble or "ready"}
-        if reason := self.holds:
+        values: dict[str, object] = {"prompt": _shown(self.wanted), "accepted": self.accepted, "refused": self.refused}
+        if self._tokenizer is not None:
+            values |= {"in_force": _shown(self.active), "tokenizer": self._tokenizer_error or "ready"}
+        if reason := self.blocked_because:
             return DiagnosticReport(Level.ERROR, f"no chunk is published: {reason}", values)
         if self._refusal:
             return DiagnosticReport(Level.WARN, f"the newest was refused: {self._refusal}", values)
-        return DiagnosticReport(Level.OK, "prompt active" if self.text else "no prompt", values)
+        return DiagnosticReport(Level.OK, "prompt active" if self.wanted else "no prompt", values)
+
+    def close(self) -> None:
+        if self._tokenizer is not None:
+            self._tokenizer.close()
 
 
 def _shown(text: str) -> str:

@@ -6,13 +6,11 @@ from auras_ros.action import Chunk, Contract
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.nodes.common.messages import chunk_message, json_message
+from auras_ros.nodes.common.qos import BEST_EFFORT, RELIABLE
 from auras_ros.pipeline.request import Emission
-from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
+from auras_ros.ros import Node
 from auras_ros.ros.image import to_time_msg
 from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, Float64MultiArray, KeyValue, String
-
-RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
-BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
 class AgentPublishers:
@@ -21,15 +19,9 @@ class AgentPublishers:
     def __init__(self, node: Node, qos: QosWatch) -> None:
         self._name = node.get_fully_qualified_name()
         self._monotonic = MonotonicClock()
-        self._chunk = node.create_publisher(
-            Float64MultiArray, "~/chunk", RELIABLE, event_callbacks=qos.publisher("~/chunk")
-        )
-        self._heartbeat = node.create_publisher(
-            String, "~/heartbeat", BEST_EFFORT, event_callbacks=qos.publisher("~/heartbeat")
-        )
-        self._provenance = node.create_publisher(
-            DiagnosticArray, "provenance", RELIABLE, event_callbacks=qos.publisher("provenance")
-        )
+        self._chunk = qos.create_publisher(Float64MultiArray, "~/chunk", RELIABLE)
+        self._heartbeat = qos.create_publisher(String, "~/heartbeat", BEST_EFFORT)
+        self._provenance = qos.create_publisher(DiagnosticArray, "provenance", RELIABLE)
 
     def beat(self, session: str, frame: int, state: str, lifecycle: str) -> None:
         fields = {"session": session, "frame": frame, "state": state, "lifecycle": lifecycle}
@@ -38,15 +30,14 @@ class AgentPublishers:
     def chunk(self, chunk: Chunk, emission: Emission, contract: Contract) -> None:
         """Publish the chunk to the actuator, then its provenance."""
         self._chunk.publish(chunk_message(chunk, contract))
-        published_ns = self._monotonic.now_ns()
-        times = {
+        facts = {
+            **chunk.provenance.to_dict(),
             "stage_ns": list(emission.stage_ns),
             "latched_ns": emission.latched_ns,
             "perceived_ns": emission.perceived_ns,
             "generated_ns": emission.generated_ns,
-            "published_ns": published_ns,
+            "published_ns": self._monotonic.now_ns(),
         }
-        facts = {**chunk.provenance.to_dict(), **times}
         status = DiagnosticStatus(
             level=DiagnosticStatus.OK,
             name=self._name,

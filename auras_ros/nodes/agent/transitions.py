@@ -7,29 +7,25 @@ Which transitions are legal is decided by rclpy's state machine, which changes n
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from auras_ros.ros import LifecycleNode
 from auras_ros.ros.srv import ChangeState
-
-Callback = Callable[[Any, Any], Any]
 
 
 def answer_illegal_transitions(node: LifecycleNode) -> None:
     """Let `~/change_state` answer `success: false` and log the reason. Called once, when the node is built."""
     for service in node.services:
         if service.srv_type is ChangeState:
-            service.callback = _answering(service.callback, node)
+            service.callback = partial(_answer, service.callback, node)
 
 
-def _answering(change_state: Callback, node: LifecycleNode) -> Callback:
-    def answer(request: Any, response: Any) -> Any:
-        try:
-            return change_state(request, response)
-        except RuntimeError as error:  # rclpy's RCLError, which is not public
-            wanted = request.transition.label or request.transition.id
-            node.get_logger().error(f"change_state: transition {wanted!r} refused: {error}")
-            response.success = False
-            return response
-
-    return answer
+def _answer(change_state: Callable[[Any, Any], Any], node: LifecycleNode, request: Any, response: Any) -> Any:
+    try:
+        return change_state(request, response)
+    except RuntimeError as error:  # rclpy's RCLError, which is not public
+        wanted = request.transition.label or request.transition.id
+        node.get_logger().error(f"change_state: transition {wanted!r} refused: {error}")
+        response.success = False
+        return response

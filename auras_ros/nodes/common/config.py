@@ -12,14 +12,14 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from auras_ros import parameter_file, resources
 from auras_ros.parameter_file import SECTION, KeyPath, ParameterFileError
-from auras_ros.parameters import ParameterError, checked, parameter
-from auras_ros.spelling import ALIKE, nearest
+from auras_ros.parameters import ParameterError, checked, parameter, unknown
+from auras_ros.spelling import nearest
 
 EXECUTABLES = {
     "agent": "auras_ros.nodes.agent.node",
@@ -32,6 +32,7 @@ SETTINGS = {  # node -> the dataclass whose fields are its parameters
     "pusht": "auras_ros.sim.pusht_game:TableSettings",
 }
 SUPERVISOR = "supervisor"
+OURS = (*SETTINGS, SUPERVISOR)
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")  # of discovery, as ROS 2 names them
 OF_EVERY_NODE = frozenset({"use_sim_time", "start_type_description_service"})  # declared by ROS 2 itself
 _WORDS = re.compile(r"[_\d]+")  # my_actuator and agent2 are not misspelt
@@ -80,6 +81,11 @@ def settings_of(node: str) -> type[Any]:
     module, _, name = SETTINGS[node].partition(":")
     found: type[Any] = getattr(importlib.import_module(module), name)
     return found
+
+
+def parameters_of(node: str) -> dict[str, Field[Any]]:
+    """A node's parameters, or the supervisor's, by name."""
+    return {each.name: each for each in fields(settings_of(node))}
 
 
 def read_config(path: Path, executables: Mapping[str, str] = EXECUTABLES) -> NodeConfig:
@@ -165,16 +171,13 @@ class _Reading:
     def root_sections(self) -> dict[str, dict[str, Any]]:
         """The parameters of nodes in the root namespace: first those for all nodes, then those for one."""
         made: dict[str, dict[str, Any]] = {}
-        for general in (True, False):
-            for place, values in self._found:
-                name = "/".join(place).strip("/")
-                if general and name in ("*", "**"):
-                    for node in SETTINGS:
-                        known = {each.name for each in fields(settings_of(node))}
-                        if taken := {key: value for key, value in values.items() if key in known}:
-                            made.setdefault(node, {}).update(taken)
-                elif not general and name in (*SETTINGS, SUPERVISOR):
-                    made.setdefault(name, {}).update(values)
+        for place, values in sorted(self._found, key=lambda found: "*" not in _node_name(found[0])):
+            name = "/".join(place).strip("/")
+            for node in SETTINGS if name in ("*", "**") else ():
+                if taken := {key: value for key, value in values.items() if key in parameters_of(node)}:
+                    made.setdefault(node, {}).update(taken)
+            if name in OURS:
+                made.setdefault(name, {}).update(values)
         return made
 
     # -- the parts ------------------------------------------------------------------------------------------
@@ -207,45 +210,37 @@ class _Reading:
 
     def _section(self, place: KeyPath, values: dict[str, Any]) -> None:
         name = _node_name(place)
-        if "*" in name:
-            self._for_all(place, values)
-        elif name in (*SETTINGS, SUPERVISOR):
-            self._own(place, name, values)
-        elif (meant := nearest(name, (*SETTINGS, SUPERVISOR), 0.75)) and meant not in _WORDS.split(name):
+        if _is_ours(place):
+            self._parameters(place, name, values)
+        elif (meant := nearest(name, OURS, 0.75)) and meant not in _WORDS.split(name):
             self._wrong(place, f"no node '{name}'; did you mean {meant}?")
         else:
             self._warn(place, f"'{name}' is not one of our nodes: its parameters are not checked")
 
-    def _for_all(self, place: KeyPath, values: Mapping[str, Any]) -> None:
-        known = {each.name: (node, each) for node in SETTINGS for each in fields(settings_of(node))}
-        everywhere = _full_name(place) in (("*",), ("**",))
-        for key, value in values.items():
-            if key in known:
-                good = self._value((*place, SECTION, key), *known[key], value)
-                self._for_every.update({key: good} if everywhere else {})
-            elif key in OF_EVERY_NODE:
-                self._flag((*place, SECTION, key), "/".join(place), key, value)
-            elif meant := nearest(key, known, ALIKE):
-                self._wrong((*place, SECTION, key), f"no parameter '{key}'; did you mean {meant}?")
-            else:
-                self._warn((*place, SECTION, key), f"'{key}' is not a parameter of one of our nodes")
-
-    def _own(self, place: KeyPath, node: str, values: Mapping[str, Any]) -> None:
-        settings = settings_of(node)
-        known = {each.name: each for each in fields(settings)}
+    def _parameters(self, place: KeyPath, name: str, values: Mapping[str, Any]) -> None:
+        """Check a section of one of our nodes, or of all nodes; a name in the latter may be another node's."""
+        everyone = "*" in name
+        nodes, owner = (tuple(SETTINGS), "/".join(place)) if everyone else ((name,), name)
+        known = {key: (node, each) for node in nodes for key, each in parameters_of(node).items()}
         good, before = {}, len(self.problems)
         for key, value in values.items():
-            at = (*place, SECTION, *key.split("."))
+            whole, nested = (*place, SECTION, key), (*place, SECTION, *key.split("."))
+            at = whole if whole in self._lines else nested
             if key in known:
-                good[key] = self._value(at, node, known[key], value)
-            elif key in OF_EVERY_NODE and node != SUPERVISOR:
-                self._flag(at, node, key, value)
-            elif node == SUPERVISOR or not key.startswith("qos_overrides."):
-                meant = nearest(key, known)
-                hint = f"; did you mean {meant}?" if meant else f": `auras check --parameters` lists those of {node}"
-                self._wrong(at, f"{node}: no parameter '{key}'{hint}")
-        if len(self.problems) == before:
+                good[key] = self._value(at, *known[key], value)
+            elif key in OF_EVERY_NODE and name != SUPERVISOR:
+                if not isinstance(value, bool):
+                    self._wrong(at, f"{owner}: {key}: expected bool, got {value!r}")
+            elif everyone:
+                text = next(filter(None, (unknown(settings_of(node), key) for node in nodes)), "")
+                (self._wrong if text else self._warn)(at, text or f"'{key}' is not a parameter of one of our nodes")
+            elif name == SUPERVISOR or not key.startswith("qos_overrides."):
+                listed = f"no parameter '{key}': `auras check --parameters` lists those of {name}"
+                self._wrong(at, f"{name}: {unknown(settings_of(name), key, 0.6) or listed}")
+        if not everyone and len(self.problems) == before:
             self._good.setdefault(_full_name(place), (place, {}))[1].update(good)
+        elif _full_name(place) in (("*",), ("**",)):
+            self._for_every.update(good)
 
     def _twice(self) -> None:
         """Report values given twice: `agent`, `/agent` and `/: {agent: ...}` are one node, so one would be lost."""
@@ -260,11 +255,10 @@ class _Reading:
         are included."""
         for name, (place, values) in self._good.items():
             node = name[-1]
-            settings = settings_of(node)
-            known = {each.name for each in fields(settings)} if node != SUPERVISOR else set()
+            known = parameters_of(node) if node != SUPERVISOR else {}
             everybodys = {key: value for key, value in self._for_every.items() if key in known}
             try:
-                made = settings(**{**everybodys, **values})
+                made = settings_of(node)(**{**everybodys, **values})
                 if node == SUPERVISOR:
                     self._processes((*place, SECTION, "processes"), made.processes)
                 elif hasattr(made, "check"):
@@ -292,10 +286,6 @@ class _Reading:
             self._wrong(at, str(error))
             return each.default
 
-    def _flag(self, at: KeyPath, owner: str, key: str, value: Any) -> None:
-        if not isinstance(value, bool):
-            self._wrong(at, f"{owner}: {key}: expected bool, got {value!r}")
-
     def _wrong(self, at: KeyPath, text: str) -> None:
         self.problems.append((self._lines.get(at, 0), self._said(at, text)))
 
@@ -317,8 +307,7 @@ def _node_name(place: KeyPath) -> str:
 
 
 def _is_ours(place: KeyPath) -> bool:
-    name = _node_name(place)
-    return name in (*SETTINGS, SUPERVISOR) or "*" in name
+    return _node_name(place) in OURS or "*" in _node_name(place)
 
 
 def _flat(tree: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
+from auras_ros.nodes.common.qos import RELIABLE
 from auras_ros.output import printable
 from auras_ros.ros import (
     Clock,
@@ -17,7 +19,6 @@ from auras_ros.ros import (
     Node,
     PublisherEventCallbacks,
     QoSProfile,
-    ReliabilityPolicy,
     SubscriptionEventCallbacks,
     qos_policy_name_from_kind,
 )
@@ -26,7 +27,6 @@ from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
 TOPIC = "/diagnostics"
 RECENT_S = 10.0  # a temporary event is a warning for this long
-RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 
 
 class Level(IntEnum):
@@ -63,8 +63,7 @@ class Diagnostics:
         self._failures = [failures_of(node)]
         self._tasks: dict[str, Callable[[], DiagnosticReport]] = {"callbacks": self._check_callbacks}
         self.qos = QosWatch(node, self.changed)
-        events = self.qos.publisher(TOPIC)
-        self._publisher = node.create_publisher(DiagnosticArray, TOPIC, RELIABLE, event_callbacks=events)
+        self._publisher = self.qos.create_publisher(DiagnosticArray, TOPIC, RELIABLE)
         node.create_timer(period_s, self.changed, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     def add(self, task: str, check: Callable[[], DiagnosticReport]) -> None:
@@ -72,6 +71,11 @@ class Diagnostics:
         if task in self._tasks:
             raise ValueError(f"diagnostics: task {task!r} exists already")
         self._tasks[task] = check
+
+    def add_all(self, checks: Mapping[str, Callable[[], DiagnosticReport]]) -> None:
+        """The node's own tasks, and that of its topics' QoS."""
+        for task, check in {**checks, "qos": self.qos.check}.items():
+            self.add(task, check)
 
     def count_also(self, node: Node) -> None:
         """Also count failed callbacks of another node of this process, which has no diagnostics of its own."""
@@ -124,8 +128,19 @@ class QosWatch:
     """
 
     def __init__(self, node: Node, news: Callable[[], None]) -> None:
-        self._logger, self._news = node.get_logger(), news
+        self.node, self._logger, self._news = node, node.get_logger(), news
         self._counts: dict[tuple[str, str], _Count] = {}
+
+    def create_publisher(self, kind: Any, topic: str, profile: QoSProfile) -> Any:
+        """The node's, with its events watched."""
+        return self.node.create_publisher(kind, topic, profile, event_callbacks=self.publisher(topic))
+
+    def create_subscription(
+        self, kind: Any, topic: str, callback: Callable[[Any], object], profile: QoSProfile, *, raw: bool = False
+    ) -> Any:
+        """The node's, with its events watched."""
+        events = self.subscription(topic)
+        return self.node.create_subscription(kind, topic, callback, profile, raw=raw, event_callbacks=events)
 
     def publisher(self, topic: str) -> PublisherEventCallbacks:
         return PublisherEventCallbacks(
@@ -134,12 +149,15 @@ class QosWatch:
             incompatible_qos=lambda info: self._incompatible(topic, info),
         )
 
-    def subscription(self, topic: str) -> SubscriptionEventCallbacks:
+    def subscription(
+        self, topic: str, call: Callable[[Callable[[], None]], None] = lambda report: report()
+    ) -> SubscriptionEventCallbacks:
+        """call: calls what it is given, at once or later in the executor's thread."""
         return SubscriptionEventCallbacks(
-            deadline=lambda info: self._note(topic, "deadline missed", info.total_count),
-            liveliness=lambda info: self._liveliness(topic, info.not_alive_count_change),
-            message_lost=lambda info: self._note(topic, "messages lost", info.total_count),
-            incompatible_qos=lambda info: self._incompatible(topic, info),
+            deadline=lambda info: call(lambda: self._note(topic, "deadline missed", info.total_count)),
+            liveliness=lambda info: call(lambda: self._liveliness(topic, info.not_alive_count_change)),
+            message_lost=lambda info: call(lambda: self._note(topic, "messages lost", info.total_count)),
+            incompatible_qos=lambda info: call(lambda: self._incompatible(topic, info)),
         )
 
     def check(self) -> DiagnosticReport:

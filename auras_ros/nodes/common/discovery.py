@@ -15,24 +15,24 @@ VARIABLE, OLD_VARIABLE = "ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_LOCALHOST_ONLY"
 KEY, DEFAULT = "discovery_range", "LOCALHOST"
 
 
-def followed(environment: Mapping[str, str] = os.environ) -> str:
+def effective_range(environment: Mapping[str, str] = os.environ) -> str:
     """The range that ROS 2 uses in this environment; SUBNET if none is set."""
     if environment.get(OLD_VARIABLE, "") == "1":
         return "LOCALHOST"
     return environment.get(VARIABLE, "") or "SUBNET"
 
 
-def said(environment: Mapping[str, str] = os.environ) -> bool:
+def is_set(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether the environment sets a range."""
     return any(environment.get(name, "") for name in (OLD_VARIABLE, VARIABLE))
 
 
-def settle(config: NodeConfig, environment: MutableMapping[str, str] = os.environ) -> str:
+def apply_range(config: NodeConfig, environment: MutableMapping[str, str] = os.environ) -> str:
     """Set the range for this process and its children, unless the environment does. Returns the range and its source
     as text."""
     word = config.supervision.discovery_range
-    if said(environment):
-        return f"{followed(environment)}, set by the environment"
+    if is_set(environment):
+        return f"{effective_range(environment)}, set by the environment"
     environment[VARIABLE] = word or DEFAULT
     if word:
         return f"{word}, set by {config.path.name}"

@@ -42,6 +42,15 @@ STEADY_S = 60.0  # after an actuator has run this long, the shortest pause is us
 POLL_S = 0.2  # between two checks for a new process's node
 # A `ros2 launch` that is killed, or gets SIGTERM, leaves its processes running. With this the kernel ends them.
 WITH_PARENT = "setpriv --pdeathsig TERM --"
+AS_CONFIGURED = "true or false; empty: as the configuration says"
+ARGUMENTS = {  # name -> default, description
+    "config": ("pusht", "YAML file or shipped name"),
+    "namespace": ("", "namespace of every node"),
+    "respawn": ("", f"restart ended processes: {AS_CONFIGURED}"),
+    "use_sim_time": ("", f"follow /clock: {AS_CONFIGURED}"),
+    "end_with_launch": ("false", "true: SIGTERM the processes however ros2 launch ends"),
+    "log_level": ("info", "debug, info, warn, error or fatal"),
+}
 SETTLE_S = 0.5  # from the discovery of the node's first topic to that of its last service
 
 
@@ -56,22 +65,11 @@ def simulator_side() -> LaunchDescription:
 
 
 def _description(*, bridges: bool) -> LaunchDescription:
-    as_configured = "true or false; empty: as the configuration says"
-    return LaunchDescription(
-        [
-            DeclareLaunchArgument("config", default_value="pusht", description="YAML file or shipped name"),
-            DeclareLaunchArgument("namespace", default_value="", description="namespace of every node"),
-            DeclareLaunchArgument("respawn", default_value="", description=f"restart ended processes: {as_configured}"),
-            DeclareLaunchArgument("use_sim_time", default_value="", description=f"follow /clock: {as_configured}"),
-            DeclareLaunchArgument(
-                "end_with_launch",
-                default_value="false",
-                description="true: SIGTERM the processes however ros2 launch ends",
-            ),
-            DeclareLaunchArgument("log_level", default_value="info", description="debug, info, warn, error or fatal"),
-            OpaqueFunction(function=_actions, args=[bridges]),
-        ]
-    )
+    arguments = [
+        DeclareLaunchArgument(name, default_value=default, description=description)
+        for name, (default, description) in ARGUMENTS.items()
+    ]
+    return LaunchDescription([*arguments, OpaqueFunction(function=_actions, args=[bridges])])
 
 
 def _actions(context: Any, bridges: bool) -> list[Any]:
@@ -95,25 +93,14 @@ def _actions(context: Any, bridges: bool) -> list[Any]:
     if _flag(arguments, "end_with_launch"):
         options["prefix"] = WITH_PARENT
     sim_time = _flag(arguments, "use_sim_time")
-    said: list[Any] = [LogInfo(msg=f"warning: {each}") for each in config.warnings]
-    return said + [
-        *_range_not_taken(config),
-        *(
-            action
-            for executable in chosen
-            for action in _start(executable, [str(path), *_own(config, executable, sim_time)], options)
-        ),
-    ]
-
-
-def _range_not_taken(config: NodeConfig) -> list[Any]:
-    """Log if the configuration and the environment have different ranges: `ros2 launch` and its own node use the
-    environment's, and could not control nodes with another one."""
-    word, followed = config.supervision.discovery_range, discovery.followed()
-    if word in ("", followed):
-        return []
-    said = f"{config.path.name} sets {discovery.KEY} {word}"
-    return [LogInfo(msg=f"{said}; ros2 launch uses the environment's: {followed} ({discovery.VARIABLE})")]
+    actions: list[Any] = [LogInfo(msg=f"warning: {each}") for each in config.warnings]
+    word, effective = config.supervision.discovery_range, discovery.effective_range()
+    if word not in ("", effective):  # `ros2 launch` and its own node could not control nodes with another range
+        text = f"{path.name} sets {discovery.KEY} {word}; ros2 launch uses the environment's: {effective}"
+        actions.append(LogInfo(msg=f"{text} ({discovery.VARIABLE})"))
+    for executable in chosen:
+        actions += _start(executable, [str(path), *_own(config, executable, sim_time)], options)
+    return actions
 
 
 def _start(executable: str, parameters: list[Any], options: dict[str, Any]) -> list[Any]:
@@ -206,20 +193,15 @@ class BringUp:
 
     def handlers(self) -> list[Any]:
         """To be returned before the node's own action."""
-        activate = OnStateTransition(
-            target_lifecycle_node=self._node,
-            start_state="configuring",
-            goal_state="inactive",
-            entities=[OpaqueFunction(function=self._on_inactive)],
-        )
-        again = OnStateTransition(
-            target_lifecycle_node=self._node,
-            start_state="configuring",
-            goal_state="errorprocessing",
-            entities=[OpaqueFunction(function=self._on_error)],
-        )
-        start = OnProcessStart(target_action=self._node, on_start=self._on_start)
-        return [RegisterEventHandler(each) for each in (start, activate, again)]
+        handlers = [OnProcessStart(target_action=self._node, on_start=self._on_start)]
+        for goal, react in (("inactive", self._on_inactive), ("errorprocessing", self._on_error)):
+            entities = [OpaqueFunction(function=react)]
+            handlers.append(
+                OnStateTransition(
+                    target_lifecycle_node=self._node, start_state="configuring", goal_state=goal, entities=entities
+                )
+            )
+        return [RegisterEventHandler(each) for each in handlers]
 
     def _request(self, transition: int) -> Any:
         return EmitEvent(event=ChangeState(lifecycle_node_matcher=matches_action(self._node), transition_id=transition))

@@ -37,9 +37,12 @@ def chunk_message(chunk: Chunk, contract: Contract) -> Float64MultiArray:
 
 
 def read_chunk(message: Float64MultiArray, contract: Contract) -> Chunk:
-    """Raises ContractError (a ValueError) naming what does not fit."""
+    """Raises MessageError naming what does not fit."""
     dims = [(d.label, int(d.size), int(d.stride)) for d in message.layout.dim]
-    return from_wire(dims, np.asarray(message.data, dtype=np.float64), contract)
+    try:
+        return from_wire(dims, np.asarray(message.data, dtype=np.float64), contract)
+    except ValueError as error:  # ContractError, or a JSON number with thousands of digits
+        raise MessageError(str(error)) from error
 
 
 @dataclass(frozen=True)

@@ -6,41 +6,19 @@ Both are made from the dataclasses that the nodes declare. docs/parameters.md is
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
-from dataclasses import Field, fields
-from typing import Any
+from collections.abc import Iterable, Iterator
 
-from auras_ros.nodes.common.config import SETTINGS, SUPERVISOR, settings_of
+from auras_ros.nodes.common.config import SETTINGS, SUPERVISOR, parameters_of
 
 NODES = (SUPERVISOR, *SETTINGS)
 KINDS = {bool: "bool", int: "int", float: "float", str: "text", tuple: "list"}
+EMPTY: dict[object, str] = {"": '""', (): "[]"}  # in YAML
 WIDTH = 110
 HEAD = """# Parameters
 
 The parameters of a config, section by section. `auras check` prints the same as text, `auras check FILE` checks a file.
-This page is generated: `auras check --markdown > docs/parameters.md`.
-"""
-RULES = """
-## What is refused
-
-`auras run`, `auras sim`, `auras tune --config`, `auras check` and the launch files read a config in the same way, and
-start nothing if a part of it would be ignored:
-
-- a name that is not in these tables, in the section of one of these nodes (`agent`, `/agent`, `/left/agent`,
-  `left: {agent: ...}`), is refused with file, line and the nearest name; so is a value of another type or out of its
-  range;
-- a section whose name is nearly one of ours (`actuater`) is refused. Other sections are taken for nodes of your own: a
-  warning says that they were not checked. `my_actuator` and `agent_2` are not taken for misspelt names;
-- in a section for all nodes (`/**`) a name that is nearly one of ours is refused. Any other name may be meant for a
-  node of yours and causes a warning. Every node has `use_sim_time`;
-- a key that is given twice, also in two sections of one node (`agent` and `/agent`), an alias (ROS 2 has none), a
-  section without `ros__parameters` and a process that is listed twice are refused.
-
-Agent and actuator read a `--params-file` in the same way, however they are started (`ros2 run`). With `-p name:=value`
-a node, the simulator's too, refuses a name that is nearly one of its own, and warns about any other unknown name.
-
-A `checkpoint` that is a relative path (it contains a `/`) is looked for in the working directory first, then in the
-config's folder; a name without `/` is a shipped checkpoint. With `ros2 run` only the working directory is used.
+This page is generated: `auras check --markdown > docs/parameters.md`. What a file may not contain is in
+[interfaces.md](interfaces.md#parameter-files).
 """
 
 
@@ -49,10 +27,9 @@ def text(nodes: Iterable[str] = NODES) -> str:
     lines: list[str] = []
     for node in nodes:
         lines += [f"{node}:"]
-        for each in fields(settings_of(node)):
-            allowed = _allowed(each)
-            head = f"  {each.name}  ({KINDS[type(each.default)]}{f', {allowed}' if allowed else ''}; {_default(each)})"
-            lines += [head, *textwrap.wrap(_meaning(each), WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)]
+        for name, kind, allowed, default, meaning in _rows(node):
+            lines.append(f"  {name}  ({kind}{f', {allowed}' if allowed else ''}; {default})")
+            lines += textwrap.wrap(meaning, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
         lines.append("")
     return "\n".join(lines).rstrip()
 
@@ -62,26 +39,15 @@ def page() -> str:
     parts = [HEAD]
     for node in NODES:
         parts.append(f"\n## {node}\n\n| Parameter | Type | Allowed | Default | Meaning |\n|---|---|---|---|---|\n")
-        for each in fields(settings_of(node)):
-            cells = (each.name, KINDS[type(each.default)], _allowed(each), _default(each), _meaning(each))
-            parts.append(f"| `{cells[0]}` | {cells[1]} | {cells[2]} | `{cells[3]}` | {cells[4].replace('|', '/')} |\n")
-    return "".join([*parts, RULES])
+        for name, kind, allowed, default, meaning in _rows(node):
+            parts.append(f"| `{name}` | {kind} | {allowed} | `{default}` | {meaning.replace('|', '/')} |\n")
+    return "".join(parts)
 
 
-def _meaning(each: Field[Any]) -> str:
-    return str(each.metadata["description"])
-
-
-def _allowed(each: Field[Any]) -> str:
-    low, high = each.metadata["low"], each.metadata["high"]
-    return "" if low is None else f"{low:.12g} to {high:.12g}"
-
-
-def _default(each: Field[Any]) -> str:
-    """The default as in YAML."""
-    value = each.default
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return value or '""'
-    return "[]" if value == () else str(value)
+def _rows(node: str) -> Iterator[tuple[str, str, str, str, str]]:
+    """For each parameter: name, type, allowed range, default as in YAML, meaning."""
+    for name, each in parameters_of(node).items():
+        low, high, value = each.metadata["low"], each.metadata["high"], each.default
+        default = str(value).lower() if isinstance(value, bool) else EMPTY.get(value, str(value))
+        allowed = "" if low is None else f"{low:.12g} to {high:.12g}"
+        yield name, KINDS[type(value)], allowed, default, each.metadata["description"]

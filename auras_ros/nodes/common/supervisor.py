@@ -13,7 +13,6 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 import yaml
@@ -119,22 +118,18 @@ class Supervisor:
 
     def stop(self) -> None:
         """SIGTERM in reverse order of starting, then SIGKILL to those still alive after GRACE_S."""
-        running = [slot for slot in reversed(self._slots) if slot.process is not None]
-        for slot in self._slots:
-            slot.due_s = None
-        for slot in running:
-            assert slot.process is not None
-            slot.process.terminate()
+        running = [slot.process for slot in reversed(self._slots) if slot.process is not None]
+        for process in running:
+            process.terminate()
         end_s = time.monotonic() + GRACE_S
-        for slot in running:
-            assert slot.process is not None
+        for process in running:
             try:
-                slot.process.wait(max(0.0, end_s - time.monotonic()))
+                process.wait(max(0.0, end_s - time.monotonic()))
             except subprocess.TimeoutExpired:
-                slot.process.kill()
-                slot.process.wait()
-            slot.process = None
+                process.kill()
+                process.wait()
         for slot in self._slots:
+            slot.process = slot.due_s = None
             self._tidy(slot)
 
     def _died(self, slot: _Slot, status: int) -> str:
@@ -219,7 +214,5 @@ class Supervisor:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()

@@ -18,7 +18,7 @@ from auras_ros.live.referee.measures import SETTLED_NS
 from auras_ros.live.referee.node import ACTION, PROVENANCE, STATE, STATUS, RefereeNode, rgb8
 from auras_ros.live.referee.referee import Call
 from auras_ros.nodes.actuator.commands import DEADLINE_TICKS
-from auras_ros.nodes.actuator.inputs import LATCHED
+from auras_ros.nodes.common.qos import LATCHED
 from auras_ros.ros import Duration, Future, Node, QoSProfile, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.image import image_message
 from auras_ros.ros.msg import (

@@ -31,7 +31,7 @@ def test_a_second_publisher_is_named_within_a_second_and_refuses_arming(
     fake.drive(ramp())
     watch.arm()
     watch.armed()
-    diagnosed.until("actuator: command topic", "OK", "alone")
+    diagnosed.until("actuator: command topic", "OK", "only this node")
     tick = watch.states[-1]["tick"]
     watch.state_where(lambda state: state["tick"] > tick + 150, "more time than two that appear at once have")
     other = watch.node.create_publisher(Float64MultiArray, "action", 1)
@@ -46,7 +46,7 @@ def test_a_second_publisher_is_named_within_a_second_and_refuses_arming(
     assert reason.startswith("conflict: /watch on action publishes commands too (")
     assert "forgotten after 10 s" in reason, "how long it lasts where that process was killed"
     watch.node.destroy_publisher(other)
-    diagnosed.until("actuator: command topic", "OK", "alone")
+    diagnosed.until("actuator: command topic", "OK", "only this node")
     watch.arm()
 
 

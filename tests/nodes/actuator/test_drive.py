@@ -14,9 +14,7 @@ import pytest
 from auras_ros.action import Chunk, Command, Contract, Provenance, SafetyState
 from auras_ros.action.contract import FloatArray
 from auras_ros.clock import VirtualClock
-from auras_ros.nodes.actuator.agent_watch import AgentWatch
 from auras_ros.nodes.actuator.command_loop import CommandLoop
-from auras_ros.nodes.actuator.position import PositionMonitor
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.common.messages import host_id
 from tests.nodes.controllers import channel
@@ -34,10 +32,11 @@ class Stage:
     def __init__(self, *channels: dict[str, Any]) -> None:
         self.clock, self.sent, self.ended = VirtualClock(10**9), list[FloatArray](), list[FloatArray | None]()
         self.contract = Contract.from_dict({"dt_ms": 100.0, "channels": list(channels)})
-        agent, outputs = AgentWatch(1e9), SimpleNamespace(send=self._send, end=self.ended.append)
-        agent.heard({"session": "s", "lifecycle": "active"}, None, self.clock.now_ns())
-        settings, place = ActuatorSettings(blend_ms=0.0), PositionMonitor(self.contract, 0.0)
-        self.drive = CommandLoop(settings, self.contract, outputs, agent, place, self.clock)  # type: ignore[arg-type]
+        outputs: Any = SimpleNamespace(send=self._send, end=self.ended.append)
+        settings = ActuatorSettings(blend_ms=0.0, agent_timeout_ms=1e9, place_tolerance=0.0)
+        self.drive = CommandLoop(settings, self.contract, outputs, self.clock)
+        heartbeat = {"session": "s", "lifecycle": "active"}
+        self.drive.agent.on_heartbeat(heartbeat, None, self.clock.now_ns())
         self._period_ns = settings.period_ns
 
     def _send(self, command: Command, *_: Any) -> None:
@@ -61,7 +60,7 @@ class Stage:
 
     def happens(self, what: str) -> None:
         if what == "jump":
-            self.drive.elsewhere("a is elsewhere")
+            self.drive.robot_moved("a is elsewhere")
         else:
             getattr(self.clock, what)(STALL_MS * MS)
 

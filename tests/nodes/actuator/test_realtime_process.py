@@ -44,10 +44,10 @@ class Node: pass
 def cycles(count):
     for _ in range(count):
         one = Node(); one.self = one
-settled = realtime.settle(0, lock=False)
+settled = realtime.configure_process(0, lock=False)
 cycles(5000)  # far beyond the threshold at which a collection starts by itself
 alive = sum(isinstance(each, Node) for each in gc.get_objects())
-found = realtime.collect()
+found = gc.collect()
 left = sum(isinstance(each, Node) for each in gc.get_objects())
 print(json.dumps({"settled": vars(settled), "alive": alive, "found": found, "left": left}))
 """
@@ -155,5 +155,5 @@ def test_the_whole_process_is_raised_and_locked(library: SimpleNamespace, monkey
     monkeypatch.setattr(realtime, "freeze_collector", lambda: "off, 7 objects frozen")
     memory = f"locked, {realtime.TOUCH_MIB} MiB of heap present"
     expected = realtime.RealtimeGranted("fifo 42", memory, "off, 7 objects frozen")
-    assert realtime.settle(42) == expected
+    assert realtime.configure_process(42) == expected
     assert asked == [(42, True)]

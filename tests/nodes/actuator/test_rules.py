@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.nodes.actuator.agent_watch import AgentWatch
-from auras_ros.nodes.actuator.arming import RULES, Situation, refusal
+from auras_ros.nodes.actuator.arming import RULES, Situation, arming_refusal
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.common.messages import MessageError
 
@@ -47,13 +47,13 @@ FAULTS = [
 
 
 def test_nothing_objects_when_all_is_well() -> None:
-    assert refusal(GOOD, STRICT) == ""
+    assert arming_refusal(GOOD, STRICT) == ""
     assert len(RULES) == 7
 
 
 @pytest.mark.parametrize(("fault", "word"), FAULTS, ids=str)
 def test_each_fault_alone_refuses_and_is_named(fault: dict[str, object], word: str) -> None:
-    assert word in refusal(replace(GOOD, **fault), STRICT)  # type: ignore[arg-type]
+    assert word in arming_refusal(replace(GOOD, **fault), STRICT)  # type: ignore[arg-type]
 
 
 @given(st.sets(st.integers(0, len(FAULTS) - 1), min_size=1))
@@ -63,8 +63,8 @@ def test_of_several_faults_the_first_rule_speaks(which: set[int]) -> None:
         at = replace(at, **FAULTS[index][0])  # type: ignore[arg-type]
     words = {word for index, (_, word) in enumerate(FAULTS) if index in which}
     rule = next(rule for rule in RULES if rule(at, STRICT))
-    assert refusal(at, STRICT) == rule(at, STRICT)
-    assert any(word in refusal(at, STRICT) for word in words)
+    assert arming_refusal(at, STRICT) == rule(at, STRICT)
+    assert any(word in arming_refusal(at, STRICT) for word in words)
     assert not any(earlier(at, STRICT) for earlier in RULES[: RULES.index(rule)])
 
 
@@ -82,7 +82,7 @@ def test_of_several_faults_the_first_rule_speaks(which: set[int]) -> None:
     ids=str,
 )
 def test_what_is_not_required_does_not_refuse(fault: dict[str, object], relaxed: ActuatorSettings) -> None:
-    assert refusal(replace(GOOD, **fault), relaxed) == ""  # type: ignore[arg-type]
+    assert arming_refusal(replace(GOOD, **fault), relaxed) == ""  # type: ignore[arg-type]
 
 
 # -- the agent's life -------------------------------------------------------------------------------------
@@ -95,8 +95,8 @@ def beat(session: str = "a", lifecycle: str = "active") -> dict[str, object]:
 def test_silence_is_counted_from_the_followed_session_alone() -> None:
     watch = AgentWatch(100.0)
     assert watch.lost(0)
-    watch.heard(beat("a"), "a", 0)
-    watch.heard(beat("b"), "a", 90 * MS)
+    watch.on_heartbeat(beat("a"), "a", 0)
+    watch.on_heartbeat(beat("b"), "a", 90 * MS)
     assert not watch.lost(100 * MS)
     assert watch.lost(101 * MS)
     assert watch.age_ns(101 * MS) == 11 * MS  # somebody is there
@@ -104,14 +104,14 @@ def test_silence_is_counted_from_the_followed_session_alone() -> None:
 
 def test_before_the_first_chunk_anybody_counts() -> None:
     watch = AgentWatch(100.0)
-    watch.heard(beat("a"), None, 0)
-    watch.heard(beat("b"), None, 90 * MS)
+    watch.on_heartbeat(beat("a"), None, 0)
+    watch.on_heartbeat(beat("b"), None, 90 * MS)
     assert not watch.lost(150 * MS)
 
 
 def test_arming_follows_the_newest_heartbeat() -> None:
     watch = AgentWatch(100.0)
-    watch.heard(beat("b"), "a", 50 * MS)
+    watch.on_heartbeat(beat("b"), "a", 50 * MS)
     assert watch.lost(60 * MS)
     watch.follow()
     assert not watch.lost(60 * MS)
@@ -120,10 +120,10 @@ def test_arming_follows_the_newest_heartbeat() -> None:
 @pytest.mark.parametrize("lifecycle", ["inactive", "deactivating", "errorprocessing", "finalized", ""])
 def test_only_the_followed_session_can_say_that_it_is_not_active(lifecycle: str) -> None:
     watch = AgentWatch(100.0)
-    assert not watch.heard(beat("b", lifecycle), "a", 0)
-    assert watch.heard(beat("a", lifecycle), "a", 0)
-    assert watch.heard(beat("a", lifecycle), None, 0)
-    assert not watch.heard(beat("a"), "a", 0)
+    assert not watch.on_heartbeat(beat("b", lifecycle), "a", 0)
+    assert watch.on_heartbeat(beat("a", lifecycle), "a", 0)
+    assert watch.on_heartbeat(beat("a", lifecycle), None, 0)
+    assert not watch.on_heartbeat(beat("a"), "a", 0)
 
 
 @pytest.mark.parametrize(
@@ -134,5 +134,5 @@ def test_only_the_followed_session_can_say_that_it_is_not_active(lifecycle: str)
 def test_a_heartbeat_that_is_none_is_refused_and_its_field_named(wrong: dict[str, object], field: str) -> None:
     watch = AgentWatch(100.0)
     with pytest.raises(MessageError, match=f"heartbeat: {field}: "):
-        watch.heard(wrong, None, 0)
+        watch.on_heartbeat(wrong, None, 0)
     assert watch.beat_ns is None

@@ -149,8 +149,8 @@ def test_the_agent_says_how_it_is(checkpoint: str, tmp_path: Path) -> None:
         assert float(values["rate_hz"]) > 0
         assert float(values["p99_ms"]) >= float(values["p50_ms"]) > 0
         assert agent.diagnosed("plan", 0, "first plan")["plan"] == "quick"
-        agent.diagnosed("actuator", 0, "watches")
-        agent.diagnosed("qos", 0, "compatible")
+        agent.diagnosed("actuator", 0, "alive")
+        agent.diagnosed("qos", 0, "no QoS problem")
         agent.robot.images = False
         agent.diagnosed("observation", 2, "top: stale")
         agent.robot.images = True
@@ -158,7 +158,7 @@ def test_the_agent_says_how_it_is(checkpoint: str, tmp_path: Path) -> None:
         topic, agent.robot.actuator_topic = agent.robot.actuator_topic, None
         agent.diagnosed("actuator", 2, "silent")
         agent.robot.actuator_topic = topic
-        agent.diagnosed("actuator", 0, "watches")
+        agent.diagnosed("actuator", 0, "alive")
         picky = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
         agent.watch.node.create_subscription(String, "agent/heartbeat", lambda _: None, picky)
         agent.diagnosed("qos", 1, "heartbeat: incompatible RELIABILITY")

@@ -12,6 +12,8 @@ import torch
 from auras_ros.action import Channel, ChannelKind, Chunk, Contract, HoldPolicy, Provenance
 from auras_ros.nodes.agent.frame_runner import FrameRunner
 from auras_ros.nodes.agent.overload import WINDOW, Overload, OverloadLevel
+from auras_ros.nodes.agent.prompt import PromptGate
+from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.pipeline.continuity import GuidedContinuity
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Ledger, ObservationOrigin
@@ -40,12 +42,13 @@ class Scene:
             silent=lambda: self.silent, executes=lambda session: not self.silent and session == self.session
         )
         inputs: Any = SimpleNamespace(latch=lambda now_ns: "seen" if self.seen else None)
+        self.prompts = PromptGate(None, lambda ids: None, 4096, None)
         overload: Any = SimpleNamespace(step=OverloadLevel.FIRST, finished=lambda *_: False)
         self.overload = overload
         publish = lambda chunk, emission: self.published.append(chunk)  # noqa: E731
-        self.frames = FrameRunner(
-            [pipeline], inputs, actuator, overload, publish, lambda step: None, None, 1, "", None, False
-        )
+        settings = AgentSettings(phase_lock=False)
+        self.frames = FrameRunner([pipeline], inputs, actuator, self.prompts, settings, publish, lambda level: None)
+        self.frames.overload = overload
 
     def frame(self, at_ms: int) -> bool:
         """Latch, generate and hand out; whether the chunk was published."""
@@ -86,7 +89,7 @@ def overloaded(scene: Scene, on: bool) -> None:
 
 
 def other_prompt(scene: Scene, on: bool) -> None:
-    scene.frames.want_prompt("another" if on else "")
+    scene.prompts.wanted = "another" if on else ""
 
 
 @pytest.mark.parametrize("trouble", [silence, other_session])

@@ -48,7 +48,7 @@ class Heard:
 
 
 def test_chunks_go_on_from_one_another_while_they_are_executed_and_only_then(checkpoint: str, tmp_path: Path) -> None:
-    with running(checkpoint, tmp_path, guide="inpaint", frame_period_ms=200.0, camera_age_limit_ms=2000.0) as agent:
+    with running(checkpoint, tmp_path, plan="guide=inpaint,frame_period_ms=200", camera_age_limit_ms=2000.0) as agent:
         heard = Heard(agent)
         session = agent.reaches("active")["session"]
         assert max(heard.apart(agent)) > 1.0  # nobody says that they are executed

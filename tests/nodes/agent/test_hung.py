@@ -14,7 +14,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.nodes.agent.hang_detector import BEAT_NS, HUNG_NS, HangDetector, Late, frame_limit_ns
+from auras_ros.nodes.agent.heartbeat import BEAT_NS, HUNG_NS, HangDetector, Late, frame_limit_ns
 from auras_ros.nodes.agent.watchdog_process import AT_LAST, STEP_S, UNWATCHED, WATCHED, OwnTime, Silence, stopped
 from tests.nodes.stand_ins import Robot
 from tests.nodes.wire import MS, Child, Children, Watch, undisturbed
@@ -30,7 +30,7 @@ signal.signal(signal.SIGUSR1, lambda *_: told.set())
 signal.signal(signal.SIGUSR2, lambda *_: again.set())
 """
 SOON = """
-import auras_ros.nodes.agent.hang_detector as heart
+import auras_ros.nodes.agent.heartbeat as heart
 heart.HUNG_NS, heart.HUNG_LIMITS = 10**9, 1
 """
 HANGS = (
@@ -100,7 +100,7 @@ def test_a_hung_worker_is_found_within_a_second_and_the_process_ends(
     actuator: Callable[..., Child], children: Children, watch: Watch, robot: Robot, checkpoint: str
 ) -> None:
     actuator(agent_timeout_ms=100.0, max_chunk_age_ms=60000.0)
-    settings = {"checkpoint": checkpoint, "frame_period_ms": 300.0, "camera_age_limit_ms": 2000.0}
+    settings = {"checkpoint": checkpoint, "plan": "frame_period_ms=300", "camera_age_limit_ms": 2000.0}
     agent = children.node("agent", settings, code=HANGS)
     watch.hear_agent()
     hung_ns = hangs(watch, agent)
@@ -154,7 +154,7 @@ def test_a_worker_that_hangs_in_native_code_ends_the_process_with_the_same_statu
 ) -> None:
     """Guards against the interpreter's end under a thread that comes back from torch: SIGABRT in place of 1."""
     robot.play_actuator()
-    settings = {"checkpoint": checkpoint, "frame_period_ms": 300.0, "camera_age_limit_ms": 2000.0}
+    settings = {"checkpoint": checkpoint, "plan": "frame_period_ms=300", "camera_age_limit_ms": 2000.0}
     agent = children.node("agent", settings, code=HANGS_IN_NATIVE_CODE)
     assert agent.wait() == 1, agent.output
     assert "does not end" in agent.output
@@ -193,7 +193,7 @@ def test_a_frame_that_keeps_the_interpreter_ends_the_process(
     actuator: Callable[..., Child], children: Children, watch: Watch, robot: Robot, checkpoint: str
 ) -> None:
     actuator(agent_timeout_ms=100.0, max_chunk_age_ms=60000.0)
-    settings = {"checkpoint": checkpoint, "frame_period_ms": 300.0, "camera_age_limit_ms": 2000.0}
+    settings = {"checkpoint": checkpoint, "plan": "frame_period_ms=300", "camera_age_limit_ms": 2000.0}
     agent = children.node("agent", settings, code=KEEPS_THE_INTERPRETER)
     held_for_silence(watch, hangs(watch, agent))
     assert agent.wait() == -signal.SIGABRT, agent.output

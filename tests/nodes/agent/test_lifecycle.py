@@ -154,7 +154,7 @@ def test_parameters_are_taken_at_configure_and_refused_while_active(agent: Any) 
     assert not give("autostart", True).successful
     assert agent.get_parameter("seed").value == 7
     assert agent.trigger_configure() == TransitionCallbackReturn.SUCCESS
-    assert give("mode", "dec").successful
+    assert give("plan", "mode=dec").successful
     assert agent.trigger_activate() == TransitionCallbackReturn.SUCCESS
     refused = give("seed", 8)
     assert not refused.successful

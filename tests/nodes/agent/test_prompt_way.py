@@ -20,13 +20,13 @@ import torch
 
 from auras_ros.action import Chunk
 from auras_ros.clock import MonotonicClock
-from auras_ros.loading.pipeline import Pipeline
+from auras_ros.loading.pipeline import Pipeline, PipelineSettings
 from auras_ros.nodes.agent import configured
 from auras_ros.nodes.agent.configured import ConfiguredPolicy
 from auras_ros.nodes.agent.frame_runner import FrameRunner
+from auras_ros.nodes.agent.latest_worker import LatestWorker
 from auras_ros.nodes.agent.prompt import PromptGate
 from auras_ros.nodes.agent.settings import AgentSettings
-from auras_ros.nodes.agent.tokenising import Tokenising
 from auras_ros.nodes.common.diagnostics import Level
 from auras_ros.observation import Observation
 from auras_ros.pipeline.noise import noise_tape
@@ -35,6 +35,7 @@ from auras_ros.pipeline.request import Latched
 from auras_ros.policies.golden import GoldenSample, observed
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.policy import generate
+from auras_ros.policies.prompt import Language
 from tests.policies import vision_language_checkpoints as tiny
 
 pytest.importorskip("tokenizers")
@@ -120,13 +121,13 @@ class Robot:
 
     def __init__(self, folder: Path, plans: Sequence[str]) -> None:
         checkpoint = load(folder)
-        made = [Pipeline(checkpoint, Plan.parse(plan), 0, MonotonicClock()) for plan in plans]
+        made = [Pipeline(checkpoint, Plan.parse(plan), PipelineSettings(), MonotonicClock()) for plan in plans]
         for pipeline in made:
             pipeline.warm_up()
         self.node, self.chunks = Node(), list[Chunk]()
-        qos: Any = SimpleNamespace(subscription=lambda topic: None)
-        self.configured = ConfiguredPolicy(self.node, AgentSettings(), tuple(made), qos)  # type: ignore[arg-type]
-        self.prompt = self.configured.prompt
+        node: Any = self.node
+        self.configured = ConfiguredPolicy(node, AgentSettings(), tuple(made), node)
+        self.prompts = self.configured.prompts
         self.frames: FrameRunner | None = None
         self.looks = 0  # of workers, for something to do
 
@@ -152,7 +153,7 @@ class Robot:
 
     def still(self) -> None:
         """While chunks stay away although the workers look for work again and again."""
-        until(lambda: self.prompt.holds, "chunks held")
+        until(lambda: self.prompts.blocked_because, "chunks held")
         count, looks = len(self.chunks), self.looks
         until(lambda: self.looks > looks + 12, "workers that look")
         assert len(self.chunks) == count
@@ -177,6 +178,12 @@ def start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
     yield begin
     for robot in made:
         robot.close()
+
+
+def language_of(robot: Robot) -> Language:
+    language = robot.configured.pipelines[0].checkpoint.language
+    assert language is not None
+    return language
 
 
 def check_all(robot: Robot, actions_of: dict[str, np.ndarray]) -> None:
@@ -216,8 +223,8 @@ def test_every_chunk_answers_the_prompt_that_it_names(
     assert epochs == sorted(epochs)
     by_epoch = {(chunk.provenance.epoch, chunk.provenance.prompt) for chunk in robot.chunks}
     assert len({epoch for epoch, _ in by_epoch}) == len(by_epoch)  # one prompt an epoch
-    assert robot.prompt.check().level is Level.OK
-    assert robot.prompt.active == text
+    assert robot.prompts.check().level is Level.OK
+    assert robot.prompts.active == text
 
 
 def test_no_chunk_of_another_task_leaves_once_one_is_asked_for(
@@ -227,13 +234,12 @@ def test_no_chunk_of_another_task_leaves_once_one_is_asked_for(
     robot = start("greedy,mode=auras,pp_generation=2")
     robot.activate()
     robot.answers(TEXTS[0])
-    gate, ids = threading.Event(), robot.configured._tokenising
-    assert ids is not None
-    real = ids._ids
-    monkeypatch.setattr(ids, "_ids", lambda text: gate.wait(PATIENCE_S) and real(text))
+    gate, language = threading.Event(), language_of(robot)
+    real = language.ids
+    monkeypatch.setattr(language, "ids", lambda text: gate.wait(PATIENCE_S) and real(text))
     robot.tell(TEXTS[1])
     robot.still()
-    report = robot.prompt.check()
+    report = robot.prompts.check()
     assert (report.level, report.message) == (Level.ERROR, "no chunk is published: prompt: being set")
     assert (report.values["prompt"], report.values["in_force"]) == (TEXTS[1], TEXTS[0])
     gate.set()
@@ -274,16 +280,15 @@ def test_a_task_that_is_not_wanted_any_more_is_not_set(
     robot = start()
     robot.activate()
     robot.answers(TEXTS[0])
-    begun, gate, tokenising, told = threading.Event(), threading.Event(), robot.configured._tokenising, []
-    assert tokenising is not None
-    ids, take = tokenising._ids, robot.configured.pipelines[0].set_prompt
+    begun, gate, language, told = threading.Event(), threading.Event(), language_of(robot), []
+    ids, take = language.ids, robot.configured.pipelines[0].set_prompt
 
     def slow(text: str) -> Sequence[int]:
         begun.set()
         assert gate.wait(PATIENCE_S)
         return ids(text)
 
-    monkeypatch.setattr(tokenising, "_ids", slow)
+    monkeypatch.setattr(language, "ids", slow)
     monkeypatch.setattr(robot.configured.pipelines[0], "set_prompt", lambda new: (told.append(tuple(new)), take(new)))
     robot.tell(TEXTS[1])
     assert begun.wait(PATIENCE_S)
@@ -302,9 +307,9 @@ def test_a_prompt_that_cannot_be_used_holds_until_one_that_can_be(
     robot.answers(TEXTS[0])
     robot.tell(TOO_LONG)
     said = "prompt: 41 tokens, but this policy takes 24 at most"
-    until(lambda: robot.prompt.holds == said, said)
+    until(lambda: robot.prompts.blocked_because == said, said)
     robot.still()
-    report = robot.prompt.check()
+    report = robot.prompts.check()
     assert (report.level, report.message) == (Level.ERROR, f"no chunk is published: {said}")
     assert f"no chunk is published: {said}" in robot.node.logged
     robot.tell(TOO_LONG)  # the same once more is no news
@@ -313,7 +318,7 @@ def test_a_prompt_that_cannot_be_used_holds_until_one_that_can_be(
     robot.still()
     robot.tell(TEXTS[0])  # the one that the policy has run all along
     robot.answers(TEXTS[0])
-    until(lambda: robot.prompt.check().level is Level.OK, "all is well")
+    until(lambda: robot.prompts.check().level is Level.OK, "all is well")
     robot.tell(TEXTS[2])
     robot.answers(TEXTS[2])
     check_all(robot, actions_of)
@@ -326,7 +331,7 @@ def test_what_is_no_prompt_is_refused_and_the_task_goes_on(start: Callable[..., 
     robot.tell("x" * 5000)
     count = len(robot.chunks)
     until(lambda: len(robot.chunks) > count + 3, "chunks go on")
-    report = robot.prompt.check()
+    report = robot.prompts.check()
     assert (report.level, report.values["in_force"]) == (Level.WARN, TEXTS[0])
     assert "longer than 4096 bytes" in report.message
 
@@ -336,13 +341,13 @@ def test_a_prompt_before_activation_is_active_from_the_first_chunk_on(
 ) -> None:
     robot = start("greedy,mode=auras,pp_generation=2")
     robot.tell(TEXTS[3])
-    until(lambda: robot.prompt.active == TEXTS[3], "the prompt is set")
+    until(lambda: robot.prompts.active == TEXTS[3], "the prompt is set")
     frames = robot.activate()
     robot.answers(TEXTS[3])
     assert {chunk.provenance.prompt for chunk in robot.chunks} == {TEXTS[3]}
     assert frames.halt()
     robot.tell(TEXTS[1])  # and one between two activations
-    until(lambda: robot.prompt.active == TEXTS[1], "the next one is set")
+    until(lambda: robot.prompts.active == TEXTS[1], "the next one is set")
     robot.activate()
     robot.answers(TEXTS[1])
     check_all(robot, actions_of)
@@ -351,7 +356,7 @@ def test_a_prompt_before_activation_is_active_from_the_first_chunk_on(
 def test_an_unusable_prompt_before_activation_lets_no_chunk_out(start: Callable[..., Robot]) -> None:
     robot = start()
     robot.tell(TOO_LONG)
-    until(lambda: "41 tokens" in robot.prompt.holds, "it is refused")
+    until(lambda: "41 tokens" in robot.prompts.blocked_because, "it is refused")
     robot.activate()
     robot.still()
     robot.tell(TEXTS[0])
@@ -364,7 +369,7 @@ def test_the_fallback_plan_runs_the_same_prompt(start: Callable[..., Robot], act
     robot.answers(TEXTS[0])
     robot.tell(TEXTS[1])
     robot.answers(TEXTS[1])
-    with frames._lock:
+    with robot.prompts.lock:
         frames._enter(1)
     frames._arrived()
     until(lambda: robot.chunks[-1].provenance.plan == "greedy", "chunks of the fallback")
@@ -383,52 +388,49 @@ def test_without_a_tokenizer_another_prompt_holds(
     robot = start(of=tmp_path / "mute")
     robot.activate()
     robot.answers(tiny.TEXT)
-    assert robot.prompt.check().values["tokenizer"] == "no tokenizer.json"
+    assert robot.prompts.check().values["tokenizer"] == "no tokenizer.json"
     robot.tell("pull the cup")
-    until(lambda: "the checkpoint has no tokenizer.json" in robot.prompt.holds, "it is said")
+    until(lambda: "the checkpoint has no tokenizer.json" in robot.prompts.blocked_because, "it is said")
     robot.still()
 
 
 def test_a_policy_without_language_takes_every_text_as_it_was() -> None:
-    prompt = PromptGate(Node(), 4096)  # type: ignore[arg-type]
-    assert prompt.offer("anything")
-    assert prompt.holds == ""
-    assert prompt.check().message == "prompt active"
-    assert prompt.check().values == {"prompt": "anything", "accepted": 1, "refused": 0}
+    prompts = PromptGate(None, lambda ids: None, 4096, Node().get_logger())
+    prompts.want("anything")
+    assert prompts.blocked_because == ""
+    assert prompts.check().message == "prompt active"
+    assert prompts.check().values == {"prompt": "anything", "accepted": 1, "refused": 0}
+
+
+def test_a_chunk_from_before_the_prompts_epoch_is_not_published() -> None:
+    """It was finished between the change of the prompt and the new epoch; whether the policy has a language or not."""
+    language: Any = SimpleNamespace(prompt=SimpleNamespace(text=""), prepare=lambda: "", ids=lambda text: (1,))
+    for known in (None, language):
+        prompts = PromptGate(known, lambda ids: None, 4096, Node().get_logger())
+        prompts.connect(lambda change: change(), lambda: 5)
+        assert prompts.answered(4) == ""
+        prompts.want("new")
+        until(lambda found=prompts: found.active == "new", "it is active")
+        with prompts.lock:
+            assert (prompts.answered(4), prompts.answered(5)) == (None, "new")
+        prompts.close()
 
 
 def test_of_texts_that_come_quickly_the_newest_is_set() -> None:
     begun, gate, used = threading.Event(), threading.Event(), []
 
-    def slow(text: str) -> tuple[int, ...]:
+    def slow(key: str, text: str) -> None:
         begun.set()
         assert gate.wait(PATIENCE_S)
-        return (len(text),)
+        used.append((key, text))
 
-    tokenising = Tokenising(slow, lambda text, ids: used.append((text, ids)), lambda text, reason: None)
-    tokenising.want("a")
+    worker = LatestWorker("test", slow)
+    worker.put("left", "a")
     assert begun.wait(PATIENCE_S)
-    for text in ("bb", "ccc"):
-        tokenising.want(text)
+    for key, text in (("left", "bb"), ("right", "d"), ("left", "ccc")):
+        worker.put(key, text)
     gate.set()
-    until(lambda: len(used) == 2, "both are set")
-    tokenising.close()
-    assert used == [("a", (1,)), ("ccc", (3,))]
-
-
-def test_what_cannot_be_set_is_refused_and_the_next_one_is_tried() -> None:
-    refused, used = [], []
-
-    def use(text: str, ids: Sequence[int]) -> None:
-        if text == "bad":
-            raise ValueError("prompt: no")
-        used.append(text)
-
-    tokenising = Tokenising(lambda text: (1,), use, lambda text, reason: refused.append((text, reason)))
-    tokenising.want("bad")
-    until(lambda: refused, "it is refused")
-    tokenising.want("good")
-    until(lambda: used, "the next one is set")
-    tokenising.close()
-    assert refused == [("bad", "prompt: no")]
-    assert not tokenising._thread.is_alive()
+    until(lambda: len(used) == 3, "the newest of each is handled")
+    worker.close()
+    assert used == [("left", "a"), ("left", "ccc"), ("right", "d")]
+    assert not worker._thread.is_alive()

@@ -56,8 +56,7 @@ class Bench:
             create_subscription=self._subscribe,
             destroy_subscription=lambda topic: None,
         )
-        qos: Any = SimpleNamespace(subscription=lambda topic: None)
-        self.inputs = ObservationInputs(node, spec, AgentSettings(**settings), qos)
+        self.inputs = ObservationInputs(node, spec, AgentSettings(**settings), node)
         self.inputs.open(self.news.release, self._on_clock_jump, lambda: self.next_frame_ms * MS)
 
     def now_ns(self) -> int:
@@ -302,10 +301,10 @@ def test_a_picture_is_prepared_when_it_comes_and_a_frame_finds_it_done(
     assert bench.news.acquire(timeout=PATIENCE_S)
     bench.image(value=200)
     assert bench.news.acquire(timeout=PATIENCE_S)  # it is told of when it is ready
-    assert counting.threads == ["pictures"]
+    assert counting.threads == ["images"]
     observation = bench.inputs.latch(bench.now_ns())
     assert isinstance(observation, Observation)
-    assert counting.threads == ["pictures"]
+    assert counting.threads == ["images"]
     expected = Preprocessor(SPEC)({"top": np.full((4, 6, 3), 200, np.uint8)}, np.array([1.0]))
     np.testing.assert_array_equal(observation.images[0], expected.image)
 
@@ -334,7 +333,7 @@ def test_what_is_quick_is_done_at_once(bench: Bench, monkeypatch: pytest.MonkeyP
         bench.passes(50)
         bench.image()
         assert bench.news.acquire(timeout=PATIENCE_S)
-    assert counting.threads == ["pictures", threading.current_thread().name, threading.current_thread().name]
+    assert counting.threads == ["images", threading.current_thread().name, threading.current_thread().name]
 
 
 def test_no_picture_is_prepared_that_a_newer_one_replaces_before_the_next_frame(

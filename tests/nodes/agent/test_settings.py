@@ -1,8 +1,6 @@
-"""The plan that the agent's parameters mean: a whole text, single parameters, or both."""
+"""The plans that the agent's parameters mean: each is one text, as on every command line."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
@@ -12,20 +10,13 @@ from auras_ros.pipeline.plan import Plan, PlanError
 WHOLE = "quick,mode=auras,pp_generation=4,alpha=0.5"
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"plan": WHOLE},
-        {"plan": "quick", "mode": "auras", "pp_generation": 4, "alpha": 0.5},
-        {"plan": "quick,mode=auras,alpha=0.5", "pp_generation": 4},
-        {"plan": WHOLE, "mode": "auras"},
-    ],
-    ids=str,
-)
-def test_the_text_of_every_command_line_is_taken_and_so_are_single_parameters(given: dict[str, Any]) -> None:
-    assert AgentSettings(**given).plans() == (Plan.parse(WHOLE),)
+def test_the_text_of_every_command_line_is_taken() -> None:
+    given = AgentSettings(plan=WHOLE, fallback_plan="quick,frame_period_ms=400")
+    assert given.plans() == (Plan.parse(WHOLE), Plan("quick", frame_period_ms=400.0))
 
 
-def test_where_both_say_something_else_it_is_refused_by_name() -> None:
-    with pytest.raises(PlanError, match="plan: mode: auras in plan, but par as a separate parameter"):
-        AgentSettings(plan=WHOLE, mode="par").plans()
+def test_a_plan_that_cannot_work_is_refused_by_the_parameters_name() -> None:
+    with pytest.raises(PlanError, match=r"^plan: mode: must be one of"):
+        AgentSettings(plan="mode=warp").plans()
+    with pytest.raises(PlanError, match=r"^fallback_plan: mode: must be one of"):
+        AgentSettings(fallback_plan="mode=warp").plans()

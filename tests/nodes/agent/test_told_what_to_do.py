@@ -18,7 +18,7 @@ pytest.importorskip("tokenizers")
 def test_another_task_is_taken_up_and_one_that_cannot_be_is_said(tmp_path: Path) -> None:
     tiny.written(tmp_path / "rt2", "rt2", tokenizer=True, state=False, prompt_limit=24)
     too_long = " ".join(["push"] * 30)
-    with running(str(tmp_path / "rt2"), tmp_path, plan="greedy", mode="auras", pp_generation=2, reuse="exact") as agent:
+    with running(str(tmp_path / "rt2"), tmp_path, plan="greedy,mode=auras,pp_generation=2,reuse=exact") as agent:
         agent.robot._pixels = np.full((30, 40, 3), 90, np.uint8)
         topic = agent.watch.node.create_publisher(String, "prompt", LATCHED)
         first = agent.chunk("chunks of the checkpoint's own prompt")

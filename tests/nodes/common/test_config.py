@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ actuator:
     blend_ms: often
 actuater: {ros__parameters: {rate_hz: 50.0}}
 /left/agent: {ros__parameters: {sede: 3}}
-right: {agent: {ros__parameters: {mode: warp}}}
+right: {agent: {ros__parameters: {plan: mode=warp}}}
 /**: {ros__parameters: {require_emergency_stpo: true}}
 """
     assert refused(text) == [
@@ -92,12 +93,20 @@ right: {agent: {ros__parameters: {mode: warp}}}
         ),
         ("/**: {ros__parameters: {seed: 3}}\n'**': {ros__parameters: {seed: 3}}\n", "'seed' is already given under"),
         (
-            "/**: {ros__parameters: {mode: seq}}\nagent: {ros__parameters: {pp_generation: 4}}\n",
+            "/**: {ros__parameters: {seed: 3}}\nagent: {ros__parameters: {plan: 'quick,pp_generation=4'}}\n",
             "mine.yaml:2: agent: plan: pp_generation",
         ),
         (
-            "agent: {ros__parameters: {seed: 3}}\n/**: {ros__parameters: {pp_generation: 4}}\n",
+            "agent: {ros__parameters: {seed: 3}}\n/**: {ros__parameters: {plan: 'pp_generation=4'}}\n",
             "mine.yaml:1: agent: plan: pp_generation",
+        ),
+        (
+            "agent: {ros__parameters: {seed: 3, mode: auras}}",
+            "mine.yaml:1: agent: no parameter 'mode'; it is a field of `plan`, such as `plan: quick,mode=...`",
+        ),
+        (
+            "agent: {ros__parameters: {seed: 3}}\n/**: {ros__parameters: {pp_generation: 4}}\n",
+            "mine.yaml:2: no parameter 'pp_generation'; it is a field of `plan`, such as",
         ),
         ("agent:\n  seed: 3\n", "mine.yaml:2: agent: ros__parameters is missing above 'seed'"),
         ("agent:\n", "mine.yaml:1: agent: ros__parameters is missing"),
@@ -127,10 +136,10 @@ def test_what_is_no_config_is_refused_in_one_line(refused: Refused, text: str, s
 
 def test_values_go_together_that_stand_apart(read: Read) -> None:
     """What the node runs with is not refused: what is for all, and what is in a second section of its name."""
-    found = read("/**: {ros__parameters: {mode: auras}}\nagent: {ros__parameters: {pp_generation: 4}}\n")
-    assert found.section("agent") == {"mode": "auras", "pp_generation": 4}
-    found = read("agent: {ros__parameters: {mode: auras}}\n/agent: {ros__parameters: {pp_generation: 4}}\n")
-    assert found.section("agent") == {"mode": "auras", "pp_generation": 4}
+    found = read("/**: {ros__parameters: {plan: mode=auras}}\nagent: {ros__parameters: {seed: 4}}\n")
+    assert found.section("agent") == {"plan": "mode=auras", "seed": 4}
+    found = read("agent: {ros__parameters: {plan: mode=auras}}\n/agent: {ros__parameters: {seed: 4}}\n")
+    assert found.section("agent") == {"plan": "mode=auras", "seed": 4}
 
 
 def test_nodes_of_somebody_else_are_left_alone_and_said(read: Read, tmp_path: Path) -> None:
@@ -175,7 +184,7 @@ def test_the_page_of_parameters_is_the_code_s() -> None:
     """`auras check --markdown > docs/parameters.md` makes it again."""
     assert (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8") == reference.page()
     for node in config.SETTINGS:
-        for name in config.settings_of(node).__dataclass_fields__:
+        for name in (each.name for each in fields(config.settings_of(node))):
             assert f"| `{name}` |" in reference.page()
             assert f"\n  {name}  (" in reference.text()
 

@@ -33,9 +33,9 @@ def config(folder: Path, **settings: object) -> NodeConfig:
     ],
 )  # fmt: skip
 def test_who_has_the_last_word(environment: dict[str, str], word: str, expected: str, tmp_path: Path) -> None:
-    text = discovery.settle(config(tmp_path, **({"discovery_range": word} if word else {})), environment)
+    text = discovery.apply_range(config(tmp_path, **({"discovery_range": word} if word else {})), environment)
     assert text.startswith(expected)
-    assert discovery.followed(environment) == dds_discovery.discovery_range(environment) == expected
+    assert discovery.effective_range(environment) == dds_discovery.discovery_range(environment) == expected
 
 
 @pytest.mark.parametrize(("backend", "given", "alone"), [("dds", {}, True), ("rclpy", {}, False), ("dds", URI, False)])
@@ -44,7 +44,7 @@ def test_this_machine_alone_is_claimed_where_it_is_kept(
 ) -> None:
     """Under rclpy the RMW decides what LOCALHOST means, and so may a configuration of Cyclone DDS."""
     monkeypatch.setattr("auras_ros.ros.BACKEND", backend)
-    assert ("only this machine" in discovery.settle(config(tmp_path), dict(given))) == alone
+    assert ("only this machine" in discovery.apply_range(config(tmp_path), dict(given))) == alone
 
 
 @pytest.mark.parametrize("word", ["subnet", "WORLD", 5, ["SUBNET"]])

@@ -15,7 +15,7 @@ import torch
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
-from auras_ros.loading.pipeline import load_pipeline
+from auras_ros.loading.pipeline import PipelineSettings, load_pipeline
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
@@ -170,7 +170,7 @@ def test_every_method_stays_on_its_device(name: str) -> None:
 def test_the_agents_pipeline_loads_and_warms_it_up() -> None:
     """`load_pipeline` is what the agent's configure calls."""
     pipeline = load_pipeline(
-        DATA / "lerobot_diffusion", Plan.parse("ddpm20,mode=auras,pp_generation=2"), 0, VirtualClock()
+        DATA / "lerobot_diffusion", Plan.parse("ddpm20,mode=auras,pp_generation=2"), PipelineSettings(), VirtualClock()
     )
     assert pipeline.checkpoint.horizon == 6
     assert pipeline.executor.plan.mode == "auras"

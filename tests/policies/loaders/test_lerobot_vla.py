@@ -16,7 +16,7 @@ import torch
 
 from auras_ros.checkpoints.tokenizer import PromptError
 from auras_ros.clock import VirtualClock
-from auras_ros.loading.pipeline import load_pipeline
+from auras_ros.loading.pipeline import PipelineSettings, load_pipeline
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Latched, ObservationOrigin
 from auras_ros.policies.checkpoint import Checkpoint
@@ -97,7 +97,7 @@ def test_another_instruction_of_another_length(name: str) -> None:
 
 def test_the_agent_s_pipeline_loads_one_and_is_told_what_to_do() -> None:
     plan = Plan(generation="euler", mode="auras", pp_generation=2)
-    pipeline = load_pipeline(DATA / "lerobot_pi05", plan, 0, VirtualClock())
+    pipeline = load_pipeline(DATA / "lerobot_pi05", plan, PipelineSettings(), VirtualClock())
     assert pipeline.checkpoint.language is not None
     pipeline.set_prompt(pipeline.checkpoint.language.ids("turn"))
     with pytest.raises(ValueError, match="prompt: 60 tokens, but this policy takes 1 to"):

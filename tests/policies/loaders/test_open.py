@@ -14,7 +14,7 @@ import pytest
 from auras_ros import resources
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
-from auras_ros.loading.pipeline import load_pipeline
+from auras_ros.loading.pipeline import PipelineSettings, load_pipeline
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.loaders.open import load
 from tests.policies import tiny
@@ -38,7 +38,7 @@ def test_a_pickle_is_refused_with_the_exact_command(tmp_path: Path) -> None:
             load(source)
         assert command in str(refused.value)
     with pytest.raises(CheckpointError, match="auras convert"):  # as the agent is given it
-        load_pipeline(resources.checkpoint(str(file)), Plan("all"), 0, VirtualClock())
+        load_pipeline(resources.checkpoint(str(file)), Plan("all"), PipelineSettings(), VirtualClock())
 
 
 @pytest.mark.parametrize("text", [None, "{}", '{"model_type": "llama"}'])

@@ -1,0 +1,9 @@
+"""The QoS profiles of the nodes' topics: only the newest message counts."""
+
+from __future__ import annotations
+
+from auras_ros.ros import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+
+RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
+BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
