@@ -48,9 +48,14 @@ def find(kind: Kind, name: str) -> Path:
 
 
 def config(name_or_path: str) -> Path:
-    """A configuration: a file, or the name of one that ships, with or without .yaml. Raises FileNotFoundError."""
+    """A configuration: a file, or the name of one that ships, with or without .yaml. Raises FileNotFoundError, also for
+    a mistyped path whose last part is such a name: another robot's configuration must not start."""
     path = Path(name_or_path).expanduser()
-    return path if path.is_file() else find("config", path.name if path.suffix else f"{path.name}.yaml")
+    if path.is_file():
+        return path
+    if is_path(name_or_path):
+        raise FileNotFoundError(f"config {path}: no such file")
+    return find("config", path.name if path.suffix else f"{path.name}.yaml")
 
 
 def checkpoint(name_or_folder: str) -> Path:

@@ -354,6 +354,8 @@ def test_a_shipped_config_is_found_by_name_and_any_by_path(tmp_path: Path) -> No
     assert resources.config(str(mine)) == mine
     assert resources.config("pusht") == resources.config("pusht.yaml")
     assert resources.config("pusht").name == "pusht.yaml"
+    with pytest.raises(FileNotFoundError, match="mistyped/pusht.yaml: no such file"):
+        resources.config("mistyped/pusht.yaml")  # and not the one that ships
 
 
 def test_a_child_whose_supervisor_is_already_gone_does_not_start(tmp_path: Path) -> None:
