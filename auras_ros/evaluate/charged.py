@@ -74,7 +74,7 @@ class Charged:
                 runners.tick(now_ns)
                 watch(runners)
                 tick_ns += runners.dt_ns
-            wakes = [tick_ns, now_ns + executor.ledger.closed_ns(now_ns)]
+            wakes = [tick_ns, now_ns + executor.ledger.wait_ns(now_ns)]
             wakes += [each.soonest_ns(now_ns) for each in timed]
             now_ns = min(at_ns for at_ns in wakes if at_ns > now_ns)
 

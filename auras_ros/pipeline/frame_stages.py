@@ -38,12 +38,9 @@ class FrameStages:
     def __init__(self, run_context: RunContext) -> None:
         policy, plan, device = run_context.policy, run_context.plan, run_context.device
         self._device, self._offset = device, plan.fetch_offset
-        beside = plan.fetch_offset < 0 or plan.pp_perception > 1
-        chosen, threads = (run_context.cores or None, 1) if beside else (None, None)
-        perceiving = [device.lane(name, chosen, threads) for name in _names("perception", plan.pp_perception)]
-        copies = device.lane("frame copies")
-        generating = [device.lane(n) for n in _names("generation", 1 if plan.batched else plan.pp_generation)]
-        self._first = first = generating[0]
+        perceiving, generating = _lanes(run_context)
+        copies, self._first = device.lane("frame copies"), generating[0]
+        first = self._first
 
         self.inputs = run_context.inputs()
         self._arriving = Upload("copy in", device, copies, self.inputs)
@@ -137,6 +134,16 @@ def _perceive(blocks: Sequence[Block], value: tuple[Tensor, ...], into: tuple[Te
     for block in blocks:
         value = as_tuple(block(*value))
     store(into, value)
+
+
+def _lanes(run_context: RunContext) -> tuple[list[Lane], list[Lane]]:
+    """Those of perception and those of generation."""
+    plan, device = run_context.plan, run_context.device
+    beside = plan.fetch_offset < 0 or plan.pp_perception > 1
+    chosen, threads = (run_context.cores or None, 1) if beside else (None, None)
+    perceiving = [device.lane(name, chosen, threads) for name in _names("perception", plan.pp_perception)]
+    rows = 1 if plan.batched else plan.pp_generation
+    return perceiving, [device.lane(name) for name in _names("generation", rows)]
 
 
 def _names(stem: str, count: int) -> list[str]:

@@ -178,7 +178,7 @@ class Live:
     def _wait(self, count: int) -> None:
         """Wait until something new has come since `count`, a request may be admitted, or it is time to check again."""
         now_ns = self._clock.now_ns()
-        left_ns = [self.executor.ledger.closed_ns(now_ns), self._phase.wait_ns(now_ns) if self._phase else 0]
+        left_ns = [self.executor.ledger.wait_ns(now_ns), self._phase.wait_ns(now_ns) if self._phase else 0]
         left_s = min((each / 1e9 for each in left_ns if each > 0), default=POLL_S)
         with self._news:
             if self._count == count:

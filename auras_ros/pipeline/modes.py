@@ -68,7 +68,7 @@ class Executor:
         Several workers first run alone, then side by side as they will run later: two workers on shared cores take
         longer than one. `frame_ns` is the median of the last `runs` times of the slowest worker.
         """
-        self.ledger.rehearse()
+        self.ledger.begin_warm_up()
         interval_ns, self.ledger.interval_ns = self.ledger.interval_ns, 0
         observations, took = _random_observations(self._run_context.like), [[0] for _ in self.workers]
         filling = self.plan.latency_frames if self.plan.mode == "auras" else 0
@@ -83,7 +83,7 @@ class Executor:
                 self._rehearse(self.workers[:1], observations)
             rounds = [self._rehearse(self.workers, observations) for _ in range(runs)]
             took = [list(times) for times in zip(*rounds, strict=True)]
-        self.ledger.forget()
+        self.ledger.end_warm_up()
         self.frame_ns = max(round(median(times[-runs:])) for times in took)
         if self.plan.mode == "par" and not self.plan.together and self.plan.frame_period_ms == 0:
             interval_ns = self.frame_ns // self.plan.concurrency  # evenly spaced

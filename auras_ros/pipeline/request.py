@@ -101,7 +101,7 @@ class Worker(Protocol):
         ...
 
 
-REHEARSAL = -1
+WARM_UP_EPOCH = -1
 
 
 class Ledger:
@@ -137,9 +137,9 @@ class Ledger:
         """Whether the observation is newer than the last admission's, and the interval since then is over."""
         if seen is None or (self._origin_ns is not None and seen.mono_ns <= self._origin_ns):
             return False
-        return self.closed_ns(now_ns) <= 0
+        return self.wait_ns(now_ns) <= 0
 
-    def closed_ns(self, now_ns: int) -> int:
+    def wait_ns(self, now_ns: int) -> int:
         """Time until the next request may be admitted, because another one was a moment ago; may be negative."""
         return 0 if self._admitted_ns is None else self._admitted_ns + self.interval_ns - now_ns
 
@@ -159,12 +159,12 @@ class Ledger:
             self.frames += 1
             return self.frames - 1
 
-    def rehearse(self) -> None:
-        """Begin warm-up, in an epoch of its own, until `forget` (rule 10 of docs/pipeline.md)."""
+    def begin_warm_up(self) -> None:
+        """Begin warm-up, in an epoch of its own, until `end_warm_up` (rule 10 of docs/pipeline.md)."""
         self.reset(first_request=0)
-        self.epoch = REHEARSAL
+        self.epoch = WARM_UP_EPOCH
 
-    def forget(self) -> None:
+    def end_warm_up(self) -> None:
         """End warm-up and start from zero: workers see another epoch and clear what warm-up has left."""
         self.reset(first_request=0)
         self.epoch = self.frames = 0

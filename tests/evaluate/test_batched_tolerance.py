@@ -41,7 +41,7 @@ def test_rule_07_batched_rows_of_the_shipped_policy_stay_within_the_stated_toler
 
     def chunks(plan: Plan) -> dict[int, Tensor]:
         still = [replace(seen, origin=ObservationOrigin(at, at)) for at in range(2 + plan.pp_generation)]
-        return {emission.request: emission.actions for emission in run(real(plan, policy, SEEDS), still)}
+        return {emission.request: emission.actions for emission in run(real(plan, policy, SEEDS, still[0]), still)}
 
     expected = chunks(Plan(generation))
     got = chunks(Plan(generation, "auras", pp_generation=4, alpha=0.5))

@@ -23,7 +23,7 @@ from auras_ros.loading import pipeline as loading
 from auras_ros.loading.pipeline import Pipeline, PipelineSettings, executor_on, load_pipeline
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.loaders.open import load
-from tests.pipeline.elsewhere import Elsewhere
+from tests.pipeline.elsewhere import Elsewhere, values_stay_behind
 from tests.pipeline.families import FORMS, actions, checkpoint, least_mb
 
 CLOSE = 0.005  # of the largest action
@@ -91,6 +91,7 @@ def test_what_is_timed_elsewhere_is_of_the_type_that_an_agent_would_take_there(
 ) -> None:
     """A checkpoint of half precision is played on the CPU in float32; widened weights lose nothing on the way back."""
     device = Elsewhere()
+    values_stay_behind(monkeypatch)
     monkeypatch.setattr(loading, "make_device", lambda name: device)
     monkeypatch.setattr(loading, "runtime_dtype", lambda name, where, stored: seen(name, "cuda", stored))
     seen = runtime_dtype

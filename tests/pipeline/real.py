@@ -18,13 +18,14 @@ from tests.policies import tiny
 SEEDS = (3, 8)  # one environment each
 
 
-def real(plan: Plan, policy: Policy, seeds: Sequence[int] = SEEDS) -> Executor:
-    """An executor of the small real policy, each environment with the noise of its own seed."""
+def real(plan: Plan, policy: Policy, seeds: Sequence[int] = SEEDS, like: Latched | None = None) -> Executor:
+    """An executor of the small real policy, or of another one with observations `like` this; each environment has the
+    noise of its own seed."""
 
     def noise(request: int) -> torch.Tensor:
         return torch.stack([noise_tape(policy.noise_shape, seed, request) for seed in seeds])
 
-    return make_executor(RunContext(policy, plan, noise, still(1, seeds)[0], VirtualClock()))
+    return make_executor(RunContext(policy, plan, noise, like or still(1, seeds)[0], VirtualClock()))
 
 
 def still(frames: int, seeds: Sequence[int] = SEEDS) -> list[Latched]:

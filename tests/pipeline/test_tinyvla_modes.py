@@ -75,7 +75,7 @@ def test_every_step_reads_the_context_of_the_frame_that_the_rules_name(policy: T
     seen = moving(policy, frames)
     contexts = [perceived(policy, frame) for frame in range(frames)]
     expected = by_the_rules(plan, frames)
-    emissions = run(real(plan, policy, SEEDS), seen)
+    emissions = run(real(plan, policy, SEEDS, seen[0]), seen)
     assert len(emissions) == len(expected) == 3
     for emission, request in zip(emissions, expected, strict=True):
         assert (emission.request, emission.frame) == (request.number, request.frame)
@@ -88,7 +88,7 @@ def test_every_step_reads_the_context_of_the_frame_that_the_rules_name(policy: T
 @pytest.mark.parametrize("fetch_offset", [-1, 0])
 def test_a_chunk_says_that_it_last_saw_this_frame_or_the_one_before(policy: TinyVlaPolicy, fetch_offset: int) -> None:
     plan = Plan(mode="auras", pp_generation=3, fetch_offset=fetch_offset)
-    emissions = run(real(plan, policy, SEEDS), moving(policy, 8))
+    emissions = run(real(plan, policy, SEEDS, moving(policy, 1)[0]), moving(policy, 8))
     assert emissions
     for emission in emissions:
         assert emission.origin.mono_ns == emission.frame + fetch_offset
@@ -97,8 +97,8 @@ def test_a_chunk_says_that_it_last_saw_this_frame_or_the_one_before(policy: Tiny
 def test_one_stage_of_each_is_seq_bit_for_bit(policy: TinyVlaPolicy) -> None:
     seeds = (3, 8)
     seen = moving(policy, 4, seeds)
-    seq = run(real(Plan(mode="seq"), policy, seeds), seen)
-    auras = run(real(Plan(mode="auras", fetch_offset=0, batched=False), policy, seeds), seen)
+    seq = run(real(Plan(mode="seq"), policy, seeds, seen[0]), seen)
+    auras = run(real(Plan(mode="auras", fetch_offset=0, batched=False), policy, seeds, seen[0]), seen)
     assert len(seq) == len(auras) == 4
     for one, other in zip(seq, auras, strict=True):
         assert torch.equal(one.actions, other.actions)
@@ -107,7 +107,7 @@ def test_one_stage_of_each_is_seq_bit_for_bit(policy: TinyVlaPolicy) -> None:
 def test_batched_rows_are_the_same_but_for_rounding(policy: TinyVlaPolicy) -> None:
     text = "mode=auras,pp_perception=2,pp_generation=5,fetch_offset=-1,alpha=0.3"
     plans = Plan.parse(text), Plan.parse(f"{text},batched=false")
-    batched, single = (run(real(plan, policy, SEEDS), moving(policy, 9)) for plan in plans)
+    batched, single = (run(real(plan, policy, SEEDS, moving(policy, 1)[0]), moving(policy, 9)) for plan in plans)
     assert len(batched) == len(single) > 1
     for one, other in zip(batched, single, strict=True):
         torch.testing.assert_close(one.actions, other.actions, rtol=0, atol=1e-3)

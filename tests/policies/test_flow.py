@@ -163,7 +163,8 @@ def seen(frames: int, moving: bool) -> list[Latched]:
 
 
 def emitted(text: str, frames: int, moving: bool = False) -> list[Emission]:
-    return real.run(real.real(Plan.parse(text), POLICY), seen(frames, moving))
+    looks = seen(frames, moving)
+    return real.run(real.real(Plan.parse(text), POLICY, like=looks[0]), looks)
 
 
 def test_one_stage_unbatched_is_seq_bit_for_bit() -> None:

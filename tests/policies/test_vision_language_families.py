@@ -84,7 +84,7 @@ def test_every_mode_runs_it_and_on_a_still_world_they_agree(
         more: dict[str, Any] = {"par": {"concurrency": 2}, "auras": {"pp_generation": 2, "pp_perception": 2}}.get(
             mode, {}
         )
-        emissions = run(real(Plan(generation=plan, mode=mode, **more), policy, seeds=(3,)), seen)
+        emissions = run(real(Plan(generation=plan, mode=mode, **more), policy, (3,), seen[0]), seen)
         found[mode] = {emission.request: emission.actions for emission in emissions}
     shared = set.intersection(*(set(each) for each in found.values()))
     assert shared

@@ -84,7 +84,7 @@ def test_every_mode_decodes_as_the_library_does(checkpoint: Checkpoint) -> None:
     plans = ["mode=seq", "mode=dec", "mode=par,concurrency=2"]
     plans += ["mode=auras,pp_generation=3", "mode=auras,pp_generation=6,reuse=exact", "mode=auras,pp_generation=2"]
     for text in plans:
-        emissions = run(real(Plan.parse(text), policy), seen)
+        emissions = run(real(Plan.parse(text), policy, like=seen[0]), seen)
         assert len(emissions) > 1, text
         for emission in emissions:
             assert torch.equal(emission.actions, expected), text
@@ -94,7 +94,8 @@ def test_what_is_kept_of_the_frame_before_changes_nothing(checkpoint: Checkpoint
     policy, seen = checkpoint.policy("quick"), moving(9)
     seen = [seen[i // 2] for i in range(9)]  # every picture twice
     kept, recomputed = (
-        run(real(Plan.parse(f"mode=auras,pp_generation=3,reuse={reuse}"), policy), seen) for reuse in ("exact", "none")
+        run(real(Plan.parse(f"mode=auras,pp_generation=3,reuse={reuse}"), policy, like=seen[0]), seen)
+        for reuse in ("exact", "none")
     )
     assert len(kept) == len(recomputed) > 3
     for one, other in zip(kept, recomputed, strict=True):

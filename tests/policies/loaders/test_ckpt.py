@@ -145,7 +145,7 @@ def test_it_runs_in_every_mode(tmp_path: Path) -> None:
     example = loaded.example(1, torch.Generator().manual_seed(0))
     chunks: dict[str, Tensor] = {}
     for more in ("mode=seq", "mode=dec", "mode=par,concurrency=2", "mode=auras,pp_perception=3,pp_generation=4"):
-        emissions = run(real(Plan.parse(f"{plan},{more}"), loaded, (SEED,)), still(example))
+        emissions = run(real(Plan.parse(f"{plan},{more}"), loaded, (SEED,), still(example)[0]), still(example))
         assert emissions, more
         chunks[more] = emissions[0].actions
     for more, chunk in chunks.items():

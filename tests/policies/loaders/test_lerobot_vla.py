@@ -71,9 +71,9 @@ def test_it_runs_in_auras(name: str) -> None:
     checkpoint, reference, policy = opened(name)
     images, state = (part.expand(2, *part.shape[1:]) for part in observed(checkpoint, reference))
     seen = [Latched(images, state, ObservationOrigin(frame, frame)) for frame in range(6)]
-    expected = {e.request: e.actions for e in real.run(real.real(Plan.parse("euler"), policy), seen)}
+    expected = {e.request: e.actions for e in real.run(real.real(Plan.parse("euler"), policy, like=seen[0]), seen)}
     text = "euler,mode=auras,pp_generation=2,pp_perception=3,fetch_offset=-1"
-    found = [e for e in real.run(real.real(Plan.parse(text), policy), seen) if e.request in expected]
+    found = [e for e in real.run(real.real(Plan.parse(text), policy, like=seen[0]), seen) if e.request in expected]
     assert found
     for emission in found:
         torch.testing.assert_close(emission.actions, expected[emission.request], rtol=0, atol=1e-4)

@@ -122,7 +122,7 @@ def test_another_prompt_is_tokenised_and_heard(made: tuple[Path, PublishedOpenVl
 def test_every_mode_runs_it(checkpoint: Checkpoint, plan: str) -> None:
     images, state = observed(checkpoint.spec, sample(3))
     seen = [type(one)(images, state, one.origin) for one in frames_of(5)]
-    emissions = run(real(Plan.parse(f"greedy,{plan}"), checkpoint.policy("greedy"), seeds=(0,)), seen)
+    emissions = run(real(Plan.parse(f"greedy,{plan}"), checkpoint.policy("greedy"), (0,), seen[0]), seen)
     assert emissions
     for emission in emissions:
         np.testing.assert_allclose(emission.actions[0, 0], actions_of(checkpoint, 3), rtol=0, atol=1e-12)
