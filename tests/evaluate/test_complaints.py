@@ -134,7 +134,9 @@ def shown(checkpoint: Checkpoint, plan: str, timing: Timing, monkeypatch: pytest
 
     def made(context: RunContext) -> Any:
         clocks.append(context.clock)
-        return make_executor(context)
+        executor = make_executor(context)
+        found.clear()  # what it was shown while it was made, for the shapes alone
+        return executor
 
     with monkeypatch.context() as patch:
         patch.setattr(lockstep, "make_executor", made)
