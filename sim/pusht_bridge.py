@@ -193,7 +193,7 @@ def _encoder(compression: str) -> Callable[[NDArray[np.uint8], int], Any]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the bridge until it is asked to stop. Returns the exit status."""
-    return run_node(lambda _: PushTBridge(), argv, (OSError, ValueError))
+    return run_node(lambda _: PushTBridge(), (OSError, ValueError), argv=argv)
 
 
 if __name__ == "__main__":

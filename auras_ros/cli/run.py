@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from contextlib import closing
@@ -38,24 +37,20 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--namespace", default="", help="put every node under this namespace, e.g. /left")
     options = parser.parse_args(argv)
     with stop_signals() as stopping, non_blocking_output():  # unread output must not block the supervision
-        return _supervise(options, stopping)
-
-
-def _supervise(options: argparse.Namespace, stopping: list[int]) -> int:
-    try:
-        supervisor = Supervisor(resources.config(options.config), namespace=options.namespace)
-        found_by = discovery.apply_range(supervisor.read)
-        with closing(status_lines(options.namespace)) as status, supervisor:
-            print_warnings(supervisor.warnings)
-            print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
-            print(f"discovery range: {found_by}", flush=True)
-            while not stopping and supervisor.alive:
-                for line in supervisor.poll():
-                    print(f"[supervisor] {line}", file=sys.stderr, flush=True)
-                next(status)
-                time.sleep(POLL_S)
-    except (ConfigError, SupervisorError, FileNotFoundError) as error:
-        print_errors(error)
-        return 2
-    print("stopped", flush=True)
-    return 0 if stopping else 1
+        try:
+            supervisor = Supervisor(resources.config(options.config), namespace=options.namespace)
+            found_by = discovery.apply_range(supervisor.read)
+            with closing(status_lines(options.namespace)) as status, supervisor:
+                print_warnings(supervisor.warnings)
+                print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
+                print(f"discovery range: {found_by}", flush=True)
+                while not stopping and supervisor.alive:
+                    for line in supervisor.poll():
+                        print(f"[supervisor] {line}", file=sys.stderr, flush=True)
+                    next(status)
+                    time.sleep(POLL_S)
+        except (ConfigError, SupervisorError, FileNotFoundError) as error:
+            print_errors(error)
+            return 2
+        print("stopped", flush=True)
+        return 0 if stopping else 1

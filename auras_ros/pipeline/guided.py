@@ -7,6 +7,8 @@ guide.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import torch
@@ -25,23 +27,20 @@ class GuidedSteps:
 
     def __init__(self, run_context: RunContext, rows: int, batch: int, lane: Lane, copies: Lane) -> None:
         self._policy = policy = cast("GuidablePolicy", run_context.policy)
-        self._method = cast("Method", run_context.plan.guide)
         device = run_context.device
         start = policy.begin(torch.zeros((batch, *policy.noise_shape), device=device.tensors))
         self._target = torch.zeros((rows, *start.sample.shape), device=device.tensors)
         self._weight = torch.zeros_like(self._target)
+        # `Policy.step`, for rows that have all environments of a request: all rows have one guide.
+        guide = Guide(self._target.flatten(0, 1), self._weight.flatten(0, 1))
+        self.step: Callable[[State, Tensor, Tensor], State]
+        self.step = partial(guided_step, policy, cast("Method", run_context.plan.guide), guide)
         actions = policy.finish(start)
         self._given = (torch.zeros_like(actions), torch.zeros_like(actions))  # target and weight, as an Aim has them
         self._free, self._lane = True, lane
         self._upload = Upload("copy guide", device, copies, self._given)
         self._guide = device.capture("guide", self._place, lane)
         self._unguide = device.capture("no guide", self._let_go, lane)
-
-    def step(self, state: State, context: Tensor, index: Tensor) -> State:
-        """`Policy.step`, for rows that have all environments of a request. All rows have one guide, so any rows may
-        read the memory of the first ones."""
-        guide = Guide(*(part.flatten(0, 1)[: len(index)] for part in (self._target, self._weight)))
-        return guided_step(self._policy, self._method, state, context, index, guide)
 
     def _place(self) -> None:
         target, weight = self._given

@@ -63,38 +63,28 @@ class GuidablePolicy(Policy, Protocol):
 
 
 def guided_step(
-    policy: GuidablePolicy, method: Method, state: State, context: Tensor, index: Tensor, guide: Guide
+    policy: GuidablePolicy, method: Method, guide: Guide, state: Any, context: Tensor, index: Tensor
 ) -> State:
-    """One step of rows towards their guide. With weights of zero it is the plain step, to the bit.
+    """One step of rows towards the first rows of the guide. With weights of zero it is the plain step, to the bit.
 
     "inpaint" takes the mean of what is expected and the target, by the weight. "rtc" pulls by the gradient of the
     weighted error through the network, so that free actions follow those that are held (Black et al. 2025, eq. 2 and
     3; Song et al. 2023); it costs a backward pass. Frozen actions are the target itself in both, which goes beyond the
     paper's.
     """
-    if method == "inpaint":
-        with torch.no_grad():
-            predicted = policy.predict(state, context, index)
-            shift = guide.weight * (guide.target - policy.clean(state, predicted, index))
-            return policy.advance(state, predicted, index, shift)
-    predicted, clean, pull = _pulled(policy, state, context, index, guide)
-    with torch.no_grad():
-        shift = torch.where(guide.weight >= 1, guide.target - clean, _gain(policy.flow_time(index)) * pull)
-        return policy.advance(state, predicted, index, shift)
-
-
-def _pulled(
-    policy: GuidablePolicy, state: Any, context: Tensor, index: Tensor, guide: Guide
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(prediction, expected clean actions, the weighted error of these carried back to the sample)."""
-    with torch.enable_grad():
-        sample = state.sample.detach().requires_grad_()
+    target, weight = (part[: len(index)] for part in guide)
+    with torch.set_grad_enabled(method == "rtc"):
+        sample = state.sample.detach().requires_grad_(method == "rtc")
         watched = state._replace(sample=sample)
         predicted = policy.predict(watched, context, index)
         clean = policy.clean(watched, predicted, index)
-        error = guide.weight * (guide.target - clean.detach())
-        (pull,) = torch.autograd.grad(clean, sample, error)
-    return predicted.detach(), clean.detach(), pull
+        shift = weight * (target - clean.detach())
+        if method == "rtc":
+            (pull,) = torch.autograd.grad(clean, sample, shift)
+    with torch.no_grad():
+        if method == "rtc":
+            shift = torch.where(weight >= 1, target - clean, _gain(policy.flow_time(index)) * pull)
+        return policy.advance(state, predicted.detach(), index, shift)
 
 
 def undone(values: Tensor, center: Tensor, scale: Tensor) -> Tensor:

@@ -28,10 +28,10 @@ from auras_ros.ros.refusals import SETTINGS_ERRORS
 
 def run_node(
     build: Callable[[threading.Event], Any],
-    argv: list[str] | None,
     bad_settings: tuple[type[Exception], ...],
     too_slow: tuple[type[Exception], ...] = (),
     check_arguments: Callable[[Sequence[str]], None] = lambda words: None,
+    argv: list[str] | None = None,
 ) -> int:
     """Run one node until SIGINT or SIGTERM, or until it is no longer `working`: a node whose own thread failed must
     not seem alive. Returns the exit status.

@@ -354,7 +354,7 @@ def test_a_shipped_config_is_found_by_name_and_any_by_path(tmp_path: Path) -> No
     assert resources.config(str(mine)) == mine
     assert resources.config("pusht") == resources.config("pusht.yaml")
     assert resources.config("pusht").name == "pusht.yaml"
-    with pytest.raises(FileNotFoundError, match="mistyped/pusht.yaml: no such file"):
+    with pytest.raises(FileNotFoundError, match=r"mistyped/pusht\.yaml: no such file"):
         resources.config("mistyped/pusht.yaml")  # and not the one that ships
 
 

@@ -63,7 +63,7 @@ def generated(policy: Any, method: Method | None, guide: Guide, batch: int = 2) 
         if method is None:
             state = policy.step(state, context, index)
         else:
-            state = guided_step(policy, method, state, context, index, guide)
+            state = guided_step(policy, method, guide, state, context, index)
     return policy.finish(state), state.sample
 
 
@@ -111,7 +111,7 @@ def test_the_mean_by_weight_is_what_the_last_inpainting_step_leaves(policy: Guid
     state = policy.begin(torch.randn((batch, *policy.noise_shape), generator=torch.Generator().manual_seed(3)))
     context, last = seen(policy, batch), torch.full((batch,), policy.steps - 1)
     clean = policy.clean(state, policy.predict(state, context, last), last)
-    after = guided_step(policy, "inpaint", state, context, last, Guide(target, weight))
+    after = guided_step(policy, "inpaint", Guide(target, weight), state, context, last)
     assert torch.allclose(after.sample, clean + 0.25 * (target - clean), atol=1e-5)
 
 
@@ -136,7 +136,7 @@ def test_a_flow_step_is_the_published_update(number: int, monkeypatch: pytest.Mo
     sample = torch.randn((2, horizon, width), generator=torch.Generator().manual_seed(8))
     target, weight = random_target(policy), torch.rand(shape_of(policy), generator=torch.Generator().manual_seed(9))
     state = policy.begin(sample)
-    after = guided_step(policy, "rtc", state, torch.zeros(2, 1), torch.full((2,), number), Guide(target, weight * 0.9))
+    after = guided_step(policy, "rtc", Guide(target, weight * 0.9), state, torch.zeros(2, 1), torch.full((2,), number))
 
     x, y, w = sample.double(), target.double(), (weight * 0.9).double()
     t, up = number / policy.steps, -matrix.double()
@@ -160,7 +160,7 @@ def test_a_denoising_step_pulls_as_flow_does_on_the_same_path(number: int, monke
     sample = torch.randn((2, horizon, 2), generator=torch.Generator().manual_seed(8))
     target, weight = random_target(policy), torch.rand(shape_of(policy), generator=torch.Generator().manual_seed(9))
     state, index = policy.begin(sample[:, None]), torch.full((2,), number)
-    after = guided_step(policy, "rtc", state, torch.zeros(2, 1), index, Guide(target, weight * 0.9))
+    after = guided_step(policy, "rtc", Guide(target, weight * 0.9), state, torch.zeros(2, 1), index)
 
     x, y, w, m = sample.double(), target.double(), (weight * 0.9).double(), matrix.double()
     alpha = 1 / policy.sampler.clean_of_noisy[number].double() ** 2
@@ -182,8 +182,8 @@ def test_free_actions_follow_the_held_ones_by_rtc_and_not_by_inpainting(policy: 
     state = policy.begin(torch.randn((batch, *policy.noise_shape), generator=torch.Generator().manual_seed(3)))
     context, index = seen(policy, batch), torch.full((batch,), policy.steps // 2)
     plain = policy.step(state, context, index).sample[:, 3:]
-    inpainted = guided_step(policy, "inpaint", state, context, index, Guide(target, weight)).sample[:, 3:]
-    followed = guided_step(policy, "rtc", state, context, index, Guide(target, weight)).sample[:, 3:]
+    inpainted = guided_step(policy, "inpaint", Guide(target, weight), state, context, index).sample[:, 3:]
+    followed = guided_step(policy, "rtc", Guide(target, weight), state, context, index).sample[:, 3:]
     assert torch.equal(inpainted, plain)
     assert not torch.allclose(followed, plain, rtol=0, atol=1e-6)
 

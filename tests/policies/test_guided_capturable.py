@@ -39,7 +39,7 @@ class Step:
 
     def __call__(self) -> Tensor:
         state, guide = self.policy.begin(self.noise), Guide(self.target, self.weight)
-        sample: Tensor = guided_step(self.policy, self.method, state, self.context, self.index, guide).sample
+        sample: Tensor = guided_step(self.policy, self.method, guide, state, self.context, self.index).sample
         return sample
 
 

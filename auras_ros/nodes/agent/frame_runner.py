@@ -47,7 +47,7 @@ class FrameRunner:
         self._monotonic = MonotonicClock()
         self._halted = False
         self._number = 0  # of the active plan
-        self._lives = [self._live(number) for number in range(len(pipelines))]
+        self.lives = [self._live(number) for number in range(len(pipelines))]
         newest = max((pipeline.executor.ledger for pipeline in pipelines), key=lambda ledger: ledger.epoch)
         self.pipeline.executor.ledger.follow(newest)  # drops requests of an earlier activation
         prompts.connect(self._begin_epoch, lambda: self.pipeline.executor.ledger.epoch + 1)
@@ -70,12 +70,11 @@ class FrameRunner:
     @property
     def live(self) -> Live:
         """Of the active plan."""
-        return self._lives[self._number]
+        return self.lives[self._number]
 
-    def start(self) -> None:
+    def open(self) -> None:
+        """Take observations from now on; then each of `lives` may be started."""
         self._inputs.open(self._arrived, self.reset, self.earliest_ns)
-        for live in self._lives:
-            live.start()
 
     def earliest_ns(self) -> int:
         """No frame of the active plan starts before this time."""
@@ -83,7 +82,7 @@ class FrameRunner:
 
     def broken(self) -> bool:
         """Whether a worker has ended by itself."""
-        working = all(live.working() for live in self._lives)
+        working = all(live.working() for live in self.lives)
         return not working and not self._halted  # in this order, because halting ends the workers too
 
     def halt(self, timeout_s: float = STALL_S) -> bool:
@@ -91,9 +90,9 @@ class FrameRunner:
         with self._prompts.lock:
             self._halted = True
         self._inputs.shut()
-        for live in self._lives:
+        for live in self.lives:
             live.halt(timeout_s)
-        return all(live.ended() for live in self._lives)
+        return all(live.ended() for live in self.lives)
 
     def reset(self) -> None:
         """Start a new epoch with the first plan, and forget all observations."""
@@ -110,7 +109,7 @@ class FrameRunner:
         """Worker and plan -> when its frame began."""
         return {
             f"{name} of '{live.executor.plan}'": at
-            for live in self._lives
+            for live in self.lives
             for name, at in live.meter.under_way().items()
         }
 

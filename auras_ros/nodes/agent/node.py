@@ -13,6 +13,7 @@ import socket
 import threading
 import uuid
 from concurrent.futures import wait
+from functools import partial
 from typing import Any, NoReturn
 
 from auras_ros.clock import MonotonicClock
@@ -133,7 +134,9 @@ class Agent(LifecycleNode):
         frames = configured.frames(self._outputs, self._on_overload_changed)
         executors = [pipeline.executor for pipeline in configured.pipelines]
         self._heartbeat.frames_begin(frame_limit_ns(max(each.frame_ns * len(each.workers) for each in executors)))
-        frames.start()
+        frames.open()
+        for live in frames.lives:
+            live.start()
         self.status.frames_started(frames, (self._monotonic.now_ns() - began_ns) / 1e6)
         self._set_state("active")
         return SUCCESS
@@ -226,9 +229,7 @@ class Agent(LifecycleNode):
         )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the agent to its end. Returns the exit status."""
-    return run_node(Agent, argv, BAD_SETTINGS_ERRORS, TOO_SLOW_ERRORS, check_given)
+main = partial(run_node, Agent, BAD_SETTINGS_ERRORS, TOO_SLOW_ERRORS, check_given)  # argv -> exit status
 
 
 def program() -> NoReturn:
@@ -237,4 +238,4 @@ def program() -> NoReturn:
 
 
 if __name__ == "__main__":
-    program()
+    leave(main())

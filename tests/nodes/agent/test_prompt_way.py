@@ -141,7 +141,9 @@ class Robot:
             return latch(number, now_ns)
 
         frames._latch = looked  # type: ignore[method-assign]
-        frames.start()
+        frames.open()
+        for live in frames.lives:
+            live.start()
         return frames
 
     def tell(self, text: str) -> None:
