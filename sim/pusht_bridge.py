@@ -139,8 +139,8 @@ class PushTBridge(Node):
     def _tick(self, at_ns: int) -> None:
         with self._lock:
             self._game.tick(at_ns)
-            image, agent, status = self._game.image(IMAGE_PX), self._game.agent, self._game.status
-            shown = [(viewer, self._game.image(self.settings.viewer_px)) for viewer in self._viewers]
+            image, agent, status = self._game.world.image(IMAGE_PX), self._game.world.agent, self._game.status
+            shown = [(viewer, self._game.world.image(self.settings.viewer_px)) for viewer in self._viewers]
         stamp_ns = self._stamp(at_ns)
         if self._time is not None:
             self._time.publish(ClockMsg(clock=to_time_msg(stamp_ns)))
@@ -164,7 +164,7 @@ class PushTBridge(Node):
         return int(self.get_clock().now().nanoseconds) - lateness_ns
 
     def destroy_node(self) -> None:
-        self._game.close()
+        self._game.world.close()
         super().destroy_node()
 
 

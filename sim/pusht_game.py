@@ -85,14 +85,14 @@ class GameStatus:
 class PushTGame:
     """One table. Not thread-safe: whoever shares it holds a lock.
 
-    All times are ns on one monotonic clock. `tick` is one control step at a grid time; what `image`, `agent`
-    and `status` give afterwards is the observation of that time.
+    All times are ns on one monotonic clock. `tick` is one control step at a grid time; what `world`
+    shows and `status` says afterwards is the observation of that time.
     """
 
     def __init__(self, settings: TableSettings) -> None:
         self.settings = settings
         self.next_seed = settings.seed
-        self._world = PushTWorld(settings.drift_px, settings.success_coverage)
+        self.world = PushTWorld(settings.drift_px, settings.success_coverage)
         self._refused: Counter[str] = Counter()
         self._episode, self._timeouts = -1, 0
         self.reset()
@@ -100,7 +100,7 @@ class PushTGame:
     def reset(self) -> None:
         """Start the next episode, of `next_seed`; the world stands still until its first action."""
         self._seed, self.next_seed = self.next_seed, self.next_seed + 1
-        self._world.reset(self._seed)
+        self.world.reset(self._seed)
         self._episode += 1
         self._phase = GamePhase.WAITING
         self._outcome = StepResult(0.0, 0.0, False)
@@ -156,18 +156,9 @@ class PushTGame:
             raise RuntimeError("running without an action")
         if grid_ns - self._action_ns > self.settings.action_timeout_ms * 1_000_000:
             self._timeouts += 1
-        self._outcome = self._world.step(self._action)
-        if self._outcome.success or self._world.steps >= self.settings.max_steps:
+        self._outcome = self.world.step(self._action)
+        if self._outcome.success or self.world.steps >= self.settings.max_steps:
             self._phase, self._done_ns = GamePhase.DONE, grid_ns
-
-    def image(self, size_px: int) -> NDArray[np.uint8]:
-        """The table from above, uint8 RGB [size_px, size_px, 3]."""
-        return self._world.image(size_px)
-
-    @property
-    def agent(self) -> NDArray[np.float64]:
-        """Position of the pusher [x, y], px."""
-        return self._world.agent
 
     @property
     def status(self) -> GameStatus:
@@ -175,7 +166,7 @@ class PushTGame:
         return GameStatus(
             episode=self._episode,
             seed=self._seed,
-            step=self._world.steps,
+            step=self.world.steps,
             reward=self._outcome.reward,
             coverage=self._outcome.coverage,
             success=self._outcome.success,
@@ -185,9 +176,6 @@ class PushTGame:
             refused=dict(self._refused),
             timeouts=self._timeouts,
         )
-
-    def close(self) -> None:
-        self._world.close()
 
 
 def _judge(target: NDArray[np.float64], names: str) -> ActionRefusal | None:

@@ -133,7 +133,6 @@ def test_equality_copy_and_repr() -> None:
     assert twin != message
     assert "horizon" in repr(message)
     assert message != Header()
-    assert message.get_fields_and_field_types()["data"] == "float64[]"
 
 
 def test_constants_are_on_the_class() -> None:

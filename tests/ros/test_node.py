@@ -104,13 +104,16 @@ def test_exceptions_of_callbacks_leave_spin(node: ros.Node, executor: ros.Single
 def test_entities_may_come_and_go_while_spinning(node: ros.Node, spin_until: SpinUntil) -> None:
     got: list[str] = []
     publisher = node.create_publisher(String, "come", 10)
-    guard = node.create_guard_condition(
-        lambda: got.append("guard") or node.create_subscription(String, "come", lambda m: got.append(m.data), 10)
-    )
-    threading.Timer(0.05, guard.trigger).start()
+
+    def come() -> None:
+        timer.cancel()
+        got.append("timer")
+        node.create_subscription(String, "come", lambda m: got.append(m.data), 10)
+
+    timer = node.create_timer(0.05, come)
     spin_until(lambda: publisher.get_subscription_count() == 1)
     publisher.publish(String(data="x"))
-    spin_until(lambda: got == ["guard", "x"])
+    spin_until(lambda: got == ["timer", "x"])
     [subscription] = [s for s in node.subscriptions if s.topic_name == "/test/come"]
     assert node.destroy_subscription(subscription)
     spin_until(lambda: publisher.get_subscription_count() == 0)

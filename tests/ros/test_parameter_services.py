@@ -9,7 +9,7 @@ import pytest
 
 from auras_ros import ros
 from auras_ros.ros.dds.qos import qos_profile_parameter_events
-from auras_ros.ros.msg import ParameterDescriptor, ParameterEvent, ParameterMsg, ParameterValue, SetParametersResult
+from auras_ros.ros.msg import ParameterDescriptor, ParameterEvent, ParameterMsg, ParameterValue
 from auras_ros.ros.srv import (
     DescribeParameters,
     GetParameters,
@@ -161,59 +161,16 @@ def test_declarations_are_announced(context: ros.Context, executor: Any, node: r
     events: list[Any] = []
     node.create_subscription(ParameterEvent, "/parameter_events", events.append, qos_profile_parameter_events)
     other = ros.Node("other", context=context, namespace="/test")
-    other.declare_parameter("a", 1)
+    other.declare_parameter("a", 1, ParameterDescriptor(dynamic_typing=True))
     other.declare_parameter("b", Type.DOUBLE)
     other.set_parameters([ros.Parameter("b", value=1.0)])
-    other.undeclare_parameter("a")
+    other.set_parameters([ros.Parameter("a")])  # without a value: deleted
     spin_until(lambda: sum(event.node == "/test/other" for event in events) == 5)
     mine = [event for event in events if event.node == "/test/other"]
     assert [[p.name for p in event.new_parameters] for event in mine] == [["use_sim_time"], ["a"], ["b"], ["b"], []]
     assert [p.name for p in mine[-1].deleted_parameters] == ["a"]
     ros.try_shutdown(context=context)
     other.declare_parameter("after", 1)  # for nobody, and no error
-
-
-def test_pre_and_post_callbacks(context: ros.Context) -> None:
-    """Pre-set chooses what is set, post-set hears of what was; neither is asked where the set was refused before."""
-    node = ros.Node("n", context=context)
-    node.declare_parameter("a", 1)
-    node.declare_parameter("twice", 2)
-    told: list[list[tuple[str, Any]]] = []
-
-    def double(parameters: list[ros.Parameter]) -> list[ros.Parameter]:
-        extra = [ros.Parameter("twice", value=2 * p.value) for p in parameters if p.name == "a"]
-        return [p for p in parameters if p.value != 99] + extra * (parameters[0].value != 99)
-
-    def note(parameters: list[ros.Parameter]) -> None:
-        told.append([(p.name, p.value) for p in parameters])
-
-    def agree(parameters: list[ros.Parameter]) -> Any:
-        return SetParametersResult(successful=all(p.value != 14 for p in parameters))
-
-    node.add_pre_set_parameters_callback(double)
-    node.add_on_set_parameters_callback(agree)
-    node.add_post_set_parameters_callback(note)
-    assert node.set_parameters([ros.Parameter("a", value=5)])[0].successful
-    assert [node.get_parameter(name).value for name in ("a", "twice")] == [5, 10]
-    assert not node.set_parameters_atomically([ros.Parameter("a", value=7)]).successful
-    emptied = node.set_parameters_atomically([ros.Parameter("a", value=99)])
-    assert (emptied.successful, "nothing to set" in emptied.reason) == (False, True)
-    assert node.get_parameter("a").value == 5
-    assert told == [[("a", 5), ("twice", 10)]]
-    node.remove_pre_set_parameters_callback(double)
-    node.remove_post_set_parameters_callback(note)
-    assert node.set_parameters([ros.Parameter("a", value=7)])[0].successful
-    assert node.get_parameter("twice").value == 10
-
-
-def test_undeclared_parameters_where_they_are_allowed(context: ros.Context) -> None:
-    node = ros.Node("n", context=context, allow_undeclared_parameters=True)
-    assert node.get_parameter("x").value is None
-    assert (node.get_parameter_type("x"), node.describe_parameter("x").name) == (0, "")
-    assert node.set_parameters([ros.Parameter("x", value=1)])[0].successful
-    assert (node.get_parameter("x").value, node.describe_parameter("x").dynamic_typing) == (1, True)
-    assert node.set_parameters([ros.Parameter("x")])[0].successful  # without a value: deleted
-    assert not node.has_parameter("x")
 
 
 def test_a_static_parameter_cannot_lose_its_value(context: ros.Context) -> None:

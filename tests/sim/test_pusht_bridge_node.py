@@ -151,7 +151,7 @@ def test_tables_that_were_reset_do_not_pile_up(
     try:
         spaces = []
         for _ in range(5):
-            spaces.append(weakref.ref(bridge._game._world._env.space))
+            spaces.append(weakref.ref(bridge._game.world._env.space))
             bridge._game.reset()
         assert all(space() is not None for space in spaces)
         end_s = time.monotonic() + 20.0

@@ -36,12 +36,12 @@ def label(source: str, age_ns: int | None, mono_ns: int) -> str:
 
 def test_the_table_stands_still_until_the_first_valid_action() -> None:
     table = Table()
-    before = table.game.agent
+    before = table.game.world.agent
     table.tick(3)
     assert table.game.status.waiting
     assert table.game.status.step == 0
     assert table.game.status.action is None
-    np.testing.assert_array_equal(table.game.agent, before)
+    np.testing.assert_array_equal(table.game.world.agent, before)
     table.offer([float("nan"), 1.0])
     table.tick()
     assert table.game.status.waiting  # garbage is no first action
@@ -127,9 +127,9 @@ def test_without_auto_reset_a_finished_table_stays() -> None:
 
 def test_success_ends_an_episode() -> None:
     table = Table(success_coverage=0.05, seed=2)
-    goal, tee = table.game._world.goal, table.game._world._env.block
+    goal, tee = table.game.world.goal, table.game.world._env.block
     tee.angle, tee.position = goal[2], tuple(goal[:2])
-    table.offer(list(table.game.agent))
+    table.offer(list(table.game.world.agent))
     table.tick()
     status = table.game.status
     assert (status.done, status.success, status.reward) == (True, True, 1.0)
@@ -138,8 +138,8 @@ def test_success_ends_an_episode() -> None:
 
 def test_the_same_seed_is_the_same_table() -> None:
     first, second = Table(seed=11), Table(seed=11)
-    np.testing.assert_array_equal(first.game.image(96), second.game.image(96))
-    assert not np.array_equal(first.game.image(96), Table(seed=12).game.image(96))
+    np.testing.assert_array_equal(first.game.world.image(96), second.game.world.image(96))
+    assert not np.array_equal(first.game.world.image(96), Table(seed=12).game.world.image(96))
 
 
 def test_the_next_seed_can_be_set() -> None:
@@ -151,12 +151,12 @@ def test_the_next_seed_can_be_set() -> None:
 
 def test_drift_moves_the_tee_and_only_on_a_running_table() -> None:
     table = Table(drift_px=0.5)
-    start = table.game._world.tee[:2]
+    start = table.game.world.tee[:2]
     table.tick(5)
-    np.testing.assert_array_equal(table.game._world.tee[:2], start)
-    table.offer(list(table.game.agent))  # the pusher stays where it is
+    np.testing.assert_array_equal(table.game.world.tee[:2], start)
+    table.offer(list(table.game.world.agent))  # the pusher stays where it is
     table.tick(5)
-    assert np.linalg.norm(table.game._world.tee[:2] - start) == pytest.approx(2.5)
+    assert np.linalg.norm(table.game.world.tee[:2] - start) == pytest.approx(2.5)
 
 
 def test_an_action_made_for_the_episode_before_does_not_start_the_next() -> None:

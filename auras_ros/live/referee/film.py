@@ -71,16 +71,12 @@ class Film:
 
     def status(self, status: TableStatus, played: int, successes: int) -> None:
         """A control step to be filmed; `played` and `successes` include the episode if it is done."""
-        self._repeat()
+        self.cut()
         self._waiting = (status, played, successes)
         self._shoot()
 
     def cut(self) -> None:
-        """The filming pauses: what is still waited for does not come any more."""
-        self._repeat()
-
-    def _repeat(self) -> None:
-        """The picture of a step was lost."""
+        """What is still waited for does not come any more: the filming pauses, or the picture of a step was lost."""
         if self._waiting is None:
             return
         self.lost += 1

@@ -69,9 +69,6 @@ class Time:
         if self.nanoseconds < 0:
             raise ValueError(f"Time: {self.nanoseconds} ns is negative")
 
-    def seconds_nanoseconds(self) -> tuple[int, int]:
-        return divmod(self.nanoseconds, NS_PER_S)
-
     def _same_clock(self, other: Time) -> None:
         if self.clock_type != other.clock_type:
             raise TypeError(f"times of {self.clock_type.name} and {other.clock_type.name} do not compare")
@@ -143,7 +140,7 @@ class JumpThreshold:
 
 @dataclass(frozen=True, eq=False)
 class JumpHandle:
-    """One registration of jump callbacks; `unregister` ends it. Usable as a context manager."""
+    """One registration of jump callbacks; `unregister` ends it."""
 
     clock: Clock
     threshold: JumpThreshold
@@ -153,12 +150,6 @@ class JumpHandle:
     def unregister(self) -> None:
         if self in self.clock._jump_handles:
             self.clock._jump_handles.remove(self)
-
-    def __enter__(self) -> JumpHandle:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.unregister()
 
 
 class Clock:

@@ -156,34 +156,18 @@ _signals = SignalHandlers(partial(_to_all, Context.invalidate), partial(_to_all,
 atexit.register(_to_all, Context.try_shutdown)
 
 
-class InitContextManager:
-    """What init returns: usable in a with-statement, which shuts down at its end."""
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-
-    def __enter__(self) -> Context:
-        return self.context
-
-    def __exit__(self, *_: object) -> None:
-        try_shutdown(context=self.context)
-
-
 def init(
     *,
     args: Sequence[str] | None = None,
     context: Context | None = None,
     domain_id: int | None = None,
     signal_handler_options: SignalHandlerOptions | None = None,
-) -> InitContextManager:
+) -> None:
     """Begin to use ROS. Signal handlers are installed for the default context unless told otherwise."""
-    chosen = context or _default
-    chosen.init(args, domain_id=domain_id)
+    (context or _default).init(args, domain_id=domain_id)
     if signal_handler_options is None:
-        default = SignalHandlerOptions.ALL if context is None else SignalHandlerOptions.NO
-        signal_handler_options = default
+        signal_handler_options = SignalHandlerOptions.ALL if context is None else SignalHandlerOptions.NO
     _signals.install(signal_handler_options)
-    return InitContextManager(chosen)
 
 
 def ok(*, context: Context | None = None) -> bool:

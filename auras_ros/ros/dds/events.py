@@ -14,7 +14,7 @@ from typing import Any
 from . import library as dds
 from .endpoint import Reader, Writer
 from .logger import RcutilsLogger
-from .qos import QoSPolicyKind, policy_kind
+from .qos import POLICY_OF_DDS, QoSPolicyKind
 
 
 class _Info(ct.Structure):
@@ -38,7 +38,8 @@ class QoSCountInfo(_Info):
 class QoSIncompatibleInfo(QoSCountInfo):
     @property
     def last_policy_kind(self) -> QoSPolicyKind:
-        return policy_kind(self.last_policy_id)
+        """INVALID where ROS has no name for the DDS policy."""
+        return POLICY_OF_DDS.get(self.last_policy_id, QoSPolicyKind.INVALID)
 
 
 class QoSLivelinessChangedInfo(_Info):

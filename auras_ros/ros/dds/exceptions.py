@@ -25,7 +25,3 @@ class InvalidParameterValueException(ParameterException):
 
 class ParameterUninitializedException(ParameterException):
     """Declared with a type, read before it has a value."""
-
-
-class ParameterImmutableException(ParameterException):
-    """A read-only parameter is undeclared."""

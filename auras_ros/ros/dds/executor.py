@@ -83,9 +83,6 @@ class SingleThreadedExecutor:
             node.executor = None
             self.refresh()
 
-    def get_nodes(self) -> list[Node]:
-        return list(self._nodes)
-
     def refresh(self) -> None:
         """The nodes or their entities changed: look at them again before the next wait."""
         self._stale = True
@@ -99,7 +96,7 @@ class SingleThreadedExecutor:
         """Make spin return, and let go of the nodes."""
         self.is_shutdown = True
         self.wake()
-        for node in self.get_nodes():
+        for node in list(self._nodes):
             self.remove_node(node)
         return True
 

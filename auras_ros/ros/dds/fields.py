@@ -44,16 +44,6 @@ class Field:
         """True where many of it are one numpy array."""
         return self.base in DTYPES
 
-    @property
-    def ros_type(self) -> str:
-        """As in a .msg file, with full message names: 'sequence<double>' is 'float64[]'."""
-        base = f"string<={self.string_bound}" if self.string_bound else self.base
-        if self.kind == "one":
-            return base
-        if self.kind == "array":
-            return f"{base}[{self.length}]"
-        return f"{base}[<={self.length}]" if self.length else f"{base}[]"
-
 
 def _type_error(where: str, expected: str, value: Any) -> TypeError:
     return TypeError(f"{where}: expected {expected}, got {type(value).__name__}")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from types import FrameType
+from functools import partialmethod
 from typing import TypeVar
 
 
@@ -143,18 +143,14 @@ class RcutilsLogger:
         else:
             _diverted[self.name] = lambda record: take(say, record)
 
-    def is_enabled_for(self, severity: LoggingSeverity) -> bool:
-        return severity >= effective_level(self.name)
-
     def log(
         self, message: object, severity: LoggingSeverity, *,
         throttle_duration_sec: float | None = None, once: bool = False, skip_first: bool = False,
-        _frame: FrameType | None = None,
     ) -> bool:  # fmt: skip
         """Print one line; throttled, once and skip_first count per call site. True where it was printed."""
         if severity < effective_level(self.name):
             return False
-        frame = _frame or sys._getframe(1)
+        frame = sys._getframe(1)
         file, line = frame.f_code.co_filename, frame.f_lineno
         if (throttle_duration_sec is not None or once or skip_first) and not self._due(
             (file, line), throttle_duration_sec, once, skip_first
@@ -177,22 +173,12 @@ class RcutilsLogger:
         self._last[site] = now
         return True
 
-    def debug(self, message: object, **filters: float | bool) -> bool:
-        return self.log(message, LoggingSeverity.DEBUG, _frame=sys._getframe(1), **filters)  # type: ignore[arg-type]
-
-    def info(self, message: object, **filters: float | bool) -> bool:
-        return self.log(message, LoggingSeverity.INFO, _frame=sys._getframe(1), **filters)  # type: ignore[arg-type]
-
-    def warning(self, message: object, **filters: float | bool) -> bool:
-        return self.log(message, LoggingSeverity.WARN, _frame=sys._getframe(1), **filters)  # type: ignore[arg-type]
-
-    warn = warning
-
-    def error(self, message: object, **filters: float | bool) -> bool:
-        return self.log(message, LoggingSeverity.ERROR, _frame=sys._getframe(1), **filters)  # type: ignore[arg-type]
-
-    def fatal(self, message: object, **filters: float | bool) -> bool:
-        return self.log(message, LoggingSeverity.FATAL, _frame=sys._getframe(1), **filters)  # type: ignore[arg-type]
+    # A partial method has no frame of its own, so that the place in the code is that of whoever logs.
+    debug = partialmethod(log, severity=LoggingSeverity.DEBUG)
+    info = partialmethod(log, severity=LoggingSeverity.INFO)
+    warn = warning = partialmethod(log, severity=LoggingSeverity.WARN)
+    error = partialmethod(log, severity=LoggingSeverity.ERROR)
+    fatal = partialmethod(log, severity=LoggingSeverity.FATAL)
 
 
 def get_logger(name: str) -> RcutilsLogger:

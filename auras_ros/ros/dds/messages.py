@@ -61,11 +61,6 @@ class Message:
         shown = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in self._fields)
         return f"{package}.{name}({shown})"
 
-    @classmethod
-    def get_fields_and_field_types(cls) -> dict[str, str]:
-        """Field names and their types as a .msg file writes them."""
-        return {field.name: field.ros_type for field in cls._fields}
-
 
 def _field(name: str, description: Any) -> Field:
     kind, length, inner = "one", 0, description

@@ -14,13 +14,11 @@ from .arguments import for_node
 from .clock import Clock, ClockType
 from .context import Context, get_default_context
 from .events import PublisherEventCallbacks, SubscriptionEventCallbacks
-from .guard import GuardCondition
+from .graph import TopicEndpointInfo
 from .logger import RcutilsLogger
-from .node_graph import NodeGraph
-from .node_parameters import NodeParameters
 from .parameter import Parameter
 from .parameter_services import ParameterEvents, serve_parameters
-from .parameters import ParameterStore
+from .parameters import NodeParameters
 from .params_file import overrides_for
 from .pubsub import Owner, Publisher, Subscription
 from .qos import QoSProfile, qos_profile_rosout_default, qos_profile_services_default
@@ -32,11 +30,11 @@ from .timesource import TimeSource
 if TYPE_CHECKING:
     from .executor import SingleThreadedExecutor, Waitable
 
-_KINDS = (Timer, GuardCondition, Service, Client, Subscription, Publisher)  # what a node makes, as it ends them
-_Made = TypeVar("_Made", Publisher, Subscription, Service, Client, Timer, GuardCondition)
+_KINDS = (Timer, Service, Client, Subscription, Publisher)  # what a node makes, as it ends them
+_Made = TypeVar("_Made", Publisher, Subscription, Service, Client, Timer)
 
 
-class Node(NodeParameters, NodeGraph):
+class Node(NodeParameters):
     """One node of the ROS graph. Entities may be created and destroyed from any thread."""
 
     def __init__(
@@ -51,8 +49,6 @@ class Node(NodeParameters, NodeGraph):
         rosout_qos_profile: QoSProfile | int = qos_profile_rosout_default,
         start_parameter_services: bool = True,
         parameter_overrides: list[Parameter] | None = None,
-        allow_undeclared_parameters: bool = False,
-        automatically_declare_parameters_from_overrides: bool = False,
     ) -> None:
         self.context = context or get_default_context()
         arguments = for_node(cli_args, self.context.arguments if use_global_arguments else None)
@@ -71,13 +67,8 @@ class Node(NodeParameters, NodeGraph):
             self._logger.warning(f"this process already has a node {self.get_fully_qualified_name()}")
         logs = enable_rosout and arguments.rosout
         self._rosout = Rosout(self, QoSProfile.coerce(rosout_qos_profile)) if logs else None
-        events = ParameterEvents(self)
-        self._parameters = ParameterStore(overrides, events.publish, allow_undeclared=allow_undeclared_parameters)
+        self._init_parameters(overrides, ParameterEvents(self).publish)
         self._time_source = TimeSource(self, self._clock)
-        if automatically_declare_parameters_from_overrides:
-            for parameter in overrides:
-                if not self.has_parameter(parameter):
-                    self.declare_parameter(parameter, overrides[parameter])
         if start_parameter_services:
             serve_parameters(self)
 
@@ -115,7 +106,7 @@ class Node(NodeParameters, NodeGraph):
 
     def waitables(self) -> Iterator[Waitable]:
         """What an executor has to watch for this node."""
-        for kind in (Subscription, Service, Client, GuardCondition):
+        for kind in (Subscription, Service, Client):
             yield from list(self._entities[kind])
         with_events = [made for kind in (Publisher, Subscription, Service) for made in self._entities[kind]]
         yield from [made.events for made in with_events if made.events.wanted]
@@ -130,6 +121,29 @@ class Node(NodeParameters, NodeGraph):
     def _resolve(self, name: str, what: str, only_expand: bool) -> str:
         absolute = names.expand(name, self._namespace, self._name, what)
         return absolute if only_expand else names.remap(absolute, self._remaps, self._namespace, self._name, what)
+
+    def count_publishers(self, topic_name: str) -> int:
+        """How many publishers a topic has, in all processes."""
+        return len(self.get_publishers_info_by_topic(topic_name))
+
+    def count_subscribers(self, topic_name: str) -> int:
+        return len(self.get_subscriptions_info_by_topic(topic_name))
+
+    def get_publishers_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[TopicEndpointInfo]:
+        """The publishers of a topic with their nodes, in all processes."""
+        return self.context.graph.endpoints_of(self.resolve_topic_name(topic_name), publishers=True)
+
+    def get_subscriptions_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[TopicEndpointInfo]:
+        return self.context.graph.endpoints_of(self.resolve_topic_name(topic_name), publishers=False)
+
+    def get_node_names_and_namespaces(self) -> list[tuple[str, str]]:
+        return self.context.graph.nodes()
+
+    def get_node_names(self) -> list[str]:
+        return [name for name, _ in self.context.graph.nodes()]
+
+    def get_topic_names_and_types(self, no_demangle: bool = False) -> list[tuple[str, list[str]]]:
+        return sorted((name, sorted(kinds)) for name, kinds in self.context.graph.topics().items())
 
     def create_publisher(
         self, msg_type: Any, topic: str, qos_profile: QoSProfile | int, *, callback_group: object = None,
@@ -180,10 +194,6 @@ class Node(NodeParameters, NodeGraph):
             made.cancel()
         return self._added(made)
 
-    def create_guard_condition(self, callback: Callable[[], object], callback_group: object = None) -> GuardCondition:
-        """Something that any thread can `trigger()` to have `callback()` run by the executor."""
-        return self._added(GuardCondition(self._entity_owner.participant, callback))
-
     def _list_of(self, made: object) -> list[Any]:
         return next((self._entities[kind] for kind in _KINDS if isinstance(made, kind)), [])
 
@@ -194,7 +204,7 @@ class Node(NodeParameters, NodeGraph):
 
     def _changed(self, made: object) -> None:
         """Announce endpoints that came or went, and have the executor look again."""
-        if not isinstance(made, (Timer, GuardCondition)) and self.context.ok() and not self._destroyed:
+        if not isinstance(made, Timer) and self.context.ok() and not self._destroyed:
             pairs = [*self._entities[Service], *self._entities[Client]]
             readers = [s.endpoint.gid for s in self._entities[Subscription]] + [pair.reader.gid for pair in pairs]
             writers = [p.endpoint.gid for p in self._entities[Publisher]] + [pair.writer.gid for pair in pairs]
@@ -224,9 +234,6 @@ class Node(NodeParameters, NodeGraph):
 
     def destroy_timer(self, timer: Timer) -> bool:
         return self._destroy(timer)
-
-    def destroy_guard_condition(self, guard: GuardCondition) -> bool:
-        return self._destroy(guard)
 
     def destroy_node(self) -> None:
         """End the node and everything it created; a second call does nothing."""

@@ -1,6 +1,7 @@
-"""A node's parameters: declared before use, typed, ranged, and changed only where every callback agrees.
+"""A node's parameters, with the methods that rclpy gives a node for them: declared before use, typed, ranged, and
+changed only where every callback agrees.
 
-A refused set leaves every value as it was. What changed is told to `changed`, then to the post-set callbacks.
+A refused set leaves every value as it was. What changed is told to `changed`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 from .exceptions import (
     InvalidParameterValueException,
     ParameterAlreadyDeclaredException,
-    ParameterImmutableException,
     ParameterNotDeclaredException,
     ParameterUninitializedException,
 )
@@ -22,9 +22,8 @@ from .parameter import Parameter
 from .parameter_rules import kind, range_refusal, type_refusal, typed
 
 SetCallback = Callable[[list[Parameter]], Any]
-PreSetCallback = Callable[[list[Parameter]], list[Parameter]]
-PostSetCallback = Callable[[list[Parameter]], None]
 _TYPES = Parameter.Type
+DEPTH_RECURSIVE = 0
 _COPIED = ("description", "additional_constraints", "read_only", "dynamic_typing")
 
 
@@ -42,152 +41,166 @@ def refused(reason: str = "") -> Any:
     return message_type("rcl_interfaces/msg/SetParametersResult")(successful=not reason, reason=reason)
 
 
-class ParameterStore:
-    """Declared parameters with their descriptors, the overrides waiting for declaration, and set callbacks."""
+class NodeParameters:
+    """Mixed into Node: declared parameters with their descriptors, the overrides waiting for declaration, and set
+    callbacks. Its attributes have long names, because nodes add theirs beside them."""
 
-    def __init__(
-        self, overrides: dict[str, Any], changed: Callable[[Changes], None], *, allow_undeclared: bool = False
-    ) -> None:
-        self.overrides = dict(overrides)
-        self.allow_undeclared = allow_undeclared
-        self.pre_callbacks: list[PreSetCallback] = []
-        self.on_callbacks: list[SetCallback] = []
-        self.post_callbacks: list[PostSetCallback] = []
-        self._changed = changed
-        self._values: dict[str, Parameter] = {}
-        self._descriptors: dict[str, Any] = {}
-        self._lock = threading.RLock()
+    def _init_parameters(self, overrides: dict[str, Any], changed: Callable[[Changes], None]) -> None:
+        # What was given at the start, declared or not; rclpy keeps it under this name.
+        self._parameter_overrides = {name: Parameter(name, value=value) for name, value in overrides.items()}
+        self._parameter_callbacks: list[SetCallback] = []
+        self._parameters_changed = changed
+        self._parameter_values: dict[str, Parameter] = {}
+        self._parameter_descriptors: dict[str, Any] = {}
+        self._parameter_lock = threading.RLock()
 
-    def declare(self, name: str, value: Any, descriptor: Any, ignore_override: bool) -> Parameter:
+    def declare_parameter(
+        self, name: str, value: Any = None, descriptor: Any = None, ignore_override: bool = False
+    ) -> Parameter:
         """Declare one parameter; `value` is a default, a Parameter.Type without one, or None (dynamic typing).
 
-        Raises one of rclpy's exceptions and declares nothing where the default or the override is refused.
+        Raises ParameterAlreadyDeclaredException, InvalidParameterTypeException (an override of another type) or
+        InvalidParameterValueException (out of range, or refused by a callback), and declares nothing then.
         """
         if not isinstance(name, str) or not name:
             raise InvalidParameterValueException(f"parameter name {name!r} must be a non-empty string")
-        with self._lock:
-            if name in self._values:
+        with self._parameter_lock:
+            if name in self._parameter_values:
                 raise ParameterAlreadyDeclaredException(f"parameter {name} is already declared")
             made, static = _described(name, value, descriptor)
-            default = None if isinstance(value, Parameter.Type) else value
-            source = default if ignore_override else self.overrides.get(name, default)
+            source = None if isinstance(value, Parameter.Type) else value
+            if not ignore_override and name in self._parameter_overrides:
+                source = self._parameter_overrides[name].value
             parameter = typed(name, source, static, made)
             # Callbacks may look at the parameter, which has no value yet.
-            self._descriptors[name], self._values[name] = made, Parameter(name)
+            self._parameter_descriptors[name], self._parameter_values[name] = made, Parameter(name)
             reason = "refused by a callback that raised"
             try:
-                reason = "" if source is None else self._refusal([parameter], initial=True)
+                reason = "" if source is None else self._parameter_refusal([parameter], initial=True)
             finally:
                 if reason:
-                    del self._descriptors[name], self._values[name]
+                    del self._parameter_descriptors[name], self._parameter_values[name]
             if reason:
                 raise InvalidParameterValueException(f"parameter {name} = {source!r}: {reason}")
-            self._store([parameter], keep_unset=True)
+            self._store_parameters([parameter], keep_unset=True)
             return parameter
 
-    def undeclare(self, name: str) -> None:
-        with self._lock:
-            if name not in self._values:
-                raise ParameterNotDeclaredException(f"parameter {name} is not declared")
-            if self._descriptors[name].read_only:
-                raise ParameterImmutableException(f"parameter {name} is read-only")
-            del self._values[name], self._descriptors[name]
-            self._changed(Changes(deleted=[Parameter(name)]))
+    def declare_parameters(self, namespace: str, parameters: Sequence[tuple[Any, ...]]) -> list[Parameter]:
+        """Declare (name, default[, descriptor]) tuples under a prefix."""
+        prefix = f"{namespace}." if namespace else ""
+        return [self.declare_parameter(prefix + name, *rest) for name, *rest in parameters]
 
-    def has(self, name: str) -> bool:
-        return name in self._values
+    def has_parameter(self, name: str) -> bool:
+        return name in self._parameter_values
 
-    def settable(self, name: str) -> bool:
-        return self.allow_undeclared or name in self._values
-
-    def names(self) -> list[str]:
-        """In the order of their declaration."""
-        return list(self._values)
-
-    def get(self, name: str) -> Parameter:
+    def get_parameter(self, name: str) -> Parameter:
         """The parameter; raises where it is not declared, or declared with a type and never given a value."""
-        with self._lock:
-            if name not in self._values:
-                if self.allow_undeclared:
-                    return Parameter(name)
-                raise ParameterNotDeclaredException(f"parameter {name} is not declared")
-            parameter = self._values[name]
-            if parameter.type_ is _TYPES.NOT_SET and not self._descriptors[name].dynamic_typing:
+        with self._parameter_lock:
+            parameter, descriptor = self._declared(name)
+            if parameter.type_ is _TYPES.NOT_SET and not descriptor.dynamic_typing:
                 raise ParameterUninitializedException(f"parameter {name} has no value; give it one")
             return parameter
 
-    def type_of(self, name: str) -> Parameter.Type:
-        """The type of the value, NOT_SET where it has none yet."""
-        with self._lock:
-            if not self.settable(name):
-                raise ParameterNotDeclaredException(f"parameter {name} is not declared")
-            return self._values.get(name, Parameter(name)).type_
+    def get_parameter_or(self, name: str, alternative_value: Parameter | None = None) -> Parameter:
+        """The parameter, or the alternative where it is not declared or has no value."""
+        if self.has_parameter(name) and self.get_parameter_type(name):
+            return self.get_parameter(name)
+        return alternative_value if alternative_value is not None else Parameter(name)
 
-    def describe(self, name: str) -> Any:
-        with self._lock:
-            if name in self._descriptors:
-                return self._descriptors[name]
-            if self.allow_undeclared:
-                return message_type("rcl_interfaces/msg/ParameterDescriptor")()
-            raise ParameterNotDeclaredException(f"parameter {name} is not declared")
+    def get_parameter_type(self, name: str) -> int:
+        """The number of the value's Parameter.Type, 0 where it has none yet (as rclpy)."""
+        return int(self._declared(name)[0].type_.value)
 
-    def set_atomically(self, parameters: Sequence[Parameter]) -> Any:
+    def describe_parameter(self, name: str) -> Any:
+        """The rcl_interfaces/ParameterDescriptor."""
+        return self._declared(name)[1]
+
+    def list_parameters(self, prefixes: Sequence[str], depth: int) -> Any:
+        """The rcl_interfaces/ListParametersResult of names under any prefix, `depth` levels deep (0: all).
+
+        As rclpy: a prefix names itself and what lies below it; without prefixes every name is meant.
+        """
+        if depth < 0:
+            raise ValueError(f"list_parameters: depth {depth} is negative")
+        result = message_type("rcl_interfaces/msg/ListParametersResult")()
+        for name in self._parameter_values:
+            below = [name[len(prefix) + 1 :] for prefix in prefixes if name.startswith(f"{prefix}.")]
+            below += [] if prefixes else [name]
+            if name in prefixes or any(depth == DEPTH_RECURSIVE or rest.count(".") < depth for rest in below):
+                result.names.append(name)
+                group = name.rpartition(".")[0]
+                if group and group not in result.prefixes:
+                    result.prefixes.append(group)
+        return result
+
+    def set_parameters(self, parameter_list: Sequence[Parameter]) -> list[Any]:
+        """Set one after another; a SetParametersResult each. A refused one keeps its old value."""
+        for parameter in parameter_list:
+            self._declared(parameter.name)
+        return [self.set_parameters_atomically([parameter]) for parameter in parameter_list]
+
+    def set_parameters_atomically(self, parameter_list: Sequence[Parameter]) -> Any:
         """All of them or none: a SetParametersResult with the first reason where it is refused."""
-        with self._lock:
-            wanted = list(parameters)
-            if self.pre_callbacks:
-                wanted = [made for callback in list(self.pre_callbacks) for made in callback(list(parameters))]
-                if not wanted:
-                    return refused("a pre-set-parameters callback left nothing to set")
+        with self._parameter_lock:
+            wanted = list(parameter_list)
             for parameter in wanted:
-                if not self.settable(parameter.name):
-                    raise ParameterNotDeclaredException(f"parameter {parameter.name} is not declared")
-            reason = self._refusal(wanted)
+                self._declared(parameter.name)
+            reason = self._parameter_refusal(wanted)
             if not reason:
-                self._store(wanted, keep_unset=False)
+                self._store_parameters(wanted, keep_unset=False)
             return refused(reason)
 
-    def _store(self, parameters: list[Parameter], *, keep_unset: bool) -> None:
+    def add_on_set_parameters_callback(self, callback: SetCallback) -> None:
+        """Have `callback(parameters) -> SetParametersResult` agree before a set; the newest is asked first."""
+        self._parameter_callbacks.insert(0, callback)
+
+    def remove_on_set_parameters_callback(self, callback: SetCallback) -> None:
+        self._parameter_callbacks.remove(callback)
+
+    def _declared(self, name: str) -> tuple[Parameter, Any]:
+        """The parameter and its descriptor."""
+        with self._parameter_lock:
+            if name not in self._parameter_values:
+                raise ParameterNotDeclaredException(f"parameter {name} is not declared")
+            return self._parameter_values[name], self._parameter_descriptors[name]
+
+    def _store_parameters(self, parameters: list[Parameter], *, keep_unset: bool) -> None:
         """Take agreed values; one without a value deletes its parameter unless it is being declared."""
         changes = Changes()
         for parameter in parameters:
             name = parameter.name
             if parameter.type_ is _TYPES.NOT_SET and not keep_unset:
-                self._values.pop(name, None)
-                self._descriptors.pop(name, None)
+                self._parameter_values.pop(name, None)
+                self._parameter_descriptors.pop(name, None)
                 changes.deleted.append(parameter)
                 continue
-            before, after = self._values.get(name), self._fitted(parameter)
+            before, after = self._parameter_values.get(name), self._fitted_parameter(parameter)
             is_new = before is None or before.type_ is _TYPES.NOT_SET
             (changes.new if is_new else changes.changed).append(after)
-            self._values[name] = after
-        self._changed(changes)
-        for callback in list(self.post_callbacks):
-            callback(list(parameters))
+            self._parameter_values[name] = after
+        self._parameters_changed(changes)
 
-    def _fitted(self, parameter: Parameter) -> Parameter:
+    def _fitted_parameter(self, parameter: Parameter) -> Parameter:
         """The parameter in its declared type; a dynamic one's descriptor takes the type of the value."""
         name, kind_of_value = parameter.name, parameter.type_
-        if name not in self._descriptors:  # undeclared parameters are allowed here
-            self._descriptors[name] = _described(name, None, None)[0]
-        descriptor = self._descriptors[name]
+        if name not in self._parameter_descriptors:  # this very set took its value away, which deleted it
+            self._parameter_descriptors[name] = _described(name, None, None)[0]
+        descriptor = self._parameter_descriptors[name]
         if descriptor.dynamic_typing:
             descriptor.type = kind_of_value.value
         elif kind_of_value not in (_TYPES.NOT_SET, _TYPES(descriptor.type)):  # an empty list fits every array type
             return Parameter(name, _TYPES(descriptor.type), parameter.value)
         return parameter
 
-    def _refusal(self, parameters: list[Parameter], *, initial: bool = False) -> str:
+    def _parameter_refusal(self, parameters: list[Parameter], *, initial: bool = False) -> str:
         for parameter in parameters:
-            descriptor = self._descriptors.get(parameter.name)
-            if descriptor is None:  # to be declared by this set
-                continue
+            descriptor = self._parameter_descriptors[parameter.name]
             if descriptor.read_only and not initial:
                 return f"parameter {parameter.name} is read-only"
             reason = type_refusal(parameter, descriptor) or range_refusal(parameter, descriptor)
             if reason:
                 return reason
-        for callback in list(self.on_callbacks):
+        for callback in list(self._parameter_callbacks):
             result = callback(list(parameters))
             if not result.successful:
                 return result.reason or "refused by a set-parameters callback"

@@ -59,7 +59,7 @@ class QoSPolicyKind(IntEnum):
 
 
 # DDS policy ids (OMG DDS 1.4, 2.2.3) of the policies that are matched and that ROS names.
-_DDS_POLICY = {
+POLICY_OF_DDS = {
     2: QoSPolicyKind.DURABILITY,
     4: QoSPolicyKind.DEADLINE,
     8: QoSPolicyKind.LIVELINESS,
@@ -67,11 +67,6 @@ _DDS_POLICY = {
     13: QoSPolicyKind.HISTORY,
     21: QoSPolicyKind.LIFESPAN,
 }
-
-
-def policy_kind(dds_policy_id: int) -> QoSPolicyKind:
-    """ROS's name of a DDS policy id; INVALID where ROS has none."""
-    return _DDS_POLICY.get(dds_policy_id, QoSPolicyKind.INVALID)
 
 
 def qos_policy_name_from_kind(kind: int) -> str:
