@@ -65,11 +65,6 @@ def run(argv: list[str], progress: Say) -> Report:
     return report
 
 
-def _ending(name: str, cores: int, options: argparse.Namespace) -> str:
-    """Ending of a summary's keys."""
-    return f"_{name.replace('-', '_')}{suffix(cores, options.cores)}"
-
-
 def _compare(name: str, job: Job) -> None:
     """Check, try and compare one policy; add rows and ratios to the report, also those of complete rounds if
     interrupted."""
@@ -98,8 +93,8 @@ def _compare(name: str, job: Job) -> None:
             report.rows += rate_rows({**base, "measure": measure}, found, best.get("seq"), bench.staleness_ms, said)
             report.disturb(f"{what}, {measure}", said.values())
         if rounds.rates:
-            endings = [_ending(name, sizes.cores, options)]
-            endings += [suffix(sizes.cores, options.cores)] if name == options.policy[0] else []
+            ending = suffix(sizes.cores, options.cores)  # of a summary's keys
+            endings = [f"_{name.replace('-', '_')}{ending}", *([ending] if name == options.policy[0] else [])]
             report.summary |= summary(rounds.rates, best, sizes, endings)
             report.summary[f"seconds{endings[0]}"] = time.monotonic() - began_s
 
@@ -116,7 +111,7 @@ def _steady(options: argparse.Namespace, report: Report, progress: Say, ends: En
             progress(f"{name}: memory of {options.steady} chunks, {plan.mode}")
             growth = growth_per_chunk(bench.prepare(plan), feed, options.steady, bench.device, ends.hard_s)
             where = {"policy": name, "measure": "memory", "mode": plan.mode, "cores": bench.cores}
-            report.rows.append({**where, **growth.fields()})
+            report.rows.append({**where, **vars(growth)})
             for kind in ("python", "resident"):
                 grown = [row[f"{kind}_bytes_per_chunk"] for row in report.rows if row["measure"] == "memory"]
                 report.summary[f"{kind}_bytes_per_chunk_worst"] = max(grown)
