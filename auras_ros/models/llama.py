@@ -147,8 +147,8 @@ class Llama(nn.Module):
     positions: int64 [T], or [B, T] where rows differ; 0 to T - 1 unless given. Without a cache the tokens see one
     another alone, in the order given. With one they are stored at their positions, and see all that is stored up to
     their own: a prefill, a single decoded token and the refresh of positions s to t are the same call. mask: as
-    `StaticKVCache.at` and `within` take it. places: what rotary angles are made of, where that is not the positions; with
-    tokens that are masked away, those behind them may count without them.
+    `StaticKVCache.at` and `within` take it. places: what rotary angles are made of, where that is not the positions;
+    with tokens that are masked away, those behind them may count without them.
     """
 
     def __init__(self, config: LlamaConfig) -> None:

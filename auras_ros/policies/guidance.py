@@ -97,11 +97,6 @@ def _pulled(
     return predicted.detach(), clean.detach(), pull
 
 
-def undone(values: Tensor, center: Tensor, scale: Tensor) -> Tensor:
-    """center + scale * x -> x; zero where the scale is."""
-    return torch.where(scale == 0, 0.0, (values - center) / torch.where(scale == 0, 1.0, scale))
-
-
 def _gain(at: FlowTime) -> Tensor:
     """What a pull on the sample counts for the expected clean actions, [B, 1, 1].
 

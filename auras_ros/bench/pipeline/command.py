@@ -120,19 +120,16 @@ def _steady(options: argparse.Namespace, report: Report, progress: Say, ends: En
 def _options(argv: list[str]) -> argparse.Namespace:
     """Exits with status 2 and one line if an option is invalid."""
     parser = bench_parser("pipeline", __doc__, EXAMPLE)
+    add = parser.add_argument
     some = f"some of {', '.join(RECIPES)} (default: dp-small,dp)"
-    parser.add_argument("--policy", type=listed(str, RECIPES), default=["dp-small", "dp"], help=some)
+    add("--policy", type=listed(str, RECIPES), default=["dp-small", "dp"], help=some)
     add_steps(parser)
-    parser.add_argument("--pp-generation", type=listed(int), default=list(range(1, 11)), help="default: 1,2,...,10")
-    parser.add_argument("--alpha", type=float, default=0.0, help="skew of the curve's plans (default: 0)")
+    add("--pp-generation", type=listed(int), default=list(range(1, 11)), help="default: 1,2,...,10")
+    add("--alpha", type=float, default=0.0, help="skew of the curve's plans (default: 0)")
     add_job_options(parser, rounds=10, minutes=30.0, seconds=1.0)
-    parser.add_argument(
-        "--concurrency", type=listed(int), help="par's concurrency to try (default: 1 to 4; on a GPU 1 to 16)"
-    )
-    parser.add_argument(
-        "--threads", type=listed(int), help="numbers of intra-op threads to try (1,2,4,... up to all cores)"
-    )
-    parser.add_argument("--steady", type=int, default=600, help="chunks of the memory measurement; 0: skip it (600)")
+    add("--concurrency", type=listed(int), help="par's concurrency to try (default: 1 to 4; on a GPU 1 to 16)")
+    add("--threads", type=listed(int), help="numbers of intra-op threads to try (1,2,4,... up to all cores)")
+    add("--steady", type=int, default=600, help="chunks of the memory measurement; 0: skip it (600)")
     options = parser.parse_args(argv)
     kind = check_job_options(parser, options, steps=2, steady=0)
     with refusing(parser, ValueError):
