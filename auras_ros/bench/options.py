@@ -106,12 +106,6 @@ def check_least(parser: argparse.ArgumentParser, options: argparse.Namespace, **
             parser.error(f"--{name.replace('_', '-')} must be at least {value}, got {getattr(options, name)}")
 
 
-def add_cores(options: Options) -> None:
-    options.add_argument(
-        "--cores", type=listed(str), help=f"cores of each side, one comparison for each (1,{ALL}; with a GPU {ALL})"
-    )
-
-
 def check_cores(parser: argparse.ArgumentParser, given: Sequence[str] | None, kind: str) -> list[int]:
     """The numbers of --cores, the fair one first. Exits with status 2 if one is invalid."""
     most = available()
@@ -138,7 +132,8 @@ def add_job_options(
     add_device(options)
     if windows:
         add_windows(options, rounds=rounds, seconds=seconds)
-    add_cores(options)
+    cores = f"cores of each side, one comparison for each (1,{ALL}; with a GPU {ALL})"
+    options.add_argument("--cores", type=listed(str), help=cores)
     if minutes is not None:
         add_minutes(options, minutes)
         add_seed(options)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -23,12 +23,12 @@ from torch import nn
 from auras_ros.checkpoints.dtype import runtime_dtype
 from auras_ros.device.make import kind_of
 from auras_ros.models.action_tokens import Rt2Tokens
-from auras_ros.models.llama import Llama, LlamaConfig, LlamaDecoderLayer
+from auras_ros.models.llama import Llama, LlamaConfig
 from auras_ros.models.openvla import OpenVlaConfig, build_openvla
 from auras_ros.models.presets import OPENVLAS, RT2S, TINYVLAS
 from auras_ros.models.rt2 import Rt2Config, build_rt2
 from auras_ros.models.vision_language import VisionLanguage
-from auras_ros.models.vit import Vit, VitConfig
+from auras_ros.models.vit import VitConfig
 from auras_ros.pipeline.modes import check_plan, family_offset
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies import architectures
@@ -113,7 +113,8 @@ def build(
             side = int(((prefix - 1) // cameras) ** 0.5)
             config, prompt = _seeing(config, lambda vit: replace(vit, image_px=side * vit.patch_px)), prefix - 1
             prompt -= cameras * side * side
-        shape = Architecture(name, cameras, _picture(config), 1, 0, 1, tokens, 6 if name in OPENVLAS else 3)
+        px = (config.dinov2 if isinstance(config, OpenVlaConfig) else config.vision).image_px
+        shape = Architecture(name, cameras, (px, px), 1, 0, 1, tokens, 6 if name in OPENVLAS else 3)
         return _vision_language(shape, config, prompt, free, torch.device(device), dtype)
     if name in TINYVLAS and not perception and not generation:
         return _counted(make_tinyvla(name, seed=0))
@@ -178,11 +179,6 @@ def _seeing(config: VlaConfig, change: Callable[[VitConfig], VitConfig]) -> VlaC
     return replace(config, dinov2=change(config.dinov2), siglip=change(config.siglip))
 
 
-def _picture(config: VlaConfig) -> tuple[int, int]:
-    px = (config.dinov2 if isinstance(config, OpenVlaConfig) else config.vision).image_px
-    return px, px
-
-
 def _vit(config: VitConfig, exponent: int) -> VitConfig:
     factor = 2 ** (exponent / 2)
     heads = max(1, round(config.heads * factor))
@@ -239,43 +235,27 @@ def _network(config: VlaConfig) -> VisionLanguage:
 
 def _sharing(config: VlaConfig) -> VisionLanguage:
     """The network with one set of parameters for all layers of each module."""
-    network = _network(replace(_seeing(config, _thin), language=replace(config.language, layers=1)))
+    thin = _seeing(config, lambda vit: replace(vit, depth=-vit.feature_layer))  # with only one layer built
+    network: Any = _network(replace(thin, language=replace(config.language, layers=1)))
     if isinstance(config, OpenVlaConfig):
-        fused: Any = network.vision
-        for vit, sizes in ((fused.featurizer, config.dinov2), (fused.fused_featurizer, config.siglip)):
-            _deepen(vit, sizes)
+        both = network.vision.featurizer, network.vision.fused_featurizer
+        vits = list(zip(both, (config.dinov2, config.siglip), strict=True))
     else:
-        assert isinstance(network.vision, Vit)
-        _deepen(network.vision, config.vision)
+        vits = [(network.vision, config.vision)]
+    for vit, sizes in vits:
+        vit.config, vit.layers = sizes, repeated(vit.layers, sizes.built)
     language: Llama = network.language
-    language.config, language.layers = config.language, repeated(language.layers, config.language.layers, _numbered)
-    return network
+    language.config, language.layers = config.language, repeated(language.layers, config.language.layers)
+    for i, layer in enumerate(network.language.layers):
+        layer.self_attn.layer = i  # its index in the KV cache
+    return cast(VisionLanguage, network)
 
 
-def _thin(config: VitConfig) -> VitConfig:
-    """The config with only one layer built."""
-    return replace(config, depth=-config.feature_layer)
-
-
-def _deepen(vit: Vit, config: VitConfig) -> None:
-    vit.config, vit.layers = config, repeated(vit.layers, config.built)
-
-
-def _numbered(layer: nn.Module, number: int) -> None:
-    assert isinstance(layer, LlamaDecoderLayer)
-    layer.self_attn.layer = number  # its index in the KV cache
-
-
-def repeated(
-    layers: nn.ModuleList, count: int, number: Callable[[nn.Module, int], None] = lambda layer, number: None
-) -> nn.ModuleList:
+def repeated(layers: nn.ModuleList, count: int) -> nn.ModuleList:
     """The one layer `count` times: separate modules with the same parameters."""
     (layer,) = layers
     kept = {id(each): each for each in (*layer.parameters(), *layer.buffers())}
-    made = [copy.deepcopy(layer, dict(kept)) for _ in range(count)]
-    for i, each in enumerate(made):
-        number(each, i)
-    return nn.ModuleList(made)
+    return nn.ModuleList(copy.deepcopy(layer, dict(kept)) for _ in range(count))
 
 
 def room(device: str) -> dict[str, Any]:

@@ -15,13 +15,8 @@ VOCABULARY, PROMPT = 1 << 20, 4096  # ids, and ids of one prompt
 
 # Of a network's description; whatever is not named here is a width.
 LIMITS = {
-    "layers": LAYERS,
-    "encoder_layers": LAYERS,
-    "decoder_layers": LAYERS,
-    "depth": LAYERS,
-    "vocabulary": VOCABULARY,
-    "first": VOCABULARY,
-    "bins": VOCABULARY,
+    **dict.fromkeys(("layers", "encoder_layers", "decoder_layers", "depth"), LAYERS),
+    **dict.fromkeys(("vocabulary", "first", "bins"), VOCABULARY),
     "prompt_limit": PROMPT,
 }
 # Token ids, which the vocabulary bounds, and numbers that are no sizes.

@@ -133,7 +133,6 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving
     from auras_ros.evaluate.tuner.space import Space
     from auras_ros.evaluate.tuner.trials import Trials, TrialSettings
-    from auras_ros.measure.cores import available
 
     if options.sim not in SIMS:
         raise SettingsError(f"sim: no {options.sim!r}; known: {', '.join(SIMS)}")
@@ -154,10 +153,9 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     key = settings.key(checkpoint, options.sim)
     key |= {} if options.device == "cpu" else {"device": options.device}
     key |= {} if options.dtype == "auto" else {"dtype": options.dtype}
-    before = {"cores": available()}  # older files did not record it: every plan had all cores
     again = options.work.with_suffix(".fresh.json") if options.work else None
     record, fresh = (
-        Trials(checkpoint, settings, EpisodeStore.open(each, path, before), progress.say)
+        Trials(checkpoint, settings, EpisodeStore.open(each, path), progress.say)
         for each, path in ((key, options.work), ({**key, "fresh": True}, again))
     )
     effort = Effort(options.first, options.episodes, confirm=options.confirm)

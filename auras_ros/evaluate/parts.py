@@ -49,8 +49,7 @@ class EvaluationPart:
     def load(cls, path: Path) -> EvaluationPart:
         """Raises OSError, and SettingsError naming the file."""
         try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
-            return cls.from_dict(raw)
+            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except (SettingsError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise SettingsError(f"{path}: not a report of `auras eval`: {error}") from error
 

@@ -15,7 +15,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,6 @@ class Growth:
     resident_bytes_per_chunk: float
     device_bytes_per_chunk: float  # torch's own count on a GPU; 0 on the CPU
     python_peak_kib: float  # temporary Python memory between two samples
-
-    def fields(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class _Sampler:

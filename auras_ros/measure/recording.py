@@ -86,16 +86,14 @@ class Recording:
             return sorted(self._requests.values())
 
 
-def chrome_trace(
-    spans: Sequence[Span], recording: Recording, about: Mapping[str, object], lanes: Iterable[str] = ()
-) -> dict[str, Any]:
-    """The trace as one JSON object: one row for each lane, in the order of `lanes`, then of first use.
+def chrome_trace(spans: Sequence[Span], recording: Recording, about: Mapping[str, object]) -> dict[str, Any]:
+    """The trace as one JSON object: one row for each lane, in the order of first use.
 
     Stages are complete events, frames instant events, requests asynchronous ones, and a counter shows how many are in
     flight. Times count from the first event. about: strings and numbers for the reader.
     """
     frames, requests = recording.frames(), recording.requests()
-    rows = {lane: row for row, lane in enumerate(dict.fromkeys([*lanes, *(span.lane for span in spans)]), FRAMES + 1)}
+    rows = {lane: row for row, lane in enumerate(dict.fromkeys(span.lane for span in spans), FRAMES + 1)}
     times = [span.start_ns for span in spans] + [frame.start_ns for frame in frames]
     zero_ns = min([*times, *(request.admitted_ns for request in requests)], default=0)
     events = [

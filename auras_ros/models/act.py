@@ -64,11 +64,7 @@ class ActEncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         x = _residual(x, lambda y: _attend(self.self_attn, y + positions, y + positions, y), self.norm1, self._pre_norm)
-        return _residual(x, self._feed, self.norm2, self._pre_norm)
-
-    def _feed(self, x: Tensor) -> Tensor:
-        out: Tensor = self.linear2(self._activation(self.linear1(x)))
-        return out
+        return _residual(x, lambda y: _feed(self, y), self.norm2, self._pre_norm)
 
 
 class ActDecoderLayer(nn.Module):
@@ -87,11 +83,7 @@ class ActDecoderLayer(nn.Module):
         own, seen, keys = self.self_attn, self.multihead_attn, memory + positions
         x = _residual(x, lambda y: _attend(own, y + queries, y + queries, y), self.norm1, self._pre_norm)
         x = _residual(x, lambda y: _attend(seen, y + queries, keys, memory), self.norm2, self._pre_norm)
-        return _residual(x, self._feed, self.norm3, self._pre_norm)
-
-    def _feed(self, x: Tensor) -> Tensor:
-        out: Tensor = self.linear2(self._activation(self.linear1(x)))
-        return out
+        return _residual(x, lambda y: _feed(self, y), self.norm3, self._pre_norm)
 
 
 class ActEncoder(nn.Module):
@@ -183,6 +175,11 @@ def _waves(angles: Tensor) -> Tensor:
 
 def _attend(attention: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     out: Tensor = attention(query, key, value, need_weights=False)[0]
+    return out
+
+
+def _feed(layer: ActEncoderLayer | ActDecoderLayer, x: Tensor) -> Tensor:
+    out: Tensor = layer.linear2(layer._activation(layer.linear1(x)))
     return out
 
 

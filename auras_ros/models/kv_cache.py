@@ -1,15 +1,14 @@
-"""Keys and values of past tokens, kept between forwards. Attention asks the cache; it never knows what kind it is.
+"""Keys and values of past tokens, kept between forwards.
 
 A forward says once which positions it is about (`at`) and gets an `Attend`: each layer hands it queries, keys and
-values and gets back what the queries see. Where keys lie (one block, pages) and how they are read is the cache's own
-matter. A cache never knows of requests, of time, nor whether a kept key still belongs to what is seen now: its
-owner says from where on it is stale, by writing again or by `truncate`.
+values and gets back what the queries see. Where keys lie and how they are read is the cache's own matter. A cache never
+knows of requests, of time, nor whether a kept key still belongs to what is seen now: its owner writes again from where
+on it is stale.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,27 +16,6 @@ from torch.nn import functional as F
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, query [B, heads, T, d], key and value [B, heads_kv, T, d]) -> [B, heads, T, d]; heads_kv divides heads."""
-
-
-class KVCache(Protocol):
-    """What attention may ask. Capturable: no method reads a value back, addresses never change."""
-
-    @property
-    def length(self) -> int:
-        """How many positions there are, 0 to length - 1."""
-        ...
-
-    def at(self, positions: Tensor, mask: Tensor | None = None) -> Attend:
-        """The attention of one forward over `positions`: int64 [T] for every row, or [B, T]; each once in a row.
-
-        Each layer's keys and values are stored there; then query t sees every stored position up to its own.
-        `mask` (bool [B or 1, T, length]) takes away more where it is False, never all that a query sees.
-        """
-        ...
-
-    def truncate(self, lengths: Tensor) -> None:
-        """Forget what lies at position `lengths` (int64 [B] or a scalar) and after; zero forgets all."""
-        ...
 
 
 def within(mask: Tensor | None = None) -> Attend:
@@ -53,22 +31,19 @@ def within(mask: Tensor | None = None) -> Attend:
     return attend
 
 
-def attention(
-    query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None = None, *, causal: bool = True
-) -> Tensor:
-    """Softmax attention with grouped heads; `visible` bool [B or 1, 1, T, S], or None: causal with T = S, or everything
-    to everything where `causal` is False."""
+def attention(query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None = None) -> Tensor:
+    """Softmax attention with grouped heads; `visible` bool [B or 1, 1, T, S], or None: causal with T = S."""
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    return F.scaled_dot_product_attention(query, key, value, visible, is_causal=causal and visible is None)
+    return F.scaled_dot_product_attention(query, key, value, visible, is_causal=visible is None)
 
 
 class StaticKVCache:
     """One block of memory for all layers, made once: `store` [layers, 2, B, heads_kv, length, head_dim].
 
-    A position is seen once it has been written and until it is truncated, so a gap is never read. After a forward
-    that raised, keys of some layers are new and of others old: truncate before going on.
+    A position is seen once it has been written, so a gap is never read. Capturable: no method reads a value back,
+    addresses never change.
     """
 
     def __init__(
@@ -98,7 +73,12 @@ class StaticKVCache:
         return self.store.shape[2]
 
     def at(self, positions: Tensor, mask: Tensor | None = None) -> Attend:
-        """See KVCache. Raises ValueError, naming the shape that does not fit."""
+        """The attention of one forward over `positions`: int64 [T] for every row, or [B, T]; each once in a row.
+
+        Each layer's keys and values are stored there; then query t sees every stored position up to its own.
+        `mask` (bool [B or 1, T, length]) takes away more where it is False, never all that a query sees. Raises
+        ValueError, naming the shape that does not fit.
+        """
         self._check(positions, mask)
         shared = positions.dim() == 1
         rows = positions.expand(self.batch, -1)
@@ -116,15 +96,6 @@ class StaticKVCache:
             return attention(query, keys, values, visible)
 
         return attend
-
-    def truncate(self, lengths: Tensor) -> None:
-        """See KVCache. What is forgotten becomes zero: hidden from attention, a NaN would still spoil every sum.
-
-        It goes over the whole block. A forward that writes again from some position on needs none.
-        """
-        stale = (self._all >= lengths.reshape(-1, 1)).expand(self.batch, -1)
-        self.written.masked_fill_(stale, False)
-        self.store.masked_fill_(stale[:, None, :, None], 0)
 
     def _check(self, positions: Tensor, mask: Tensor | None) -> None:
         tokens = positions.shape[-1] if positions.dim() else 0

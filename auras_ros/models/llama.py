@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from auras_ros.models.kv_cache import Attend, KVCache, StaticKVCache, within
+from auras_ros.models.kv_cache import Attend, StaticKVCache, within
 from auras_ros.models.rotary import RopeScaling, rotary, rotate
 
 GateActivation = Literal["silu", "gelu_tanh"]
@@ -147,8 +147,8 @@ class Llama(nn.Module):
     positions: int64 [T], or [B, T] where rows differ; 0 to T - 1 unless given. Without a cache the tokens see one
     another alone, in the order given. With one they are stored at their positions, and see all that is stored up to
     their own: a prefill, a single decoded token and the refresh of positions s to t are the same call. mask: as
-    `KVCache.at` and `within` take it. places: what rotary angles are made of, where that is not the positions; with
-    tokens that are masked away, those behind them may count without them.
+    `StaticKVCache.at` and `within` take it. places: what rotary angles are made of, where that is not the positions;
+    with tokens that are masked away, those behind them may count without them.
     """
 
     def __init__(self, config: LlamaConfig) -> None:
@@ -163,7 +163,7 @@ class Llama(nn.Module):
         self,
         embeddings: Tensor,
         positions: Tensor | None = None,
-        cache: KVCache | None = None,
+        cache: StaticKVCache | None = None,
         mask: Tensor | None = None,
         places: Tensor | None = None,
     ) -> Tensor:

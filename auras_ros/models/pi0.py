@@ -57,9 +57,10 @@ class Pi0(FlowModel):
             else ActionExpert(config.expert, config.state, config.actions)
         )
 
-    def join(self, seen: Tensor, prompt: Tensor, there: Tensor, batch: int) -> tuple[Tensor, Tensor]:
+    def join(self, seen: Tensor, prompt: Tensor, there: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Patches of each row's cameras [batch * cameras, patches, width], then the prompt int64 [batch or 1, ids], of
         which `there` (bool, as it) are there -> the prefix [batch, P, width] and which of it is there [batch, P]."""
+        batch = len(state)  # what is in it goes on to the expert
         seen = seen.reshape(batch, -1, seen.shape[-1])
         pictures = torch.ones(seen.shape[:2], dtype=torch.bool, device=seen.device)
         return self.prefix(seen, prompt[:, :0], prompt), torch.cat([pictures, there.expand(batch, -1)], 1)

@@ -82,41 +82,27 @@ TINYVLAS: Mapping[str, TinyVlaConfig] = {
 GEMMA_2B = gemma_config(257152, 2048, 18, 8, 1, 16384, 256)
 _GEMMA_300M = replace(GEMMA_2B, width=1024, hidden=4096)
 _PALIGEMMA_SIGLIP = replace(SIGLIP_SO400M, activation="gelu_tanh", feature_layer=-1)
+_SMALL_SEEING = replace(_PALIGEMMA_SIGLIP, width=192, depth=6, heads=3, hidden=768)
+_TINY_SEEING = replace(_PALIGEMMA_SIGLIP, image_px=28, width=48, depth=2, heads=3, hidden=80)
 _SMALL_GEMMA = gemma_config(32064, 768, 12, 8, 1, 3072, 96)
 _TINY_GEMMA = gemma_config(512, 64, 3, 4, 2, 96, 24)
+_TINY_ACTING = replace(_TINY_GEMMA, width=32, hidden=48)
 
 PI0S: Mapping[str, Pi0Config] = {
     "pi0": Pi0Config(_PALIGEMMA_SIGLIP, GEMMA_2B, _GEMMA_300M),
-    "pi0-small": Pi0Config(
-        replace(_PALIGEMMA_SIGLIP, width=192, depth=6, heads=3, hidden=768),
-        _SMALL_GEMMA,
-        replace(_SMALL_GEMMA, width=256, hidden=1024),
-    ),
-    "pi0-tiny": Pi0Config(
-        replace(_PALIGEMMA_SIGLIP, image_px=28, width=48, depth=2, heads=3, hidden=80),
-        _TINY_GEMMA,
-        replace(_TINY_GEMMA, width=32, hidden=48),
-        horizon=6,
-        state=5,
-        actions=4,
-    ),
+    "pi0-small": Pi0Config(_SMALL_SEEING, _SMALL_GEMMA, replace(_SMALL_GEMMA, width=256, hidden=1024)),
+    "pi0-tiny": Pi0Config(_TINY_SEEING, _TINY_GEMMA, _TINY_ACTING, horizon=6, state=5, actions=4),
 }
 
 # SmolVLM2 500M, of whose 32 layers the first 16 are used, and an expert of three quarters of its width. The base of
 # the rotary frequencies is SmolVLA's, not SmolVLM2's.
 _SMOL = LlamaConfig(49280, 960, 16, 15, 5, 2560, 64, norm_eps=1e-5, tied=True, scaled_embedding=True)
 _SMOL_VISION = VitConfig(512, 16, 768, 12, 12, 3072, "gelu_tanh", feature_layer=-1)
+_TINY_SMOL_VISION = replace(_SMOL_VISION, image_px=32, patch_px=8, width=24, depth=2, heads=2, hidden=32)
 _TINY_SMOL = LlamaConfig(512, 32, 3, 4, 2, 48, 8, norm_eps=1e-5, tied=True, scaled_embedding=True)
+_TINY_SMOL_EXPERT = replace(_TINY_SMOL, width=24, hidden=40)
 
 SMOLVLAS: Mapping[str, SmolVlaConfig] = {
     "smolvla": SmolVlaConfig(_SMOL_VISION, _SMOL, replace(_SMOL, width=720, hidden=2048)),
-    "smolvla-tiny": SmolVlaConfig(
-        replace(_SMOL_VISION, image_px=32, patch_px=8, width=24, depth=2, heads=2, hidden=32),
-        _TINY_SMOL,
-        replace(_TINY_SMOL, width=24, hidden=40),
-        fold=2,
-        horizon=6,
-        state=5,
-        actions=4,
-    ),
+    "smolvla-tiny": SmolVlaConfig(_TINY_SMOL_VISION, _TINY_SMOL, _TINY_SMOL_EXPERT, 2, horizon=6, state=5, actions=4),
 }

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from auras_ros.models.blocks import Blocks
 from auras_ros.models.conditional_unet1d import DiffusionUnet1d, UnetSizes
 from auras_ros.models.gpt_neox import GptNeox, GptNeoxConfig
 from auras_ros.models.rt2 import llava_projector
@@ -45,10 +44,6 @@ class LlavaPythia(SeeingLanguage):
     def forward(self, prefix: Tensor) -> Tensor:
         hidden: Tensor = self.language(prefix)
         return hidden
-
-    def language_blocks(self) -> Blocks:
-        """`forward` in parts that follow one another, by name."""
-        return [(f"language.{name}", block) for name, block in self.language.blocks()]
 
 
 class PooledCondition(nn.Module):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 Keywords = Mapping[str, Any]
-Build = Callable[[int, Keywords, Keywords], nn.Module]  # (vocabulary, decoder's keywords, wrapper's)
+Build = Callable[[int, int, Keywords, Keywords], nn.Module]  # (vocabulary, tokens, decoder's keywords, wrapper's)
 Run = Callable[[nn.Module, Tensor, int], Tensor]  # (net, embeddings, prefix) -> hidden states
 
 VOCABULARY, ROWS, LONGEST, PREFIX = 7, 2, 33, 3  # of the twin
@@ -54,7 +54,7 @@ def _fault(build: Build, run: Run, tokens: int, prefix: int, decoder: Keywords, 
         with torch.random.fork_rng(devices=[]), torch.device("cpu"), torch.no_grad():
             torch.default_generator.manual_seed(SEED)
             try:
-                net = build(VOCABULARY, decoder, wrapper).to(precision).eval()
+                net = build(VOCABULARY, tokens, decoder, wrapper).to(precision).eval()
                 _shake(net)
                 _try(net, run, before, length)
                 return None

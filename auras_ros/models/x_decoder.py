@@ -72,11 +72,7 @@ class XDecoder(nn.Module):
             raise ValueError(f"x-transformers: keyword '{EARLY}': how often it loops depends on what it sees")
         self.vocabulary, self.tokens, self.prefix = vocabulary, tokens, prefix
         self.decoder_keywords, self.wrapper_keywords = dict(decoder), dict(wrapper or {})
-
-        def twin(size: int, decoder: Mapping[str, Any], wrapper: Mapping[str, Any]) -> nn.Module:
-            return _build(size, tokens, decoder, wrapper)
-
-        refuse_unless_causal(twin, run, tokens, prefix, self.decoder_keywords, self.wrapper_keywords)
+        refuse_unless_causal(_build, run, tokens, prefix, self.decoder_keywords, self.wrapper_keywords)
         self.net: Any = _build(vocabulary, tokens, self.decoder_keywords, self.wrapper_keywords)
 
     @property

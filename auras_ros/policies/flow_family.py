@@ -19,7 +19,7 @@ from auras_ros.models.vit import VitConfig
 from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.family import Trained, known
 from auras_ros.policies.flow import FlowMatchingPolicy
-from auras_ros.policies.flow_prefix import FlowPrefix, Pi0Prefix, Pi05Prefix, SmolVlaPrefix
+from auras_ros.policies.flow_prefix import FlowPrefix, Pi05Prefix
 from auras_ros.policies.prompt import PromptTemplate
 from auras_ros.policies.vision_language_family import check_parts, check_pictures, checked_prompt, read_config, whole
 
@@ -73,7 +73,7 @@ def _pi0(parts: Parts, horizon: int, network: Mapping[str, Any], prompt: PromptT
     config = Pi0Config(*parts, horizon, network["state"], network["actions"], network["model"] == "pi05")
     model, ids = Pi0(config), torch.tensor(prompt.ids, dtype=torch.int64)
     if not config.adaptive:
-        return Pi0Prefix(model, ids, prompt.limit)
+        return FlowPrefix(model, ids, prompt.limit)
     numbers, vocabulary = network["numbers"], config.language.vocabulary
     if not isinstance(numbers, list):
         raise TypeError(f"network: numbers: {type(numbers).__name__}, expected a list of lists of token ids")
@@ -82,7 +82,7 @@ def _pi0(parts: Parts, horizon: int, network: Mapping[str, Any], prompt: PromptT
     return Pi05Prefix(model, ids, numbers, _ids(network["after"], "after", vocabulary), prompt.limit)
 
 
-def _smolvla(parts: Parts, horizon: int, network: Mapping[str, Any], prompt: PromptTemplate) -> SmolVlaPrefix:
+def _smolvla(parts: Parts, horizon: int, network: Mapping[str, Any], prompt: PromptTemplate) -> FlowPrefix:
     around, vocabulary = network["around"], parts[1].vocabulary
     if not isinstance(around, list) or len(around) != 2:
         raise ValueError(f"network: around: {around!r} is not [ids before a picture, ids after it]")
@@ -90,7 +90,7 @@ def _smolvla(parts: Parts, horizon: int, network: Mapping[str, Any], prompt: Pro
     folding = whole(network, "fold"), whole(network, "self_attention_every", 0)
     numbers = horizon, network["state"], network["actions"]
     config = SmolVlaConfig(*parts, *folding, *numbers, (start, end), whole(network, "empty", 0))
-    return SmolVlaPrefix(SmolVla(config), torch.tensor(prompt.ids, dtype=torch.int64), prompt.limit)
+    return FlowPrefix(SmolVla(config), torch.tensor(prompt.ids, dtype=torch.int64), prompt.limit)
 
 
 def _ids(raw: Any, key: str, vocabulary: int) -> list[int]:

@@ -27,7 +27,8 @@ class FlowPrefix(nn.Module):
     """(images [B, history, cameras, 3, px, px], state [B, history, D]) -> context [B, C], of the newest instant.
 
     prompt: int64 [ids], with all that its template adds. limit: the longest prompt that can be set; as long as this one
-    unless given. What is done with prompt and state is each model's own (`_join`).
+    unless given. What becomes of prompt and state is each model's own (`join`): pi0's state goes on to the expert,
+    SmolVLA's is the last token.
     """
 
     prompt: Tensor
@@ -69,24 +70,6 @@ class FlowPrefix(nn.Module):
 
     def _join(self, seen: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """-> the prefix [B, P, width], which of it is there [B, P], and the state that the expert is given."""
-        raise NotImplementedError
-
-
-class Pi0Prefix(FlowPrefix):
-    """pi0: pictures, then the prompt; the state goes on to the expert."""
-
-    model: Pi0
-
-    def _join(self, seen: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return *self.model.join(seen, self.prompt, self.there, len(state)), state
-
-
-class SmolVlaPrefix(FlowPrefix):
-    """SmolVLA: pictures, the prompt, the state."""
-
-    model: SmolVla
-
-    def _join(self, seen: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return *self.model.join(seen, self.prompt, self.there, state), state
 
 
@@ -126,7 +109,7 @@ class Pi05Prefix(FlowPrefix):
         ids = torch.cat([self.prompt.expand(rows, -1), spelt.clamp(min=0), self.after.expand(rows, -1)], 1)
         ends = torch.ones_like(self.after, dtype=torch.bool).expand(rows, -1)
         there = torch.cat([self.there.expand(rows, -1), spelt != NOTHING, ends], 1)
-        return *self.model.join(seen, ids, there, rows), state
+        return *self.model.join(seen, ids, there, state), state
 
     def spell(self, state: Tensor) -> Tensor:
         """State [B, D], normalised -> token ids of the model's numbers [B, room], NOTHING where there is none.

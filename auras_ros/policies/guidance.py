@@ -87,11 +87,6 @@ def guided_step(
         return policy.advance(state, predicted.detach(), index, shift)
 
 
-def undone(values: Tensor, center: Tensor, scale: Tensor) -> Tensor:
-    """center + scale * x -> x; zero where the scale is."""
-    return torch.where(scale == 0, 0.0, (values - center) / torch.where(scale == 0, 1.0, scale))
-
-
 def _gain(at: FlowTime) -> Tensor:
     """What a pull on the sample counts for the expected clean actions, [B, 1, 1].
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.family import Trained
-from auras_ros.policies.guidance import undone
 
 
 class ModulePolicy(nn.Module):
@@ -45,7 +44,7 @@ class NormalisedPolicy(ModulePolicy):
         _, _, center, scale = self._bounds
         values = values.to(center.device)
         if normalise:
-            values = undone(values, center, scale)
+            values = torch.where(scale == 0, 0.0, (values - center) / torch.where(scale == 0, 1.0, scale))
         placed = torch.zeros((len(values), *shape), device=values.device)
         placed[:, self._chunk, : len(center)] = values.float()
         return placed

@@ -49,7 +49,7 @@ class TinyVlaEncoder(nn.Module):
     def blocks(self) -> Blocks:
         """As `forward`, in parts that follow one another, by name; the state goes along last."""
         *seeing, (name, join) = self.prefix.blocks()  # its last part looks at the state and leaves it behind
-        encoding = [(layer, carrying(block)) for layer, block in self.model.language_blocks()]
+        encoding = [(f"language.{layer}", carrying(block)) for layer, block in self.model.language.blocks()]
         seeing.append((name, lambda seen, state: (*join(seen, state), state)))
         return [*seeing, *encoding, ("condition", self._condition)]
 

@@ -70,9 +70,8 @@ def write(folder: Path, description: Description, parts: Mapping[str, nn.Module]
 
 def write_record(folder: Path, record: dict[str, Any], curve: Curve) -> None:
     """`training.json` (command, seed, amounts, success) and `curve.png` beside the weights."""
-    (folder / "training.json").write_text(
-        json.dumps({**record, "curve": curve.rows}, indent=1) + "\n", encoding="utf-8"
-    )
+    text = json.dumps({**record, "curve": curve.rows}, indent=1) + "\n"
+    (folder / "training.json").write_text(text, encoding="utf-8")
     plot_curve(curve, folder / "curve.png")
 
 

@@ -308,15 +308,6 @@ def test_the_cores_are_in_every_row_and_a_record_of_others_is_not_gone_on_from(
     with pytest.raises(SystemExit):
         tune.run([*words, "--cores", "0"])
     assert "cores: from 1 to the" in capsys.readouterr().err
-    kept = json.loads(work.read_text())
-    del kept["key"]["cores"]  # of before there was a choice: every plan had all
-    work.write_text(json.dumps(kept))
-    with pytest.raises(SystemExit):
-        tune.run(words)
-    assert f"was made with cores {available()}, not 1" in capsys.readouterr().err
-    timed_on.clear()
-    assert tune.run([*words, "--cores", str(available())]) == 0
-    assert timed_on == set()
 
 
 def test_no_config_is_written_for_a_plan_that_has_shown_nothing(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auras_ros.models.kv_cache import KVCache
+from auras_ros.models.kv_cache import StaticKVCache
 from auras_ros.models.llama import Llama
 from auras_ros.models.vision_language import VisionLanguage
 
@@ -30,7 +30,7 @@ def scores(model: VisionLanguage, images: Tensor, before: Tensor, after: Tensor)
 
 
 @torch.no_grad()
-def greedy(decoder: Llama, prefix: Tensor, steps: int, cache: KVCache) -> Tensor:
+def greedy(decoder: Llama, prefix: Tensor, steps: int, cache: StaticKVCache) -> Tensor:
     """The `steps` most likely tokens after `prefix` [B, P, width], one after the other: ids int64 [B, steps].
 
     Positions 0 to P + steps - 2 of the cache are overwritten; it need not be empty.

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.models.kv_cache import KVCache, StaticKVCache, attention, within
+from auras_ros.models.kv_cache import StaticKVCache, attention, within
 
 LAYERS, BATCH, HEADS, LENGTH, DIM = 2, 2, 2, 10, 4
 
@@ -34,11 +34,6 @@ def naive(query: Tensor, keys: Tensor, values: Tensor) -> list[float]:
     rows = zip(weights, values.tolist(), strict=True)
     sums = [[weight * each / sum(weights) for each in value] for weight, value in rows]
     return [sum(column) for column in zip(*sums, strict=True)]
-
-
-def test_it_is_what_attention_asks_for() -> None:
-    made: KVCache = cache()
-    assert made.length == LENGTH
 
 
 @pytest.mark.parametrize("heads", [2, 6], ids=["one-each", "grouped"])
@@ -84,39 +79,10 @@ def test_a_query_sees_what_was_written_up_to_itself_and_never_a_gap() -> None:
     assert out[1, 0, 0].tolist() == pytest.approx(naive(again[1, 0, 0], keys, values), rel=1e-12)
 
 
-def test_truncating_forgets_row_by_row_from_a_position_on() -> None:
-    kept, (query, key, value) = cache(), parts(6)
-    kept.at(torch.arange(6))(0, query, key, value)
-    kept.truncate(torch.tensor([2, 5]))
-    assert kept.written.sum(1).tolist() == [2, 5]
-    again, new_key, new_value = parts(1, seed=1)
-    out = kept.at(torch.tensor([9]))(0, again, new_key, new_value)
-    for b, length in enumerate((2, 5)):
-        keys, values = (
-            torch.cat([key[b, 0, :length], new_key[b, 0]]),
-            torch.cat([value[b, 0, :length], new_value[b, 0]]),
-        )
-        assert out[b, 0, 0].tolist() == pytest.approx(naive(again[b, 0, 0], keys, values), rel=1e-12)
-    kept.truncate(torch.tensor(0))
-    assert not kept.written.any()
-    assert not kept.store.any()
-
-
-@pytest.mark.parametrize("spoilt", [math.nan, math.inf])
-def test_what_is_forgotten_spoils_nothing(spoilt: float) -> None:
-    """A masked key still enters the sums with weight zero, and zero times NaN is NaN."""
-    kept, (query, key, value) = cache(), parts(6)
-    key[:, :, 4:], value[:, :, 4:] = spoilt, spoilt
-    kept.at(torch.arange(6))(0, query, key, value)
-    kept.truncate(torch.tensor(4))
-    assert kept.at(torch.tensor([4]))(0, *parts(1, seed=1)).isfinite().all()
-
-
 def test_nothing_moves() -> None:
     kept = cache()
     addresses = [kept.store.data_ptr(), kept.written.data_ptr()]
     kept.at(torch.arange(4))(0, *parts(4))
-    kept.truncate(torch.tensor([1, 2]))
     kept.at(torch.tensor([[1], [2]]))(0, *parts(1))
     assert [kept.store.data_ptr(), kept.written.data_ptr()] == addresses
     assert kept.store.shape == (LAYERS, 2, BATCH, HEADS, LENGTH, DIM)

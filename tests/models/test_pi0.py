@@ -50,7 +50,7 @@ def given(dtype: torch.dtype = torch.float64) -> GIVEN:
 def context_of(model: Pi0, images: Tensor, state: Tensor, padding: int = 0) -> Tensor:
     """padding: ids behind the prompt that are not there."""
     ids, there = torch.nn.functional.pad(PROMPT, (0, padding), value=7), torch.arange(len(PROMPT) + padding)
-    joined = model.join(model.see(images.flatten(0, 1)), ids[None], there[None] < len(PROMPT), len(images))
+    joined = model.join(model.see(images.flatten(0, 1)), ids[None], there[None] < len(PROMPT), state)
     carried: tuple[Tensor, ...] = (*joined, state)
     for _, block in model.prefix_blocks():
         carried = block(*carried)
@@ -116,7 +116,7 @@ def test_pictures_and_prompt_see_one_another_in_both_directions() -> None:
 
     def keys(prompt: Tensor) -> Tensor:
         there = torch.ones(1, len(prompt), dtype=torch.bool)
-        x, *carried = *model.join(model.see(images.flatten(0, 1)), prompt[None], there, ROWS), state
+        x, *carried = *model.join(model.see(images.flatten(0, 1)), prompt[None], there, state), state
         for _, block in model.prefix_blocks()[:-1]:
             x, *carried = block(x, *carried)
         assert torch.stack(carried[:-2], 1).shape == (ROWS, *shape)

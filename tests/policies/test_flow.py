@@ -18,7 +18,7 @@ from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, ObservationOrigin
 from auras_ros.policies.flow import FlowMatchingPolicy, FlowState
-from auras_ros.policies.flow_prefix import Pi0Prefix
+from auras_ros.policies.flow_prefix import FlowPrefix
 from auras_ros.policies.policy import generate
 from tests.models.joint_pi0 import joint_velocity
 from tests.pipeline import real
@@ -94,7 +94,7 @@ def test_a_prompt_of_another_length_is_a_copy() -> None:
     before, at = policy.perceive(*given), (policy.prefix.prompt.data_ptr(), policy.prefix.there.data_ptr())
     for ids in (PROMPT.flip(0), PROMPT[:2], torch.tensor([5, 1, 3, 4, 2, 9, 8])):
         policy.set_prompt(ids)
-        alone = FlowMatchingPolicy(Pi0Prefix(policy.prefix.model, ids), TRAINED)
+        alone = FlowMatchingPolicy(FlowPrefix(policy.prefix.model, ids), TRAINED)
         context, noise = policy.perceive(*given), noise_of(1)
         assert context.shape == before.shape
         assert not torch.equal(context, before)
@@ -130,7 +130,7 @@ def test_channels_that_do_not_fit_and_no_steps_are_refused(channels: int) -> Non
 def test_it_stays_on_its_device_and_reads_nothing_back() -> None:
     """Of the published size, on a device without values: what a CUDA graph would refuse fails here."""
     with torch.device("meta"):
-        prefix = Pi0Prefix(Pi0(PI0S["pi0"]), torch.zeros(8, dtype=torch.int64))
+        prefix = FlowPrefix(Pi0(PI0S["pi0"]), torch.zeros(8, dtype=torch.int64))
     policy = FlowMatchingPolicy(prefix, TRAINED).to("meta").bfloat16()
     given = [(1, 1, 2, 3, 224, 224), (1, 1, 14), (1, *policy.noise_shape)]
     images, state, noise = (torch.empty(shape, device="meta") for shape in given)

@@ -18,7 +18,7 @@ from auras_ros.models.presets import PI0S, SMOLVLAS
 from auras_ros.models.smolvla import SmolVla
 from auras_ros.policies.family import unit
 from auras_ros.policies.flow import FlowMatchingPolicy
-from auras_ros.policies.flow_prefix import NOTHING, FlowPrefix, Pi05Prefix, SmolVlaPrefix
+from auras_ros.policies.flow_prefix import NOTHING, FlowPrefix, Pi05Prefix
 from auras_ros.policies.policy import generate
 from tests.models import published
 from tests.policies import tiny_flow
@@ -71,7 +71,7 @@ def test_the_sentence_is_as_if_it_were_one_prompt() -> None:
     for row in range(2):
         spelt = [id_ for id_ in prefix.spell(state[row]).flatten().tolist() if id_ != NOTHING]
         ids = torch.tensor([[*IDS, *spelt, *AFTER]])
-        joined = prefix.model.join(prefix.model.see(images[row, -1]), ids, ids >= 0, 1)
+        joined = prefix.model.join(prefix.model.see(images[row, -1]), ids, ids >= 0, torch.zeros(1, 0))
         carried: Any = (*joined, state[row])
         for _, block in prefix.model.prefix_blocks():
             carried = block(*carried)
@@ -99,7 +99,7 @@ def test_they_stay_on_their_device_and_read_nothing_back(kind: str) -> None:
             prefix, px, tokens = Pi05Prefix(Pi0(replace(PI0S["pi0"], adaptive=True)), ids, NUMBERS, AFTER, 60), 224, 256
             size = 18 * 2 * 256 * (2 * tokens + 60 + 32 * 4 + 2) + (2 * tokens + 60 + 32 * 4 + 2)
         else:
-            prefix, px, tokens = SmolVlaPrefix(SmolVla(SMOLVLAS["smolvla"]), ids, 48), 512, 64
+            prefix, px, tokens = FlowPrefix(SmolVla(SMOLVLAS["smolvla"]), ids, 48), 512, 64
             size = 16 * 2 * 5 * 64 * (2 * tokens + 48 + 1) + (2 * tokens + 48 + 1)
     policy = FlowMatchingPolicy(prefix, unit(replace(tiny_flow.SHAPE, actions=6))).to("meta").bfloat16()
     given = [(1, 1, 2, 3, px, px), (1, 1, 6), (1, *policy.noise_shape)]

@@ -10,7 +10,7 @@ from auras_ros.models.presets import PI0S
 from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.family import Trained
 from auras_ros.policies.flow import FlowMatchingPolicy
-from auras_ros.policies.flow_prefix import Pi0Prefix
+from auras_ros.policies.flow_prefix import FlowPrefix
 from tests.models import published
 
 CONFIG = PI0S["pi0-tiny"]
@@ -26,7 +26,7 @@ def tiny_flow(dtype: torch.dtype = torch.float32, steps: int = 10, limit: int | 
         torch.manual_seed(0)
         model = published.randomise(Pi0(CONFIG))
     assert isinstance(model, Pi0)
-    return FlowMatchingPolicy(Pi0Prefix(model, PROMPT, limit), TRAINED, steps).eval().to(dtype)
+    return FlowMatchingPolicy(FlowPrefix(model, PROMPT, limit), TRAINED, steps).eval().to(dtype)
 
 
 def observed(rows: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:

@@ -23,10 +23,10 @@ from auras_ros.bench.figures.paper import finish, with_paper
 from auras_ros.bench.options import bench_parser, refusing
 from auras_ros.evaluate.parts import EvaluationPart
 from auras_ros.evaluate.settings import SettingsError
-from auras_ros.measure.cores import unnamed, words
+from auras_ros.measure.cores import words
 from auras_ros.report.picture import COLOURS, legend_below, picture
 from auras_ros.report.result import Report, Say, key
-from auras_ros.report.table import Column, Row, grouped_by, in_columns
+from auras_ros.report.table import Column, grouped_by, in_columns
 
 ACCURACY = "success is on Push-T only, with a policy that we trained: the paper's other models were not evaluated"
 SUCCESS: tuple[Column, ...] = (
@@ -50,13 +50,15 @@ def run(argv: list[str], progress: Say) -> Report:
     if not {"-h", "--help"}.isdisjoint(rest):
         print(f"{parser.format_help()}\nand the options of `auras bench pipeline`:\n")
     with refusing(parser, OSError, SettingsError, what="--eval: "):
-        parts = [(EvaluationPart.load(Path(path)), _cores_of(Path(path))) for path in options.eval.split(",") if path]
+        parts = [EvaluationPart.load(Path(path)) for path in options.eval.split(",") if path]
     if options.rates is not None and rest:
         parser.error(f"with --rates nothing is measured, so {rest[0]} has no effect")
     report = pipeline.run(rest, progress) if options.rates is None else _measured(parser, options.rates)
     report.name = "fig10"
     _sum_rates(report)
-    report.rows += _longest([row for part, cores in parts for row in success_rows(part, cores)])
+    played = (row for part in parts for row in success_rows(part))
+    for same in grouped_by(played, "policy", "sim", "plan", "clock", "mode").values():
+        report.rows.append(max(same, key=lambda row: row["episodes"]))  # modes may have been played separately
     _sum_success(report)
     return finish(report)
 
@@ -73,31 +75,18 @@ def _measured(parser: argparse.ArgumentParser, path: Path) -> Report:
         kept = Report("pipeline", list(raw["rows"]), dict(raw["summary"]))
         if raw["name"] != kept.name or not any(row["measure"] == "rounds" for row in kept.rows):
             raise ValueError("it has no rates of the modes")
-        if why := unnamed(kept.rows):
-            raise ValueError(f"{why} (the report is from a version that did not count them: measure again)")
         kept.more["rates_of"] = {name: raw[name] for name in ("command", "date", "hardware", "versions")}
         kept.more |= {name: raw[name] for name in ("interrupted", "failed", "left_out", "disturbed") if name in raw}
     return kept
 
 
-def _cores_of(path: Path) -> int:
-    """The cores that the report's command might use; on the paused clock they do not matter."""
-    return int(json.loads(path.read_text(encoding="utf-8")).get("hardware", {}).get("cores", 0))
-
-
-def success_rows(part: EvaluationPart, cores: int = 0) -> list[dict[str, Any]]:
+def success_rows(part: EvaluationPart) -> list[dict[str, Any]]:
     """A row for each mode and clock; `policy` is the checkpoint."""
     settings, rows = part.settings, part.report().rows
     kept = ("mode", "clock", "success", "low", "high", "episodes", "diff", "diff_low", "diff_high")
-    named = {"policy": settings.checkpoint, "measure": "success", "sim": settings.sim, "cores": settings.cores or cores}
+    named = {"policy": settings.checkpoint, "measure": "success", "sim": settings.sim, "cores": settings.cores}
     named["plan"] = settings.plan
     return [{**named, **{name: row[name] for name in kept}} for row in rows]
-
-
-def _longest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each mode the row with the most episodes, if reports share a plan: modes may have been played separately."""
-    same = grouped_by(rows, "policy", "sim", "plan", "clock", "mode").values()
-    return [max(each, key=lambda row: row["episodes"]) for each in same]
 
 
 def _sum_rates(report: Report) -> None:
@@ -148,23 +137,14 @@ def draw(report: Report, path: Path) -> None:
         names = kinds if len(set(kinds.values())) == len(kinds) else {plan: plan.replace(",", "\n") for plan in kinds}
         _grouped(axes[0], [(names[row["plan"]], row["mode"], row["success"]) for row in played])
         axes[0].set_title(f"success on Push-T, {clock} clock" if clock else "success: not played (--eval)")
-        best = {(_where(row), _kind(row)): row["chunks_per_s"] for row in sorted(rounds, key=_rate)}
+        best: dict[tuple[str, str], float] = {}
+        for row in sorted(rounds, key=lambda row: float(row["chunks_per_s"])):
+            where, kind = f"{row['policy']}\n{words(row['cores'])} each", BATCHED if row["together"] else row["mode"]
+            best[where, kind] = row["chunks_per_s"]
         order = [*COLOURS, BATCHED]
         rates = sorted(best.items(), key=lambda each: (each[0][0], order.index(each[0][1])))
         _grouped(axes[1], [(policy, mode, rate) for (policy, mode), rate in rates])
         axes[1].set_title("chunks per second, each mode's best form")
-
-
-def _where(row: Row) -> str:
-    return f"{row['policy']}\n{words(row['cores'])} each"
-
-
-def _kind(row: Row) -> str:
-    return BATCHED if row["together"] else str(row["mode"])
-
-
-def _rate(row: Row) -> float:
-    return float(row["chunks_per_s"])
 
 
 def _grouped(axes: Any, bars: Sequence[tuple[str, str, float]]) -> None:

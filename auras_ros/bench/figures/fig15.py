@@ -169,18 +169,15 @@ def _measure(bench: Bench, job: Job, plans: tuple[Plan, Plan], named: dict[str, 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser = bench_parser("fig15", __doc__)
-    parser.add_argument(
-        "--half", type=listed(str, HALVES), default=list(HALVES), help=f"some of {','.join(HALVES)} (all)"
-    )
-    parser.add_argument("--model", choices=MODELS, default="rt2-small", help="autoregressive model (rt2-small)")
-    parser.add_argument("--prefix", type=listed(int), default=list(PREFIXES), help="lengths of the prefix (64,256)")
-    parser.add_argument("--tokens", type=listed(int), default=list(TOKENS), help="action tokens (1,2,4,7,14,28,56)")
-    parser.add_argument("--diffusion", choices=list(RECIPES), default="dp-small", help="diffusion policy (dp-small)")
-    parser.add_argument("--steps", type=listed(int), default=list(STEPS), help="denoising steps (5,10,20,40,100)")
-    parser.add_argument("--stages", type=int, default=10, help="auras' stages of denoising (10)")
-    parser.add_argument(
-        "--fetch-offset", type=int, choices=(-1, 0), default=0, help="auras' offset for tokens (0; the paper's is -1)"
-    )
+    add = parser.add_argument
+    add("--half", type=listed(str, HALVES), default=list(HALVES), help=f"some of {','.join(HALVES)} (all)")
+    add("--model", choices=MODELS, default="rt2-small", help="autoregressive model (rt2-small)")
+    add("--prefix", type=listed(int), default=list(PREFIXES), help="lengths of the prefix (64,256)")
+    add("--tokens", type=listed(int), default=list(TOKENS), help="action tokens (1,2,4,7,14,28,56)")
+    add("--diffusion", choices=list(RECIPES), default="dp-small", help="diffusion policy (dp-small)")
+    add("--steps", type=listed(int), default=list(STEPS), help="denoising steps (5,10,20,40,100)")
+    add("--stages", type=int, default=10, help="auras' stages of denoising (10)")
+    add("--fetch-offset", type=int, choices=(-1, 0), default=0, help="auras' offset for tokens (0; the paper's is -1)")
     add_job_options(parser, minutes=30.0)
     options = parser.parse_args(argv)
     if not 1 <= min(options.tokens) <= max(options.tokens) <= MAX_STAGES:

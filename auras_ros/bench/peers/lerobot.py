@@ -54,7 +54,6 @@ class LeRobotPair:
     peer: PeerProcess
     bench: Bench
     checkpoint: Checkpoint
-    examples: Sequence[tuple[Tensor, Tensor]]
     where: Path
 
 
@@ -80,7 +79,7 @@ def measure(python: Path, job: Job) -> None:
         with job.bench(checkpoint.policy(generation)) as bench:
             plans = Plan(generation), Plan(generation, "auras", pp_generation=options.pp_generation)
             check_plan(bench.policy, plans[1])
-            sides = LeRobotPair(peer, bench, checkpoint, bench.feed.examples, Path(folder))
+            sides = LeRobotPair(peer, bench, checkpoint, Path(folder))
             compare(job, _sources(sides, plans, versions, job), PAIRS, common)
 
 
@@ -103,7 +102,7 @@ def _joined(examples: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
 def _sources(sides: LeRobotPair, plans: Sequence[Plan], versions: Mapping[str, str], job: Job) -> list[RateSource]:
     """All four contenders (three with --no-compile), after their chunks were compared. Both sides get the same random
     observations."""
-    save_file(_joined(sides.examples), sides.where / "observations.safetensors")
+    save_file(_joined(sides.bench.feed.examples), sides.where / "observations.safetensors")
     sides.peer.ask("observe", inputs=str(sides.where / "observations.safetensors"))
     job.say(f"{PART}: checking that all compute the same")
     here = {"torch": torch.__version__, "auras_ros": __version__}
@@ -140,7 +139,7 @@ def their_chunks(sides: LeRobotPair, compiled: bool) -> Tensor:
     channels]."""
     inputs, outputs = (str(sides.where / f"{name}.safetensors") for name in ("inputs", "outputs"))
     noise = sides.bench.noise(0).expand(CHECKED, -1, -1, -1).contiguous()
-    save_file({**_joined(sides.examples[:CHECKED]), "noise": noise}, inputs)
+    save_file({**_joined(sides.bench.feed.examples[:CHECKED]), "noise": noise}, inputs)
     sides.peer.ask("outputs", inputs=inputs, outputs=outputs, compiled=compiled)
     try:
         return load_file(outputs)["actions"].double()

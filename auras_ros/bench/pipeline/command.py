@@ -65,11 +65,6 @@ def run(argv: list[str], progress: Say) -> Report:
     return report
 
 
-def _ending(name: str, cores: int, options: argparse.Namespace) -> str:
-    """Ending of a summary's keys."""
-    return f"_{name.replace('-', '_')}{suffix(cores, options.cores)}"
-
-
 def _compare(name: str, job: Job) -> None:
     """Check, try and compare one policy; add rows and ratios to the report, also those of complete rounds if
     interrupted."""
@@ -98,8 +93,8 @@ def _compare(name: str, job: Job) -> None:
             report.rows += rate_rows({**base, "measure": measure}, found, best.get("seq"), bench.staleness_ms, said)
             report.disturb(f"{what}, {measure}", said.values())
         if rounds.rates:
-            endings = [_ending(name, sizes.cores, options)]
-            endings += [suffix(sizes.cores, options.cores)] if name == options.policy[0] else []
+            ending = suffix(sizes.cores, options.cores)  # of a summary's keys
+            endings = [f"_{name.replace('-', '_')}{ending}", *([ending] if name == options.policy[0] else [])]
             report.summary |= summary(rounds.rates, best, sizes, endings)
             report.summary[f"seconds{endings[0]}"] = time.monotonic() - began_s
 
@@ -116,7 +111,7 @@ def _steady(options: argparse.Namespace, report: Report, progress: Say, ends: En
             progress(f"{name}: memory of {options.steady} chunks, {plan.mode}")
             growth = growth_per_chunk(bench.prepare(plan), feed, options.steady, bench.device, ends.hard_s)
             where = {"policy": name, "measure": "memory", "mode": plan.mode, "cores": bench.cores}
-            report.rows.append({**where, **growth.fields()})
+            report.rows.append({**where, **vars(growth)})
             for kind in ("python", "resident"):
                 grown = [row[f"{kind}_bytes_per_chunk"] for row in report.rows if row["measure"] == "memory"]
                 report.summary[f"{kind}_bytes_per_chunk_worst"] = max(grown)
@@ -125,19 +120,16 @@ def _steady(options: argparse.Namespace, report: Report, progress: Say, ends: En
 def _options(argv: list[str]) -> argparse.Namespace:
     """Exits with status 2 and one line if an option is invalid."""
     parser = bench_parser("pipeline", __doc__, EXAMPLE)
+    add = parser.add_argument
     some = f"some of {', '.join(RECIPES)} (default: dp-small,dp)"
-    parser.add_argument("--policy", type=listed(str, RECIPES), default=["dp-small", "dp"], help=some)
+    add("--policy", type=listed(str, RECIPES), default=["dp-small", "dp"], help=some)
     add_steps(parser)
-    parser.add_argument("--pp-generation", type=listed(int), default=list(range(1, 11)), help="default: 1,2,...,10")
-    parser.add_argument("--alpha", type=float, default=0.0, help="skew of the curve's plans (default: 0)")
+    add("--pp-generation", type=listed(int), default=list(range(1, 11)), help="default: 1,2,...,10")
+    add("--alpha", type=float, default=0.0, help="skew of the curve's plans (default: 0)")
     add_job_options(parser, rounds=10, minutes=30.0, seconds=1.0)
-    parser.add_argument(
-        "--concurrency", type=listed(int), help="par's concurrency to try (default: 1 to 4; on a GPU 1 to 16)"
-    )
-    parser.add_argument(
-        "--threads", type=listed(int), help="numbers of intra-op threads to try (1,2,4,... up to all cores)"
-    )
-    parser.add_argument("--steady", type=int, default=600, help="chunks of the memory measurement; 0: skip it (600)")
+    add("--concurrency", type=listed(int), help="par's concurrency to try (default: 1 to 4; on a GPU 1 to 16)")
+    add("--threads", type=listed(int), help="numbers of intra-op threads to try (1,2,4,... up to all cores)")
+    add("--steady", type=int, default=600, help="chunks of the memory measurement; 0: skip it (600)")
     options = parser.parse_args(argv)
     kind = check_job_options(parser, options, steps=2, steady=0)
     with refusing(parser, ValueError):

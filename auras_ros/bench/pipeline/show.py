@@ -21,9 +21,8 @@ def table(report: Report) -> str:
     lines: list[str] = []
     for rows in grouped_by(report.rows, "policy", "cores").values():
         measures = grouped_by(rows, "measure")
-        lines += [
-            line for name, section in SECTIONS.items() if (name,) in measures for line in section(measures[name,])
-        ]
+        for name, section in SECTIONS.items():
+            lines += section(measures[name,]) if (name,) in measures else []
     for key, value in report.summary.items():
         low, high = report.summary.get(f"{key}_low"), report.summary.get(f"{key}_high")
         if low is not None and high is not None:
@@ -47,7 +46,7 @@ def _rates(title: str, rows: Sequence[Row]) -> list[str]:
     lines = [f"  {what:44}{heads}"]
     for row in rows:
         quartiles = f"{row['low']:.2f} to {row['high']:.2f}"
-        over = "-" if row.get("over_seq") is None else f"{row['over_seq']:.2f}"  # missing in older reports
+        over = "-" if row.get("over_seq") is None else f"{row['over_seq']:.2f}"
         stale = "-" if row["staleness_ms"] is None else f"{row['staleness_ms']:.0f}"
         figures = f"{row['chunks_per_s']:10.2f}{quartiles:>20}{over:>8}{stale:>10}{row['n']:5}"
         lines.append(f"    {row['variant']:42}{figures}{'  disturbed' if row['disturbed'] else ''}")

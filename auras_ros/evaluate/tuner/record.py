@@ -73,13 +73,13 @@ class EpisodeStore:
         keep(self.path, FORMAT, self.key, {"timed": timed, "played": played})
 
     @classmethod
-    def open(cls, key: Mapping[str, Any], path: Path | None, before: Mapping[str, Any] | None = None) -> EpisodeStore:
-        """A new one, or the contents of the file. before: defaults for keys that older files lack, because they were
-        written when there was no choice. Raises OSError, and SettingsError if the file has other settings."""
+    def open(cls, key: Mapping[str, Any], path: Path | None) -> EpisodeStore:
+        """A new one, or the contents of the file. Raises OSError, and SettingsError if the file has other
+        settings."""
         if path is None or not path.exists():
             return cls(key, path)
         its, timed, played = read_kept(path, FORMAT, "a record of `auras tune`", _contents)
-        require_key(path, key, {**(before or {}), **its})
+        require_key(path, key, its)
         return cls(key, path, timed, played)
 
 

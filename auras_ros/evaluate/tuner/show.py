@@ -40,10 +40,6 @@ def table(result: SearchResult) -> str:
     return "\n".join(in_columns(shown, COLUMNS, left=(0, len(COLUMNS) - 1)))
 
 
-def _is(one: Candidate, chosen: Candidate | None) -> bool:
-    return chosen is not None and one.plan == chosen.plan
-
-
 def draw(result: SearchResult, title: str, path: Path) -> None:
     """Success over rate of all played plans and of seq, with 95 % intervals, the Pareto front, and the chosen plan."""
     with canvas(path, (10, 5.5)) as figure:
@@ -90,7 +86,8 @@ def _point(axes: Any, one: Candidate, colour: str, label: str, marker: str = "o"
 def rows(result: SearchResult) -> Sequence[dict[str, Any]]:
     """Flat rows for the report: every candidate, then the confirmation."""
     front = pareto(result.candidates)
-    made = [{**one.row(), "pareto": one in front, "chosen": _is(one, result.chosen)} for one in result.candidates]
+    chosen = None if result.chosen is None else result.chosen.plan
+    made = [{**one.row(), "pareto": one in front, "chosen": one.plan == chosen} for one in result.candidates]
     if result.confirmed is not None:
         made.append({**result.confirmed.row(), "pareto": False, "chosen": False, "fresh_seeds": True})
     return made

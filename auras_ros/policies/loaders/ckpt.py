@@ -26,7 +26,7 @@ from auras_ros.policies.loaders.ckpt_network import described as describe_networ
 from auras_ros.policies.loaders.ckpt_network import plans
 from auras_ros.policies.loaders.diffusion import center, reorder
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.loaders.translated import Translated, renamed, wanted
 
 PACKAGE = "diffusion_policy.policy."
 POLICIES = {  # encoder of each policy whose weights can be taken over
@@ -61,7 +61,7 @@ def translate(path: Path, robot: Robot) -> Translated:
     with TorchFile(path) as file:
         source = _source(file)
         manifest = _manifest(source, robot)
-        names, features = wanted_names(manifest, path), manifest["encoder"]["features"]
+        names, features = wanted(manifest, path), manifest["encoder"]["features"]
         made = [name for name in names if source.inputs.kind == MULTI_IMAGE and ".project." in name]
         stored = [name for name in names if name not in made]
         source.tensors.check_bytes(_name(source, name) for name in stored)

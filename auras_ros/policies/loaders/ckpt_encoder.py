@@ -56,13 +56,11 @@ class ShapeMeta:
 
     def columns(self, features: int) -> list[int]:
         """Where each number of one instant of ours (cameras, then states) stands among theirs. features: a camera's."""
-        first, at = {}, 0
+        places, at = dict[str, range](), 0
         for feature in self.features:
-            first[feature.name] = at
-            at += features if feature.is_camera else math.prod(feature.shape)
-        ours = [*self.cameras, *self.states]
-        sizes = [features if feature.is_camera else math.prod(feature.shape) for feature in ours]
-        return [first[f.name] + i for f, size in zip(ours, sizes, strict=True) for i in range(size)]
+            places[feature.name] = range(at, at + (features if feature.is_camera else math.prod(feature.shape)))
+            at = places[feature.name].stop
+        return [place for feature in (*self.cameras, *self.states) for place in places[feature.name]]
 
     def source_of(self, name: str) -> str:
         """Their name of a tensor of our encoder ("backbone.conv1.weight", with several "each.0.backbone...")."""

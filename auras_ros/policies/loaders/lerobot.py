@@ -89,15 +89,19 @@ class LeRobotFolder:
         """model.safetensors, for errors."""
         return self.path / WEIGHTS
 
+    def refused(self, text: str) -> CheckpointError:
+        """What is wrong with config.json, to be raised."""
+        return CheckpointError(f"{self.file}: {text}")
+
     def known(self, keys: Collection[str], ignored: Collection[str] = (), later: Collection[str] = ()) -> None:
         """That config.json has all of these keys, and none beyond them and those of training. later: keys of them
         that the reference got when there were folders already, which is why they may be missing: it then does what
         they switch off. Raises CheckpointError."""
         common = {"type", "n_obs_steps", "input_features", "output_features", "normalization_mapping"}
         for key in sorted(self.config.keys() - set(keys) - set(ignored) - common - TRAINING):
-            raise CheckpointError(f"{self.file}: key '{key}' is not known here: what it does would not be done")
+            raise self.refused(f"key '{key}' is not known here: what it does would not be done")
         for key in sorted(({*keys, *common} - set(later)) - self.config.keys()):
-            raise CheckpointError(f"{self.file}: key '{key}' is missing: actions depend on it, and nothing is guessed")
+            raise self.refused(f"key '{key}' is missing: actions depend on it, and nothing is guessed")
 
     def get(self, key: str, supported: Collection[Any] | None = None) -> Any:
         """A value (None where there is none), checked against those that are supported. Raises CheckpointError, naming
@@ -105,18 +109,16 @@ class LeRobotFolder:
         value = self.config.get(key)
         if supported is not None and value not in supported:
             listed = ", ".join(map(repr, supported))
-            raise CheckpointError(f"{self.file}: {key}: {value!r} is not supported; expected {listed}")
+            raise self.refused(f"{key}: {value!r} is not supported; expected {listed}")
         return value
 
     def count(self, key: str, limit: int | None = None) -> int:
         """A whole number above zero, up to a limit. Raises CheckpointError."""
         value = self.config.get(key)
         if type(value) is not int or value < 1:
-            raise CheckpointError(f"{self.file}: {key}: {shown(value)} is not a whole number above zero")
+            raise self.refused(f"{key}: {shown(value)} is not a whole number above zero")
         if limit is not None and value > limit:
-            raise CheckpointError(
-                f"{self.file}: {key}: {shown(value)} is more than {limit}, the most that is supported"
-            )
+            raise self.refused(f"{key}: {shown(value)} is more than {limit}, the most that is supported")
         return value
 
     def pair(self, key: str) -> tuple[int, int] | None:
@@ -125,7 +127,7 @@ class LeRobotFolder:
         if value is None:
             return None
         if not isinstance(value, list) or len(value) != 2 or any(type(side) is not int or side < 1 for side in value):
-            raise CheckpointError(f"{self.file}: {key}: {value!r} is not [height, width]")
+            raise self.refused(f"{key}: {value!r} is not [height, width]")
         return value[0], value[1]
 
     # -- features -----------------------------------------------------------------------------------------
@@ -146,25 +148,23 @@ class LeRobotFolder:
         for feature in self.outputs:
             if feature.name == ACTION and feature.kind == "ACTION":
                 return feature
-        raise CheckpointError(f"{self.file}: output_features: '{ACTION}' is missing")
+        raise self.refused(f"output_features: '{ACTION}' is missing")
 
     def check(self, robot: Robot) -> None:
         """That every feature is of a kind that a robot gives, and the robot's names are as many."""
         for feature in self.inputs:
             if feature.kind == "VISUAL" and (len(feature.shape) != 3 or feature.shape[0] != 3):
                 shape = list(feature.shape)
-                raise CheckpointError(
-                    f"{self.file}: input '{feature.name}' has shape {shape}, expected [3, height, width]"
-                )
+                raise self.refused(f"input '{feature.name}' has shape {shape}, expected [3, height, width]")
             if feature.kind != "VISUAL" and feature != self.state:
-                raise CheckpointError(
-                    f"{self.file}: input '{feature.name}' of type {feature.kind} is not supported; expected VISUAL, "
+                raise self.refused(
+                    f"input '{feature.name}' of type {feature.kind} is not supported; expected VISUAL, "
                     f"and '{STATE}' of type STATE"
                 )
         for vector in (self.action, *([self.state] if self.state else [])):
             if len(vector.shape) != 1:
                 shape = list(vector.shape)
-                raise CheckpointError(f"{self.file}: '{vector.name}' has shape {shape}, expected one dimension")
+                raise self.refused(f"'{vector.name}' has shape {shape}, expected one dimension")
         state = None if self.state is None else self.state.shape[0]
         cameras = [camera.name for camera in self.cameras]
         robot.check(actions=self.action.shape[0], state=state, cameras=cameras, source=self.file)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.limits import shown
 from auras_ros.policies.loaders import lerobot_manifest
 from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
 from auras_ros.policies.loaders.lerobot_diffusion import BACKBONES
 from auras_ros.policies.loaders.lerobot_vla import executed
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.loaders.translated import Translated, renamed, wanted
 
 KEYS = {
     "chunk_size", "n_action_steps", "vision_backbone", "replace_final_stride_with_dilation", "pre_norm", "dim_model",
@@ -32,7 +31,7 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     folder.known(KEYS, IGNORED)
     folder.check_steps()
     if not folder.cameras:
-        raise CheckpointError(f"{folder.file}: input_features: a policy without pictures is not supported")
+        raise folder.refused("input_features: a policy without pictures is not supported")
     manifest = _manifest(folder, robot)
     variational = folder.get("use_vae", (True, False))
 
@@ -40,7 +39,7 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
         counted = source.endswith("num_batches_tracked") or source.startswith(BURIED)
         return counted or (variational and source.startswith(VARIATIONAL))
 
-    names = wanted_names(manifest, folder.file)
+    names = wanted(manifest, folder.file)
     return Translated(manifest, *renamed(names, folder.tensors, folder.weights, _source_of, is_ignored))
 
 
@@ -80,9 +79,7 @@ def _executed(folder: LeRobotFolder) -> int:
     _, count = executed(folder)
     coefficient = folder.get("temporal_ensemble_coeff")
     if coefficient is not None and type(coefficient) not in (int, float):
-        raise CheckpointError(
-            f"{folder.file}: temporal_ensemble_coeff: {shown(coefficient)} is neither a number nor null"
-        )
+        raise folder.refused(f"temporal_ensemble_coeff: {shown(coefficient)} is neither a number nor null")
     return count if coefficient is None else folder.count("chunk_size")
 
 

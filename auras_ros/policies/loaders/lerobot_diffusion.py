@@ -21,7 +21,7 @@ from auras_ros.policies.loaders import lerobot_manifest
 from auras_ros.policies.loaders.diffusion import FINAL_GROUPS, published_plan, reorder, resnet_name
 from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.loaders.translated import Translated, renamed, wanted
 
 BACKBONES: dict[str, dict[str, Any]] = {
     "resnet18": {"width": 64, "depth": [2, 2, 2, 2]},
@@ -46,12 +46,12 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     folder.known(KEYS, IGNORED, LATER)
     folder.check_steps()
     if not folder.cameras or folder.state is None:
-        raise CheckpointError(f"{folder.file}: input_features: a policy without pictures or state is not supported")
+        raise folder.refused("input_features: a policy without pictures or state is not supported")
     crop = _crop(folder)
     manifest = _manifest(folder, robot, crop)
     tensors = {name.replace("_orig_mod.", ""): tensor for name, tensor in folder.tensors.items()}  # of torch.compile
     _check_grids(folder, tensors, crop or folder.cameras[0].shape[1:])
-    named, origin = renamed(wanted_names(manifest, folder.file), tensors, folder.weights, _source_of, _is_ignored)
+    named, origin = renamed(wanted(manifest, folder.file), tensors, folder.weights, _source_of, _is_ignored)
     states, features = folder.state.shape[0], manifest["encoder"]["features"] * len(folder.cameras)
     columns = [*range(states, states + features), *range(states)]  # theirs is the state, then the pictures
     reorder(named, manifest["network"], manifest["observation"]["history"], columns)
@@ -81,7 +81,7 @@ def _executed(folder: LeRobotFolder) -> list[int]:
     first, count = folder.count("n_obs_steps") - 1, folder.count("n_action_steps")
     left = folder.count("horizon") - first
     if count > left:
-        raise CheckpointError(f"{folder.file}: n_action_steps: {count}, but the horizon leaves {left}")
+        raise folder.refused(f"n_action_steps: {count}, but the horizon leaves {left}")
     return [first, count]
 
 
@@ -123,7 +123,7 @@ def _plans(folder: LeRobotFolder) -> dict[str, dict[str, Any]]:
     if folder.get("clip_sample", (True, False)):
         clip = folder.get("clip_sample_range")
         if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip <= sys.float_info.max:
-            raise CheckpointError(f"{folder.file}: clip_sample_range: {clip!r} is not a number above zero")
+            raise folder.refused(f"clip_sample_range: {clip!r} is not a number above zero")
     return published_plan(sampler, steps, clip)
 
 
@@ -131,20 +131,20 @@ def _crop(folder: LeRobotFolder) -> tuple[int, int] | None:
     """What of a picture the network sees, (height, width); None for all of it."""
     sizes = {feature.shape for feature in folder.cameras}
     if len(sizes) > 1:
-        raise CheckpointError(f"{folder.file}: input_features: pictures of different sizes: {sorted(sizes)}")
+        raise folder.refused(f"input_features: pictures of different sizes: {sorted(sizes)}")
     size, resize, crop = folder.cameras[0].shape[1:], folder.pair("resize_shape"), folder.pair("crop_shape")
     if resize is not None and resize != size:
-        raise CheckpointError(
-            f"{folder.file}: resize_shape: {list(resize)} is not supported for pictures of {list(size)}: the "
+        raise folder.refused(
+            f"resize_shape: {list(resize)} is not supported for pictures of {list(size)}: the "
             f"reference resizes normalised values with antialiasing"
         )
     ratio = folder.config.get("crop_ratio", 1.0)
     if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio <= 1:
-        raise CheckpointError(f"{folder.file}: crop_ratio: {ratio!r} is not a share of a picture, above 0 up to 1")
+        raise folder.refused(f"crop_ratio: {ratio!r} is not a share of a picture, above 0 up to 1")
     if resize is not None:  # the reference then takes the crop from the ratio, whatever crop_shape says
         crop = None if ratio == 1 else (max(1, int(size[0] * ratio)), max(1, int(size[1] * ratio)))
     if crop is not None and (crop[0] > size[0] or crop[1] > size[1]):
-        raise CheckpointError(f"{folder.file}: crop_shape: {list(crop)} does not fit in pictures of {list(size)}")
+        raise folder.refused(f"crop_shape: {list(crop)} does not fit in pictures of {list(size)}")
     return crop
 
 

@@ -1,22 +1,20 @@
 """LeRobot's `pi0` and `pi05` (0.4.4): PaliGemma with an action expert, as our family `flow`.
 
-Their config.json names sizes ("gemma_2b") instead of giving them; SIZES has what the names mean. An empty camera is a
+Their config.json names sizes ("gemma_2b") instead of giving them; GEMMAS has what the names mean. An empty camera is a
 picture that is masked and counts in no position: it is left out. A picture of another size keeps its aspect ratio and
 is padded before it goes from 0..1 to -1..1, so what LeRobot pads with -1 arrives as -3; it was trained so.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.presets import PI0S
-from auras_ros.models.vit import VitConfig
 from auras_ros.observation import Pad
 from auras_ros.policies.loaders import prompts
 from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
@@ -25,16 +23,7 @@ from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
 from auras_ros.policies.prompt import INSTRUCTION, PromptTemplate
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """What LeRobot's names of networks mean."""
-
-    vision: VitConfig
-    gemmas: dict[str, LlamaConfig]
-
-
-SIZES = Sizes(PI0S["pi0"].vision, {"gemma_2b": PI0S["pi0"].language, "gemma_300m": PI0S["pi0"].expert})
+VISION, GEMMAS = PI0S["pi0"].vision, {"gemma_2b": PI0S["pi0"].language, "gemma_300m": PI0S["pi0"].expert}
 KEYS = {
     "paligemma_variant", "action_expert_variant", "dtype", "chunk_size", "n_action_steps", "max_state_dim",
     "max_action_dim", "num_inference_steps", "min_period", "max_period", "rtc_config", "image_resolution",
@@ -78,14 +67,12 @@ def _manifest(folder: LeRobotFolder, robot: Robot, kind: str) -> dict[str, Any]:
     folder.get("max_period", (4.0,))
     folder.get("dtype", ("float32", "bfloat16"))
     side = _side(folder)
-    gemmas = list(SIZES.gemmas)
-    large = SIZES.gemmas[folder.get("paligemma_variant", gemmas)]
-    small = SIZES.gemmas[folder.get("action_expert_variant", gemmas)]
+    large, small = (GEMMAS[folder.get(f"{part}_variant", list(GEMMAS))] for part in ("paligemma", "action_expert"))
     state, actions = folder.count("max_state_dim"), folder.count("max_action_dim")
     seen = pictures(folder, robot, side, Pad(PADDED))
     network = {
         "model": kind,
-        "vision": asdict(replace(SIZES.vision, image_px=side)),
+        "vision": asdict(replace(VISION, image_px=side)),
         "language": asdict(large),
         "expert": asdict(small),
         "state": state,
@@ -97,11 +84,10 @@ def _manifest(folder: LeRobotFolder, robot: Robot, kind: str) -> dict[str, Any]:
 
 def _side(folder: LeRobotFolder) -> int:
     height, width = folder.pair("image_resolution") or (0, 0)
-    if not height or height != width or height % SIZES.vision.patch_px:
-        patch = SIZES.vision.patch_px
-        raise CheckpointError(
-            f"{folder.file}: image_resolution: [{height}, {width}] is not supported; there are squares of whole "
-            f"patches of {patch}"
+    if not height or height != width or height % VISION.patch_px:
+        raise folder.refused(
+            f"image_resolution: [{height}, {width}] is not supported; there are squares of whole "
+            f"patches of {VISION.patch_px}"
         )
     return height
 
@@ -131,11 +117,8 @@ def _source_of(name: str) -> str:
     if part == "vision":
         return TOWER + siglip_name(rest)
     if part == "projector":
-        return (
-            TOWER + f"post_layernorm.{rest.removeprefix('norm.')}"
-            if rest.startswith("norm.")
-            else f"{LARGE}model.multi_modal_projector.{rest}"
-        )
+        norm = rest.startswith("norm.")
+        return f"{TOWER}post_layernorm.{rest[5:]}" if norm else f"{LARGE}model.multi_modal_projector.{rest}"
     if part == "language":
         return f"{LARGE}model.language_model.{rest}"
     return f"{SMALL}model.{rest}" if rest.startswith(("layers.", "norm.")) else MODEL + rest

@@ -85,9 +85,7 @@ def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
     vlm = VLMS[folder.get("vlm_model_name", list(VLMS))]
     side = vlm.vision.image_px
     if (given := folder.get("resize_imgs_with_padding")) != [side, side]:
-        raise CheckpointError(
-            f"{folder.file}: resize_imgs_with_padding: {given!r} is not supported; expected [{side}, {side}]"
-        )
+        raise folder.refused(f"resize_imgs_with_padding: {given!r} is not supported; expected [{side}, {side}]")
     seen = pictures(folder, robot, side, Pad(PADDED, "end"))
     limit = folder.count("tokenizer_max_length")
     network = {
@@ -107,16 +105,16 @@ def _decoders(folder: LeRobotFolder, vlm: Vlm) -> dict[str, Any]:
     """Sizes of the language model as cut off, of the expert, and which of its layers see the actions."""
     asked, share = folder.get("num_vlm_layers"), folder.get("expert_width_multiplier")
     if type(asked) is not int or not isinstance(share, int | float) or not share > 0:
-        raise CheckpointError(f"{folder.file}: num_vlm_layers {asked!r} or expert_width_multiplier {share!r}: no size")
+        raise folder.refused(f"num_vlm_layers {asked!r} or expert_width_multiplier {share!r}: no size")
     layers = min(asked, vlm.language.layers) if asked > 0 else vlm.language.layers
     if folder.get("num_expert_layers") not in (-1, 0, layers):
-        raise CheckpointError(
-            f"{folder.file}: num_expert_layers: {folder.config['num_expert_layers']!r} is not supported; expected -1 "
+        raise folder.refused(
+            f"num_expert_layers: {folder.config['num_expert_layers']!r} is not supported; expected -1 "
             f"and {layers}, as many as the language model's"
         )
     every = folder.get("self_attn_every_n_layers")
     if type(every) is not int:
-        raise CheckpointError(f"{folder.file}: self_attn_every_n_layers: {every!r} is not a whole number")
+        raise folder.refused(f"self_attn_every_n_layers: {every!r} is not a whole number")
     if folder.get("attention_mode", ("cross_attn", "self_attn")) == "self_attn":
         every = 1
     language, width = replace(vlm.language, layers=layers), int(vlm.language.width * share)
@@ -134,7 +132,7 @@ def _pictures(folder: LeRobotFolder) -> dict[str, Any]:
     empty = sum(EMPTY.fullmatch(feature.name) is not None for feature in folder.cameras)
     if empty != folder.get("empty_cameras"):
         told = folder.config.get("empty_cameras")
-        raise CheckpointError(f"{folder.file}: empty_cameras: {told!r}, but input_features has {empty}")
+        raise folder.refused(f"empty_cameras: {told!r}, but input_features has {empty}")
     if not folder.get("add_image_special_tokens", (False, True)):
         return {"around": [[], []], "empty": 0}
     prompts.encoder(folder)  # that there is one

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auras_ros.checkpoints.errors import CheckpointError, refusing
+from auras_ros.checkpoints.errors import refusing
 from auras_ros.observation import CameraSpec, Pad, Resize, SpecError
 from auras_ros.policies.loaders import lerobot_manifest
 from auras_ros.policies.loaders.lerobot import LeRobotFolder
 from auras_ros.policies.loaders.lerobot_files import PolicyFeature
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.loaders.translated import Translated, renamed, wanted
 
 EMPTY = re.compile(r"observation\.images\.empty_camera_\d+")
 HALF = (0.5, 0.5, 0.5)
@@ -29,13 +29,13 @@ def pictures(folder: LeRobotFolder, robot: Robot, side: int, pad: Pad) -> tuple[
     """The cameras that there are, whose pictures are brought to a square, with their aspect ratio, and to -1..1. Raises
     CheckpointError where there are none, where the statistics change them, or where there is no state beside them."""
     if folder.state is None:
-        raise CheckpointError(f"{folder.file}: input_features: a policy without a state is not supported")
+        raise folder.refused("input_features: a policy without a state is not supported")
     for feature in folder.cameras:
         if folder.normalization(feature, 3).kind != "none":
-            raise CheckpointError(f"{folder.file}: '{feature.name}' is normalised by statistics; expected IDENTITY")
+            raise folder.refused(f"'{feature.name}' is normalised by statistics; expected IDENTITY")
     found = [feature for feature in folder.cameras if not EMPTY.fullmatch(feature.name)]
     if not found:
-        raise CheckpointError(f"{folder.file}: input_features: a policy without pictures is not supported")
+        raise folder.refused("input_features: a policy without pictures is not supported")
     return tuple(_camera(folder, robot, feature, side, pad) for feature in found)
 
 
@@ -74,7 +74,7 @@ def translated(
 ) -> Translated:
     """As `renamed`. tower: what stands before the names of SigLIP's tensors."""
     tensors = joined_attention(tensors, f"{tower}encoder.layers.")
-    named, origin = renamed(wanted_names(manifest, folder.file), tensors, folder.weights, source_of, is_ignored)
+    named, origin = renamed(wanted(manifest, folder.file), tensors, folder.weights, source_of, is_ignored)
     positions = "prefix.model.vision.pos_embed"
     named[positions] = named[positions][None] if named[positions].dim() == 2 else named[positions]
     return Translated(manifest, named, origin)
@@ -84,7 +84,7 @@ def executed(folder: LeRobotFolder) -> list[int]:
     """Which of the predicted actions are a chunk: as many as the library executes of one."""
     horizon, count = folder.count("chunk_size"), folder.count("n_action_steps")
     if count > horizon:
-        raise CheckpointError(f"{folder.file}: n_action_steps: {count} is more than chunk_size, {horizon}")
+        raise folder.refused(f"n_action_steps: {count} is more than chunk_size, {horizon}")
     return [0, count]
 
 

@@ -24,7 +24,7 @@ from auras_ros.models.openvla import OpenVlaConfig
 from auras_ros.policies.loaders.openvla_picture import camera, zoom
 from auras_ros.policies.loaders.openvla_prompt import prompt
 from auras_ros.policies.loaders.robot import Robot
-from auras_ros.policies.loaders.translated import Translated, wanted_names
+from auras_ros.policies.loaders.translated import Translated, wanted
 
 CONFIG, STATISTICS = "config.json", "dataset_statistics.json"
 BOS = 1  # Llama's, where `text_config` does not say
@@ -75,7 +75,7 @@ def translate(source: Path, robot: Robot) -> Translated:
     }
     shards = Shards(source)
     named = shards.renamed(_names(shards, config))
-    origin = {name: shards.origin(_published(name)) for name in wanted_names(manifest, file)}
+    origin = {name: shards.origin(_published(name)) for name in wanted(manifest, file)}
     return Translated(manifest, named, origin | {name: named.origin(name) for name in named})
 
 

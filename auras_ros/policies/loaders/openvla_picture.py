@@ -118,15 +118,11 @@ def zoom(robot: Robot) -> float | None:
 def _size(strategy: Any, height: int, width: int, px: int, file: Path) -> dict[str, Any]:
     """resize-naive stretches; resize-crop brings the shorter side to px and takes the middle; letterbox makes a border
     of the mean's colour before it resizes, which is nothing where the picture is square."""
+    told = f"{file}: image_resize_strategy: {strategy!r} is"
     if strategy not in STRATEGIES:
-        raise CheckpointError(
-            f"{file}: image_resize_strategy: {strategy!r} is not supported; expected {', '.join(STRATEGIES)}"
-        )
+        raise CheckpointError(f"{told} not supported; expected {', '.join(STRATEGIES)}")
     if strategy == "letterbox" and height != width:
-        raise CheckpointError(
-            f"{file}: image_resize_strategy: 'letterbox' is supported for square pictures, and robot.json's are "
-            f"{height} x {width}"
-        )
+        raise CheckpointError(f"{told} supported for square pictures, and robot.json's are {height} x {width}")
     if strategy != "resize-crop" or height == width:
         return {"resize": {"height": px, "width": px, "interpolation": "pillow_bicubic"}}
     short = min(height, width)

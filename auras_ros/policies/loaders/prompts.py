@@ -89,7 +89,7 @@ def spelling(
     a tokenizer might join a number with its neighbours. Raises CheckpointError where it does.
     """
     if states > MOST_STATES:
-        raise CheckpointError(f"{folder.file}: max_state_dim: {states} is more than {MOST_STATES}")
+        raise folder.refused(f"max_state_dim: {states} is more than {MOST_STATES}")
     first = encode(start)
     numbers = [encode(f"{start} {number}")[len(first) :] for number in range(-1, BINS)]
     whole = encode(f"{start} 0;\nAction: ")

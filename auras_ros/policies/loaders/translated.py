@@ -32,7 +32,7 @@ class Translated:
     def checkpoint(self, digest: str, source: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
         """The policy with these weights; it has no golden sample. dtype, device: see `precision.runtime_dtype`. Raises
         CheckpointError, naming the source."""
-        check_shapes(_wanted(self.manifest, source), self.tensors, source, self.origin)  # before memory is spent
+        check_shapes(wanted(self.manifest, source), self.tensors, source, self.origin)  # before memory is spent
         stored = stored_dtype(self.tensors)
         made = build(self.manifest, digest, source, runtime_dtype(dtype, device, stored), stored)
         check_ranges(made, source)
@@ -40,13 +40,8 @@ class Translated:
         return replace(made, asked=dtype)
 
 
-def wanted_names(manifest: Mapping[str, Any], source: Path) -> list[str]:
-    """Names of all tensors that the networks of this manifest have; no memory is spent. Raises CheckpointError."""
-    return list(_wanted(manifest, source))
-
-
-def _wanted(manifest: Mapping[str, Any], source: Path) -> dict[str, Tensor]:
-    """All tensors that the networks of this manifest have, without their memory."""
+def wanted(manifest: Mapping[str, Any], source: Path) -> dict[str, Tensor]:
+    """All tensors that the networks of this manifest have, without their memory. Raises CheckpointError."""
     with torch.device("meta"):
         return build(manifest, "", source).networks.state_dict()
 

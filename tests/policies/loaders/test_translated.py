@@ -14,7 +14,7 @@ from auras_ros.checkpoints.tensors import fill
 from auras_ros.policies import checkpoint
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders import translated
-from auras_ros.policies.loaders.translated import Translated, renamed, wanted_names
+from auras_ros.policies.loaders.translated import Translated, renamed, wanted
 from tests.policies import tiny
 
 SOURCE = Path("folder")
@@ -65,7 +65,7 @@ def test_what_does_not_fit_is_refused_by_the_sources_name(tensors: dict[str, Ten
 
 
 def test_names_of_a_manifests_networks_cost_no_memory() -> None:
-    names = wanted_names(tiny.manifest(), SOURCE)
+    names = wanted(tiny.manifest(), SOURCE)
     assert names == list(tiny.checkpoint().networks.state_dict())
 
 

@@ -21,15 +21,15 @@ WORDS = 82
 
 def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     """For one test: what the names in config.json mean is tiny."""
-    published = lerobot_pi.SIZES
     gemmas = {
         name: replace(
-            published.gemmas[name], vocabulary=WORDS, width=width, layers=2, hidden=hidden, heads=2, head_dim=16
+            lerobot_pi.GEMMAS[name], vocabulary=WORDS, width=width, layers=2, hidden=hidden, heads=2, head_dim=16
         )
         for name, width, hidden in (("gemma_2b", 32, 48), ("gemma_300m", 16, 24))
     }
-    vision = replace(published.vision, width=24, depth=2, heads=2, hidden=32)
-    monkeypatch.setattr(lerobot_pi, "SIZES", lerobot_pi.Sizes(vision, gemmas))
+    vision = replace(lerobot_pi.VISION, width=24, depth=2, heads=2, hidden=32)
+    monkeypatch.setattr(lerobot_pi, "VISION", vision)
+    monkeypatch.setattr(lerobot_pi, "GEMMAS", gemmas)
     tiny = SMOLVLAS["smolvla-tiny"]
     vlm = lerobot_smolvla.Vlm(tiny.vision, replace(tiny.language, vocabulary=WORDS, layers=4), tiny.fold)
     monkeypatch.setattr(lerobot_smolvla, "VLMS", dict.fromkeys(lerobot_smolvla.VLMS, vlm))
