@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import mean, median
@@ -57,20 +58,17 @@ def run(argv: list[str], progress: Say) -> Report:
     configs = [resources.find("config", each) if "/" not in each else Path(each) for each in options.config]
     report = Report("phase")
 
-    def part(config: Path, shift_ms: float, seed: int, lock: bool, what: str) -> MeasureStep:
-        def play(ends: Ends) -> None:
-            progress(f"{what} ...")
-            played = {"config": config.name, "shift_ms": shift_ms, "seed": seed, "phase_lock": lock}
-            figures = _episode(config, shift_ms, seed, lock, options.seconds, ends.hard_s)
-            report.rows.append(played | {"cores": available()} | figures)
-
-        return play
+    def play(config: Path, shift_ms: float, seed: int, lock: bool, what: str, ends: Ends) -> None:
+        progress(f"{what} ...")
+        played = {"config": config.name, "shift_ms": shift_ms, "seed": seed, "phase_lock": lock}
+        figures = _episode(config, shift_ms, seed, lock, options.seconds, ends.hard_s)
+        report.rows.append(played | {"cores": available()} | figures)
 
     parts: dict[str, MeasureStep] = {}
     for seed, shift_ms, config, second in product(range(options.seeds), options.shifts, configs, LOCK):
         lock = second ^ (seed % 2 == 1)  # alternates which of the two comes first
         what = f"{config.name}, shift {shift_ms:g} ms, seed {seed}, phase_lock {'on' if lock else 'off'}"
-        parts[what] = part(config, shift_ms, seed, lock, what)
+        parts[what] = partial(play, config, shift_ms, seed, lock, what)
     run_parts(report, options.minutes, parts)
     report.summary |= summarised(report.rows)
     return report

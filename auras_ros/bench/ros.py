@@ -85,15 +85,13 @@ def _chosen(report: Report, progress: Say) -> str:
         progress(f"duration of a frame of {name} on this machine ...")
         plan, horizon_ns = Plan(name), checkpoint.horizon * checkpoint.contract.dt_ns
         took = measure_durations(checkpoint, {name: plan}, rounds=1, frames=TIMED)[name].seconds
+        chose = report.more.setdefault("chose", [])
         try:
             plan.check_horizon(plan.interval_ns(round(ROOM * took * 1e9)), horizon_ns)
-        except PlanError as error:
-            said = f"{name} takes {1e3 * took:.0f} ms a frame, too long here: {error}"
-        else:
-            said = f"plan {name}: {1e3 * took:.0f} ms a frame"
-        report.more.setdefault("chose", []).append(said)
-        if said.startswith("plan "):
+            chose.append(f"plan {name}: {1e3 * took:.0f} ms a frame")
             return name
+        except PlanError as error:
+            chose.append(f"{name} takes {1e3 * took:.0f} ms a frame, too long here: {error}")
     return PLANS[-1]  # the agent refuses it with the reason
 
 

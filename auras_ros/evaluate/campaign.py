@@ -53,13 +53,9 @@ class Campaign:
         known = self.work.find((clock, contender.name), group)
         if known is not None:
             return known
-        settings = self.settings
-
-        def watch(runners: EpisodeRunners) -> None:
-            self.say(pace.line(runners))
-
-        timing = settings.timing(clock)
-        made = play(self.checkpoint, contender.plan, group, settings.task, timing, contender.plain, watch)
+        task, timing = self.settings.task, self.settings.timing(clock)
+        plan, plain = contender.plan, contender.plain
+        made = play(self.checkpoint, plan, group, task, timing, plain, lambda runners: self.say(pace.line(runners)))
         self.work.add((clock, contender.name), made)
         return made
 

@@ -88,9 +88,8 @@ def run_episodes(
         report([*done, *runners.finished])
 
     for group in grouped(seeds, batch):
-        done += play(
-            checkpoint, Plan(plan), group, Task(drift_px, max_steps), Paused(execute_steps), watch=watch
-        ).episodes
+        task, timing = Task(drift_px, max_steps), Paused(execute_steps)
+        done += play(checkpoint, Plan(plan), group, task, timing, watch=watch).episodes
     return done
 
 

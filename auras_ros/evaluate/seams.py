@@ -61,7 +61,8 @@ class Seams:
         found: dict[str, float | None] = {}
         for name, counts in (("jump", self.jumps), ("disagreement", self.disagreements)):
             for label, share in (("max", 1.0), ("p99", 0.99), ("median", 0.5)):
-                found[f"{name}_{label}"] = _quantile(counts, share)
+                tenths = quantile([counts[value] for value in range(max(counts, default=-1) + 1)], share)
+                found[f"{name}_{label}"] = None if tenths is None else tenths / PER_UNIT
         anywhere = max(self.within, max(self.jumps, default=0))
         for name, value in (("within_max", self.within), ("step_max", anywhere)):
             found[name] = value / PER_UNIT if self.count else None
@@ -142,11 +143,6 @@ def _key(provenance: Provenance) -> Key:
 
 def _tenths(difference: FloatArray) -> int:
     return round(float(np.linalg.norm(difference)) * PER_UNIT)
-
-
-def _quantile(counts: Counter[int], share: float) -> float | None:
-    value = quantile([counts[value] for value in range(max(counts, default=-1) + 1)], share)
-    return None if value is None else value / PER_UNIT
 
 
 def _words(counts: Counter[int]) -> str:

@@ -51,11 +51,10 @@ class Pi0(FlowModel):
         norm, linear = nn.LayerNorm(vision.width, vision.norm_eps), nn.Linear(vision.width, width)  # SigLIP's last norm
         super().__init__(Vit(vision), named(norm=norm, linear=linear), Llama(config.language))
         self.config, self.states = config, 0 if config.adaptive else config.state
-        self.expert = (
-            AdaptiveExpert(config.expert, config.actions)
-            if config.adaptive
-            else ActionExpert(config.expert, config.state, config.actions)
-        )
+        if config.adaptive:
+            self.expert = AdaptiveExpert(config.expert, config.actions)
+        else:
+            self.expert = ActionExpert(config.expert, config.state, config.actions)
 
     def join(self, seen: Tensor, prompt: Tensor, there: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Patches of each row's cameras [batch * cameras, patches, width], then the prompt int64 [batch or 1, ids], of

@@ -55,7 +55,8 @@ def _fault(build: Build, run: Run, tokens: int, prefix: int, decoder: Keywords, 
             torch.default_generator.manual_seed(SEED)
             try:
                 net = build(VOCABULARY, tokens, decoder, wrapper).to(precision).eval()
-                _shake(net)
+                for weight in net.parameters():  # away from where it begins, by about what its layer can take
+                    weight.add_(torch.randn_like(weight) * (weight.shape[-1] ** -0.5 if weight.dim() > 1 else 0.1))
                 _try(net, run, before, length)
                 return None
             except KeywordError as fault:
@@ -63,12 +64,6 @@ def _fault(build: Build, run: Run, tokens: int, prefix: int, decoder: Keywords, 
             except RAISED as error:
                 said = said or str(error).strip().split("\n")[0] or type(error).__name__
     return said
-
-
-def _shake(net: nn.Module) -> None:
-    """Every weight away from where it begins, by about what its layer can take."""
-    for weight in net.parameters():
-        weight.add_(torch.randn_like(weight) * (weight.shape[-1] ** -0.5 if weight.dim() > 1 else 0.1))
 
 
 def _try(net: Any, run: Run, before: int, length: int) -> None:

@@ -86,9 +86,8 @@ class Act:
         config = ActConfig(**network)
         backbone = ResNet18(**{key: value for key, value in encoder.items() if key != "type"})
         seen = ActEncoder(config, backbone, architecture.cameras, architecture.state, architecture.image_px)
-        return nn.ModuleDict(
-            {"encoder": seen, "decoder": ActDecoder(config, architecture.horizon, architecture.actions)}
-        )
+        decoder = ActDecoder(config, architecture.horizon, architecture.actions)
+        return nn.ModuleDict({"encoder": seen, "decoder": decoder})
 
     def policy(self, networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any]) -> ActPolicy:
         known(settings)

@@ -32,9 +32,8 @@ class Autoregressive:
             counted(f"network: {key}", size)
         counted("horizon", architecture.horizon)
         seen, width, heads = build_encoder(encoder, architecture.cameras), network["width"], network["heads"]
-        prefix = ObservationTokens(
-            seen, architecture.history, architecture.instant(seen.features), network["tokens"], width
-        )
+        inputs = architecture.instant(seen.features)
+        prefix = ObservationTokens(seen, architecture.history, inputs, network["tokens"], width)
         config = LlamaConfig(network["bins"], width, network["layers"], heads, heads, network["hidden"])
         return nn.ModuleDict({"prefix": prefix, "decoder": Llama(config)})
 

@@ -209,12 +209,7 @@ def check_limits(manifest: Mapping[str, Any]) -> None:
         most("observation: history", observation.get("history"), HISTORY)
     for part in ("encoder", "network"):
         check_sizes(part, "", manifest[part], 0)
-    if isinstance(manifest["plans"], Mapping):
-        check_plans(manifest["plans"])
-
-
-def check_plans(plans: Mapping[str, Any]) -> None:
-    """Raises ValueError, naming plan and key."""
-    for name, plan in plans.items():
+    plans = manifest["plans"]
+    for name, plan in plans.items() if isinstance(plans, Mapping) else ():
         if isinstance(plan, Mapping):
             most(f"plans: {name}: steps", plan.get("steps"), STEPS)

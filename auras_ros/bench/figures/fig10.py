@@ -73,7 +73,7 @@ def _measured(parser: argparse.ArgumentParser, path: Path) -> Report:
     ):
         raw = json.loads(text)
         kept = Report("pipeline", list(raw["rows"]), dict(raw["summary"]))
-        if raw["name"] != kept.name or not any(row["measure"] == "rounds" for row in kept.rows):
+        if raw["name"] != kept.name or not any(row["measure"] == "rounds" and row["cores"] for row in kept.rows):
             raise ValueError("it has no rates of the modes")
         kept.more["rates_of"] = {name: raw[name] for name in ("command", "date", "hardware", "versions")}
         kept.more |= {name: raw[name] for name in ("interrupted", "failed", "left_out", "disturbed") if name in raw}

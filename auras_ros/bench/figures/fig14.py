@@ -117,10 +117,6 @@ def table(report: Report) -> str:
     return with_paper(report, in_columns(report.rows, COLUMNS))
 
 
-def _notes(row: Row) -> str:
-    return ", ".join(filter(None, ["layers share parameters" if row["shared_layers"] else "", marked(row)]))
-
-
 COLUMNS: tuple[Column, ...] = (
     ("policy", "{policy}"),
     ("perception", "2^{perception}"),
@@ -131,7 +127,7 @@ COLUMNS: tuple[Column, ...] = (
     ("seq /s", "{seq_hz:.2f}"),
     ("auras /s", "{rate_hz:.2f}"),
     *SPEEDUP_COLUMNS,
-    ("", _notes),
+    ("", lambda row: ", ".join(filter(None, ["layers share parameters" if row["shared_layers"] else "", marked(row)]))),
 )
 
 

@@ -66,7 +66,9 @@ def translate(path: Path, robot: Robot) -> Translated:
         stored = [name for name in names if name not in made]
         source.tensors.check_bytes(_name(source, name) for name in stored)
         tensors, origin = renamed(stored, source.tensors, path, lambda name: _name(source, name), _is_ignored)
-        _check_temperature(source)
+        for name in source.tensors:
+            if name.endswith(".temperature") and not bool((source.tensors[name] == 1).all()):
+                raise CheckpointError(f"{path}: tensor '{name}': a temperature other than 1 is not supported")
         for name in made:
             tensors[name] = torch.eye(features) if name.endswith("weight") else torch.zeros(features)
             origin[name] = f"{path}: {IDENTITY}"
@@ -206,12 +208,5 @@ def _name(source: Source, name: str) -> str:
 
 def _is_ignored(source: str) -> bool:
     """What has been read already, what masks attention as ours does, and what only knows the device."""
-    if source.startswith(NORMALIZER) or source.endswith("_dummy_variable"):
-        return True
-    return source in ("model.mask", "model.memory_mask") or is_ignored(source)
-
-
-def _check_temperature(source: Source) -> None:
-    for name in source.tensors:
-        if name.endswith(".temperature") and not bool((source.tensors[name] == 1).all()):
-            raise CheckpointError(f"{source.path}: tensor '{name}': a temperature other than 1 is not supported")
+    known = source.startswith(NORMALIZER) or source.endswith("_dummy_variable")
+    return known or source in ("model.mask", "model.memory_mask") or is_ignored(source)

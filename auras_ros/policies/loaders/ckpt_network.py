@@ -71,14 +71,10 @@ def _unet(policy: CkptConfig, tensors: LazyTensors) -> dict[str, Any]:
 
 
 def _transformer(policy: CkptConfig) -> dict[str, Any]:
-    for key, default, built in (
-        ("obs_as_cond", True, True),
-        ("time_as_cond", True, True),
-        ("causal_attn", True, True),
-        ("pred_action_steps_only", False, False),
-        ("n_cond_layers", 0, 0),
-    ):
-        policy.get(key, default, (built,))
+    for key in ("obs_as_cond", "time_as_cond", "causal_attn"):
+        policy.get(key, True, (True,))
+    policy.get("pred_action_steps_only", False, (False,))
+    policy.get("n_cond_layers", 0, (0,))
     return {
         "type": "transformer",
         "layers": policy.count("n_layer", 8, most=LAYERS),

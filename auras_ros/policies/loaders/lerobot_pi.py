@@ -18,7 +18,7 @@ from auras_ros.models.presets import PI0S
 from auras_ros.observation import Pad
 from auras_ros.policies.loaders import prompts
 from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
-from auras_ros.policies.loaders.lerobot_vla import flow_manifest, pictures, siglip_name, translated
+from auras_ros.policies.loaders.lerobot_vla import check_fixed, flow_manifest, pictures, siglip_name, translated
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
 from auras_ros.policies.prompt import INSTRUCTION, PromptTemplate
@@ -61,10 +61,7 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
 
 
 def _manifest(folder: LeRobotFolder, robot: Robot, kind: str) -> dict[str, Any]:
-    folder.get("n_obs_steps", (1,))
-    folder.get("rtc_config", (None,))
-    folder.get("min_period", (0.004,))
-    folder.get("max_period", (4.0,))
+    check_fixed(folder)
     folder.get("dtype", ("float32", "bfloat16"))
     side = _side(folder)
     large, small = (GEMMAS[folder.get(f"{part}_variant", list(GEMMAS))] for part in ("paligemma", "action_expert"))

@@ -19,7 +19,7 @@ from auras_ros.models.vit import VitConfig
 from auras_ros.observation import Pad
 from auras_ros.policies.loaders import prompts
 from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
-from auras_ros.policies.loaders.lerobot_vla import EMPTY, flow_manifest, pictures, siglip_name, translated
+from auras_ros.policies.loaders.lerobot_vla import EMPTY, check_fixed, flow_manifest, pictures, siglip_name, translated
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
 from auras_ros.policies.prompt import INSTRUCTION
@@ -72,16 +72,10 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
 
 
 def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
-    for key, supported in (
-        ("n_obs_steps", 1),
-        ("rtc_config", None),
-        ("min_period", 0.004),
-        ("max_period", 4.0),
-        ("adapt_to_pi_aloha", False),
-        ("use_delta_joint_actions_aloha", False),
-        ("use_cache", True),
-    ):
-        folder.get(key, (supported,))
+    check_fixed(folder)
+    folder.get("adapt_to_pi_aloha", (False,))
+    folder.get("use_delta_joint_actions_aloha", (False,))
+    folder.get("use_cache", (True,))
     vlm = VLMS[folder.get("vlm_model_name", list(VLMS))]
     side = vlm.vision.image_px
     if (given := folder.get("resize_imgs_with_padding")) != [side, side]:

@@ -25,6 +25,12 @@ EMPTY = re.compile(r"observation\.images\.empty_camera_\d+")
 HALF = (0.5, 0.5, 0.5)
 
 
+def check_fixed(folder: LeRobotFolder) -> None:
+    """What is built here with one value alone, in all of these types. Raises CheckpointError by the key."""
+    for key, supported in {"n_obs_steps": 1, "rtc_config": None, "min_period": 0.004, "max_period": 4.0}.items():
+        folder.get(key, (supported,))
+
+
 def pictures(folder: LeRobotFolder, robot: Robot, side: int, pad: Pad) -> tuple[CameraSpec, ...]:
     """The cameras that there are, whose pictures are brought to a square, with their aspect ratio, and to -1..1. Raises
     CheckpointError where there are none, where the statistics change them, or where there is no state beside them."""
@@ -106,11 +112,5 @@ def siglip_name(name: str) -> str:
         return "embeddings.position_embedding.weight"
     if name.startswith("patch_embed."):
         return f"embeddings.patch_embedding.{name.removeprefix('patch_embed.proj.')}"
-    for ours, theirs in (
-        (".norm1.", ".layer_norm1."),
-        (".norm2.", ".layer_norm2."),
-        (".attn.qkv.", ".self_attn.qkv."),
-        (".attn.proj.", ".self_attn.out_proj."),
-    ):
-        name = name.replace(ours, theirs)
-    return f"encoder.{name}"
+    name = name.replace(".norm1.", ".layer_norm1.").replace(".norm2.", ".layer_norm2.")
+    return "encoder." + name.replace(".attn.qkv.", ".self_attn.qkv.").replace(".attn.proj.", ".self_attn.out_proj.")

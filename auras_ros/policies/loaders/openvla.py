@@ -7,6 +7,7 @@ something else is refused by name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -98,15 +99,9 @@ def _names(shards: Shards, config: OpenVlaConfig) -> dict[str, str]:
 
 def _published(name: str) -> str:
     """The folder's name of one of our tensors, for errors."""
-    rest = name.removeprefix(MODULE)
-    for ours, theirs in (
-        ("vision.", "vision_backbone."),
-        ("language.lm_head", "language_model.lm_head"),
-        ("language.", "language_model.model."),
-    ):
-        if rest.startswith(ours):
-            rest = theirs + rest[len(ours) :]
-            break
+    rest = re.sub(r"^vision\.", "vision_backbone.", name.removeprefix(MODULE))
+    rest = re.sub(r"^language\.(?!lm_head)", "language_model.model.", rest)
+    rest = re.sub(r"^language\.", "language_model.", rest)
     if rest.startswith("vision_backbone."):
         rest = rest.replace(".layers.", ".blocks.").replace(".gamma", ".scale_factor")
     return rest

@@ -66,7 +66,7 @@ def test_what_does_not_fit_is_refused_by_the_sources_name(tensors: dict[str, Ten
 
 def test_names_of_a_manifests_networks_cost_no_memory() -> None:
     names = wanted(tiny.manifest(), SOURCE)
-    assert names == list(tiny.checkpoint().networks.state_dict())
+    assert list(names) == list(tiny.checkpoint().networks.state_dict())
 
 
 def test_shapes_are_compared_before_memory_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
