@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from .verdict import Accepted, Rejected
 
 
-@dataclass
 class Tally:
     """Totals that only rise; `refused` maps the reason of a refusal to its number."""
 
-    accepted: int = 0
-    clipped_values: int = 0
-    hold_ticks: int = 0
-    late_ticks: int = 0
-    missed_ticks: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
-    published: int = 0
-    limited_ticks: int = 0
+    def __init__(self) -> None:
+        self.accepted = self.clipped_values = self.published = 0
+        self.hold_ticks = self.late_ticks = self.missed_ticks = self.limited_ticks = 0
+        self.refused: dict[str, int] = {}
 
     def count_offer(self, verdict: Accepted | Rejected) -> None:
         """Count an offered chunk."""

@@ -37,9 +37,9 @@ class Rounds(Generic[Key]):
     options: argparse.Namespace
     ends: Ends
     say: Say
-    rates: dict[Key, list[float]] = field(default_factory=dict)
-    failed: dict[Key, str] = field(default_factory=dict)
-    aside: dict[Key, str] = field(default_factory=dict)
+    rates: dict[Key, list[float]] = field(default_factory=dict, init=False)
+    failed: dict[Key, str] = field(default_factory=dict, init=False)
+    aside: dict[Key, str] = field(default_factory=dict, init=False)
 
     def trial(self, candidates: Mapping[str, Sequence[Key]]) -> tuple[dict[Key, list[float]], dict[str, Key]]:
         """A few rounds of every competitor of every kind. Returns all rates, and the fastest one of each kind.

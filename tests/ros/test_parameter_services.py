@@ -173,6 +173,16 @@ def test_declarations_are_announced(context: ros.Context, executor: Any, node: r
     other.declare_parameter("after", 1)  # for nobody, and no error
 
 
+def test_undeclared_parameters_where_they_are_allowed(context: ros.Context) -> None:
+    node = ros.Node("n", context=context, allow_undeclared_parameters=True)
+    assert node.get_parameter("x").value is None
+    assert (node.get_parameter_type("x"), node.describe_parameter("x").name) == (0, "x")
+    assert node.set_parameters([ros.Parameter("x", value=1)])[0].successful
+    assert (node.get_parameter("x").value, node.describe_parameter("x").dynamic_typing) == (1, True)
+    assert node.set_parameters([ros.Parameter("x")])[0].successful  # without a value: deleted
+    assert not node.has_parameter("x")
+
+
 def test_a_static_parameter_cannot_lose_its_value(context: ros.Context) -> None:
     node = ros.Node("n", context=context)
     node.declare_parameter("a", [1.0])

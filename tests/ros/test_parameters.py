@@ -140,6 +140,12 @@ def test_a_node_takes_its_overrides(context: ros.Context, yaml_file: Path) -> No
     assert not node.has_parameter("seen")
 
 
+def test_overrides_may_declare_themselves(context: ros.Context, yaml_file: Path) -> None:
+    options = {"namespace": "robot", "automatically_declare_parameters_from_overrides": True}
+    node = make(context, "--params-file", str(yaml_file), **options)
+    assert [node.get_parameter(f"limits.{name}").value for name in ("lower", "upper")] == [-1.5, 2.5]
+
+
 def test_types_are_kept(context: ros.Context) -> None:
     node = make(context, "-p", "rate_hz:=20", "-p", "count:=1.5")
     with pytest.raises(ros.InvalidParameterTypeException, match=r"rate_hz.*write 20\.0"):

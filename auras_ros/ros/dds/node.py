@@ -49,6 +49,8 @@ class Node(NodeParameters):
         rosout_qos_profile: QoSProfile | int = qos_profile_rosout_default,
         start_parameter_services: bool = True,
         parameter_overrides: list[Parameter] | None = None,
+        allow_undeclared_parameters: bool = False,
+        automatically_declare_parameters_from_overrides: bool = False,
     ) -> None:
         self.context = context or get_default_context()
         arguments = for_node(cli_args, self.context.arguments if use_global_arguments else None)
@@ -67,8 +69,11 @@ class Node(NodeParameters):
             self._logger.warning(f"this process already has a node {self.get_fully_qualified_name()}")
         logs = enable_rosout and arguments.rosout
         self._rosout = Rosout(self, QoSProfile.coerce(rosout_qos_profile)) if logs else None
-        self._init_parameters(overrides, ParameterEvents(self).publish)
+        self._init_parameters(overrides, ParameterEvents(self).publish, allow_undeclared_parameters)
         self._time_source = TimeSource(self, self._clock)
+        if automatically_declare_parameters_from_overrides:
+            for parameter in overrides.keys() - self._parameter_values.keys():
+                self.declare_parameter(parameter, overrides[parameter])
         if start_parameter_services:
             serve_parameters(self)
 

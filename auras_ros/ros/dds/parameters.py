@@ -45,11 +45,13 @@ class NodeParameters:
     """Mixed into Node: declared parameters with their descriptors, the overrides waiting for declaration, and set
     callbacks. Its attributes have long names, because nodes add theirs beside them."""
 
-    def _init_parameters(self, overrides: dict[str, Any], changed: Callable[[Changes], None]) -> None:
+    def _init_parameters(
+        self, overrides: dict[str, Any], changed: Callable[[Changes], None], allow_undeclared: bool
+    ) -> None:
         # What was given at the start, declared or not; rclpy keeps it under this name.
         self._parameter_overrides = {name: Parameter(name, value=value) for name, value in overrides.items()}
         self._parameter_callbacks: list[SetCallback] = []
-        self._parameters_changed = changed
+        self._parameters_changed, self._allow_undeclared = changed, allow_undeclared
         self._parameter_values: dict[str, Parameter] = {}
         self._parameter_descriptors: dict[str, Any] = {}
         self._parameter_lock = threading.RLock()
@@ -161,6 +163,8 @@ class NodeParameters:
         """The parameter and its descriptor."""
         with self._parameter_lock:
             if name not in self._parameter_values:
+                if self._allow_undeclared:
+                    return Parameter(name), _described(name, None, None)[0]
                 raise ParameterNotDeclaredException(f"parameter {name} is not declared")
             return self._parameter_values[name], self._parameter_descriptors[name]
 
@@ -183,7 +187,7 @@ class NodeParameters:
     def _fitted_parameter(self, parameter: Parameter) -> Parameter:
         """The parameter in its declared type; a dynamic one's descriptor takes the type of the value."""
         name, kind_of_value = parameter.name, parameter.type_
-        if name not in self._parameter_descriptors:  # this very set took its value away, which deleted it
+        if name not in self._parameter_descriptors:  # undeclared ones are allowed, or this very set deleted it
             self._parameter_descriptors[name] = _described(name, None, None)[0]
         descriptor = self._parameter_descriptors[name]
         if descriptor.dynamic_typing:
@@ -194,7 +198,7 @@ class NodeParameters:
 
     def _parameter_refusal(self, parameters: list[Parameter], *, initial: bool = False) -> str:
         for parameter in parameters:
-            descriptor = self._parameter_descriptors[parameter.name]
+            descriptor = self._declared(parameter.name)[1]
             if descriptor.read_only and not initial:
                 return f"parameter {parameter.name} is read-only"
             reason = type_refusal(parameter, descriptor) or range_refusal(parameter, descriptor)
