@@ -72,7 +72,7 @@ def parse(argv: list[str]) -> DemoOptions:
     if seconds is None and episodes is None:
         seconds, episodes = (None, DEFAULT_EPISODES) if given.plan is None else (DEFAULT_SECONDS, None)
     with refused_settings(parser):
-        rules = Rules(seconds=seconds, episodes=episodes)
+        rules = Rules(seconds, episodes, grace_s=min(Rules.grace_s, seconds or Rules.grace_s))
         plan = None if given.plan is None else Plan.parse(given.plan)
     if given.dtype != "auto":
         from auras_ros.checkpoints.dtype import DTYPES

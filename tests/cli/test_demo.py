@@ -78,7 +78,7 @@ def test_a_plan_reaches_the_agent_whole() -> None:
 
 def test_episodes_alone_have_no_time_limit() -> None:
     assert parse(["--episodes", "10"]).rules == Rules(seconds=None, episodes=10)
-    assert parse(["--episodes", "1", "--seconds", "8"]).rules == Rules(seconds=8.0, episodes=1)
+    assert parse(["--episodes", "1", "--seconds", "8"]).rules == Rules(seconds=8.0, episodes=1, grace_s=8.0)
 
 
 def test_drift_brings_its_own_threshold() -> None:
@@ -338,7 +338,7 @@ def begin(share: Path, ros_domain_id: int) -> Iterator[Callable[..., Run]]:
 @pytest.mark.slow
 def test_a_whole_run_plays_twice_measures_and_writes(begin: Callable[..., Run], tmp_path: Path) -> None:
     out, extra = tmp_path / "out", tmp_path / "extra.json"
-    run = begin("--episodes", "1", "--seconds", "2", "--out", str(out), "--json", str(extra))
+    run = begin("--episodes", "1", "--seconds", "3", "--out", str(out), "--json", str(extra))
     run.until("  step ")
     children = run.children()
     assert set(EXECUTABLES.values()) <= set(children)
