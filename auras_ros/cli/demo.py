@@ -11,7 +11,7 @@ from typing import Any
 
 from auras_ros import resources
 from auras_ros.cli.command import INTERRUPTED, stop_signals
-from auras_ros.cli.demo_options import DemoOptions, overrides, parse
+from auras_ros.cli.demo_options import DemoOptions, overrides, parse, with_period
 from auras_ros.cli.progress import Progress
 from auras_ros.clock import MonotonicClock
 from auras_ros.live.referee.episode import LiveEpisode
@@ -30,7 +30,7 @@ from auras_ros.report.result import Report
 STARTUP_S = 30.0  # longest time without a new topic or service
 AGENT_STARTUP_S = 90.0  # the same if only the agent is missing: it loads, checks and warms up the policy
 LOG_LINES = 15
-QUICKEST = Plan("quick")  # the shipped policy's fastest plan, if the requested one is too slow on this machine
+QUICKEST = "quick"  # the shipped policy's fastest plan, if the requested one is too slow on this machine
 REQUEST_PERIODS = 3.3  # of a sequential request, measured alone; beside the other processes it takes up to 4
 STAGES = 4
 TITLES = {"seq": "sequential", "auras": "auras"}
@@ -157,14 +157,16 @@ class _Play:
         """A function that runs a callback and checks the processes. It returns False once the demo should stop, and
         raises DemoError."""
 
+        quickest = with_period(Plan(QUICKEST))
+
         def turn() -> bool:
             if not callbacks.turn():
                 raise DemoError("the referee receives nothing any more; see its messages above")
             for news in supervisor.poll():
                 self._progress.done()
                 print(f"[supervisor] {news}", flush=True)
-            if "agent" in supervisor.too_slow and self.plan != QUICKEST:
-                self._take(QUICKEST, supervisor)
+            if "agent" in supervisor.too_slow and self.plan != quickest:
+                self._take(quickest, supervisor)
             return not self._stopping
 
         return turn

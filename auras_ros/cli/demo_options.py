@@ -73,7 +73,7 @@ def parse(argv: list[str]) -> DemoOptions:
         seconds, episodes = (None, DEFAULT_EPISODES) if given.plan is None else (DEFAULT_SECONDS, None)
     with refused_settings(parser):
         rules = Rules(seconds, episodes, grace_s=min(Rules.grace_s, seconds or Rules.grace_s))
-        plan = None if given.plan is None else Plan.parse(given.plan)
+        plan = None if given.plan is None else with_period(Plan.parse(given.plan))
     if given.dtype != "auto":
         from auras_ros.checkpoints.dtype import DTYPES
 
@@ -102,12 +102,11 @@ def overrides(options: DemoOptions) -> dict[str, dict[str, Any]]:
             drifting = read_config(resources.find("config", "pusht_drift.yaml")).section("pusht")
             table["success_coverage"] = drifting["success_coverage"]
     typed = {} if options.dtype == "auto" else {"dtype": options.dtype}
-    planned = {} if options.plan is None else {"plan": _planned(options.plan)}
+    planned = {} if options.plan is None else {"plan": str(options.plan)}
     return {"pusht": table, "agent": {**planned, "seed": options.seed, **typed}}
 
 
-def _planned(plan: Plan) -> str:
-    """The agent's plan. A generation plan alone keeps the rest of the config's, whose frame period is only meant for
-    whole requests (seq)."""
+def with_period(plan: Plan) -> Plan:
+    """A generation plan alone gets the rest of the config's, whose frame period is only meant for whole requests."""
     configured = Plan.parse(read_config(resources.find("config", "demo.yaml")).section("agent")["plan"])
-    return str(replace(configured, generation=plan.generation) if plan == Plan(plan.generation) else plan)
+    return replace(configured, generation=plan.generation) if plan == Plan(plan.generation) else plan

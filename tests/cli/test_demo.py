@@ -39,7 +39,8 @@ LIMIT_S = 150.0
 
 def test_a_plan_alone_is_played_for_a_minute_on_a_table_that_stands() -> None:
     options = parse(["--plan", "quick"])
-    assert (options.rules, options.plan, options.seed, options.video) == (Rules(seconds=60.0), Plan("quick"), 0, True)
+    assert (options.rules, options.seed, options.video) == (Rules(seconds=60.0), 0, True)
+    assert options.plan == Plan("quick", frame_period_ms=400.0)  # the config's period, for a generation plan alone
     assert overrides(options) == {"pusht": {"seed": 0}, "agent": {"plan": "quick,frame_period_ms=400.0", "seed": 0}}
 
 
@@ -118,7 +119,8 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
 ) -> None:
     """Guards against a demo that refuses to start on a machine where 100 steps take longer."""
     options = parse(["--plan", "ddpm100", "--drift", "0.5", "--seed", "3", "--no-video", "--out", str(tmp_path)])
-    running = demo._Play("", Plan("ddpm100"), options, [])
+    assert options.plan is not None
+    running = demo._Play("", options.plan, options, [])
     overridden: list[tuple[str, dict[str, Any]]] = []
     supervisor = SimpleNamespace(
         poll=list, too_slow=[], override=lambda node, values: overridden.append((node, values))
@@ -130,9 +132,9 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     assert turn()
     assert turn()
     assert overridden == [("agent", {"plan": "quick,frame_period_ms=400.0", "seed": 3})]
-    assert running.title == "quick"
+    assert running.title == "quick,frame_period_ms=400.0"
     said = capsys.readouterr().out
-    assert said.startswith("plan 'ddpm100' is too slow for this machine just now: using 'quick'")
+    assert said.startswith("plan 'ddpm100,frame_period_ms=400.0' is too slow for this machine just now: using 'quick,")
 
 
 def test_a_callback_that_raises_does_not_end_the_demo(
