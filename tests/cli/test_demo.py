@@ -28,6 +28,7 @@ from auras_ros.measure import durations
 from auras_ros.measure.durations import FrameDuration
 from auras_ros.nodes.common.config import EXECUTABLES, read_config
 from auras_ros.pipeline.plan import Plan
+from auras_ros.policies.loaders import open as loaders
 from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
 from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE
 
@@ -64,8 +65,10 @@ def test_a_sequential_request_takes_three_to_four_control_periods(
     def measured(checkpoint: Any, plans: dict[str, Plan], **_: int) -> dict[str, FrameDuration]:
         return {key: FrameDuration(0.01 + step_s * int(plan.generation[4:])) for key, plan in plans.items()}
 
+    checkpoint = SimpleNamespace(contract=SimpleNamespace(dt_ns=100_000_000), trained=SimpleNamespace(optional={}))
+    monkeypatch.setattr(loaders, "load", lambda folder: checkpoint)
     monkeypatch.setattr(durations, "measure_durations", measured)
-    found, request_s = demo.denoising_steps(resources.checkpoint("pusht"))
+    found, request_s = demo.denoising_steps(Path("pusht"))
     assert found == steps
     assert request_s == pytest.approx(0.01 + step_s * steps)
     assert 0.3 <= request_s <= 0.4 or steps in (1, 100)
