@@ -100,11 +100,12 @@ class EpisodeRunners:
         return self._latched
 
     def take(self, emission: Emission | None, now_ns: int) -> None:
-        """Give each living episode its row of what a frame has finished."""
+        """Offer everything that a frame has finished."""
         for each in () if emission is None else emission.every:
-            self._offer(each, now_ns)
+            self.offer(each, now_ns)
 
-    def _offer(self, emission: Emission, now_ns: int) -> None:
+    def offer(self, emission: Emission, now_ns: int) -> None:
+        """Give each living episode its row of a chunk."""
         if len(emission.actions) != len(self._runners):
             raise LockstepError(f"{len(emission.actions)} rows of actions for {len(self._runners)} episodes")
         for row, runner in self.living().items():
