@@ -100,14 +100,18 @@ class EpisodeRunners:
         return self._latched
 
     def take(self, emission: Emission | None, now_ns: int) -> None:
-        """Give each living episode its row of what a frame has finished."""
+        """Offer everything that a frame has finished."""
         for each in () if emission is None else emission.every:
-            if len(each.actions) != len(self._runners):
-                raise LockstepError(f"{len(each.actions)} rows of actions for {len(self._runners)} episodes")
-            for row, runner in self.living().items():
-                chunk = to_chunk(each, _IDENTITY, row)
-                runner.offer(chunk, now_ns)
-                self._outcome.aged(chunk.provenance.context_age_ns)
+            self.offer(each, now_ns)
+
+    def offer(self, emission: Emission, now_ns: int) -> None:
+        """Give each living episode its row of a chunk."""
+        if len(emission.actions) != len(self._runners):
+            raise LockstepError(f"{len(emission.actions)} rows of actions for {len(self._runners)} episodes")
+        for row, runner in self.living().items():
+            chunk = to_chunk(emission, _IDENTITY, row)
+            runner.offer(chunk, now_ns)
+            self._outcome.aged(chunk.provenance.context_age_ns)
 
     def tick(self, now_ns: int) -> None:
         """One control step of all living episodes."""
