@@ -29,7 +29,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
 
     from auras_ros.models.keypoint_encoder import KeypointEncoder
     from auras_ros.models.unet1d import ConditionalUnet1d
-    from auras_ros.train.export import write_checkpoint
+    from tests.train.checkpoints import write_checkpoint
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
