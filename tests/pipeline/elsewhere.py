@@ -19,7 +19,7 @@ class Elsewhere(CpuDevice):
 
     def __init__(self) -> None:
         super().__init__()
-        self._tensors = torch.device("meta")
+        self.tensors = torch.device("meta")
         self.captures = 0
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
