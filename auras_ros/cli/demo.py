@@ -32,7 +32,7 @@ AGENT_STARTUP_S = 90.0  # the same if only the agent is missing: it loads, check
 LOG_LINES = 15
 QUICKEST = "quick"  # the shipped policy's fastest plan, if the requested one is too slow on this machine
 REQUEST_PERIODS = 3.3  # of a sequential request, measured alone; beside the other processes it takes up to 4
-STAGES = 4
+STAGES = 6  # frames of about a control period, whose requests live well within a chunk's horizon
 TITLES = {"seq": "sequential", "auras": "auras"}
 
 
@@ -273,9 +273,9 @@ def denoising_steps(folder: Path) -> tuple[int, float]:
 
 
 def both_plans(steps: int) -> dict[str, Plan]:
-    """The two plays: the same denoising one request after another, and in as many stages as it takes periods."""
+    """The two plays: the same denoising one request after another, and pipelined."""
     seq = Plan(f"ddim{steps}")
-    return {"seq": seq, "auras": replace(seq, mode="auras", pp_generation=STAGES, alpha=0.5)}
+    return {"seq": seq, "auras": replace(seq, mode="auras", pp_generation=min(STAGES, steps))}
 
 
 def progress_line(referee: Referee, now_ns: int) -> str:
