@@ -56,7 +56,7 @@ def test_without_a_plan_two_are_played_on_the_drifting_table() -> None:
     assert plans["auras"].as_mode("seq") == plans["seq"] == Plan("ddim60")
 
 
-@pytest.mark.parametrize(("step_s", "steps"), [(0.003, 100), (0.004, 80), (0.01, 32), (1.0, 1)])
+@pytest.mark.parametrize(("step_s", "steps"), [(0.003, 100), (0.004, 75), (0.01, 30), (1.0, 1)])
 def test_a_sequential_request_takes_three_to_four_control_periods(
     monkeypatch: pytest.MonkeyPatch, step_s: float, steps: int
 ) -> None:
