@@ -31,7 +31,7 @@ STARTUP_S = 30.0  # longest time without a new topic or service
 AGENT_STARTUP_S = 90.0  # the same if only the agent is missing: it loads, checks and warms up the policy
 LOG_LINES = 15
 QUICKEST = "quick"  # the shipped policy's fastest plan, if the requested one is too slow on this machine
-REQUEST_PERIODS = 3.1  # of a sequential request, measured alone; beside the other processes it takes up to 4
+REQUEST_PERIODS = 3.1  # of a sequential request, measured alone; it takes longer beside the other processes
 STAGES = 6  # frames of about a control period, whose requests live well within a chunk's horizon
 TITLES = {"seq": "sequential", "auras": "auras"}
 
