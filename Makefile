@@ -29,7 +29,7 @@ demo:
 	@$(BIN)/auras demo
 
 test: env lint
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Nothing is installed: rclpy comes with a sourced ROS 2 and imports under the Python that it was built for alone.
 test-ros:

@@ -43,6 +43,12 @@ if importlib.util.find_spec("hypothesis"):
 DOMAINS = range(1, 40)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first, so that no worker is left alone with one at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_collection_finish() -> None:
     """What was imported is no garbage: a collection looks at what the tests made alone, and takes a tenth as long."""
     gc.freeze()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from auras_ros import resources
@@ -14,9 +15,9 @@ from auras_ros.cli.command import INTERRUPTED, stop_signals
 from auras_ros.cli.demo_options import DemoOptions, overrides, parse, with_period
 from auras_ros.cli.progress import Progress
 from auras_ros.clock import MonotonicClock
-from auras_ros.live.referee.episode import LiveEpisode
+from auras_ros.live.referee.episode import Rules
 from auras_ros.live.referee.film import RATE_HZ, Film
-from auras_ros.live.referee.measures import Measures
+from auras_ros.live.referee.measures import NS_PER_MS, Measures
 from auras_ros.live.referee.pictures import HEIGHT_PX, WIDTH_PX
 from auras_ros.live.referee.referee import Referee, RefereePhase
 from auras_ros.live.referee.summary import figures, table
@@ -30,10 +31,12 @@ from auras_ros.report.result import Report
 STARTUP_S = 30.0  # longest time without a new topic or service
 AGENT_STARTUP_S = 90.0  # the same if only the agent is missing: it loads, checks and warms up the policy
 LOG_LINES = 15
-QUICKEST = "quick"  # the shipped policy's fastest plan, if the requested one is too slow on this machine
-REQUEST_PERIODS = 3.1  # of a sequential request, measured alone; it takes longer beside the other processes
+QUICKEST = "ddim8"  # `quick` of the shipped policy, if the requested plan is too slow on this machine
+MOST_STEPS = 100  # of the shipped policy's training
+TRIAL, TRIAL_STEPS, TRIAL_S = "trial", 25, 4.0  # played to learn how long a step takes beside the other processes
+REQUEST_PERIODS = 3.5  # control periods that a sequential request is to take
 STAGES = 6  # frames of about a control period, whose requests live well within a chunk's horizon
-TITLES = {"seq": "sequential", "auras": "auras"}
+TITLES = {TRIAL: "trial", "seq": "sequential", "auras": "auras"}
 
 
 class DemoError(RuntimeError):
@@ -48,90 +51,116 @@ def run(argv: list[str]) -> int:
         return _play_all(options, stopping)
 
 
+@dataclass(frozen=True)
+class Played:
+    """What came of a play. referee: None if it never began. film: its file and each seed's frames, or None. error: why
+    it ended early, or ""."""
+
+    name: str
+    title: str
+    plan: Plan
+    drift_px: float
+    referee: Referee | None
+    measures: Measures
+    deadline_ms: float
+    film: tuple[Path, Mapping[int, int]] | None
+    error: str
+
+
 def _play_all(options: DemoOptions, stopping: list[int]) -> int:
     """Play one plan, or without one the same seeds sequentially and as `auras`; then write the results."""
     from auras_ros.ros import SignalHandlerOptions, init, try_shutdown
 
-    plans: Mapping[str, Plan]
-    measured: dict[str, float] = {}
-    if options.plan is not None:
-        plans = {"": options.plan}
-    else:
-        steps, request_s = denoising_steps(resources.checkpoint("pusht"))
-        plans = both_plans(steps)
-        measured = {"denoising_steps": steps, "request_ms_alone": 1e3 * request_s}
-        print(f"{steps} denoising steps: a sequential request takes {1e3 * request_s:.0f} ms here", flush=True)
-    plays: list[_Play] = []
+    plays: list[Played] = []
+    learnt: dict[str, float] = {}
     init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
-        for name, plan in plans.items():
-            if plays:  # as many episodes as were finished before, on the same seeds
-                options = replace(options, rules=replace(options.rules, episodes=max(1, len(plays[0].finished))))
-            plays.append(_Play(name, plan, replace(options, plan=plan), stopping))
-            plays[-1].run()
-            if stopping or plays[-1].error:
-                break
+        if options.plan is not None:
+            plays.append(_Play("", options.plan, options, stopping).run())
+        else:
+            learnt = _play_both(options, stopping, plays)
+        error = next((play.error for play in plays if play.error), "")
+    except DemoError as failure:
+        error = str(failure)
     finally:
         try_shutdown()
-    write(options, plays, measured)
-    for play in plays:
-        if play.error:
-            print(f"error: {play.error}", file=sys.stderr, flush=True)
-            return 1
+    write(options, plays, learnt)
+    if error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
     return INTERRUPTED if stopping else 0
 
 
+def _play_both(options: DemoOptions, stopping: list[int], plays: list[Played]) -> dict[str, float]:
+    """Play for a few seconds to learn how many steps to take, then with so many sequentially and as `auras`; these two
+    are added to `plays`. Returns what was learnt. Raises DemoError if nothing was."""
+    rules = Rules(seconds=TRIAL_S, episodes=1, grace_s=0.0)
+    trial = _Play(TRIAL, Plan(f"ddim{TRIAL_STEPS}"), replace(options, rules=rules), stopping).run()
+    if trial.film is not None:
+        trial.film[0].unlink()
+    if stopping:
+        return {}
+    if trial.error:
+        raise DemoError(trial.error)
+    steps, request_ms = denoising_steps(trial)
+    print(f"{steps} denoising steps: a sequential request takes some {request_ms:.0f} ms here", flush=True)
+    for name, plan in both_plans(steps).items():
+        plays.append(_Play(name, plan, options, stopping).run())
+        referee = plays[-1].referee
+        if stopping or plays[-1].error or referee is None:
+            break
+        # The other one plays as many episodes as were finished, on the same seeds.
+        options = replace(options, rules=replace(options.rules, episodes=max(1, len(referee.episodes))))
+    return {"denoising_steps": steps, "request_ms_expected": request_ms}
+
+
 class _Play:
-    """One plan played over topics: start, play, stop. error: why it ended early, or ""."""
+    """One plan to be played over topics: start, play, stop."""
 
     def __init__(self, name: str, plan: Plan, options: DemoOptions, stopping: list[int]) -> None:
         """name: of this play of several, or ""."""
         from auras_ros.nodes.actuator.settings import load_contract
 
-        self.name, self._options, self._stopping, self._progress = name, options, stopping, Progress(quiet_s=5.0)
+        self._name, self.plan, self._stopping, self._progress = name, plan, stopping, Progress(quiet_s=5.0)
+        self._options = replace(options, plan=plan)
         self._config = resources.find("config", "demo.yaml")
-        self._overrides = overrides(options)
+        self._overrides = overrides(self._options)
         config = read_config(self._config)
         actuator = config.section("actuator")
         self._rate_hz, self._contract = float(actuator["rate_hz"]), load_contract(actuator["checkpoint"])
         pusht = {**config.section("pusht"), **self._overrides["pusht"]}
-        self.plan, self.drift_px, self.error = plan, float(pusht["drift_px"]), ""
-        self.video: VideoFile | None = None
-        self.film: Film | None = None
+        self._drift_px = float(pusht["drift_px"])
+        self._video: VideoFile | None = None
+        self._film: Film | None = None
         if options.video:
-            self.video = VideoFile(options.out / f"{name or 'demo'}.mp4", RATE_HZ, WIDTH_PX, HEIGHT_PX)
-            self.film = Film(self.video, float(pusht["success_coverage"]), self.title)
-        self.referee: Referee | None = None
-        self.measures = Measures()
-        self.deadline_ms = 0.0
+            self._video = VideoFile(options.out / f"{name or 'demo'}.mp4", RATE_HZ, WIDTH_PX, HEIGHT_PX)
+            self._film = Film(self._video, float(pusht["success_coverage"]), self.title)
 
     @property
     def title(self) -> str:
-        return f"{TITLES[self.name]}: {self.plan}" if self.name else str(self.plan)
+        return f"{TITLES[self._name]}: {self.plan}" if self._name else str(self.plan)
 
-    @property
-    def finished(self) -> Sequence[LiveEpisode]:
-        return [] if self.referee is None else self.referee.episodes
-
-    def run(self) -> None:
+    def run(self) -> Played:
         from auras_ros.live.referee.node import RefereeNode
 
-        node = RefereeNode(self._contract, self._rate_hz, self.film, MonotonicClock())
+        node, error = RefereeNode(self._contract, self._rate_hz, self._film, MonotonicClock()), ""
         try:
             self._play(node)
         except DemoError as failure:
-            self.error = str(failure)
+            error = str(failure)
         finally:
             self._progress.done()
             node.finish()
             node.destroy_node()
-            if self.video is not None:
-                self.video.close()
-        self.referee, self.measures, self.deadline_ms = node.referee, node.measures, node.deadline_ms
-        if self.referee is not None:
-            self.error = self.error or self.referee.fault
-        elif not self.error:
+            if self._video is not None:
+                self._video.close()
+        if node.referee is not None:
+            error = error or node.referee.fault
+        elif not error:
             print("stopped before the first episode", flush=True)
+        film = (self._video.path, self._film.lengths) if self._video and self._film and self._video.frames else None
+        told = (node.referee, node.measures, node.deadline_ms)
+        return Played(self._name, self.title, self.plan, self._drift_px, *told, film, error)
 
     # -- playing ------------------------------------------------------------------------------------------
 
@@ -141,7 +170,7 @@ class _Play:
         callbacks = Callbacks(node)
         log_path = self._options.out / "log.txt"
         try:
-            with log_path.open("a" if self.name == "auras" else "w", encoding="utf-8") as log:
+            with log_path.open("w" if self._name in ("", TRIAL) else "a", encoding="utf-8") as log:
                 supervisor = Supervisor(self._config, log=log, parameters=self._overrides)
                 with supervisor:
                     turn = self._turns(callbacks, supervisor)
@@ -175,8 +204,8 @@ class _Play:
         """Use another plan from the agent's next start on, because the requested one is too slow here."""
         print(f"plan '{self.plan}' is too slow for this machine just now: using '{plan}'", flush=True)
         self.plan = plan
-        if self.film is not None:
-            self.film.title = self.title
+        if self._film is not None:
+            self._film.title = self.title
         supervisor.override("agent", overrides(replace(self._options, plan=plan))["agent"])
 
     def _await_all(self, node: Any, turn: Callable[[], bool]) -> bool:
@@ -208,16 +237,16 @@ class _Play:
         node.step()
         while referee.phase is not RefereePhase.FINISHED and turn():
             node.step()
-            self._progress.say(f"{self.name} {progress_line(referee, MonotonicClock().now_ns())}".strip())
+            self._progress.say(f"{self._name} {progress_line(referee, MonotonicClock().now_ns())}".strip())
 
 
-def write(options: DemoOptions, plays: Sequence[_Play], measured: Mapping[str, float]) -> None:
-    """Write summary, report, timeline and film of the episodes so far. measured: what was measured before."""
+def write(options: DemoOptions, plays: Sequence[Played], learnt: Mapping[str, float]) -> None:
+    """Write summary, report, timeline and film of the episodes so far. learnt: what was measured before them."""
     played = [(play, play.referee) for play in plays if play.referee is not None]
     if not played:
         return
     rows: list[dict[str, Any]] = []
-    summary = dict(measured)
+    summary = dict(learnt)
     for play, referee in played:
         drift = f", drift {play.drift_px:g} px a step" if play.drift_px else ""
         found = figures(referee, play.measures)
@@ -237,9 +266,9 @@ def write(options: DemoOptions, plays: Sequence[_Play], measured: Mapping[str, f
     print(f"  {'files':<16} {', '.join(str(path) for path in [*written, options.out / 'log.txt'])}", flush=True)
 
 
-def _film(out: Path, plays: Sequence[_Play]) -> list[Path]:
+def _film(out: Path, plays: Sequence[Played]) -> list[Path]:
     """The films' files; of several plays also the one that shows them next to each other."""
-    films = [(play.video.path, play.film.lengths) for play in plays if play.video and play.film and play.video.frames]
+    films = [play.film for play in plays if play.film is not None]
     files = [path for path, _ in films]
     if len(films) > 1 and side_by_side(films, out / "demo.mp4", out / "demo.png"):
         return [out / "demo.mp4", out / "demo.png", *files]
@@ -255,21 +284,21 @@ def _timeline(plays: Mapping[str, Measures], path: Path) -> bool:
     return draw_timeline(plays, path)
 
 
-def denoising_steps(folder: Path) -> tuple[int, float]:
-    """As many DDIM steps (at most those of the training) as let a sequential request take REQUEST_PERIODS control
-    periods on this machine, and its duration, s."""
-    from auras_ros.measure.durations import measure_durations
-    from auras_ros.policies.denoising import TRAINING_STEPS
-    from auras_ros.policies.loaders.open import load
+def denoising_steps(trial: Played) -> tuple[int, float]:
+    """As many DDIM steps, at most MOST_STEPS, as let a sequential request take REQUEST_PERIODS control periods, and how
+    long it takes then, ms; by the chunks that came while `trial` was played. Raises DemoError if there are none."""
+    from auras_ros.sim.pusht import CONTROL_DT_MS
 
-    checkpoint = load(folder)
-    few, many = 10, 50
-    took = measure_durations(checkpoint, {str(n): Plan(f"ddim{n}") for n in (few, many)}, rounds=2, frames=4)
-    step_s = (took[str(many)].seconds - took[str(few)].seconds) / (many - few)
-    rest_s = took[str(few)].seconds - few * step_s
-    wanted = (REQUEST_PERIODS * checkpoint.contract.dt_ns / 1e9 - rest_s) / max(step_s, 1e-9)
-    steps = min(max(1, round(wanted)), checkpoint.trained.optional.get("training_steps", TRAINING_STEPS))
-    return steps, rest_s + steps * step_s
+    began_ns = trial.measures.spans[0][0] if trial.measures.spans else sys.maxsize
+    chunks = [chunk for chunk in trial.measures.chunks if chunk.latched_ns >= began_ns]
+    if not chunks:
+        raise DemoError(f"no chunk came within {TRIAL_S:g} s of play")
+    perception_ms = median(chunk.perceived_ns - chunk.latched_ns for chunk in chunks) / NS_PER_MS
+    generation_ms = median(chunk.generated_ns - chunk.perceived_ns for chunk in chunks) / NS_PER_MS
+    step_ms = generation_ms / int(trial.plan.generation.removeprefix("ddim"))
+    wanted = (REQUEST_PERIODS * CONTROL_DT_MS - perception_ms) / step_ms
+    steps = min(max(1, round(wanted)), MOST_STEPS)
+    return steps, perception_ms + steps * step_ms
 
 
 def both_plans(steps: int) -> dict[str, Plan]:

@@ -20,15 +20,14 @@ import pytest
 
 from auras_ros import resources
 from auras_ros.cli import demo
-from auras_ros.cli.demo import DemoError, progress_line
+from auras_ros.cli.demo import DemoError, Played, progress_line
 from auras_ros.cli.demo_options import overrides, parse
+from auras_ros.live.chunk_times import ChunkTimes
 from auras_ros.live.referee.episode import Rules, TableStatus
+from auras_ros.live.referee.measures import Measures
 from auras_ros.live.referee.referee import Call, Referee, RefereePhase
-from auras_ros.measure import durations
-from auras_ros.measure.durations import FrameDuration
 from auras_ros.nodes.common.config import EXECUTABLES, read_config
 from auras_ros.pipeline.plan import Plan
-from auras_ros.policies.loaders import open as loaders
 from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
 from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE
 
@@ -56,22 +55,40 @@ def test_without_a_plan_two_are_played_on_the_drifting_table() -> None:
     assert plans["auras"].as_mode("seq") == plans["seq"] == Plan("ddim60")
 
 
-@pytest.mark.parametrize(("step_s", "steps"), [(0.003, 100), (0.004, 75), (0.01, 30), (1.0, 1)])
+MS = 1_000_000
+
+
+def trial(chunks: list[ChunkTimes], steps: int = 25) -> Played:
+    """Played from 1 s on, with so many denoising steps."""
+    measures = Measures()
+    for chunk in chunks:
+        measures.chunk(chunk)
+    measures.spans.append((1000 * MS, 5000 * MS))
+    return Played("trial", "", Plan(f"ddim{steps}"), 0.5, None, measures, 0.0, None, "")
+
+
+def chunk(latched_ms: int, perception_ms: int, generation_ms: int) -> ChunkTimes:
+    perceived_ms = latched_ms + perception_ms
+    ended_ns = (perceived_ms + generation_ms) * MS
+    return ChunkTimes(0, latched_ms * MS, latched_ms * MS, perceived_ms * MS, ended_ns, ended_ns)
+
+
+@pytest.mark.parametrize(
+    ("generation_ms", "steps", "request_ms"), [(50, 100, 210.0), (100, 85, 350.0), (250, 34, 350.0), (9000, 1, 370.0)]
+)
 def test_a_sequential_request_takes_three_to_four_control_periods(
-    monkeypatch: pytest.MonkeyPatch, step_s: float, steps: int
+    generation_ms: int, steps: int, request_ms: float
 ) -> None:
     """If the training has enough steps, and one is not too long."""
+    played = [chunk(1000 + 20_000 * i, 10, generation_ms) for i in range(3)]
+    assert demo.denoising_steps(trial(played)) == (steps, pytest.approx(request_ms))
 
-    def measured(checkpoint: Any, plans: dict[str, Plan], **_: int) -> dict[str, FrameDuration]:
-        return {key: FrameDuration(0.01 + step_s * int(plan.generation[4:])) for key, plan in plans.items()}
 
-    checkpoint = SimpleNamespace(contract=SimpleNamespace(dt_ns=100_000_000), trained=SimpleNamespace(optional={}))
-    monkeypatch.setattr(loaders, "load", lambda folder: checkpoint)
-    monkeypatch.setattr(durations, "measure_durations", measured)
-    found, request_s = demo.denoising_steps(Path("pusht"))
-    assert found == steps
-    assert request_s == pytest.approx(0.01 + step_s * steps)
-    assert 0.3 <= request_s <= 0.4 or steps in (1, 100)
+def test_what_was_generated_before_the_table_moved_says_nothing() -> None:
+    early = [chunk(100 * i, 10, 20) for i in range(10)]
+    assert demo.denoising_steps(trial([*early, chunk(1100, 10, 80)], steps=8))[0] == 34
+    with pytest.raises(DemoError, match="no chunk came within 4 s"):
+        demo.denoising_steps(trial(early))
 
 
 def test_a_plan_reaches_the_agent_whole() -> None:
@@ -134,10 +151,10 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     supervisor.too_slow.append("agent")
     assert turn()
     assert turn()
-    assert overridden == [("agent", {"plan": "quick,frame_period_ms=400.0", "seed": 3})]
-    assert running.title == "quick,frame_period_ms=400.0"
+    assert overridden == [("agent", {"plan": "ddim8,frame_period_ms=400.0", "seed": 3})]
+    assert running.title == "ddim8,frame_period_ms=400.0"
     said = capsys.readouterr().out
-    assert said.startswith("plan 'ddpm100,frame_period_ms=400.0' is too slow for this machine just now: using 'quick,")
+    assert said.startswith("plan 'ddpm100,frame_period_ms=400.0' is too slow for this machine just now: using 'ddim8,")
 
 
 def test_a_callback_that_raises_does_not_end_the_demo(

@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from auras_ros.live.chunk_times import ChunkTimes
 from auras_ros.live.referee.measures import ActionMark, Measures, StepMark
+from auras_ros.report.picture import canvas
 
 NS_PER_MS = 1_000_000
 WINDOW_NS = 2_000 * NS_PER_MS
@@ -58,16 +57,15 @@ def draw_timeline(plays: Mapping[str, Measures], path: Path) -> bool:
     shown = {title: (measures, at) for title, measures in plays.items() if (at := window(measures.spans))}
     if not shown:
         return False
-    figure = Figure(figsize=(WIDTH, HEAD + HEIGHT * len(shown)), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(len(shown), squeeze=False)[:, 0]
-    for axes, (title, (measures, at)) in zip(panels, shown.items(), strict=True):
-        _draw_play(axes, measures, *at)
-        axes.set_title(title, loc="left", fontsize=13, weight="bold")
-    panels[-1].set_xlabel("time, ms", fontsize=11)
-    figure.legend(handles=_legend(), loc="upper center", ncols=7, frameon=False, fontsize=10)
-    figure.tight_layout(rect=(0.0, 0.0, 1.0, 1.0 - HEAD / (HEAD + HEIGHT * len(shown))))
-    figure.savefig(path)
+    height = HEAD + HEIGHT * len(shown)
+    with canvas(path, (WIDTH, height), DPI, layout=None) as figure:
+        panels = figure.subplots(len(shown), squeeze=False)[:, 0]
+        for axes, (title, (measures, at)) in zip(panels, shown.items(), strict=True):
+            _draw_play(axes, measures, *at)
+            axes.set_title(title, loc="left", fontsize=13, weight="bold")
+        panels[-1].set_xlabel("time, ms", fontsize=11)
+        figure.legend(handles=_legend(), loc="upper center", ncols=7, frameon=False, fontsize=10)
+        figure.tight_layout(rect=(0.0, 0.0, 1.0, 1.0 - HEAD / height))
     return True
 
 

@@ -64,7 +64,10 @@ class EmergencyStop:
     """The thread calls `latch(reason)`, and records who has published and who has pressed, under the lock. All methods
     below the second heading are called in the executor's thread."""
 
-    def __init__(self, node: Node, latch: Callable[[str], object], refused: RefusedMessages, qos: QosWatch) -> None:
+    def __init__(
+        self, node: Node, latch: Callable[[str], object], refused: RefusedMessages, qos: QosWatch, priority: int
+    ) -> None:
+        """priority: the actuator's realtime priority, 0: none. Nothing is read before `start`."""
         self._owner, self._latch, self._refused = node, latch, refused
         self._lock = threading.Lock()  # held for a few instructions
         self._down: dict[bytes, int] = {}  # publisher -> number of its press
@@ -75,6 +78,8 @@ class EmergencyStop:
         self._called = 0  # number of callbacks of this object that have run
         self._news: deque[Callable[[], object]] = deque(maxlen=KEPT)  # for the executor's thread, called by `look`
         self._ended = threading.Event()
+        # One above the executor's thread, as the tick thread.
+        self._priority = priority + 1 if priority else 0
         self._thread = threading.Thread(target=self._listen, name="emergency stop", daemon=True)
         # A separate node, because a separate thread needs a separate executor.
         self.node = Node(
@@ -98,6 +103,7 @@ class EmergencyStop:
         if BACKEND != "rclpy":
             service.on_arrival = self._on_request
             self.node.get_logger().divert(lambda say, record: self._news.append(partial(say, record)))
+        self._callbacks = Callbacks(self.node)
 
     def _on_event(self, report: Callable[[], None]) -> None:
         """An event of the subscription, which `look` reports."""
@@ -106,10 +112,8 @@ class EmergencyStop:
 
     # -- the thread ---------------------------------------------------------------------------------------
 
-    def start(self, priority: int) -> None:
+    def start(self) -> None:
         """Start the thread. Messages since the node was made are still in the queue."""
-        self._priority = priority
-        self._callbacks = Callbacks(self.node)
         self._thread.start()
 
     def working(self) -> bool:
@@ -120,15 +124,14 @@ class EmergencyStop:
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join()
-            self._callbacks.close()
+        self._callbacks.close()
         self.node.destroy_node()
         if BACKEND != "rclpy":
             self.node.get_logger().divert(None)
         self._take_over()  # its last log lines
 
     def _listen(self) -> None:
-        # One above the executor's thread, as the tick thread. The process's priority is already set (`Actuator.start`).
-        enter_realtime(self._priority + 1 if self._priority else 0)
+        enter_realtime(self._priority)  # the process's is already set (`Actuator.start`)
         idle = 0
         while not self._ended.is_set():
             called = self._called

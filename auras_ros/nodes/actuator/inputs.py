@@ -45,7 +45,7 @@ class ActuatorInputs:
         self._node, self._settings, self._contract = node, settings, contract
         self._loop, self._agent, self._position, self._clock = loop, loop.agent, loop.position, MonotonicClock()
         self.refused = RefusedMessages(node)
-        self.stop = EmergencyStop(node, loop.stop, self.refused, qos)
+        self.stop = EmergencyStop(node, loop.stop, self.refused, qos, settings.realtime_priority)
         self._descriptions = DescriptionReader(list(contract.names))
         self._described_by = b""  # the newest description's digest
         self._waiting = False  # chunks come while it is not armed (logged once)
@@ -73,7 +73,7 @@ class ActuatorInputs:
 
     def start(self) -> None:
         """Start the emergency stop's thread."""
-        self.stop.start(self._settings.realtime_priority)
+        self.stop.start()
 
     def close(self) -> None:
         """End the emergency stop's thread and the process that reads a description."""

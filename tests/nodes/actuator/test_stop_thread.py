@@ -51,7 +51,7 @@ def latched() -> list[str]:
 @pytest.fixture
 def stop(owner: Node, latched: list[str]) -> Iterator[EmergencyStop]:
     """One that does not listen yet: what is said to it waits, as for a process that is stopped."""
-    made = EmergencyStop(owner, latched.append, RefusedMessages(owner), QosWatch(owner, lambda: None))
+    made = EmergencyStop(owner, latched.append, RefusedMessages(owner), QosWatch(owner, lambda: None), 0)
     yield made
     made.close()
 
@@ -81,7 +81,7 @@ def test_whatever_comes_as_a_request_stops(
     stop: EmergencyStop, latched: list[str], other: Node, payload: bytes
 ) -> None:
     """A Trigger's request is empty: there is nothing in it that could have said anything else."""
-    stop.start(0)
+    stop.start()
     requests(other).write([payload])
     until(lambda: latched)
     assert latched == [REQUESTED]
@@ -95,7 +95,7 @@ def test_a_call_is_answered_though_many_others_waited_behind_it(stop: EmergencyS
     called = client.call_async(Trigger.Request())
     for _ in range(100):
         garbage.write([UNREADABLE])
-    stop.start(0)
+    stop.start()
     executor = SingleThreadedExecutor(context=other.context)
     executor.add_node(other)
     executor.spin_until_future_complete(called, PATIENCE_S)
@@ -111,9 +111,6 @@ def feed(stop: EmergencyStop, monkeypatch: pytest.MonkeyPatch, words: int, each_
     monkeypatch.setattr(emergency_stop, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class Fed:
-        def __init__(self, node: Node) -> None:
-            pass
-
         def turn(self, wait_s: float) -> bool:
             if not wait_s and empty[0]:
                 return True
@@ -129,8 +126,9 @@ def feed(stop: EmergencyStop, monkeypatch: pytest.MonkeyPatch, words: int, each_
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(emergency_stop, "Callbacks", Fed)
-    stop.start(0)
+    stop._callbacks.close()
+    monkeypatch.setattr(stop, "_callbacks", Fed())
+    stop.start()
     until(lambda: not stop.working())
 
 
@@ -216,7 +214,7 @@ def test_it_waits_for_nobody_who_writes_the_log(
 
     button = other.create_publisher(Bool, "emergency_stop", LATCHED)
     garbage = requests(other)
-    stop.start(0)
+    stop.start()
     with logger._lock:
         garbage.write([UNREADABLE])
         until(lambda: latched == [REQUESTED])
