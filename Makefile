@@ -28,8 +28,9 @@ demo:
 	@sh scripts/env.sh demo
 	@$(BIN)/auras demo
 
+# Three workers on two cores, because a third of the tests' time is spent waiting.
 test: env lint
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Nothing is installed: rclpy comes with a sourced ROS 2 and imports under the Python that it was built for alone.
 test-ros:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 from auras_ros import resources
@@ -33,8 +33,8 @@ AGENT_STARTUP_S = 90.0  # the same if only the agent is missing: it loads, check
 LOG_LINES = 15
 QUICKEST = "ddim8"  # `quick` of the shipped policy, if the requested plan is too slow on this machine
 MOST_STEPS = 100  # of the shipped policy's training
-TRIAL, TRIAL_STEPS, TRIAL_S = "trial", 25, 4.0  # played to learn how long a step takes beside the other processes
-REQUEST_PERIODS = 3.5  # control periods that a sequential request is to take
+TRIAL, TRIAL_STEPS, TRIAL_S = "trial", 40, 4.0  # played to learn how long a step takes beside the other processes
+REQUEST_PERIODS = 3.4  # control periods by the trial; the play itself is up to a tenth quicker or slower
 STAGES = 6  # frames of about a control period, whose requests live well within a chunk's horizon
 TITLES = {TRIAL: "trial", "seq": "sequential", "auras": "auras"}
 
@@ -293,8 +293,8 @@ def denoising_steps(trial: Played) -> tuple[int, float]:
     chunks = [chunk for chunk in trial.measures.chunks if chunk.latched_ns >= began_ns]
     if not chunks:
         raise DemoError(f"no chunk came within {TRIAL_S:g} s of play")
-    perception_ms = median(chunk.perceived_ns - chunk.latched_ns for chunk in chunks) / NS_PER_MS
-    generation_ms = median(chunk.generated_ns - chunk.perceived_ns for chunk in chunks) / NS_PER_MS
+    perception_ms = fmean(chunk.perceived_ns - chunk.latched_ns for chunk in chunks) / NS_PER_MS
+    generation_ms = fmean(chunk.generated_ns - chunk.perceived_ns for chunk in chunks) / NS_PER_MS
     step_ms = generation_ms / int(trial.plan.generation.removeprefix("ddim"))
     wanted = (REQUEST_PERIODS * CONTROL_DT_MS - perception_ms) / step_ms
     steps = min(max(1, round(wanted)), MOST_STEPS)
