@@ -34,11 +34,11 @@ class TableSettings:
     success_coverage: float = parameter(SUCCESS_COVERAGE, "covered share of the goal: success", 0.05, 0.999)
     max_steps: int = parameter(300, "control steps after which an episode is done", 1, 1_000_000)
     auto_reset: bool = parameter(True, "start the next episode by itself, one second after one is done")
-    action_timeout_ms: int = parameter(500, "count a control step whose action is older than this", 1, 60_000)
+    action_timeout_ms: int = parameter(500, "an older action still goes on, but is counted", 1, 60_000)
     viewer_px: int = parameter(0, "side of the images on camera/viewer, px; 0 publishes none", 0, 2048)
     compression: str = parameter("jpeg", "of the compressed camera: jpeg (quality 95) or png")
     publish_clock: bool = parameter(False, "be the source of /clock; stamps are then simulated time")
-    shift_ms: float = parameter(0.0, "steps and images come so much later, may be set while it runs", 0.0, 99.0)
+    shift_ms: float = parameter(0.0, "delay of control steps and images; may be set while it runs", 0.0, 99.0)
 
     def __post_init__(self) -> None:
         if 0 < self.viewer_px < 16:

@@ -18,6 +18,7 @@ from .contract import Interpolation as Interpolation
 from .ensemble import DEFAULT_ENSEMBLE_DECAY as DEFAULT_ENSEMBLE_DECAY
 from .limits import DEFAULT_CLIP_TOLERANCE as DEFAULT_CLIP_TOLERANCE
 from .limits import Limits as Limits
+from .options import SEAMS as SEAMS
 from .options import ActionStreamOptions as ActionStreamOptions
 from .safety import Event as Event
 from .safety import SafetyState as SafetyState

@@ -11,7 +11,7 @@ from .ensemble import DEFAULT_ENSEMBLE_DECAY
 from .limits import DEFAULT_CLIP_TOLERANCE
 
 MAX_RECORD_TICKS = 100_000  # bounds the memory of the executed record
-SEAMS = ("blend", "ensemble", "switch")
+SEAMS = ("blend", "switch", "ensemble")
 
 
 @dataclass(frozen=True)

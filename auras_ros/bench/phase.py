@@ -10,7 +10,6 @@ only reduce the part of it that is not transport (stamp to receipt, measured her
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from functools import partial
@@ -22,15 +21,16 @@ from typing import Any
 import numpy as np
 
 from auras_ros import resources
-from auras_ros.bench.options import add_minutes, amount, check_least, listed
+from auras_ros.bench.options import add_minutes, amount, bench_parser, check_least, listed, refusing
 from auras_ros.bench.processes import running
 from auras_ros.live.chunk_times import values_of
 from auras_ros.live.loop import Spin, listening, wait_until_armed
 from auras_ros.live.referee.measures import Rises
 from auras_ros.measure.cores import available
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
+from auras_ros.nodes.common.qos import BEST_EFFORT
 from auras_ros.report.result import Report, Say
-from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
+from auras_ros.ros import Node, QoSProfile
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import DiagnosticArray, Image, ParameterMsg, ParameterType, ParameterValue, String
 from auras_ros.ros.srv import SetParameters
@@ -41,11 +41,10 @@ SETTLE_S = 4.0  # from arming and the shift to the start of the measurement
 LEAST_CHUNKS = 10
 LOCK = (False, True)
 SHOWN = ("staleness_ms_p50", "staleness_ms_p90", "image_age_ms_p90", "excess_periods_p90", "chunks_per_s")
-CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
 def run(argv: list[str], progress: Say) -> Report:
-    parser = argparse.ArgumentParser(prog="auras bench phase", description=__doc__)
+    parser = bench_parser("phase", __doc__)
     parser.add_argument("--config", type=listed(str), default=["pusht.yaml", "demo.yaml"], help="names or files")
     parser.add_argument("--shifts", type=listed(float), default=[10.0, 50.0, 90.0], help="of images, ms (10,50,90)")
     parser.add_argument("--seeds", type=int, default=2, help="number of seeds, each without and with the lock (2)")
@@ -55,7 +54,8 @@ def run(argv: list[str], progress: Say) -> Report:
     check_least(parser, options, seeds=1, seconds=5)
     if not all(0 <= each <= MOST_SHIFT_MS for each in options.shifts):
         parser.error(f"--shifts must be in [0, {MOST_SHIFT_MS:g}], got {options.shifts}")
-    configs = [resources.find("config", each) if "/" not in each else Path(each) for each in options.config]
+    with refusing(parser, FileNotFoundError, what="--config: "):
+        configs = [resources.config(each) for each in options.config]
     report = Report("phase")
 
     def play(config: Path, shift_ms: float, seed: int, lock: bool, what: str, ends: Ends) -> None:
@@ -135,7 +135,7 @@ class _Listener:
         self.missed_ticks, self.state = Rises(), ""
         node.create_subscription(DiagnosticArray, "provenance", self._on_chunk, QoSProfile(depth=10))
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, QoSProfile(depth=10))
-        node.create_subscription(Image, "camera/top/image_raw", self._on_image, CAMERA)
+        node.create_subscription(Image, "camera/top/image_raw", self._on_image, BEST_EFFORT)
         node.create_subscription(String, "actuator/state", self._on_state, QoSProfile(depth=1))
 
     def _on_chunk(self, message: Any) -> None:

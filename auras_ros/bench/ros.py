@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from auras_ros import resources
-from auras_ros.bench.options import add_minutes, amount, check_least
+from auras_ros.bench.options import add_minutes, amount, bench_parser, check_least
 from auras_ros.bench.processes import running
 from auras_ros.bench.ros_image import RATE_HZ, measure_image_latency
 from auras_ros.live.loop import listening, wait_until_armed
@@ -35,7 +35,7 @@ TIMED, ROOM = 3, 1.4  # frames timed; how many times longer one may take beside 
 
 
 def run(argv: list[str], progress: Say) -> Report:
-    parser = argparse.ArgumentParser(prog="auras bench ros", description=__doc__)
+    parser = bench_parser("ros", __doc__)
     parser.add_argument("--seconds", type=amount, default=32.0, help="duration of each interval measurement")
     parser.add_argument("--messages", type=int, default=300, help="images to send")
     some = f"the first of {', '.join(PLANS)} that this machine can run"

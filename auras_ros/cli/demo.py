@@ -31,8 +31,7 @@ from auras_ros.report.result import Report
 STARTUP_S = 30.0  # longest time without a new topic or service
 AGENT_STARTUP_S = 90.0  # the same if only the agent is missing: it loads, checks and warms up the policy
 LOG_LINES = 15
-QUICKEST = "ddim8"  # `quick` of the shipped policy, if the requested plan is too slow on this machine
-MOST_STEPS = 100  # of the shipped policy's training
+FEWEST_STEPS, MOST_STEPS = 8, 100  # of the shipped policy's `quick`, taken if a plan is too slow; of its training
 TRIAL, TRIAL_STEPS, TRIAL_S = "trial", 40, 4.0  # played to learn how long a step takes beside the other processes
 REQUEST_PERIODS = 3.4  # control periods by the trial; the play itself is up to a tenth quicker or slower
 STAGES = 6  # frames of about a control period, whose requests live well within a chunk's horizon
@@ -46,13 +45,17 @@ class DemoError(RuntimeError):
 def run(argv: list[str]) -> int:
     options = parse(argv)
     discovery.apply_range(read_config(resources.find("config", "demo.yaml")))  # by default not on a robot's network
-    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"error: --out: {error}", file=sys.stderr)
+        return 2
     with stop_signals() as stopping:
         return _play_all(options, stopping)
 
 
 @dataclass(frozen=True)
-class Played:
+class DemoResult:
     """What came of a play. referee: None if it never began. film: its file and each seed's frames, or None. error: why
     it ended early, or ""."""
 
@@ -71,7 +74,7 @@ def _play_all(options: DemoOptions, stopping: list[int]) -> int:
     """Play one plan, or without one the same seeds sequentially and as `auras`; then write the results."""
     from auras_ros.ros import SignalHandlerOptions, init, try_shutdown
 
-    plays: list[Played] = []
+    plays: list[DemoResult] = []
     learnt: dict[str, float] = {}
     init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
@@ -91,7 +94,7 @@ def _play_all(options: DemoOptions, stopping: list[int]) -> int:
     return INTERRUPTED if stopping else 0
 
 
-def _play_both(options: DemoOptions, stopping: list[int], plays: list[Played]) -> dict[str, float]:
+def _play_both(options: DemoOptions, stopping: list[int], plays: list[DemoResult]) -> dict[str, float]:
     """Play for a few seconds to learn how many steps to take, then with so many sequentially and as `auras`; these two
     are added to `plays`. Returns what was learnt. Raises DemoError if nothing was."""
     rules = Rules(seconds=TRIAL_S, episodes=1, grace_s=0.0)
@@ -140,7 +143,7 @@ class _Play:
     def title(self) -> str:
         return f"{TITLES[self._name]}: {self.plan}" if self._name else str(self.plan)
 
-    def run(self) -> Played:
+    def run(self) -> DemoResult:
         from auras_ros.live.referee.node import RefereeNode
 
         node, error = RefereeNode(self._contract, self._rate_hz, self._film, MonotonicClock()), ""
@@ -160,7 +163,7 @@ class _Play:
             print("stopped before the first episode", flush=True)
         film = (self._video.path, self._film.lengths) if self._video and self._film and self._video.frames else None
         told = (node.referee, node.measures, node.deadline_ms)
-        return Played(self._name, self.title, self.plan, self._drift_px, *told, film, error)
+        return DemoResult(self._name, self.title, self.plan, self._drift_px, *told, film, error)
 
     # -- playing ------------------------------------------------------------------------------------------
 
@@ -186,7 +189,7 @@ class _Play:
         """A function that runs a callback and checks the processes. It returns False once the demo should stop, and
         raises DemoError."""
 
-        quickest = with_period(Plan(QUICKEST))
+        quickest = with_period(replace(self.plan, generation=f"ddim{FEWEST_STEPS}"))
 
         def turn() -> bool:
             if not callbacks.turn():
@@ -240,7 +243,7 @@ class _Play:
             self._progress.say(f"{self._name} {progress_line(referee, MonotonicClock().now_ns())}".strip())
 
 
-def write(options: DemoOptions, plays: Sequence[Played], learnt: Mapping[str, float]) -> None:
+def write(options: DemoOptions, plays: Sequence[DemoResult], learnt: Mapping[str, float]) -> None:
     """Write summary, report, timeline and film of the episodes so far. learnt: what was measured before them."""
     played = [(play, play.referee) for play in plays if play.referee is not None]
     if not played:
@@ -266,7 +269,7 @@ def write(options: DemoOptions, plays: Sequence[Played], learnt: Mapping[str, fl
     print(f"  {'files':<16} {', '.join(str(path) for path in [*written, options.out / 'log.txt'])}", flush=True)
 
 
-def _film(out: Path, plays: Sequence[Played]) -> list[Path]:
+def _film(out: Path, plays: Sequence[DemoResult]) -> list[Path]:
     """The films' files; of several plays also the one that shows them next to each other."""
     films = [play.film for play in plays if play.film is not None]
     files = [path for path, _ in films]
@@ -284,9 +287,9 @@ def _timeline(plays: Mapping[str, Measures], path: Path) -> bool:
     return draw_timeline(plays, path)
 
 
-def denoising_steps(trial: Played) -> tuple[int, float]:
-    """As many DDIM steps, at most MOST_STEPS, as let a sequential request take REQUEST_PERIODS control periods, and how
-    long it takes then, ms; by the chunks that came while `trial` was played. Raises DemoError if there are none."""
+def denoising_steps(trial: DemoResult) -> tuple[int, float]:
+    """As many DDIM steps, FEWEST_STEPS to MOST_STEPS, as let a sequential request take REQUEST_PERIODS control periods,
+    and how long it takes then, ms; by the chunks that came while `trial` was played. Raises DemoError if none did."""
     from auras_ros.sim.pusht import CONTROL_DT_MS
 
     began_ns = trial.measures.spans[0][0] if trial.measures.spans else sys.maxsize
@@ -297,7 +300,7 @@ def denoising_steps(trial: Played) -> tuple[int, float]:
     generation_ms = fmean(chunk.generated_ns - chunk.perceived_ns for chunk in chunks) / NS_PER_MS
     step_ms = generation_ms / int(trial.plan.generation.removeprefix("ddim"))
     wanted = (REQUEST_PERIODS * CONTROL_DT_MS - perception_ms) / step_ms
-    steps = min(max(1, round(wanted)), MOST_STEPS)
+    steps = min(max(FEWEST_STEPS, round(wanted)), MOST_STEPS)
     return steps, perception_ms + steps * step_ms
 
 

@@ -1,4 +1,4 @@
-"""`auras list`: names that commands accept: checkpoints with their plans, configs, simulators, policies, benches."""
+"""`auras list`: names that commands accept: checkpoints and plans, configs, simulators, architectures, benches."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from auras_ros import __version__
 COMMANDS = {
     "run": "start the nodes of a config and keep them alive: auras run config/pusht.yaml",
     "check": "check a config for mistakes, or print all parameters: auras check my_robot.yaml",
-    "demo": "the complete closed loop on Push-T for a minute, with a summary, a video and a timeline",
-    "list": "the names that commands accept: checkpoints and their plans, configs, simulators, policies, benches",
+    "demo": "the complete closed loop on Push-T, sequential and as auras: summary, video, timeline",
+    "list": "the names that commands accept: checkpoints and their plans, configs, simulators, architectures, benches",
     "sim": "only the simulator's bridge, for your own agent or controller",
     "eval": "compare modes by success rate: auras eval --sim pusht-drift --plan ddpm100,pp_generation=8",
     "tune": "find a plan with the required rate, success and age: auras tune --rate 2x --success seq-0.03",

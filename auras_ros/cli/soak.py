@@ -18,13 +18,14 @@ examples
   auras soak --minutes 2 --seed 7 --json soak.json
 
 Simulator, actuator and agent run in separate processes. They are killed, stopped, slowed down, deactivated, and sent
-garbage, noise, malformed images and prompts; clocks go back, QoS does not match, other nodes publish, a second process
-of each kind appears, and further actuators get robots in parts, stalls and full disks. After each fault the actuator is
-armed again. What is published meanwhile is checked: no command beyond its limits, none while disarmed, none from an
-observation that is too old, every hold within the promised time, and valid messages are used in spite of the bad ones.
-ROS stays on this host, whatever the environment. Ctrl-C ends it with the results so far.
+garbage, noise, malformed images and prompts; clocks go back, QoS does not match, other nodes publish, and a second
+agent, actuator, camera and emergency stop appear. Separate actuators are tested with joint states split over two
+drivers, with stalls and with a full disk. After each fault the actuator is armed again. What is published meanwhile is
+checked: no command beyond its limits, none while disarmed, none from an observation that is too old, every hold within
+the promised time, and valid messages are used in spite of the bad ones. ROS stays on this host, whatever the
+environment. Ctrl-C ends it with the results so far.
 
-faults that are not drawn, and why (tests: docs/reliability.md)
+faults that are not injected, and why (tests: docs/reliability.md)
 """ + "\n".join(f"  {name:<{max(map(len, NOT_DRAWN))}}  {why}" for name, why in NOT_DRAWN.items())
 
 

@@ -47,9 +47,10 @@ def run(argv: list[str]) -> int:
 
 def _trace(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     from auras_ros.measure import trace
+    from auras_ros.pipeline.plan import Plan
 
     try:
-        plan = trace.Plan.parse(options.plan)
+        plan = Plan.parse(options.plan)
         if options.checkpoint is None:
             setup = trace.from_registry(options.policy, plan, options.seed)
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import BATCH, grouped, play
@@ -49,15 +50,25 @@ class Campaign:
         return True
 
     def _play(self, clock: str, contender: EvaluatedMode, group: list[int], pace: _Pace) -> ModeResult:
-        pace.next(clock, contender.name)
+        run = pace.begin(clock, contender.name)
         known = self.work.find((clock, contender.name), group)
         if known is not None:
             return known
         task, timing = self.settings.task, self.settings.timing(clock)
         plan, plain = contender.plan, contender.plain
-        made = play(self.checkpoint, plan, group, task, timing, plain, lambda runners: self.say(pace.line(runners)))
+        made = play(
+            self.checkpoint, plan, group, task, timing, plain, lambda runners: self.say(pace.line(run, runners))
+        )
+        pace.end(run)
         self.work.add((clock, contender.name), made)
         return made
+
+
+class _Begun(NamedTuple):
+    """A run that has begun: its clock and mode, and when."""
+
+    key: tuple[str, str]
+    began_s: float
 
 
 class _Pace:
@@ -67,32 +78,30 @@ class _Pace:
         self._left = [run for _ in range(groups) for run in runs]
         self._total = len(self._left)
         self._took_s: dict[tuple[str, str], float] = {}
-        self._began_s = time.monotonic()
-        self._run: tuple[str, str] | None = None
 
-    def next(self, *run: str) -> None:
-        now_s = time.monotonic()
-        if self._run is not None:
-            self._took_s[self._run] = now_s - self._began_s
-        self._run, self._began_s = (run[0], run[1]), now_s
-        self._left.remove(self._run)
+    def begin(self, clock: str, mode: str) -> _Begun:
+        self._left.remove((clock, mode))
+        return _Begun((clock, mode), time.monotonic())
 
-    def line(self, runners: EpisodeRunners) -> str:
-        clock, name = self._run or ("", "")
+    def end(self, run: _Begun) -> None:
+        self._took_s[run.key] = time.monotonic() - run.began_s
+
+    def line(self, run: _Begun, runners: EpisodeRunners) -> str:
+        clock, name = run.key
         over = runners.finished
         won = sum(episode.success for episode in over)
         done, of = self._total - len(self._left), len(over) + len(runners.living())
         return (
             f"run {done} of {self._total}, {clock} {name}: {len(over)} of {of} episodes over, "
-            f"{won} succeed, about {_minutes(self._left_s(runners.progress))} left"
+            f"{won} succeed, about {_minutes(self._left_s(run, runners.progress))} left"
         )
 
-    def _left_s(self, progress: float) -> float:
-        spent_s = time.monotonic() - self._began_s
-        this_s = self._took_s.get(self._run or ("", ""), spent_s / max(progress, 1e-3))
-        known = {**self._took_s, **({} if self._run is None else {self._run: this_s})}
+    def _left_s(self, run: _Begun, progress: float) -> float:
+        spent_s = time.monotonic() - run.began_s
+        this_s = self._took_s.get(run.key, spent_s / max(progress, 1e-3))
+        known = {**self._took_s, run.key: this_s}
         typical_s = sum(known.values()) / len(known)
-        return max(0.0, this_s - spent_s) + sum(known.get(run, typical_s) for run in self._left)
+        return max(0.0, this_s - spent_s) + sum(known.get(each, typical_s) for each in self._left)
 
 
 def _minutes(seconds: float) -> str:

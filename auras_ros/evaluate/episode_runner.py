@@ -83,7 +83,8 @@ class EpisodeRunner:
         self._watch = None if seams is None else SeamWatch(contract, tick_ns, span_ns, seams)
         self._next_tick_ns = now_ns
         world.reset(seed)
-        require(self._stream.arm(now_ns, world.agent).ok, "arming refused")
+        verdict = self._stream.arm(now_ns, world.agent)
+        require(verdict.ok, f"seed {seed}: arming refused: {verdict.detail}")
         self.episode = EpisodeRecord(seed, False, 0, 0.0)
         self._started = not task.waits
 
@@ -151,7 +152,7 @@ class EpisodeRunner:
 
     def _command(self, now_ns: int) -> Command:
         command = self._stream.tick(now_ns)
-        require(command.publish, "no command")
+        require(command.publish, f"seed {self.seed}: no command")
         self._next_tick_ns = now_ns + self._stream.tick_ns
         if self._watch is not None:
             self._watch.ticked(command, now_ns)

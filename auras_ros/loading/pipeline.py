@@ -19,7 +19,7 @@ from auras_ros.loading.placement import place_policy
 from auras_ros.observation import Observation
 from auras_ros.pipeline.modes import Executor, make_executor
 from auras_ros.pipeline.noise import noise_of
-from auras_ros.pipeline.plan import Plan, TooSlowError
+from auras_ros.pipeline.plan import Plan, PlanError, TooSlowError
 from auras_ros.pipeline.request import Emission, Identity, Latched, ObservationOrigin, to_chunk
 from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.checkpoint import Checkpoint
@@ -67,9 +67,9 @@ class Pipeline:
         self.placed = place_policy(policy, device.tensors, settings.offload)
 
         contract, like = checkpoint.contract, example(checkpoint)
-        noise = noise_of(policy, settings.seed)
+        noise, self._horizon_ns = noise_of(policy, settings.seed), checkpoint.horizon * contract.dt_ns
         self.executor: Executor = make_executor(
-            RunContext(policy, plan, noise, like, clock, device, settings.cores, contract)
+            RunContext(policy, plan, noise, like, clock, device, settings.cores, contract, stale_ns=self._horizon_ns)
         )
         policy_name = f"{checkpoint.name}@{checkpoint.digest[:12]}"
         self._identity = Identity(settings.host, settings.session, str(plan), policy_name)
@@ -90,8 +90,8 @@ class Pipeline:
 
     def warm_up(self) -> None:
         """Run discarded frames on random values, then refuse a plan whose chunks would come too late (rule 9 of
-        docs/pipeline.md). If it is too slow it is measured again, here and in a further call; the best time counts."""
-        horizon_ns = self.checkpoint.horizon * self.checkpoint.contract.dt_ns
+        docs/pipeline.md). If it is too slow it is measured again, here and in a further call; the best time counts. The
+        executor of a plan that is refused is closed."""
 
         def measure() -> None:
             before_ns = self.executor.frame_ns
@@ -100,11 +100,14 @@ class Pipeline:
                 self.executor.frame_ns = min(before_ns, self.executor.frame_ns)
 
         def check() -> None:
-            self.plan.check_horizon(self.plan.interval_ns(self.executor.frame_ns), horizon_ns)
+            self.plan.check_horizon(self.plan.interval_ns(self.executor.frame_ns), self._horizon_ns)
 
         measure()
-        self.executor.ledger.stale_ns = horizon_ns
-        at_best(check, measure)
+        try:
+            at_best(check, measure)
+        except PlanError:
+            self.executor.close()
+            raise
 
     def set_prompt(self, ids: Sequence[int]) -> None:
         """Set the prompt of every frame that begins later. The caller must start a new epoch before one does, so that

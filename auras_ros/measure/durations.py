@@ -62,9 +62,10 @@ def measure_durations(
     if device != "cpu":  # plans share weights with the checkpoint, whose episodes are played on the CPU
         checkpoint = copy.deepcopy(checkpoint)
     with on_cores(available() if cores is None else cores), ExitStack() as stack:
-        runs = {label: _Run(checkpoint, plan, _every_ns(plan, observation_ms), device) for label, plan in plans.items()}
-        for run in runs.values():
-            stack.callback(run.executor.close)
+        runs: dict[str, _Run] = {}
+        for label, plan in plans.items():
+            runs[label] = _Run(checkpoint, plan, _every_ns(plan, observation_ms), device)
+            stack.callback(runs[label].executor.close)
         for number in range(rounds):
             for label, run in runs.items():
                 say(f"measuring durations: round {number + 1} of {rounds}, {label}")

@@ -129,7 +129,7 @@ def _stage(span: Span, row: int, zero_ns: int) -> dict[str, Any]:
 
 
 def _frame(frame: FrameMark, zero_ns: int) -> dict[str, Any]:
-    args = {"frame": frame.number, "strand": frame.worker}
+    args = {"frame": frame.number, "worker": frame.worker}
     return _event("i", f"frame {frame.number}", FRAMES, frame.start_ns - zero_ns, s="p", cat="frame", args=args)
 
 

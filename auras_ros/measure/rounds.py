@@ -80,7 +80,7 @@ class Rounds(Generic[Key]):
                 prepare(key)
                 going.append(key)
             except FAILURES as error:
-                self.failed[key] = str(error)
+                self.failed[key] = str(error) or repr(error)
         for number in range(self.options.rounds):
             if not going or (number and time.monotonic() > self.ends.soft_s):
                 return
@@ -114,7 +114,7 @@ class Rounds(Generic[Key]):
             try:
                 rate = self.rate(key, self.options.length._replace(limit_s=min(limit_s, left_s)))
             except FAILURES as error:
-                out[key] = str(error)
+                out[key] = str(error) or repr(error)
                 continue
             except OverError:
                 rate = 0.0

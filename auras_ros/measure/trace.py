@@ -28,8 +28,6 @@ from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
 from auras_ros.report.result import hardware, versions
 
-__all__ = ["Plan", "Setup", "Traced", "from_checkpoint", "from_registry", "record"]
-
 CAPACITY = 200_000  # spans: hours of frames, 6 MB
 FIRST_CHUNK_S = 120.0
 
@@ -112,7 +110,7 @@ def record(setup: Setup, device: str, seconds: float, seed: int, threads: int) -
         first, observer = threading.Event(), recording.ended
         with Running(executor, setup.feed, lambda _: first.set(), threads=threads, observer=observer) as live:
             if not live.wait(first, FIRST_CHUNK_S):
-                raise RuntimeError(f"no chunk in {FIRST_CHUNK_S:g} s")
+                raise RuntimeError(f"{setup.name}, {setup.plan}: no chunk in {FIRST_CHUNK_S:g} s")
             live.wait(threading.Event(), seconds)
     finally:
         executor.close()

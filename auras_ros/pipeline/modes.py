@@ -63,11 +63,19 @@ class Executor:
         return worker.end(now_ns)
 
     def warm_up(self, runs: int = WARM_UP_RUNS) -> None:
-        """Run every worker on random values and discard the results (rule 10 of docs/pipeline.md).
+        """Run every worker on random values and discard the results (rule 10 of docs/pipeline.md). If that fails the
+        executor is closed.
 
         Several workers first run alone, then side by side as they will run later: two workers on shared cores take
         longer than one. `frame_ns` is the median of the last `runs` times of the slowest worker.
         """
+        try:
+            self._warm_up(runs)
+        except BaseException:
+            self.close()
+            raise
+
+    def _warm_up(self, runs: int) -> None:
         self.ledger.begin_warm_up()
         interval_ns, self.ledger.interval_ns = self.ledger.interval_ns, 0
         observations, took = _random_observations(self._run_context.like), [[0] for _ in self.workers]
@@ -143,10 +151,18 @@ def check_plan(policy: Policy, plan: Plan) -> None:
 
 
 def make_executor(run_context: RunContext) -> Executor:
-    """The executor of a plan. Raises PlanError, and DeviceError if a stage cannot be made."""
+    """The executor of a plan. Raises PlanError, and DeviceError if a stage cannot be made; the device is closed."""
+    try:
+        return _made(run_context)
+    except BaseException:
+        run_context.device.close()
+        raise
+
+
+def _made(run_context: RunContext) -> Executor:
     plan = run_context.plan
     check_plan(run_context.policy, plan)
-    ledger = Ledger(plan.admission_ns if run_context.spaced else 0)
+    ledger = Ledger(plan.admission_ns if run_context.spaced else 0, run_context.stale_ns)
     continuity = make_continuity(plan, run_context.contract)
     workers: list[Worker]
     if plan.mode == "auras":

@@ -107,10 +107,10 @@ WARM_UP_EPOCH = -1
 class Ledger:
     """Request numbers, the epoch and the frame count, shared by the workers' threads."""
 
-    def __init__(self, interval_ns: int = 0) -> None:
+    def __init__(self, interval_ns: int = 0, stale_ns: int | None = None) -> None:
         self._lock = threading.Lock()
         self.interval_ns = interval_ns  # least time between two admissions; par spaces its requests
-        self.stale_ns: int | None = None  # drop requests that saw an observation so much older than the newest
+        self.stale_ns = stale_ns  # drop requests that saw an observation so much older than the newest; None: none
         self.epoch = 0
         self.frames = 0
         self._request = 0

@@ -22,7 +22,7 @@ class RunContext:
     like: an observation with the shapes of all later ones, of random values: zeros may be faster than pictures. device:
     the CPU by default. cores: of lanes with a thread of their own; the cores of the workers' threads are set by their
     driver. contract: the policy's channels, needed by a guided plan. spaced: False lets a request begin as soon as a
-    worker is free, whatever interval the plan has; a rate is measured so.
+    worker is free, whatever interval the plan has; a rate is measured so. stale_ns: of the `Ledger`.
     """
 
     policy: Policy
@@ -34,6 +34,7 @@ class RunContext:
     cores: Sequence[int] | None = None
     contract: Contract | None = None
     spaced: bool = True
+    stale_ns: int | None = None
 
     def inputs(self) -> tuple[Tensor, Tensor]:
         """New buffers on the device for images and state of an observation, filled with those of `like`."""

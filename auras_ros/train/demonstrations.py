@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from auras_ros.report.result import Say
 from auras_ros.sim.pusht import SIZE_PX, PushTWorld
-from auras_ros.train.loops import Progress
 from auras_ros.train.push_table import PushTable
 from auras_ros.train.pusht_expert import PushExpert
 
@@ -109,7 +109,7 @@ def _demonstrate(world: PushTWorld, expert: PushExpert, disturbance: _Disturbanc
     return None
 
 
-def expert_episodes(recipe: DemonstrationSettings, table: PushTable, progress: Progress) -> Demonstrations:
+def expert_episodes(recipe: DemonstrationSettings, table: PushTable, progress: Say) -> Demonstrations:
     """The expert from random starts; a drifting tee where the recipe says so."""
     random, expert, kept = np.random.default_rng(recipe.seed), PushExpert(table), list[list[Moment]]()
     for episode in range(recipe.episodes):
@@ -124,7 +124,7 @@ def expert_episodes(recipe: DemonstrationSettings, table: PushTable, progress: P
 
 
 def takeover_episodes(
-    recipe: DemonstrationSettings, table: PushTable, policy: Callable[[], Act], progress: Progress
+    recipe: DemonstrationSettings, table: PushTable, policy: Callable[[], Act], progress: Say
 ) -> Demonstrations:
     """A policy drives for 10 to 160 steps; where it has not finished, the expert takes over and is recorded."""
     random, expert, kept = np.random.default_rng(recipe.seed), PushExpert(table), list[list[Moment]]()

@@ -15,8 +15,9 @@ from torch.nn import functional as F
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.policies.denoising import TRAINING_STEPS, add_noise, squared_cosine_alphas
+from auras_ros.report.result import Say
 from auras_ros.train.demonstrations import Demonstrations
-from auras_ros.train.loops import REPORT_STEPS, Curve, Progress, cosine_rate, fit
+from auras_ros.train.loops import REPORT_STEPS, Curve, cosine_rate, fit
 from auras_ros.train.push_table import corners
 
 HALF_PX = 256.0  # positions are scaled to [-1, 1] over the 512 px table
@@ -39,7 +40,7 @@ def keypoint_targets(data: Demonstrations) -> Tensor:
 
 
 def train_encoder(
-    encoder: KeypointEncoder, data: Demonstrations, steps: int, peak: float, curve: Curve, progress: Progress
+    encoder: KeypointEncoder, data: Demonstrations, steps: int, peak: float, curve: Curve, progress: Say
 ) -> None:
     """Regress keypoints from single images, then fix the whitening of the features."""
     images, targets = torch.from_numpy(data.images), keypoint_targets(data)
@@ -115,7 +116,7 @@ def train_denoiser(
     steps: int,
     peak: float,
     curve: Curve,
-    progress: Progress,
+    progress: Say,
     noise_levels: int = TRAINING_STEPS,
 ) -> nn.Module:
     """Predict clean actions from noisy ones; returns the exponential moving average of the weights. noise_levels: from

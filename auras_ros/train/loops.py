@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-Progress = Callable[[str], None]
+from auras_ros.report.result import Say
+
 REPORT_STEPS = 250
 
 
@@ -44,7 +45,7 @@ def fit(
     steps: int,
     warmup: int,
     curve: Curve,
-    progress: Progress,
+    progress: Say,
 ) -> nn.Module:
     """Step down the loss of random batches, from the optimizer's rate along a cosine; returns the moving average of the
     learner's weights. progress is told the smoothed loss."""

@@ -18,13 +18,13 @@ from auras_ros.evaluate.outcome import EpisodeRecord
 from auras_ros.policies.checkpoint import load
 from auras_ros.policies.denoising import TRAINING_STEPS
 from auras_ros.policies.writing import Description
-from auras_ros.report.result import versions
+from auras_ros.report.result import Say, versions
 from auras_ros.report.statistics import wilson
 from auras_ros.sim.pusht import SUCCESS_COVERAGE
 from auras_ros.train import tokens
 from auras_ros.train.diffusion import HORIZON
 from auras_ros.train.export import PLANS, describe, write, write_record
-from auras_ros.train.loops import Curve, Progress
+from auras_ros.train.loops import Curve
 from auras_ros.train.pusht_stages import Schedule, Stages
 
 EXECUTE_STEPS = 6  # actions executed of each chunk in the evaluation
@@ -40,7 +40,7 @@ class Finished:
 
 
 def train_diffusion(
-    work: Path, seed: int, schedule: Schedule, progress: Progress, noise_levels: int = TRAINING_STEPS
+    work: Path, seed: int, schedule: Schedule, progress: Say, noise_levels: int = TRAINING_STEPS
 ) -> Finished:
     """The diffusion policy that ships; or one whose DDPM plan has another number of steps (Auras figure 10): its
     denoiser is that of the one that ships, trained further with so many noise levels. Every stage that is done already
@@ -59,7 +59,7 @@ def train_diffusion(
     return Finished(description, {"encoder": encoder, "network": network}, run.curve)
 
 
-def train_tokens(work: Path, seed: int, schedule: Schedule, progress: Progress) -> Finished:
+def train_tokens(work: Path, seed: int, schedule: Schedule, progress: Say) -> Finished:
     """The autoregressive policy: the same demonstrations and the same encoder, frozen; a decoder of action tokens."""
     run = Stages(work, seed, schedule, progress)
     data, encoder = run.seen()
@@ -83,7 +83,7 @@ def make_policy(
     seed: int,
     schedule: Schedule,
     episodes: int,
-    progress: Progress,
+    progress: Say,
     **more: int,
 ) -> dict[str, Any]:
     """Train a policy of POLICIES, write its checkpoint to `out`, evaluate it in seq; returns the record beside it.
@@ -113,7 +113,7 @@ def make_policy(
     return record
 
 
-def evaluate(folder: Path, plan: str, episodes: int, progress: Progress) -> dict[str, Any]:
+def evaluate(folder: Path, plan: str, episodes: int, progress: Say) -> dict[str, Any]:
     """Success of a checkpoint in seq, paused lockstep, on the seeds 0 to `episodes` - 1, with its 95 % interval."""
 
     def report(done: list[EpisodeRecord]) -> None:

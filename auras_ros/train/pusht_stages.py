@@ -29,6 +29,7 @@ from auras_ros.policies.families import FAMILIES
 from auras_ros.policies.family import Trained
 from auras_ros.policies.observation_tokens import ObservationTokens
 from auras_ros.policies.policy import generate
+from auras_ros.report.result import Say
 from auras_ros.train import tokens
 from auras_ros.train.demonstrations import (
     Act,
@@ -39,7 +40,7 @@ from auras_ros.train.demonstrations import (
 )
 from auras_ros.train.diffusion import HALF_PX, HORIZON, Windows, pixels, train_denoiser, train_encoder
 from auras_ros.train.export import AXES, observation_spec
-from auras_ros.train.loops import Curve, Progress
+from auras_ros.train.loops import Curve
 from auras_ros.train.push_table import build_push_table
 
 CONDITION = 2 * (64 + 2)
@@ -70,7 +71,7 @@ class Schedule:
 class Stages:
     """In order; every stage reads what the ones before it left behind."""
 
-    def __init__(self, work: Path, seed: int, schedule: Schedule, progress: Progress) -> None:
+    def __init__(self, work: Path, seed: int, schedule: Schedule, progress: Say) -> None:
         self.work, self.seed, self.schedule, self.progress = work, seed, schedule, progress
         work.mkdir(parents=True, exist_ok=True)
         self._curve_file = work / "curve.json"
@@ -102,7 +103,7 @@ class Stages:
         driver, table = partial(_driver, encoder, network, recipe.seed), build_push_table()
         return self._collect("takeover", lambda report: takeover_episodes(recipe, table, driver, report))
 
-    def _collect(self, name: str, collect: Callable[[Progress], Demonstrations]) -> Demonstrations:
+    def _collect(self, name: str, collect: Callable[[Say], Demonstrations]) -> Demonstrations:
         path = self.work / f"{name}.npz"
         if not path.exists():
             collect(lambda text: self.progress(f"{name}: {text}")).save(path)

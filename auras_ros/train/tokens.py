@@ -14,8 +14,9 @@ from torch.nn import functional as F
 
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.observation_tokens import ObservationTokens
+from auras_ros.report.result import Say
 from auras_ros.train.diffusion import HALF_PX, Windows
-from auras_ros.train.loops import Curve, Progress, fit
+from auras_ros.train.loops import Curve, fit
 
 HORIZON = 8  # actions of a chunk, two tokens each
 BATCH = 64  # small enough for the caches of one core: larger ones cost more a window
@@ -24,7 +25,7 @@ NETWORK = {"layers": 4, "heads": 4, "width": 128, "hidden": 352, "tokens": 4, "b
 
 
 def train_decoder(
-    policy: AutoregressivePolicy, windows: Windows, steps: int, peak: float, curve: Curve, progress: Progress
+    policy: AutoregressivePolicy, windows: Windows, steps: int, peak: float, curve: Curve, progress: Say
 ) -> nn.Module:
     """Train prefix map and decoder (not the encoder); returns the moving average of the weights."""
     learner = copy.deepcopy(policy).train()

@@ -130,7 +130,7 @@ def test_the_folder_one_stands_in_is_no_target(
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     assert main(["convert", str(SOURCE.absolute()), "--out", out]) == 1
-    assert f"{out}: give the name of a folder that is made anew" in capsys.readouterr().err
+    assert f"{out}: must be a folder that does not exist yet" in capsys.readouterr().err
     assert (tmp_path / "here").is_dir()
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from auras_ros import resources
 from auras_ros.cli import demo
-from auras_ros.cli.demo import DemoError, Played, progress_line
+from auras_ros.cli.demo import DemoError, DemoResult, progress_line
 from auras_ros.cli.demo_options import overrides, parse
 from auras_ros.live.chunk_times import ChunkTimes
 from auras_ros.live.referee.episode import Rules, TableStatus
@@ -58,13 +58,13 @@ def test_without_a_plan_two_are_played_on_the_drifting_table() -> None:
 MS = 1_000_000
 
 
-def trial(chunks: list[ChunkTimes], steps: int = 25) -> Played:
+def trial(chunks: list[ChunkTimes], steps: int = 25) -> DemoResult:
     """Played from 1 s on, with so many denoising steps."""
     measures = Measures()
     for chunk in chunks:
         measures.chunk(chunk)
     measures.spans.append((1000 * MS, 5000 * MS))
-    return Played("trial", "", Plan(f"ddim{steps}"), 0.5, None, measures, 0.0, None, "")
+    return DemoResult("trial", "", Plan(f"ddim{steps}"), 0.5, None, measures, 0.0, None, "")
 
 
 def chunk(latched_ms: int, perception_ms: int, generation_ms: int) -> ChunkTimes:
@@ -74,12 +74,12 @@ def chunk(latched_ms: int, perception_ms: int, generation_ms: int) -> ChunkTimes
 
 
 @pytest.mark.parametrize(
-    ("generation_ms", "steps", "request_ms"), [(50, 100, 210.0), (100, 82, 338.0), (250, 33, 340.0), (9000, 1, 370.0)]
+    ("generation_ms", "steps", "request_ms"), [(50, 100, 210.0), (100, 82, 338.0), (250, 33, 340.0), (9000, 8, 2890.0)]
 )
 def test_a_sequential_request_takes_three_to_four_control_periods(
     generation_ms: int, steps: int, request_ms: float
 ) -> None:
-    """If the training has enough steps, and one is not too long."""
+    """If the training has enough steps, and eight are not too long."""
     played = [chunk(1000 + 20_000 * i, 10, generation_ms) for i in range(3)]
     assert demo.denoising_steps(trial(played)) == (steps, pytest.approx(request_ms))
 
@@ -155,6 +155,21 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     assert running.title == "ddim8,frame_period_ms=400.0"
     said = capsys.readouterr().out
     assert said.startswith("plan 'ddpm100,frame_period_ms=400.0' is too slow for this machine just now: using 'ddim8,")
+
+
+def test_a_plan_that_is_too_slow_is_replaced_by_a_quick_one_of_its_mode(tmp_path: Path) -> None:
+    """Guards against a film of `auras` that shows a sequential agent."""
+    plan = Plan.parse("ddim100,mode=auras,pp_generation=6")
+    playing = demo._Play("auras", plan, parse(["--no-video", "--out", str(tmp_path)]), [])
+    supervisor = SimpleNamespace(poll=list, too_slow=["agent"], override=lambda node, values: None)
+    assert playing._turns(SimpleNamespace(turn=lambda: True), supervisor)()  # type: ignore[arg-type]
+    assert str(playing.plan) == "ddim8,mode=auras,pp_generation=6"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert demo.run(["--out", str(tmp_path / "file" / "out")]) == 2
+    assert f"--out: [Errno 20] Not a directory: '{tmp_path}/file/out'" in capsys.readouterr().err
 
 
 def test_a_callback_that_raises_does_not_end_the_demo(

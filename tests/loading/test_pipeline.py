@@ -6,6 +6,7 @@ state's order instead of the channels'.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import torch
 from auras_ros.action import Chunk
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.clock import VirtualClock
+from auras_ros.device import Device, DeviceError, make_device
 from auras_ros.loading.pipeline import MEASURES, Pipeline, PipelineSettings, at_best, load_pipeline
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.observation import Observation
@@ -223,6 +225,38 @@ def test_a_plan_whose_chunks_come_too_late_is_refused(tmp_path: Path) -> None:
     tiny.write(tmp_path)
     with pytest.raises(PlanError, match=r"3 frames \(L \+ 2\) of 10000.0 ms outlast the horizon"):
         load_pipeline(tmp_path, Plan(frame_period_ms=10_000.0), PipelineSettings(), VirtualClock())
+
+
+@pytest.mark.parametrize(
+    "plan", ["fine,mode=auras,fetch_offset=-1,frame_period_ms=10000", "fine,mode=auras,pp_generation=60"]
+)
+def test_what_is_refused_leaves_no_lane_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str) -> None:
+    """Guards against a thread, and the policy that it holds, for each try of a supervisor that tries again for ever."""
+    tiny.write(tmp_path)
+    devices = []
+
+    def made(kind: str) -> Device:
+        devices.append(make_device(kind))
+        return devices[-1]
+
+    monkeypatch.setattr("auras_ros.loading.pipeline.make_device", made)
+    before = set(threading.enumerate())
+    with pytest.raises(PlanError):
+        load_pipeline(tmp_path, Plan.parse(plan), PipelineSettings(), VirtualClock())
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(DeviceError):
+        devices[0].lane("another")
+
+
+def test_a_policy_that_fails_in_warm_up_leaves_no_lane_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(threading.enumerate())
+    pipeline = sequential(plan="fine")
+    separate = pipeline.beside(Plan.parse("fine,mode=auras,fetch_offset=-1"))
+    assert set(threading.enumerate()) > before
+    monkeypatch.setattr(separate.executor.workers[0], "begin", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        separate.warm_up()
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_machine_that_was_busy_for_a_moment_is_measured_again(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_the_counter_says_how_many_are_in_flight() -> None:
 def test_perception_of_its_own_is_no_frame() -> None:
     """dec: only generation counts frames; both workers have a lane."""
     run = Run("quick,mode=dec")
-    assert {mark["args"]["strand"] for mark in run.events("i")} == {"generate"}
+    assert {mark["args"]["worker"] for mark in run.events("i")} == {"generate"}
     lanes = [event["args"]["name"] for event in run.events("M") if event["name"] == "thread_name"]
     assert lanes == ["frames", "perceive copies", "perceive", "generate", "generate copies"]
     assert len(run.events("X")) == 6 * FRAMES

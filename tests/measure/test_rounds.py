@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -92,6 +93,17 @@ def test_nothing_is_warmed_up_after_the_minutes(monkeypatch: pytest.MonkeyPatch)
     assert rounds.rates == {}
     assert prepared == [variant.plan for variant in variants[:2]]
     assert rounds.failed == dict.fromkeys(variants, OVER)
+
+
+def test_what_fails_without_a_word_is_named_by_its_kind() -> None:
+    class Full(FakeBench):
+        def rate(self, variant: Variant, length: Any) -> float:
+            raise MemoryError
+
+    rounds, report = rounds_of(Full({})), Report("pipeline")
+    rounds.contest([Variant(Plan("ddpm16"))])
+    rounds.tell(report)
+    assert report.more["failed"] == ["tiny, seq: MemoryError()"]
 
 
 def test_what_fails_in_a_round_is_named_and_the_others_go_on() -> None:

@@ -117,6 +117,4 @@ def test_rule_09_on_a_robot_the_limit_is_the_horizon() -> None:
     pipeline = Pipeline(
         tiny.checkpoint(), Plan.parse("fine,mode=auras,pp_generation=3"), PipelineSettings(), VirtualClock()
     )
-    assert pipeline.executor.ledger.stale_ns is None
-    pipeline.warm_up()
     assert pipeline.executor.ledger.stale_ns == mono_ns(800_000)

@@ -131,7 +131,10 @@ def interfaces() -> dict[str, int]:
     """Network interfaces that are up, with their flags."""
     found = {}
     for folder in sorted(INTERFACES.iterdir()) if INTERFACES.is_dir() else []:
-        flags = int((folder / "flags").read_text(), 16)
+        try:
+            flags = int((folder / "flags").read_text(), 16)
+        except OSError:  # a file of the bonding driver, or an interface that has just gone
+            continue
         if flags & FLAG_UP:
             found[folder.name] = flags
     return found

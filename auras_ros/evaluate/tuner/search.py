@@ -24,21 +24,18 @@ Explore = Callable[["Search"], None]
 
 @dataclass(frozen=True)
 class Effort:
-    """first, episodes: number of seeds in the first and in the last round of halving; skewed: how many of the best
-    plans have their skew tuned; confirm: number of new seeds for the chosen plan (0: none). Raises SettingsError,
-    naming the field."""
+    """first, episodes: number of seeds in the first and in the last round of halving; confirm: number of new seeds for
+    the chosen plan (0: none). Raises SettingsError, naming the field."""
 
     first: int = 24
     episodes: int = 96
-    skewed: int = 1
     confirm: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.first <= self.episodes:
             raise SettingsError(f"first: must be in [1, episodes = {self.episodes}], got {self.first}")
-        for name in ("skewed", "confirm"):
-            if getattr(self, name) < 0:
-                raise SettingsError(f"{name}: must not be negative, got {getattr(self, name)}")
+        if self.confirm < 0:
+            raise SettingsError(f"confirm: must not be negative, got {self.confirm}")
 
     def rounds(self) -> list[int]:
         """How many seeds a plan has been played on after each round."""
@@ -162,7 +159,7 @@ def halving(search: Search) -> None:
         played = sorted((search.play(plan, episodes) for plan in left), key=merit, reverse=True)
         last = episodes == search.effort.episodes
         left = [one.plan for one in (played if last else played[: max(2, -(-len(played) // 2))])]
-    for plan in left[: search.effort.skewed]:
+    for plan in left[:1]:
         for skewed in search.time(list(search.space.skewed(policy, plan))):
             search.play(skewed, search.effort.episodes)
 

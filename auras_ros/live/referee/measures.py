@@ -102,7 +102,7 @@ class Measures:
     # -- while playing ------------------------------------------------------------------------------------
 
     def action(self, mono_ns: int, request: int | None, source: str, age_ns: int | None, tick: int) -> None:
-        """An action received. Its age counts where it answers an observation (source chunk or blend).
+        """An action received. Its age counts where it answers an observation (source in FRESH).
 
         tick: the actuator's count of its ticks; a number that is missing was sent, but did not come here.
         """

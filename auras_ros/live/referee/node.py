@@ -17,7 +17,7 @@ from auras_ros.live.referee.measures import Measures
 from auras_ros.live.referee.referee import Call, Referee
 from auras_ros.nodes.actuator.commands import DEADLINE_TICKS
 from auras_ros.nodes.common.messages import MessageError, read_action, read_chunk, read_json
-from auras_ros.nodes.common.qos import LATCHED
+from auras_ros.nodes.common.qos import BEST_EFFORT, LATCHED
 from auras_ros.ros import Duration, Future, Node, QoSProfile, ReliabilityPolicy, SubscriptionEventCallbacks
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import DiagnosticArray, Float64MultiArray, Image, String
@@ -62,9 +62,8 @@ class RefereeNode(Node):
         self.create_subscription(String, STATE, refusing(self._on_actuator), LATCHED)
         self.create_subscription(String, STATUS, refusing(self._on_status), every)
         if self._film is not None:
-            newest = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
             self.create_subscription(Float64MultiArray, CHUNK, refusing(partial(self._on_chunk, self._film)), every)
-            self.create_subscription(Image, VIEWER, refusing(partial(self._on_viewer, self._film)), newest)
+            self.create_subscription(Image, VIEWER, refusing(partial(self._on_viewer, self._film)), BEST_EFFORT)
 
     # -- what the caller does -----------------------------------------------------------------------------
 

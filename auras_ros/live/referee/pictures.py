@@ -11,6 +11,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from auras_ros.live.referee.measures import FRESH
+
 TABLE_PX = 512  # side of the table in the picture; the same as its coordinates, so that they need no scaling
 TITLE_PX, PANEL_PX, SEEN_PX = 40, 168, 144
 WIDTH_PX, HEIGHT_PX = TABLE_PX, TITLE_PX + TABLE_PX + PANEL_PX
@@ -127,7 +129,7 @@ def _panel(panel: NDArray[np.uint8], scene: FilmFrame) -> None:
     _bar(panel, 98, scene.coverage, GOOD if good else PLAN, (left, right), scene.threshold)
     _text(panel, scene.state, (left, 130), 0.45, STATE_COLOURS.get(scene.state, FAINT))
     source = scene.source if scene.request is None else f"{scene.source} {scene.request}"
-    fresh = scene.source in ("chunk", "blend", "ensemble")
+    fresh = scene.source in FRESH
     _text(panel, f"action from {source}", (left + 90, 130), 0.45, INK if fresh else WARN)
     where = f"seed {scene.seed}, step {scene.step}, {scene.successes} of {scene.played} succeeded"
     _text(panel, where, (left, 152), 0.45, FAINT)

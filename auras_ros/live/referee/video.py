@@ -55,7 +55,7 @@ def side_by_side(videos: Sequence[tuple[Path, Mapping[int, int]]], path: Path, s
     rate_hz, height = captures[0].get(cv2.CAP_PROP_FPS), round(captures[0].get(cv2.CAP_PROP_FRAME_HEIGHT))
     width = sum(round(capture.get(cv2.CAP_PROP_FRAME_WIDTH)) for capture in captures)
     writer = VideoFile(path, rate_hz, width, height)
-    readers = [_episodes(capture, lengths) for capture, (_, lengths) in zip(captures, videos, strict=True)]
+    readers = [_episodes(file, capture, lengths) for capture, (file, lengths) in zip(captures, videos, strict=True)]
     for seed in seeds:
         playing = [next(frames for at, frames in reader if at == seed) for reader in readers]
         shown = [next(frames) for frames in playing]
@@ -63,8 +63,9 @@ def side_by_side(videos: Sequence[tuple[Path, Mapping[int, int]]], path: Path, s
         for i in range(length):
             frame = np.hstack(shown)
             writer.write(frame)
-            if seed == seeds[0] and i == min(lengths[seed] for _, lengths in videos) // 2:
-                cv2.imwrite(str(still), cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
+            shot = seed == seeds[0] and i == min(lengths[seed] for _, lengths in videos) // 2
+            if shot and not cv2.imwrite(str(still), cv2.cvtColor(frame, cv2.COLOR_RGB2BGR)):
+                raise VideoError(f"cannot write {still}")
             shown = [next(frames, last) for frames, last in zip(playing, shown, strict=True)]
     writer.close()
     for capture in captures:
@@ -73,19 +74,19 @@ def side_by_side(videos: Sequence[tuple[Path, Mapping[int, int]]], path: Path, s
 
 
 def _episodes(
-    capture: cv2.VideoCapture, lengths: Mapping[int, int]
+    file: Path, capture: cv2.VideoCapture, lengths: Mapping[int, int]
 ) -> Iterator[tuple[int, Iterator[NDArray[np.uint8]]]]:
     """(seed, its frames), in order; frames that nobody takes are skipped."""
     for seed, length in lengths.items():
-        frames = _frames(capture, length)
+        frames = _frames(file, capture, length)
         yield seed, frames
         for _ in frames:
             pass
 
 
-def _frames(capture: cv2.VideoCapture, length: int) -> Iterator[NDArray[np.uint8]]:
+def _frames(file: Path, capture: cv2.VideoCapture, length: int) -> Iterator[NDArray[np.uint8]]:
     for _ in range(length):
         found, frame = capture.read()
         if not found:
-            return
+            raise VideoError(f"cannot read {file}: it is shorter than what was filmed")
         yield np.asarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB), dtype=np.uint8)

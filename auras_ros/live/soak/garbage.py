@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from auras_ros.live.soak.harness import SoakHarness
-from auras_ros.live.soak.topics import CHUNKS, HEARTBEAT, IMAGES, JOINTS, LATCHED, PROMPT, STATES, Topic
+from auras_ros.live.soak.topics import CHUNKS, HEARTBEAT, IMAGES, JOINTS, PROMPT, STATES, Topic
 from auras_ros.nodes.common.messages import host_id
+from auras_ros.nodes.common.qos import LATCHED
 from auras_ros.ros.msg import Float64MultiArray, Image, JointState, MultiArrayDimension, MultiArrayLayout, String
 
 NUMBERS = (0.0, -1.0, 1e308, -1e308, 5e-324, float("nan"), float("inf"), float("-inf"))

@@ -28,6 +28,7 @@ from auras_ros.live.soak.witness import Witness
 from auras_ros.nodes.actuator.settings import load_contract
 from auras_ros.nodes.common.config import read_config
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
+from auras_ros.report.result import Say
 from auras_ros.ros import LoggingSeverity, SignalHandlerOptions, init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
 
@@ -45,7 +46,6 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "pusht": {"viewer_px": 0, "auto_reset": False},  # a table that resets itself moves the robot
     "actuator": {"arm_on_start": False},
 }
-Progress = Callable[[str], None]
 
 
 class SoakError(RuntimeError):
@@ -113,7 +113,7 @@ def on_this_host_alone() -> None:
         os.environ.pop(name, None)
 
 
-def soak(settings: SoakSettings, log: Path, stop: Callable[[], bool], progress: Progress) -> SoakResult:
+def soak(settings: SoakSettings, log: Path, stop: Callable[[], bool], progress: Say) -> SoakResult:
     """Break the loop again and again.
 
     Returns what was found, earlier when `stop`. Raises SoakError, or SupervisorError where the nodes cannot start.
@@ -154,7 +154,7 @@ class SoakRun:
     """Plays what the settings ask for; `result` is what was found so far."""
 
     def __init__(
-        self, harness: SoakHarness, kinds: dict[str, InjectedFault], settings: SoakSettings, progress: Progress
+        self, harness: SoakHarness, kinds: dict[str, InjectedFault], settings: SoakSettings, progress: Say
     ) -> None:
         self.result = SoakResult(harness.judge, kinds)
         self._harness, self._judge, self._settings, self._progress = harness, harness.judge, settings, progress

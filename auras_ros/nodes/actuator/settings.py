@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from auras_ros import resources
-from auras_ros.action import Contract, ContractError
+from auras_ros.action import SEAMS, Contract, ContractError
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.manifest import MANIFEST, ROBOT, read_policy, read_robot
 from auras_ros.parameters import ParameterError, parameter
@@ -14,7 +14,6 @@ from auras_ros.parameters import ParameterError, parameter
 COMMANDS = ("array", "twist")
 _TOPIC = re.compile(r"(~/|/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 _SUBSTITUTION = re.compile(r"\{(node|ns|namespace)\}")
-SEAMS = ("blend", "switch", "ensemble")
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,10 @@ class ActuatorSettings:
     )
     command: str = parameter("array", "what is published on action: array (Float64MultiArray) or twist (TwistStamped)")
     joint_trajectory: bool = parameter(False, "publish the checked horizon of each chunk as a JointTrajectory too")
-    action_topic: str = parameter("action", "the command topic: the controller's own, or remap it")
-    trajectory_topic: str = parameter("joint_trajectory", "the trajectory topic: the controller's own, or remap it")
+    action_topic: str = parameter("action", "topic of the commands: set it to the controller's, or remap it")
+    trajectory_topic: str = parameter(
+        "joint_trajectory", "topic of the trajectories: set it to the controller's, or remap it"
+    )
     require_emergency_stop: bool = parameter(False, "refuse arming without a live publisher of emergency_stop")
     require_robot_description: bool = parameter(
         False, "refuse arming until robot_description has given the limits of every position-controlled joint"

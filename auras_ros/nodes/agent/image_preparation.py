@@ -19,11 +19,12 @@ class ImagePreparation:
     """done(camera) is called when an image is prepared, in the thread that did it; it is not called for an image that a
     newer one has replaced. Everything else is called in the executor's thread."""
 
-    def __init__(self, done: Callable[[str], None]) -> None:
+    def __init__(self, done: Callable[[str], None], failed: Callable[[Picture, Exception], None]) -> None:
+        """failed(picture, error) is called instead of `done` if the preparation raises in its own thread."""
         self._done = done
         self._monotonic = MonotonicClock()
         self.lasts_ns = QUICK_NS  # duration of the newest preparation; the first one is not assumed to be fast
-        self._worker = LatestWorker("images", self._prepare)
+        self._worker = LatestWorker("images", self._prepare, failed)
         self.close = self._worker.close
 
     def prepare(self, camera: str, picture: Picture) -> None:

@@ -57,7 +57,7 @@ class ObservationInputs:
         )  # fmt: skip
         self._cameras = {camera.name: camera for camera in spec.cameras}
         self.arrivals = Arrivals(self._cameras)
-        self._pictures = ImagePreparation(self._on_prepared)
+        self._pictures = ImagePreparation(self._on_prepared, self._on_unprepared)
         self._newest: dict[str, Picture | None] = {}
         self._taking = False
         self._news = self._on_clock_jump = _nothing
@@ -92,6 +92,7 @@ class ObservationInputs:
         """Take no messages until `open` is called again."""
         self._taking = False
         self._news = self._on_clock_jump = _nothing
+        self._next_frame_ns = lambda: 0
 
     def close(self) -> None:
         self._pictures.close()
@@ -159,6 +160,9 @@ class ObservationInputs:
         """Called in any thread."""
         self.arrivals.came(name, self._monotonic.now_ns())
         self._news()
+
+    def _on_unprepared(self, picture: Picture, error: Exception) -> None:
+        self._node.get_logger().error(f"an image cannot be prepared: {error!r}", throttle_duration_sec=1.0)
 
     def _on_joint_states(self, message: JointState) -> None:
         if not self._taking:

@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class LatestWorker(Generic[T]):
-    """Calls `handle(key, value)` in a thread of its own. Of each key only the newest value waits; an earlier one that
-    is not begun yet is forgotten. `put` may be called in any thread."""
+    """Calls `handle(key, value)` in a thread of its own, and `failed(value, error)` there if that raises. Of each key
+    only the newest value waits; an earlier one that is not begun yet is forgotten. `put`: any thread."""
 
-    def __init__(self, name: str, handle: Callable[[str, T], None]) -> None:
-        self._handle = handle
+    def __init__(self, name: str, handle: Callable[[str, T], None], failed: Callable[[T, Exception], None]) -> None:
+        self._handle, self._failed = handle, failed
         self._waiting: dict[str, T] = {}
         self._news = threading.Condition()
         self._open = True
@@ -41,4 +41,7 @@ class LatestWorker(Generic[T]):
                     return
                 key = next(iter(self._waiting))
                 value = self._waiting.pop(key)
-            self._handle(key, value)
+            try:
+                self._handle(key, value)
+            except Exception as error:  # noqa: BLE001  (the next value is handled all the same)
+                self._failed(value, error)

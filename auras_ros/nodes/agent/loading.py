@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import threading
 from concurrent.futures import Future
+from contextlib import ExitStack
 from functools import partial
 
 from auras_ros import resources
@@ -54,17 +55,21 @@ class PolicyLoader:
             settings.threads, cores,
         )  # fmt: skip
         checked("workers", cores, settings.threads)
-        first = load_pipeline(folder, plans[0], how, MonotonicClock(), self._say)
-        if first.checkpoint.language is not None:
-            self._say("tokenizer")
-            first.checkpoint.language.prepare()
-        pipelines = [first]
-        for plan in plans[1:]:
-            self._say("warm-up of the fallback plan")
-            pipelines.append(first.beside(plan))
-            pipelines[-1].warm_up()
-        for pipeline in pipelines:
-            at_best(partial(_check_age, pipeline, settings.max_age_ms), pipeline.warm_up)
+        with ExitStack() as refused:  # what was made before a refusal is closed
+            first = load_pipeline(folder, plans[0], how, MonotonicClock(), self._say)
+            refused.callback(first.executor.close)
+            if first.checkpoint.language is not None:
+                self._say("tokenizer")
+                first.checkpoint.language.prepare()
+            pipelines = [first]
+            for plan in plans[1:]:
+                self._say("warm-up of the fallback plan")
+                pipelines.append(first.beside(plan))
+                refused.callback(pipelines[-1].executor.close)
+                pipelines[-1].warm_up()
+            for pipeline in pipelines:
+                at_best(partial(_check_age, pipeline, settings.max_age_ms), pipeline.warm_up)
+            refused.pop_all()
         return tuple(pipelines)
 
     def _say(self, step: str) -> None:

@@ -95,7 +95,7 @@ class Agent(LifecycleNode):
         try:
             ready = self._configure(current_parameters(self, AgentSettings))
         except BAD_SETTINGS_ERRORS as error:
-            self._refused = error
+            self._refused = error.with_traceback(None)  # whose frames hold the policy
             if not self._starting:  # else `start` raises it
                 self.get_logger().error(f"cannot configure: {error}")
             if isinstance(error, TOO_SLOW_ERRORS) or may_pass(error):
@@ -223,7 +223,7 @@ class Agent(LifecycleNode):
         self.get_logger().error(
             {
                 OverloadLevel.HALTED: "overloaded: no chunk is published until frames are in time again",
-                OverloadLevel.FALLBACK: "overloaded: fallback plan from now on",
+                OverloadLevel.FALLBACK: "overloaded: the fallback plan runs, and its chunks are published",
                 OverloadLevel.FIRST: "no longer overloaded: chunks are published again",
             }[level]
         )

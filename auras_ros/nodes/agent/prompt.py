@@ -68,7 +68,9 @@ class PromptGate:
         self.accepted, self.refused, self._refusal = 0, 0, ""
         self._begin_epoch: Callable[[Callable[[], None]], None] = lambda change: change()  # no frames yet: at once
         self._next_epoch: Callable[[], int] = lambda: 0
-        self._tokenizer = None if language is None else LatestWorker("prompt", partial(self._tokenize, language))
+        self._tokenizer: LatestWorker[str] | None = None
+        if language is not None:
+            self._tokenizer = LatestWorker("prompt", partial(self._tokenize, language), self._not_ready)
 
     def connect(self, begin_epoch: Callable[[Callable[[], None]], None], next_epoch: Callable[[], int]) -> None:
         """Frames are about to run. begin_epoch(change) calls `change` at their boundary, where an epoch begins whose
@@ -94,11 +96,13 @@ class PromptGate:
         self._tokenizer.put("", text)
 
     def _tokenize(self, language: PromptLanguage, _: str, text: str) -> None:
-        try:
-            self.ready(text, language.ids(text))
-        except ValueError as error:
-            self._unusable = text, str(error)
-            self._logger.error(f"no chunk is published: {error}")
+        self.ready(text, language.ids(text))
+
+    def _not_ready(self, text: str, error: Exception) -> None:
+        """ValueError says itself what is wrong with the text; anything else is not the text's fault."""
+        why = str(error) if isinstance(error, ValueError) else f"prompt: {error!r}"
+        self._unusable = text, why
+        self._logger.error(f"no chunk is published: {why}")
 
     def ready(self, text: str, ids: Sequence[int]) -> None:
         """Run this prompt from the next epoch on, unless a newer one is wanted. Raises ValueError if the policy cannot.
@@ -132,7 +136,7 @@ class PromptGate:
     def check(self) -> DiagnosticReport:
         values: dict[str, object] = {"prompt": _shown(self.wanted), "accepted": self.accepted, "refused": self.refused}
         if self._tokenizer is not None:
-            values |= {"in_force": _shown(self.active), "tokenizer": self._tokenizer_error or "ready"}
+            values |= {"active": _shown(self.active), "tokenizer": self._tokenizer_error or "ready"}
         if reason := self.blocked_because:
             return DiagnosticReport(Level.ERROR, f"no chunk is published: {reason}", values)
         if self._refusal:

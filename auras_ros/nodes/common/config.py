@@ -88,17 +88,17 @@ def parameters_of(node: str) -> dict[str, Field[Any]]:
     return {each.name: each for each in fields(settings_of(node))}
 
 
-def read_config(path: Path, executables: Mapping[str, str] = EXECUTABLES) -> NodeConfig:
+def read_config(path: Path) -> NodeConfig:
     """A config that says what to start. Raises ConfigError or OSError."""
-    config = read_parameters_file(path, executables)
+    config = read_parameters_file(path)
     if not config.supervision.processes:
-        raise ConfigError(f"{path}: {SUPERVISOR}/{SECTION}/processes is missing: a list of {', '.join(executables)}")
+        raise ConfigError(f"{path}: {SUPERVISOR}/{SECTION}/processes is missing: a list of {', '.join(EXECUTABLES)}")
     return config
 
 
-def read_parameters_file(path: Path, executables: Mapping[str, str] = EXECUTABLES) -> NodeConfig:
+def read_parameters_file(path: Path) -> NodeConfig:
     """Any parameter file for our nodes, with a supervisor's section or without. Raises ConfigError or OSError."""
-    reading = _read(path, executables)
+    reading = _read(path)
     reading.together()
     reading.end()
     sections = reading.root_sections()
@@ -113,15 +113,15 @@ def check_given(arguments: Sequence[str]) -> None:
     for word, value in zip(arguments, [*arguments[1:], ""], strict=True):
         ros = word == "--ros-args" or (ros and word != "--")
         if ros and word == "--params-file":
-            _read(Path(value), EXECUTABLES).end()
+            _read(Path(value)).end()
 
 
-def _read(path: Path, executables: Mapping[str, str]) -> _Reading:
+def _read(path: Path) -> _Reading:
     try:
         document, lines = parameter_file.read(path)
     except ParameterFileError as error:
         raise ConfigError(str(error)) from error
-    reading = _Reading(path, lines, executables)
+    reading = _Reading(path, lines)
     reading.take(document)
     return reading
 
@@ -144,10 +144,10 @@ def _placed(path: Path, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, 
 class _Reading:
     """One pass through a file. It notes every problem, not only the first one."""
 
-    def __init__(self, path: Path, lines: Mapping[KeyPath, int], executables: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, lines: Mapping[KeyPath, int]) -> None:
         self.problems: list[tuple[int, str]] = []  # with their lines; 0 if a problem has none
         self.warnings: list[str] = []
-        self._path, self._lines, self._executables = path, lines, executables
+        self._path, self._lines = path, lines
         self._found: list[tuple[KeyPath, dict[str, Any]]] = []  # section -> its parameters
         self._for_every: dict[str, Any] = {}  # valid values for all nodes of the root namespace, or of every namespace
         self._good: dict[KeyPath, tuple[KeyPath, dict[str, Any]]] = {}  # node of ours -> its section, its valid values
@@ -268,10 +268,10 @@ class _Reading:
                 self._wrong((*place, SECTION), text if text.startswith(f"{node}: ") else f"{node}: {text}")
 
     def _processes(self, at: KeyPath, names: tuple[Any, ...]) -> None:
-        known = ", ".join(self._executables)
+        known = ", ".join(EXECUTABLES)
         for name in dict.fromkeys(map(str, names)):
-            if name not in self._executables:
-                meant = nearest(name, self._executables)
+            if name not in EXECUTABLES:
+                meant = nearest(name, EXECUTABLES)
                 hint = f"did you mean {meant}?" if meant else f"known: {known}"
                 self._wrong(at, f"{SUPERVISOR}: processes: no executable {name!r}; {hint}")
             elif names.count(name) > 1:

@@ -72,7 +72,7 @@ class Supervisor:
         log: IO[Any] | None = None,
         parameters: dict[str, dict[str, Any]] | None = None,
     ) -> None:
-        read = self.read = read_config(config, EXECUTABLES)
+        read = self.read = read_config(config)
         self.respawn, self.warnings = read.supervision.respawn, read.warnings
         self.config, self._log = config, log
         self._namespace = f"/{namespace.strip('/')}" if namespace else ""

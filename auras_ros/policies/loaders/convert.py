@@ -49,7 +49,7 @@ def convert(source: Path, robot: Robot, out: Path, images: Path | None = None) -
     Raises CheckpointError, naming the thing; FileExistsError where there is something at `out`.
     """
     if not out.name or out.name == ".." or out.resolve() == Path.cwd():
-        raise FileExistsError(f"{out}: give the name of a folder that is made anew")
+        raise FileExistsError(f"{out}: must be a folder that does not exist yet")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"{out}: there is something already; give another folder")
     made = translate(source, robot)

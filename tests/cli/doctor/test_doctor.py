@@ -348,6 +348,7 @@ def test_interfaces_and_route_are_read_as_the_kernel_writes_them(
     for name, flags in (("lo", "0x9"), ("eth1", "0x1003"), ("down0", "0x1002")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "flags").write_text(f"{flags}\n")
+    (tmp_path / "bonding_masters").write_text("")  # of the bonding driver: no interface
     routes = tmp_path / "route"
     routes.write_text("Iface\tDestination\tGateway\neth1\t0000A8C0\t0\nwlan0\t00000000\t0100A8C0\n")
     monkeypatch.setattr(machine, "ROUTES", routes)

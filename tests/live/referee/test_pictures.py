@@ -266,6 +266,10 @@ def test_plays_of_the_same_episodes_stand_next_to_each_other(tmp_path: Path) -> 
     assert np.abs(np.subtract(found, expected)).max() < 10  # two encoders
     assert cv2.imread(str(still)).shape == (48, 128, 3)
     assert not side_by_side([(videos[0][0], {1: 2}), (videos[1][0], {2: 2})], path, still)
+    with pytest.raises(VideoError, match=r"none/demo\.png"):
+        side_by_side(videos, path, tmp_path / "none" / "demo.png")
+    with pytest.raises(VideoError, match=r"cannot read .*seq\.mp4"):
+        side_by_side([(videos[0][0], {4: 1000}), videos[1]], path, still)
 
 
 # -- the timeline -----------------------------------------------------------------------------------------

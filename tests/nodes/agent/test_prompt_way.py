@@ -243,7 +243,7 @@ def test_no_chunk_of_another_task_leaves_once_one_is_asked_for(
     robot.still()
     report = robot.prompts.check()
     assert (report.level, report.message) == (Level.ERROR, "no chunk is published: prompt: being set")
-    assert (report.values["prompt"], report.values["in_force"]) == (TEXTS[1], TEXTS[0])
+    assert (report.values["prompt"], report.values["active"]) == (TEXTS[1], TEXTS[0])
     gate.set()
     robot.answers(TEXTS[1])
     check_all(robot, actions_of)
@@ -334,7 +334,7 @@ def test_what_is_no_prompt_is_refused_and_the_task_goes_on(start: Callable[..., 
     count = len(robot.chunks)
     until(lambda: len(robot.chunks) > count + 3, "chunks go on")
     report = robot.prompts.check()
-    assert (report.level, report.values["in_force"]) == (Level.WARN, TEXTS[0])
+    assert (report.level, report.values["active"]) == (Level.WARN, TEXTS[0])
     assert "longer than 4096 bytes" in report.message
 
 
@@ -418,6 +418,23 @@ def test_a_chunk_from_before_the_prompts_epoch_is_not_published() -> None:
         prompts.close()
 
 
+def test_whatever_fails_with_a_prompt_is_said_and_the_next_one_is_set() -> None:
+    """Guards against a thread that a GPU's error ends, and a prompt that is "being set" for ever."""
+
+    def ids(text: str) -> tuple[int, ...]:
+        if text == "bad":
+            raise RuntimeError("CUDA error")
+        return (1,)
+
+    language: Any = SimpleNamespace(prompt=SimpleNamespace(text=""), prepare=lambda: "", ids=ids)
+    prompts = PromptGate(language, lambda ids: None, 4096, Node().get_logger())
+    prompts.want("bad")
+    until(lambda: prompts.blocked_because == "prompt: RuntimeError('CUDA error')", "it is said")
+    prompts.want("good")
+    until(lambda: prompts.active == "good", "the next one is set")
+    prompts.close()
+
+
 def test_of_texts_that_come_quickly_the_newest_is_set() -> None:
     begun, gate, used = threading.Event(), threading.Event(), []
 
@@ -426,7 +443,7 @@ def test_of_texts_that_come_quickly_the_newest_is_set() -> None:
         assert gate.wait(PATIENCE_S)
         used.append((key, text))
 
-    worker = LatestWorker("test", slow)
+    worker = LatestWorker("test", slow, lambda value, error: None)
     worker.put("left", "a")
     assert begun.wait(PATIENCE_S)
     for key, text in (("left", "bb"), ("right", "d"), ("left", "ccc")):

@@ -33,7 +33,7 @@ def test_another_task_is_taken_up_and_one_that_cannot_be_is_said(tmp_path: Path)
         topic.publish(String(data=too_long))
         said = "prompt: 41 tokens, but this policy takes 24 at most"
         values = agent.diagnosed("prompt", 2, f"no chunk is published: {said}")
-        assert values["in_force"] == "pull the red cup away"
+        assert values["active"] == "pull the red cup away"
         agent.says(f"no chunk: {said}")
         assert chunks[-1]["prompt"] == "pull the red cup away"
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from auras_ros.live.soak.garbage import garbage_on_inputs
 from auras_ros.live.soak.harness import SoakHarness, Times
-from auras_ros.live.soak.topics import CHUNKS, LATCHED, RELIABLE, Topic
+from auras_ros.live.soak.topics import CHUNKS, Topic
+from auras_ros.nodes.common.qos import LATCHED, RELIABLE
 from auras_ros.ros import BACKEND, Node, qos_profile_services_default
 from auras_ros.ros.msg import Float64MultiArray, JointState, MultiArrayDimension, String, message_type
 
