@@ -221,7 +221,8 @@ def test_processes_end_with_the_launch_where_that_is_asked(file: str) -> None:
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv (util-linux) is not installed")
 def test_what_is_asked_to_end_with_its_parent_gets_sigterm_though_the_parent_is_killed() -> None:
     """Guards: an actuator that drives on with nobody over it, as under a `ros2 launch` that got SIGTERM."""
-    child = "import signal, sys; signal.signal(15, lambda *_: sys.exit(print('asked to stop', flush=True)))\n"
+    # The signal may come while the child still prints: it writes past what print holds.
+    child = "import os, signal, sys; signal.signal(15, lambda *_: sys.exit(os.write(1, b'asked to stop\\n')))\n"
     child += "print('up', flush=True)\nsignal.pause()"
     parent = (
         "import subprocess, sys, time\n"
