@@ -103,7 +103,10 @@ class FrameRunner:
         self._arrived()
 
     def _begin_epoch(self, change: Callable[[], None]) -> None:
-        self.live.reset(change)
+        live = self.live
+        live.reset(change)
+        if self.live is not live:  # the plan has changed meanwhile: the epoch that was said to come is its next one
+            self.live.reset(lambda: None)
 
     def under_way(self) -> dict[str, int]:
         """Worker and plan -> when its frame began."""

@@ -365,6 +365,27 @@ def test_an_unusable_prompt_before_activation_lets_no_chunk_out(start: Callable[
     robot.answers(TEXTS[0])
 
 
+def test_a_plan_that_changes_while_a_prompt_is_set_answers_it(
+    start: Callable[..., Robot], actions_of: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against a prompt that waits for an epoch of the plan that no longer runs."""
+    robot = start("greedy,mode=auras,pp_generation=2", "greedy")
+    frames = robot.activate()
+    robot.answers(TEXTS[0])
+    begin_epoch = frames.lives[0].reset
+
+    def after_an_overload(change: Callable[[], None]) -> None:
+        with robot.prompts.lock:
+            frames._enter(1)
+        begin_epoch(change)
+
+    monkeypatch.setattr(frames.lives[0], "reset", after_an_overload)
+    robot.tell(TEXTS[1])
+    robot.answers(TEXTS[1])
+    assert robot.chunks[-1].provenance.plan == "greedy"
+    check_all(robot, actions_of)
+
+
 def test_the_fallback_plan_runs_the_same_prompt(start: Callable[..., Robot], actions_of: dict[str, np.ndarray]) -> None:
     robot = start("greedy,mode=auras,pp_generation=2", "greedy")
     frames = robot.activate()
