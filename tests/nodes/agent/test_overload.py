@@ -164,7 +164,7 @@ def test_when_the_fallback_is_late_too_nothing_is_published(checkpoint: str, tmp
         agent.watch.until(lambda: len(beats) > count + 100, "time for several frames more")
         assert max(published_ns(agent)) < heard_ns
         agent.says("overloaded")
-        agent.logs("overloaded: fallback plan from now on", "overloaded: no chunk is published until")
+        agent.logs("overloaded: the fallback plan runs", "overloaded: no chunk is published until")
         chunks = agent.watch.chunks
         count, last = len(chunks), chunks[-1]
         assert "mode=auras" in last["plan"]
