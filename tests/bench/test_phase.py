@@ -122,14 +122,21 @@ def test_an_episode_that_fails_is_named_and_the_others_are_kept(monkeypatch: pyt
     assert report.summary["staleness_gain_ms_p50"] == 96.0
 
 
-def test_a_config_that_cannot_be_read_leaves_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_config_that_cannot_be_read_leaves_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def episode(config: Path, shift_ms: float, seed: int, lock: bool, seconds: float, end_s: float) -> dict[str, float]:
         if config.name == "mine.yaml":
             raise ConfigError("mine.yaml: no such parameter")
         return phase.measured(*heard(9 if lock else 105), missed=0, seconds=seconds)
 
     monkeypatch.setattr(phase, "_episode", episode)
-    report = phase.run(["--seeds=1", "--shifts=10", "--config=pusht.yaml,./mine.yaml"], lambda text: None)
+    mine = tmp_path / "mine.yaml"
+    with pytest.raises(SystemExit):
+        phase.run([f"--config=pusht.yaml,{mine}"], lambda text: None)
+    assert f"--config: config {mine}: no such file" in capsys.readouterr().err
+    mine.write_text("")
+    report = phase.run(["--seeds=1", "--shifts=10", f"--config=pusht.yaml,{mine}"], lambda text: None)
     assert len(report.rows) == 2
     assert report.more["failed"] == [
         f"mine.yaml, shift 10 ms, seed 0, phase_lock {word}: mine.yaml: no such parameter" for word in ("off", "on")

@@ -17,6 +17,7 @@ import yaml
 
 from auras_ros import resources
 from auras_ros.cli import run as run_command
+from auras_ros.nodes.common import config as config_module
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common import supervisor as module
 from auras_ros.nodes.common.config import ConfigError, read_config
@@ -42,7 +43,9 @@ def _executables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / f"auras_child_{name}.py").write_text(code)
     root = Path(__file__).resolve().parents[2]
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{root}")
-    monkeypatch.setattr(module, "EXECUTABLES", {name: f"auras_child_{name}" for name in CHILDREN})
+    children = {name: f"auras_child_{name}" for name in CHILDREN}
+    for each in (module, config_module):
+        monkeypatch.setattr(each, "EXECUTABLES", children)
 
 
 Config = Callable[..., Path]
