@@ -31,7 +31,8 @@ from auras_ros.report.result import Report
 STARTUP_S = 30.0  # longest time without a new topic or service
 AGENT_STARTUP_S = 90.0  # the same if only the agent is missing: it loads, checks and warms up the policy
 LOG_LINES = 15
-FEWEST_STEPS, MOST_STEPS = 8, 100  # of the shipped policy's `quick`, taken if a plan is too slow; of its training
+QUICKEST = "quick"  # the shipped policy's quickest generation, if the requested one is too slow on this machine
+FEWEST_STEPS, MOST_STEPS = 8, 100  # of the shipped policy's `quick`; of its training
 TRIAL, TRIAL_STEPS, TRIAL_S = "trial", 40, 4.0  # played to learn how long a step takes beside the other processes
 REQUEST_PERIODS = 3.4  # control periods by the trial; the play itself is up to a tenth quicker or slower
 STAGES = 6  # frames of about a control period, whose requests live well within a chunk's horizon
@@ -189,7 +190,7 @@ class _Play:
         """A function that runs a callback and checks the processes. It returns False once the demo should stop, and
         raises DemoError."""
 
-        quickest = with_period(replace(self.plan, generation=f"ddim{FEWEST_STEPS}"))
+        quickest = with_period(replace(self.plan, generation=QUICKEST))
 
         def turn() -> bool:
             if not callbacks.turn():
@@ -298,7 +299,7 @@ def denoising_steps(trial: DemoResult) -> tuple[int, float]:
         raise DemoError(f"no chunk came within {TRIAL_S:g} s of play")
     perception_ms = fmean(chunk.perceived_ns - chunk.latched_ns for chunk in chunks) / NS_PER_MS
     generation_ms = fmean(chunk.generated_ns - chunk.perceived_ns for chunk in chunks) / NS_PER_MS
-    step_ms = generation_ms / int(trial.plan.generation.removeprefix("ddim"))
+    step_ms = generation_ms / (FEWEST_STEPS if trial.plan.generation == QUICKEST else TRIAL_STEPS)
     wanted = (REQUEST_PERIODS * CONTROL_DT_MS - perception_ms) / step_ms
     steps = min(max(FEWEST_STEPS, round(wanted)), MOST_STEPS)
     return steps, perception_ms + steps * step_ms

@@ -58,13 +58,13 @@ def test_without_a_plan_two_are_played_on_the_drifting_table() -> None:
 MS = 1_000_000
 
 
-def trial(chunks: list[ChunkTimes], steps: int = 25) -> DemoResult:
-    """Played from 1 s on, with so many denoising steps."""
+def trial(chunks: list[ChunkTimes], plan: str = "ddim40") -> DemoResult:
+    """Played from 1 s on."""
     measures = Measures()
     for chunk in chunks:
         measures.chunk(chunk)
     measures.spans.append((1000 * MS, 5000 * MS))
-    return DemoResult("trial", "", Plan(f"ddim{steps}"), 0.5, None, measures, 0.0, None, "")
+    return DemoResult("trial", "", Plan(plan), 0.5, None, measures, 0.0, None, "")
 
 
 def chunk(latched_ms: int, perception_ms: int, generation_ms: int) -> ChunkTimes:
@@ -74,7 +74,7 @@ def chunk(latched_ms: int, perception_ms: int, generation_ms: int) -> ChunkTimes
 
 
 @pytest.mark.parametrize(
-    ("generation_ms", "steps", "request_ms"), [(50, 100, 210.0), (100, 82, 338.0), (250, 33, 340.0), (9000, 8, 2890.0)]
+    ("generation_ms", "steps", "request_ms"), [(80, 100, 210.0), (160, 82, 338.0), (400, 33, 340.0), (14400, 8, 2890.0)]
 )
 def test_a_sequential_request_takes_three_to_four_control_periods(
     generation_ms: int, steps: int, request_ms: float
@@ -86,7 +86,7 @@ def test_a_sequential_request_takes_three_to_four_control_periods(
 
 def test_what_was_generated_before_the_table_moved_says_nothing() -> None:
     early = [chunk(100 * i, 10, 20) for i in range(10)]
-    assert demo.denoising_steps(trial([*early, chunk(1100, 10, 80)], steps=8))[0] == 33
+    assert demo.denoising_steps(trial([*early, chunk(1100, 10, 80)], plan="quick"))[0] == 33
     with pytest.raises(DemoError, match="no chunk came within 4 s"):
         demo.denoising_steps(trial(early))
 
@@ -151,10 +151,10 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     supervisor.too_slow.append("agent")
     assert turn()
     assert turn()
-    assert overridden == [("agent", {"plan": "ddim8,frame_period_ms=400.0", "seed": 3})]
-    assert running.title == "ddim8,frame_period_ms=400.0"
+    assert overridden == [("agent", {"plan": "quick,frame_period_ms=400.0", "seed": 3})]
+    assert running.title == "quick,frame_period_ms=400.0"
     said = capsys.readouterr().out
-    assert said.startswith("plan 'ddpm100,frame_period_ms=400.0' is too slow for this machine just now: using 'ddim8,")
+    assert said.startswith("plan 'ddpm100,frame_period_ms=400.0' is too slow for this machine just now: using 'quick,")
 
 
 def test_a_plan_that_is_too_slow_is_replaced_by_a_quick_one_of_its_mode(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_plan_that_is_too_slow_is_replaced_by_a_quick_one_of_its_mode(tmp_path
     playing = demo._Play("auras", plan, parse(["--no-video", "--out", str(tmp_path)]), [])
     supervisor = SimpleNamespace(poll=list, too_slow=["agent"], override=lambda node, values: None)
     assert playing._turns(SimpleNamespace(turn=lambda: True), supervisor)()  # type: ignore[arg-type]
-    assert str(playing.plan) == "ddim8,mode=auras,pp_generation=6"
+    assert str(playing.plan) == "quick,mode=auras,pp_generation=6"
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

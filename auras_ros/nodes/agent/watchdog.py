@@ -20,6 +20,7 @@ class Watchdog:
 
     def __init__(self, limit_s: float, lost: Callable[[str], None]) -> None:
         self._limit_s, self._lost = limit_s, lost
+        self._process: subprocess.Popen[bytes] | None = None  # held: Python warns of a child that nobody holds
         self._lock = threading.Lock()  # prevents writing to a closed file descriptor that has been reused
         self._pipe = -1
 
@@ -29,7 +30,7 @@ class Watchdog:
         read, write = os.pipe()
         os.set_blocking(write, False)
         try:
-            subprocess.Popen(command, stdin=read)
+            self._process = subprocess.Popen(command, stdin=read)
             self._pipe = write
         except OSError as error:
             os.close(write)
